@@ -73,8 +73,8 @@ _SESSION_SCHEME = {
 VERSION_PARAMETER = {
     "name": VERSION_HEADER,
     "in": "header",
-    "description": "The version of the API for which the program was written. Defaults to the oldest "
-    "supported version.",
+    "description": "The version of the API for which the program was written. Defaults to the "
+    "oldest supported version.",
     "schema": {"type": "string", "enum": list(VERSIONS)},
 }
 VERSION_RESPONSE_HEADER = {

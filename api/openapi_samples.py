@@ -251,11 +251,10 @@ def describe_event_calls(
 def _describe_event_call(
     kind: FeedEventType, entry: TypeEntry, schemas: dict[str, Any]
 ) -> dict[str, Any]:
-    words = kind.value.replace(".", " ").replace("_", " ")
     content = {"schema": _describe_body(kind, entry, schemas), "example": _build_event(kind, entry)}
     return {
         "operationId": f"receive_{kind.value.replace('.', '_')}",
-        "summary": words.capitalize(),
+        "summary": entry.summary,
         "description": entry.meaning,
         "tags": [_WEBHOOK_TAG],
         "security": [],

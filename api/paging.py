@@ -18,7 +18,7 @@ Limit = Annotated[
 ]
 Cursor = Annotated[
     str | None,
-    Query(description="The `next_cursor` of the previous page, which replaces the offset"),
+    Query(description="The `next_cursor` of the previous page. Overrides an offset."),
 ]
 ArrayCursor = Annotated[
     str | None,

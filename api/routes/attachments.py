@@ -127,7 +127,7 @@ async def upload_attachment(
     The file type is detected from the content of the file. The image is rotated upright, converted
     to sRGB, and stripped of metadata. With `renditions=1`, smaller copies are created: WebP copies
     for web pages, 320, 640 and 1280 pixels wide, and a JPEG or PNG copy for e-mails. The request
-    waits up to 15 seconds for the conversion. Set `Prefer: wait=N` to wait for a different time.
+    waits up to 15 seconds for the conversion. Set `Prefer: wait=N` to wait up to N seconds instead.
     """
     seconds = preference.seconds(WAIT_SECONDS)
     owner_id = caller.user_id

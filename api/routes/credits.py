@@ -142,7 +142,7 @@ def read_ledger(
 
     With `action`, `from` or `to`, a request scans at most 5,000 entries for each 50 of `limit`. A
     page can therefore contain fewer entries than `limit`, or none. Continue with `next_cursor`
-    until `next_cursor` is null. These filters don't support `offset`.
+    until `next_cursor` is null. Requests with a filter don't support `offset`.
     """
     page_request = PageRequest(limit, offset, cursor)
     filters = LedgerFilter(actions, first, last)
@@ -231,9 +231,9 @@ async def topup_credits(
     """Order credits, and return the URL of the payment page.
 
     If the request contains credentials, you own the credits, and you can send an `Idempotency-Key`.
-    Without credentials, any user with the `claim_token` can claim the order. Send `credit_amount`
-    to choose the credits. The price is then rounded up to the decimals of the currency. Send
-    `amount` to choose the price. The credits are then rounded down to four decimals.
+    Without credentials, any user with the `claim_token` can claim the order. If you send
+    `credit_amount`, the price is rounded up to the decimals of the currency. If you send `amount`,
+    the credits are rounded down to four decimals.
     """
     content = await request.body()
     body = read_exact_json(request, content, schemas.NewOrder)

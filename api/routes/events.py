@@ -61,7 +61,8 @@ def list_events(
 
     To get the next page, pass `next_cursor` as `cursor`, even after an empty page. No event is
     skipped or repeated. A bulk action creates one event with its counts. A session receives at most
-    200 events per page, and the pages count towards the hourly limit for pages of members.
+    200 events per page. After more than 100 pages of events or members in an hour, Pressroom
+    records the security event `members.read`.
     """
     limit = limit_members_page(caller, PageRequest(limit)).limit
     with state.resources.unit_of_work() as uow:

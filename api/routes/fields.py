@@ -83,8 +83,7 @@ def change_field(
     responses=error_responses(mailing.FIELD_NOT_FOUND),
 )
 def retire_field(uow: Transaction, caller: ListEditor, field_id: PathId) -> Envelope[int]:
-    """Retire a custom field. Another field can then use the same key, but never receives the old
-    values.
+    """Retire a custom field. A new field can use the same key, but doesn't receive the old values.
 
     Members keep their values, which are hidden, until the members are erased.
     """

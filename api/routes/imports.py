@@ -107,8 +107,9 @@ DateOrderOf = Annotated[
 EncodingOf = Annotated[
     str | None,
     Query(
-        description="The encoding of the file: " + ", ".join(ENCODINGS) + ". Without it, the "
-        "encoding is detected; if it is uncertain, the import fails with import.encoding_needed",
+        description="The encoding of the file: " + ", ".join(ENCODINGS) + ". Without "
+        "this parameter, the encoding is detected. If the encoding is uncertain, the import fails "
+        "with import.encoding_needed.",
         examples=["cp1250"],
     ),
 ]
@@ -338,10 +339,10 @@ async def undo_import(
     """Undo an import, and return the number of restored members.
 
     Members who changed after the import are not restored. The job result counts these members as
-    `kept`. You can restore them with another request after you undo the later changes. Returns 0 if
-    the import is already undone. You can undo an import until `undo_until`. The request waits up to
-    30 seconds unless `Prefer` sets a different time. A 202 response contains the id of the job. A
-    session must have logged in within the last 15 minutes.
+    `kept`. To restore these members, undo the later changes and send the request again. Returns 0
+    if the import is already undone. You can undo an import until `undo_until`. The request waits up
+    to 30 seconds unless `Prefer` sets a different time. A 202 response contains the id of the job.
+    A session must have logged in within the last 15 minutes.
     """
     undo = partial(records.undo_import, caller=caller, import_id=import_id)
     return await respond_to_undo(request, state, preference, undo)

@@ -63,8 +63,8 @@ def list_jobs(
 def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobRecord]:
     """Retrieve one of your jobs and its progress.
 
-    If the session logged in more than 15 minutes ago, the `url` of an export is null. The
-    `errors_url` of an import then lacks its signature and can't be opened.
+    If the session logged in more than 15 minutes ago, the URLs of files can't be opened. The `url`
+    of an export is null, and the `errors_url` of an import lacks its signature.
     """
     return build_envelope(_read_job(state, caller, job_id)[1])
 

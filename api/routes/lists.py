@@ -160,7 +160,7 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
 )
 @threaded_by_list
 def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
-    """Archive a list. Most requests then treat the list as deleted, but readers can still
+    """Archive a list. Most requests treat an archived list as deleted, but readers can still
     unsubscribe.
     """
     return build_envelope(lists.archive_list(uow, lists.get_own_list(uow, caller, list_id)))
@@ -264,7 +264,8 @@ def replace_deny_list(
     """Replace all entries of the deny list, and return the number of added and removed entries.
 
     People with a denied address can't join your lists. Existing members stay. Denied addresses of
-    erased people stay denied. To remove such an address, name the address in a PATCH request.
+    erased people stay denied. To remove the address of an erased person, name the address in a
+    PATCH request.
     """
     entries = deny_lists.normalise_entries(body.addresses, body.domains)
     return build_envelope(deny_lists.replace_entries(uow, caller.user_id, entries))

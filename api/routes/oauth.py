@@ -109,7 +109,7 @@ def revoke_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
 )
 def introspect_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
     """Check whether a token is valid, and return its scopes and other details (RFC 7662). Only the
-    client that owns the token can make this request, and must send its secret.
+    client that owns the token can make this request. The client must send its secret.
     """
     return build_oauth_response(_build_server(uow).introspect_token(oauth_request))
 

@@ -62,8 +62,8 @@ async def find_health() -> RedirectResponse:
     responses={503: {"model": DependenciesHealth, "description": _NOT_READY_DESCRIPTION}},
 )
 async def check_readiness(state: StateOf) -> JSONResponse:
-    """Return 200 if the process can serve requests, otherwise 503, and the status of each
-    dependency.
+    """Return 200 if the process can serve requests, and 503 otherwise. The response contains the
+    status of each dependency.
 
     Readiness requires only a database with all migrations. If another dependency is missing, the
     status is `degraded`. The status is at most one second old. A process that is shutting down

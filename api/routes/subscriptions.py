@@ -99,7 +99,7 @@ def subscribe_me(
 
 @router.delete(
     "/subscriptions/{list_id}",
-    summary="Unsubscribe",
+    summary="Unsubscribe from a list",
     dependencies=[TRACE_OR_FULL_SCOPE],
     openapi_extra=_describe_body(),
     responses=error_responses(mailing.LIST_NAME_INVALID, *_TRACE_ERRORS),

@@ -149,8 +149,7 @@ class NewLink(Body):
     )
     filename: str | None = Field(
         default=None,
-        description="Kind of the copy for which to create a URL. Omit this field for the "
-        "attachment itself.",
+        description="File name of a smaller copy. Omit this field for the attachment itself.",
         examples=[None],
     )
 

@@ -42,7 +42,8 @@ class FeedEventRecord(Schema):
 class FeedPagination(Schema):
     limit: int
     next_cursor: str = Field(
-        description="Cursor of the next page, also after an empty page", examples=["73315-48213"]
+        description="Cursor of the next page. Present even after an empty page.",
+        examples=["73315-48213"],
     )
     has_more: bool = Field(description="Whether the next page already contains events")
 

@@ -29,9 +29,9 @@ class ImportColumn(Schema):
     )
     consent: str | None = Field(
         default=None,
-        description="Meaning of a consent column. With unsubscribed, subscribed or confirmed, "
-        "a yes in this column sets that status. With status, the cells contain "
-        "statuses. Omitted for other columns.",
+        description="Meaning of a consent column. With unsubscribed, subscribed or "
+        "confirmed, a yes in the column has that meaning. With status, the cells "
+        "contain statuses. Omitted for other columns.",
         examples=["unsubscribed"],
     )
     creates: str | None = Field(
@@ -59,7 +59,7 @@ class ImportRecord(Schema):
         examples=["members"],
     )
     filename: str | None = Field(examples=["members.csv"])
-    size: int = Field(description="Bytes", examples=[284113])
+    size: int = Field(description="Size of the file in bytes", examples=[284113])
     dry_run: bool = Field(examples=[False])
     on_existing: str = Field(
         description="How active members are handled, skip or update", examples=["skip"]
@@ -110,8 +110,8 @@ class ImportRecord(Schema):
         examples=[0],
     )
     left_out: int = Field(
-        description="Number of values that were not imported because the values can't be "
-        "converted to the type of their field",
+        description="Number of values that were not imported because the values are invalid "
+        "for their fields",
         examples=[0],
     )
     unknown_status: int = Field(

@@ -169,8 +169,8 @@ class ListFields(Body):
     )
     sender_name: str | None = Field(
         default=None,
-        description=f"At most {MAX_SENDER_CHARACTERS} characters. E-mails are sent from '<name> via "
-        "<installation>', with the installation's address.",
+        description=f"At most {MAX_SENDER_CHARACTERS} characters. E-mails are sent from '<name> "
+        "via <installation>', with the installation's address.",
         examples=["The Demo team"],
     )
     sign_up_text: str | None = Field(
@@ -247,8 +247,8 @@ class ListPreview(Schema):
     )
     sender_name: str | None = Field(
         default=None,
-        description="Sender name, which precedes 'via' and the installation's name. null if "
-        "the installation alone is the sender.",
+        description="Sender name before 'via' and the installation's name. null if the "
+        "sender is only the installation.",
         examples=["The Demo team"],
     )
 
@@ -278,9 +278,7 @@ class ListFigures(Schema):
         description="Number of requests for confirmation that were sent in this period",
         examples=[120],
     )
-    confirmed: int = Field(
-        description="Number of people who confirmed in this period", examples=[96]
-    )
+    confirmed: int = Field(description="Number of confirmations in this period", examples=[96])
 
     @classmethod
     def of(
@@ -309,7 +307,7 @@ class DenyListRecord(Schema):
 class NewDenyList(Body):
     addresses: Entries = Field(examples=[_EXAMPLE_ADDRESSES])
     domains: Entries = Field(
-        description="Domains. *.example.org denies all subdomains of example.org.",
+        description="Denied domains. *.example.org denies all subdomains of example.org.",
         examples=[_EXAMPLE_DOMAINS],
     )
 

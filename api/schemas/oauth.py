@@ -11,7 +11,7 @@ class TokenAnswer(Schema):
 
     access_token: str = Field(examples=["pra_…"])
     token_type: str = Field(examples=["Bearer"])
-    expires_in: int = Field(description="Seconds", examples=[3600])
+    expires_in: int = Field(description="Lifetime of the access token in seconds", examples=[3600])
     refresh_token: str = Field(description="A token for one refresh", examples=["prr_…"])
     scope: str = Field(description="Granted scopes", examples=["credit.read"])
 

@@ -98,8 +98,8 @@ def _describe_condition() -> dict[str, Any]:
 # filters, because the service's own errors contain the place of the error in the filter.
 FILTER_SCHEMAS: dict[str, dict[str, Any]] = {
     "MemberFilter": {
-        "description": f"A filter that selects members. At most {MAX_DEPTH} levels deep, with at most "
-        f"{MAX_CONDITIONS} conditions and {MAX_VALUES_PER_FILTER} values. Selects only active "
+        "description": f"A filter that selects members. At most {MAX_DEPTH} levels deep, with at "
+        f"most {MAX_CONDITIONS} conditions and {MAX_VALUES_PER_FILTER} values. Selects only active "
         "members unless a condition names `status`.",
         "anyOf": [
             {"$ref": f"#/components/schemas/{name}"}
@@ -189,9 +189,9 @@ class NewExport(MemberChoice):
     kind: Annotated[ExportKind, Field(strict=False)]
     status: Annotated[list[StatusName], Field(min_length=1), AtMost(_MAX_STATUSES)] | None = Field(
         default=None,
-        description="Statuses to export, only for kind members. Defaults to the statuses in "
-        "the filter, or to active with a filter that names no status. Without a "
-        "filter, defaults to all statuses except removed.",
+        description="Statuses to export, only for kind members. By default, a filter without "
+        "a status selects active members, and an export without a filter contains all "
+        "statuses except removed.",
         examples=[["active", "pending"]],
     )
     format: Annotated[ExportFormat, Field(strict=False)] = Field(

@@ -293,8 +293,8 @@ class MemberConsent(Schema):
         examples=[True],
     )
     others_of_network: int | None = Field(
-        description="Number of other people who joined this list from the network of `ip`, which is its /24 "
-        f"or /48, at most {MAX_COUNTED_PEOPLE}. null for a claim.",
+        description="Number of other people who joined this list from the same network as `ip`, "
+        f"which is its /24 or /48, at most {MAX_COUNTED_PEOPLE}. null for a claim.",
         examples=[0],
     )
     list_id: int = Field(

@@ -70,7 +70,7 @@ class WebhookEndpointChange(Body):
 
 class ReplaySince(Body):
     since: Moment = Field(
-        description="Time after which events are sent again. Expired events can't be replayed.",
+        description="Time of the earliest event to send again. Events are available for 30 days.",
         examples=["2026-11-20T00:00:00Z"],
     )
 

@@ -105,10 +105,10 @@ async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Respon
     subscribed.
 
     If the list uses a CAPTCHA, send the three challenge fields with the action `subscribe`. The
-    subscription is pending until the person opens the link in a confirmation e-mail if the list
-    requires confirmation, or if the person was a member before or opted out. Callers with
-    credentials use `/no-challenge` instead. The response to a plain HTML form is a redirect, or a
-    page with errors to correct.
+    subscription is pending if the list requires confirmation, or if the person was a member before
+    or opted out. The person activates a pending subscription with the link in a confirmation
+    e-mail. Callers with credentials use `/no-challenge` instead. The response to a plain HTML form
+    is a redirect, or a page with errors to correct.
     """
     pairs, is_form = await read_body_fields(request)
     inputs = nest_inputs(pairs, "fields") if is_form else dict(pairs)

@@ -145,7 +145,7 @@ class BulkFacts(JobFacts):
         "remove, set_type and email_off are bulk actions. undo_bulk is the undo "
         "of a bulk action."
     )
-    bulk_id: int | None = Field(description="Id of the bulk action, also for its undo")
+    bulk_id: int | None = Field(description="Id of the bulk action, including for an undo")
     changed: int = Field(description="Number of changed members")
     kept: int = Field(
         description="Number of members that were not changed, because nothing had to change "
@@ -189,7 +189,7 @@ class CredentialFacts(ShownData):
     model_config = _configure_example(count=1)
 
     count: int = Field(
-        description="Number of revoked credentials. The subject is null if the event isn't "
+        description="Number of affected credentials. The subject is null if the event isn't "
         "about a single credential."
     )
 
@@ -238,12 +238,14 @@ class TypeEntry:
     """The definition of an event type in the event catalogue.
 
     Attributes:
+        summary: a short title for the API documentation.
         meaning: a sentence for the API documentation that explains when the event happens.
         scope: the scope required to see events of this type. If ``scope`` is ``None``, only
             sessions and unrestricted API keys may see events of this type.
         data: the schema of the event's ``data``, with an example.
     """
 
+    summary: str
     meaning: str
     subject: SubjectKind
     scope: Scope | None
@@ -262,6 +264,31 @@ _DEFAULTS_BY_PREFIX: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownDat
     "credits": (SubjectKind.CREDIT_ACCOUNT, Scope.CREDIT_READ, BalanceFacts),
     "key": (SubjectKind.KEY, None, CredentialFacts),
     "grant": (SubjectKind.GRANT, None, CredentialFacts),
+}
+_SUMMARIES = {
+    FeedEventType.SUBSCRIPTION_CREATED: "Subscription created",
+    FeedEventType.SUBSCRIPTION_CONFIRMED: "Subscription confirmed",
+    FeedEventType.SUBSCRIPTION_LEFT: "Member unsubscribed",
+    FeedEventType.SUBSCRIPTION_EMAIL_OFF: "Mail turned off",
+    FeedEventType.SUBSCRIPTION_EMAIL_ON: "Mail turned on",
+    FeedEventType.SUBSCRIPTION_REMOVED: "Member removed",
+    FeedEventType.SUBSCRIPTION_TRANSFERRED: "Member transferred",
+    FeedEventType.SUBSCRIPTION_CHANGED: "Member updated",
+    FeedEventType.IMPORT_ENDED: "Import ended",
+    FeedEventType.EXPORT_ENDED: "Export ended",
+    FeedEventType.BULK_ENDED: "Bulk action or undo ended",
+    FeedEventType.ATTACHMENT_READY: "Attachment ready",
+    FeedEventType.ATTACHMENT_FAILED: "Attachment failed",
+    FeedEventType.ATTACHMENT_DELETED: "Attachment deleted",
+    FeedEventType.ORDER_PAID: "Order paid",
+    FeedEventType.ORDER_REFUNDED: "Order refunded",
+    FeedEventType.ORDER_DISPUTED: "Order disputed",
+    FeedEventType.ORDER_REVIEW: "Order needs review",
+    FeedEventType.CREDITS_LOW: "Credits low",
+    FeedEventType.KEY_CREATED: "API key created",
+    FeedEventType.KEY_ENDED: "API key revoked",
+    FeedEventType.GRANT_CREATED: "App access granted",
+    FeedEventType.GRANT_ENDED: "App access revoked",
 }
 _MEANINGS = {
     FeedEventType.SUBSCRIPTION_CREATED: (
@@ -295,7 +322,7 @@ _MEANINGS = {
         "dispute or a failed refund."
     ),
     FeedEventType.ORDER_REFUNDED: "An order was fully refunded.",
-    FeedEventType.ORDER_DISPUTED: "The payer disputed the payment, and the bank withdrew the money.",
+    FeedEventType.ORDER_DISPUTED: "The payer disputed a payment, and the bank withdrew the money.",
     FeedEventType.ORDER_REVIEW: "The payment didn't match its order. The operator reviews it.",
     FeedEventType.CREDITS_LOW: (
         "The balance fell below the threshold of the account. The event is not "
@@ -315,7 +342,7 @@ _DATA_EXCEPTIONS: Mapping[FeedEventType, type[ShownData]] = {
     FeedEventType.ATTACHMENT_FAILED: FailedAttachmentFacts,
 }
 CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
-    kind: TypeEntry(meaning, subject, scope, _DATA_EXCEPTIONS.get(kind, data))
+    kind: TypeEntry(_SUMMARIES[kind], meaning, subject, scope, _DATA_EXCEPTIONS.get(kind, data))
     for kind, meaning in _MEANINGS.items()
     for subject, scope, data in [_DEFAULTS_BY_PREFIX[kind.partition(".")[0]]]
 }
