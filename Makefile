@@ -12,7 +12,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p tests.runner.plugi
 PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test test-full unit check containers clients bench house audit sbom requirements pictures messages format
+.PHONY: help run test test-full unit check containers clients bench house audit sbom requirements pictures messages site format
 
 help: ## Say what there is to make
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -95,6 +95,13 @@ messages: $(VENV)/.dev ## Bring the catalogues of readers' languages up to date
 		$(BIN)/pybabel -q update -i $(VENV)/messages.pot -o $$each -l $$(basename $$each .po) -w 110 \
 			--ignore-obsolete --ignore-pot-creation-date || exit 1; \
 	done
+
+SITE := build/site
+
+site: $(VENV)/.dev ## Build the documentation site (build/site)
+	rm -rf $(SITE)
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs/site . $(SITE)
+	cp docs/site/redirect.html $(SITE)/index.html
 
 # The newest versions that go together, each with its hashes. uv writes no address into the files
 # unless it is asked to; a test looks.

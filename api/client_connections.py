@@ -13,8 +13,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from api.limits.body_budgets import name_address_holder
 
 # The maximum time until all headers of a request have arrived. For the first request on a
-# connection, the time starts when the connection opens. For later requests on a connection, the
-# time starts with the first byte of the request.
+# connection, the time limit for the headers starts when the connection opens. For later requests on
+# a connection, the time limit for the headers starts with the first byte of the request.
 MAX_HEAD_SECONDS = 15.0
 MAX_HEAD_BYTES = 64 * 1024
 # The maximum time for which an idle client connection stays open. ``KEEP_ALIVE_SECONDS`` exceeds
@@ -63,8 +63,8 @@ class JoinedWrites:
             self._transport.write(joined)
         else:
             self._unsent = data
-            # Send the headers soon, because the body of an event stream, for example, may start
-            # much later.
+            # Send the headers without waiting for the body. The body of an event stream, for
+            # example, may start much later.
             self._loop.call_soon(self._send_unsent)
 
     def close(self) -> None:
@@ -116,10 +116,10 @@ class BoundedConnection(HttpToolsProtocol):
         if self._is_in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-                self.send_400_response("The head of the request is too long.")
+                self.send_400_response("The request's headers are too long.")
         if self.cycle is None or self.cycle.response_complete:
-            # During a response, don't start a timer, because the received data may belong to the
-            # request body.
+            # The received data can belong to the body of a request whose response is being sent. In
+            # this case, don't start a timer.
             self._close_in(MAX_HEAD_SECONDS if self._is_in_head else KEEP_ALIVE_SECONDS)
 
     def on_message_begin(self) -> None:

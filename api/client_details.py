@@ -4,8 +4,9 @@ from fastapi import Request
 
 from core.settings import origins
 
-# Pairs of a text in the ``User-Agent`` header and the name of the browser. The first matching pair
-# counts, because most browsers also mention other browsers in the header.
+# Pairs of a text in the ``User-Agent`` header and the name of the browser. The first text that a
+# ``User-Agent`` header contains determines the browser, because most browsers also name other
+# browsers in this header.
 _BROWSERS = (
     ("Edg", "Edge"),
     ("OPR/", "Opera"),

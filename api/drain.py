@@ -68,7 +68,8 @@ class Drain:
     def force_exit_after_timeout(self) -> None:
         """Exit the process after ``MAX_CLOSE_SECONDS``, even if a request hangs.
 
-        The last response has already been sent, so no response is lost.
+        Call the function only after the last response was sent, because the function would lose
+        unsent responses.
         """
 
         def exit_process() -> None:

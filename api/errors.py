@@ -92,7 +92,9 @@ def problem_response(error: DomainError) -> Response:
 
 
 def internal_error() -> Response:
-    return _Problem(500, "internal_error", "Something broke here; the request id leads to it.", {})
+    return _Problem(
+        500, "internal_error", "An internal error occurred. Report it with the request id.", {}
+    )
 
 
 class _Problem(Response):

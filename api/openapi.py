@@ -181,7 +181,7 @@ def describe_security_schemes(settings: Settings) -> dict[str, Any]:
 
 
 def _public_base(settings: Settings) -> str:
-    """Return the deployment's public URL, or an empty text if no public URL is configured.
+    """Return the deployment's public URL, or an empty string if no public URL is configured.
 
     Without a public URL, the URLs in the OpenAPI document are relative.
     """
@@ -240,8 +240,8 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
 def link_schemas(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> None:
     """Add recursive schemas to the OpenAPI document, and refer to them by ``$ref``.
 
-    A schema with the title of a recursive schema, but without properties, is replaced by a
-    ``$ref``.
+    A placeholder has the title of a recursive schema, but no properties. Each placeholder in the
+    document is replaced with a ``$ref``.
     """
     for node in _schema_nodes(document):
         name = node.get("title")

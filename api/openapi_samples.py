@@ -108,7 +108,7 @@ def build_sample(
         schemas: maps names to the JSON Schemas to which a ``$ref`` may refer.
         body: whether to build an example of a request body. In a request body, optional fields
             without an example are omitted.
-        name: the name of the field, or an empty text.
+        name: the name of the field, or an empty string.
     """
     build = partial(build_sample, schemas=schemas, body=body)
     if examples := schema.get("examples") or schema.get("enum"):
@@ -174,8 +174,8 @@ def _invalid_fields(error: ErrorType) -> list[InvalidField]:
     if error.field is not None:
         return [InvalidField(field=error.field, code=error.code, message=error.sentence)]
     if error.code in {BODY_INVALID.code, REQUEST_INVALID.code}:
-        # The sentences of ``body.invalid`` and ``request.invalid`` consist of the path to a value
-        # and the violated rule.
+        # The error messages of ``body.invalid`` and ``request.invalid`` consist of the path to a
+        # value and the violated rule.
         place, _, rule = error.sentence.partition(": ")
         code = next(
             (code for start, code in _CODES_BY_RULE.items() if rule.startswith(start)), "type"

@@ -25,7 +25,7 @@ _LIFETIME_SECONDS = 1.0
 
 
 class Condition(StrEnum):
-    """The condition of the API process, or of a dependency such as the database."""
+    """The health of the API process, or of a dependency such as the database."""
 
     OK = "ok"
     UNAVAILABLE = "unavailable"
@@ -86,7 +86,7 @@ class Readiness:
 
 
 def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> Condition:
-    """Derive the condition of the API process from the conditions of its dependencies."""
+    """Derive the health of the API process from the health of its dependencies."""
     if is_ending:
         return Condition.ENDING
     if dependencies["database"] is not Condition.OK:

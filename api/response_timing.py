@@ -12,9 +12,9 @@ STEP_SECONDS = 0.2
 
 @asynccontextmanager
 async def pad_duration() -> AsyncIterator[None]:
-    """Extend the ``async with`` block to a multiple of ``STEP_SECONDS``.
+    """Delay the end of the ``async with`` block, so that it takes a multiple of ``STEP_SECONDS``.
 
-    The block is extended even if it raises an exception.
+    The end is delayed even if the block raises an exception.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()

@@ -68,8 +68,8 @@ class ThreadedRoute(APIRoute):
 class JsonRoute(ThreadedRoute):
     """A route that may accept a JSON body.
 
-    If the handler declares a JSON body, bodies of other media types are refused. A handler without
-    a declared body may read a form from the request itself.
+    If the handler declares a JSON body, bodies of other media types are refused. A handler that
+    declares no body can read a form directly from the request.
     """
 
     @cached_property

@@ -85,7 +85,9 @@ class State:
                 # for DNS lookups.
                 await asyncio.shield(lookup)
         except TimeoutError:
-            rule = f"names a host that is found within {MAX_HOST_LOOKUP_SECONDS:.0f} seconds"
+            rule = (
+                f"must have a host that DNS resolves within {MAX_HOST_LOOKUP_SECONDS:.0f} seconds"
+            )
             raise WEBHOOK_URL_NOT_ALLOWED(rule=rule) from None
         except DestinationRefused as refused:
             raise WEBHOOK_URL_NOT_ALLOWED(rule=str(refused)) from None

@@ -61,19 +61,19 @@ def _create_samples() -> Iterator[Sample]:
     exif[ExifTags.Base.Orientation] = _SIDEWAYS
     sideways = scene.transpose(Image.Transpose.ROTATE_90)
     photo = _encode(sideways, "JPEG", quality=92, exif=exif)
-    yield Sample("JPEG", "photo.jpg", photo, "lies on its side; EXIF says how to turn it")
+    yield Sample("JPEG", "photo.jpg", photo, "rotated by its EXIF data")
     badge = _encode(_draw_badge(240), "PNG")
-    yield Sample("PNG", "badge.png", badge, "transparent around a shaded disc")
+    yield Sample("PNG", "badge.png", badge, "transparent background")
     turning = [_draw_badge(160, angle) for angle in range(0, 360, 30)]
     moving = _encode_animation(turning, "PNG", duration=80, loop=0, disposal=1)
-    yield Sample("APNG", "turning.png", moving, "twelve transparent frames, for ever")
+    yield Sample("APNG", "turning.png", moving, "twelve transparent frames in an endless loop")
     counting = [_draw_number(digit) for digit in (3, 2, 1, 0)]
     countdown = _encode_animation(counting, "GIF", duration=[700, 700, 700, 2000], loop=2)
-    yield Sample("GIF", "countdown.gif", countdown, "the last frame shown longest; three plays")
+    yield Sample("GIF", "countdown.gif", countdown, "plays three times with a longer last frame")
     still = _encode(scene, "WEBP", quality=95)
-    yield Sample("WebP", "scene.webp", still, "a lossy still")
+    yield Sample("WebP", "scene.webp", still, "a lossy image")
     icon = _encode(_draw_badge(64), "ICO", sizes=[(16, 16), (32, 32), (64, 64)])
-    yield Sample("ICO", "icon.ico", icon, "16, 32 and 64 pixels wide")
+    yield Sample("ICO", "icon.ico", icon, "widths of 16, 32 and 64 pixels")
 
 
 def _encode(picture: Image.Image, file_format: str, **options: object) -> bytes:
@@ -158,20 +158,21 @@ def _format_facts(mime_type: str, width: int, height: int, size: int) -> str:
 
 
 def _format_plays(data: bytes) -> str:
-    return str(webp.read_webp(data).plays or "for ever")
+    return str(webp.read_webp(data).plays or "endless")
 
 
 # -- the page ------------------------------------------------------------------------------------
 
 _HEAD = """# Attachments, before and after
 
-Written by `python -m benchmarks.attachments_page` from a running stack (`make run`); don't edit. It
-draws the pictures on the left, sends each to `POST /attachments` and keeps what `view_url` gives on
-the right. [Decision 3](decisions/0003-image-encoding.md) says how each type is encoded and why.
+This page is for everyone who wants to see how Pressroom stores uploaded images.
+[Decision 3](decisions/0003-image-encoding.md) explains how each type is encoded, and why.
+
+Don't edit this page. To update the page, run `python -m benchmarks.attachments_page` while
+`make run` is running.
 """
 _FOOT = """
-A picture that lies on its side is measured as its file has it; what is stored stands upright and
-has no EXIF.
+The size of the sent JPEG is the size before its rotation. Stored images have no EXIF.
 """
 
 
@@ -188,11 +189,11 @@ def _build_page(rows: list[dict[str, str]]) -> str:
         "\n".join(
             [
                 _HEAD,
-                "| what | as sent | as stored |",
+                "| image | sent | stored |",
                 "|---|---|---|",
                 *pictures,
-                "\n## What the records say\n",
-                "| what | sent | stored | frames | plays | blurhash |",
+                "\n## Data in the records\n",
+                "| image | sent | stored | frames | plays | blurhash |",
                 "|---|---|---|---|---|---|",
                 *facts,
                 _FOOT,

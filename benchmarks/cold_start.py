@@ -1,6 +1,6 @@
 """Measures how long a warm start takes, from `pressroom up` to the response to the first upload.
 
-The baseline starts only the services, such as Postgres and Redis.
+The baseline run starts only services such as Postgres and Redis, without Pressroom's processes.
 """
 
 import time

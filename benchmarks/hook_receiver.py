@@ -61,7 +61,7 @@ class _Tally:
 class _Receiver(asyncio.Protocol):
     """A connection on which the program receives webhooks.
 
-    All connections count received webhooks in the newest counter. ``DELETE /taken`` adds a new
+    All connections share one current counter of received webhooks. ``DELETE /taken`` starts a new
     counter.
     """
 

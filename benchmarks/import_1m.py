@@ -1,4 +1,4 @@
-"""Compares the speed of importing a file with plain SQL that writes the same rows."""
+"""Compares an import's speed with the speed of plain SQL statements that write the same rows."""
 
 import csv
 import gzip

@@ -46,7 +46,8 @@ MAX_SLOWDOWN = 3.0
 # After this delay, the hung dependency blocks all callers that produce load.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
-# Maps the queues of each worker process to its number of concurrent tasks.
+# Maps the queues that a worker process reads to the number of tasks that the process runs at the
+# same time.
 WORKERS = {
     ("request", "photos", "money", "mail", "webhooks", "maintenance"): 8,
     ("media",): 2,

@@ -51,7 +51,7 @@ def measure_seconds(action: Callable[[], object]) -> float:
 def alternate(
     product: Callable[[], float], baseline: Callable[[], float], *, rounds: int = ROUNDS
 ) -> list[tuple[float, float]]:
-    """Measure product and baseline alternately, and return the pairs of results.
+    """Measure the product and the baseline alternately, and return the pairs of results.
 
     The measurements alternate, so that other programs slow down product and baseline equally. The
     first pair of results is ignored, because it only warms up caches.

@@ -1,6 +1,7 @@
 """Measures the speed of the job queue while a database snapshot stays open.
 
-Postgres can't remove the old row versions of the 100,000 jobs that end while the snapshot is open.
+While a snapshot is open, Postgres can't remove the old row versions of jobs that end, here 100,000
+jobs.
 """
 
 from collections.abc import Callable

@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PICTURES = ROOT / "build" / "benchmarks"
 # The smallest ratio that a chart shows. A logarithmic axis can't show zero or negative ratios, so
-# ratios below the minimum are drawn at its start. Ratios can be negative, because some benchmarks
-# subtract the allowed overhead of an HTTP call.
+# ratios below the minimum are drawn at the start of the axis. Ratios can be negative, because some
+# benchmarks subtract the allowed overhead of an HTTP call.
 _MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
@@ -113,7 +113,8 @@ def _build_table(groups: _Groups) -> str:
 def _list_missed(groups: _Groups) -> list[str]:
     """Return a Markdown list of the results that miss their target.
 
-    A table row may combine several results, so only the list shows which of them missed the target.
+    A row in the table of results may combine several results. Only this list shows which of them
+    missed their target.
     """
     missed = {
         group: short

@@ -42,11 +42,11 @@ def read_password(*, from_stdin: bool, option: str | None = None) -> str:
     if from_stdin:
         return sys.stdin.readline().rstrip("\r\n")
     if not sys.stdin.isatty():
-        raise typer.BadParameter("no terminal to ask at: give --password-stdin")
+        raise typer.BadParameter("needs a terminal to ask for the password; use --password-stdin")
     return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
 
 
-app = create_group("People who own or read lists.")
+app = create_group("Manage users.")
 
 
 @app.command("create")
@@ -54,12 +54,12 @@ def create_user(
     email: Email,
     *,
     name: Annotated[str, typer.Option(help="The person's name.")],
-    plan: Annotated[Plan, typer.Option(help="The plan that the user is on.")] = Plan.FREE,
+    plan: Annotated[Plan, typer.Option(help="The user's plan.")] = Plan.FREE,
     password_stdin: PasswordStdin = False,
     password: PasswordOption = None,
     as_json: Json = False,
 ) -> None:
-    """Create a user who can log in. The command asks for the password: 8 characters or more."""
+    """Create a user who can log in. The command asks for a password of at least 8 characters."""
     from services.accounts import accounts
 
     new_password = read_password(from_stdin=password_stdin, option=password)
@@ -71,10 +71,10 @@ def create_user(
 
 @app.command("show")
 def show_user(
-    named: Annotated[str, typer.Argument(metavar="USER", help="Their address or id.")],
+    named: Annotated[str, typer.Argument(metavar="USER", help="The user's e-mail address or id.")],
     as_json: Json = False,
 ) -> None:
-    """Show one user, with what they have."""
+    """Show a user, their lists and their number of API keys."""
     from services.operators import user_accounts
 
     with open_command_resources() as resources, resources.unit_of_work() as uow:
@@ -91,7 +91,7 @@ def show_user(
 def set_password(
     email: Email, password_stdin: PasswordStdin = False, as_json: Json = False
 ) -> None:
-    """Set a user's password, which the command asks for. Their sessions end, and a mail says so."""
+    """Set a user's password. The user is logged out everywhere and notified by mail."""
     from services.accounts import registration
 
     new_password = read_password(from_stdin=password_stdin)
@@ -102,7 +102,7 @@ def set_password(
 
 @app.command("plan")
 def set_plan(email: Email, plan: Plan, as_json: Json = False) -> None:
-    """Put a user on the free or the paid plan."""
+    """Set a user's plan to free or paid."""
     from services.accounts import accounts
 
     with open_command_resources() as resources, resources.unit_of_work() as uow:
@@ -117,7 +117,7 @@ class Switch(StrEnum):
 
 @app.command("operator")
 def set_operator(email: Email, switch: Switch, as_json: Json = False) -> None:
-    """Make a user an operator, or end that. An operator needs a second factor at each login."""
+    """Make a user an operator, or revoke this role. Operators need a second factor to log in."""
     from services.accounts import accounts
 
     with open_command_resources() as resources, resources.unit_of_work() as uow:
@@ -127,7 +127,7 @@ def set_operator(email: Email, switch: Switch, as_json: Json = False) -> None:
 
 @app.command("reset-factors")
 def reset_factors(email: Email, as_json: Json = False) -> None:
-    """Remove the second factors of a user who lost them. A mail tells the user."""
+    """Remove all second factors of a user. The user is notified by mail."""
     from services.accounts.factors import own_factors
 
     with open_command_resources() as resources, resources.unit_of_work() as uow:
@@ -137,15 +137,15 @@ def reset_factors(email: Email, as_json: Json = False) -> None:
 
 @app.command("erase")
 def erase_user(email: Email, yes: Yes = False, as_json: Json = False) -> None:
-    """Erase a person's data everywhere, for good. Their opt-outs stay in force.
+    """Permanently erase all data of a person. Opt-outs stay in force.
 
-    The person is gone at once, and a worker erases what they leave behind. It goes on if you stop
-    this command; run it again to wait for it.
+    The person is removed immediately, and a worker erases the remaining data in the background. If
+    you stop this command, the erasure continues. Run the command again to wait for its end.
     """
     from cli.progress import get_result, wait_for_job
     from services.privacy import erasure
 
-    confirm(f"Erase {email} for good?", yes=yes, as_json=as_json)
+    confirm(f"Permanently erase all data of {email}?", yes=yes, as_json=as_json)
     with open_command_resources() as resources:
         job_id = erasure.begin_erasure(resources, email)
         job = wait_for_job(resources, job_id, what=f"erase {email}", quiet=as_json)
@@ -154,8 +154,12 @@ def erase_user(email: Email, yes: Yes = False, as_json: Json = False) -> None:
 
 @app.command("list")
 def list_users(
-    owners: Annotated[bool, typer.Option("--owners", help="Only those who have a list.")] = False,
-    email: Annotated[str, typer.Option(help="Only those whose address has this part.")] = "",
+    owners: Annotated[
+        bool, typer.Option("--owners", help="Show only users who own a list.")
+    ] = False,
+    email: Annotated[
+        str, typer.Option(help="Show only users whose address contains this text.")
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Show the 1,000 newest users, newest first."""

@@ -9,7 +9,7 @@ from cli.output import Json, create_group, print_records
 from core import clock
 from services.attachments import strays
 
-app = create_group("Uploaded images.")
+app = create_group("Manage uploaded images.")
 # Without a callback, Typer would replace a group that has a single command by that command.
 app.callback()(lambda: None)
 STRAYS_LEFT = 1
@@ -19,7 +19,10 @@ STRAYS_LEFT = 1
 def sweep_attachments(
     fix: Annotated[
         bool,
-        typer.Option("--fix", help="Remove objects without a row, fail rows without an object."),
+        typer.Option(
+            "--fix",
+            help="Delete objects without a row, and mark rows without an object as failed.",
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:

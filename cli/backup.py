@@ -17,16 +17,16 @@ from storage.backup_files.places import open_sealed_place
 
 FAULTY = 1
 
-app = create_group("Backups of the database and the bucket.")
+app = create_group("Manage backups of the database and the bucket.")
 
 Backup = Annotated[
-    str, typer.Argument(metavar="ID", help="The backup's id; the newest one without it.")
+    str, typer.Argument(metavar="ID", help="The backup's id. The default is the newest backup.")
 ]
 
 
 @app.command("create")
 def create(as_json: Json = False) -> None:
-    """Make a backup now. Until it has ended, no file is removed from the bucket."""
+    """Create a backup now. The bucket keeps all its files until the backup is complete."""
     manifests_made: list[Manifest] = []
     with open_command_resources() as resources:
         place = open_sealed_place(resources.settings)
@@ -41,7 +41,7 @@ def create(as_json: Json = False) -> None:
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Show the backups that are whole, the oldest first."""
+    """Show all complete backups, oldest first."""
     with open_command_resources() as resources:
         backups = list(manifests.read_manifests(open_sealed_place(resources.settings)))
     print_records([_described(each) for each in backups], as_json=as_json)
@@ -49,9 +49,10 @@ def list_(as_json: Json = False) -> None:
 
 @app.command("verify")
 def verify(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
-    """Restore a backup into a database aside, and examine it. With faults the exit code is 1.
+    """Restore a backup into a temporary database, and check it. The exit code is 1 on errors.
 
-    The database is made beside the owner's, and the files lie in the bucket; both go afterwards.
+    The temporary database is created on the same server, and its files in the bucket. Both are
+    deleted at the end.
     """
     with open_command_resources() as resources:
         place = open_sealed_place(resources.settings)
@@ -72,9 +73,10 @@ def verify(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
 
 @app.command("restore")
 def restore(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
-    """Restore a backup into an empty database and the bucket. No other process may run.
+    """Restore a backup into an empty database and the bucket. Stop all other processes first.
 
-    A person who left or was erased since the backup stays away, as far as the journal has come.
+    People who unsubscribed or were erased after the backup stay so, as far as the journal records
+    it.
     """
     with open_command_resources() as resources:
         place = open_sealed_place(resources.settings)
@@ -94,11 +96,11 @@ def restore(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None
 def prune(
     days: Annotated[
         int | None,
-        typer.Option(min=1, help="Keep the backups of so many days; by default, as the setting."),
+        typer.Option(min=1, help="Days to keep backups. The default is PRESSROOM_BACKUP_DAYS."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Remove old backups, and the files that no other backup needs. The newest one stays."""
+    """Delete old backups and files that no other backup needs. The newest backup is kept."""
     pruned: list[PruneResult] = []
     with open_command_resources() as resources:
         settings = resources.settings

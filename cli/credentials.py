@@ -14,31 +14,36 @@ from services.accounts import accounts
 from services.oauth import clients
 from services.webhooks import endpoints_of_keys
 
-keys = create_group("API keys.")
+keys = create_group("Manage API keys.")
 
 _KEY_FIELDS = "id name last_four scopes created_at expires_at last_used_at revoked_at"
-# The fields of an API key for a table in a narrow terminal.
+# The fields of an API key that fit into a table in a narrow terminal.
 _KEY_ROW_FIELDS = "id name last_four expires_at revoked_at"
 
 
 @keys.command("create")
 def create_key(
     email: Email,
-    name: Annotated[str, typer.Option(help="What the key is for.")],
+    name: Annotated[str, typer.Option(help="A name that describes the key's purpose.")],
     scope: Annotated[
         list[Scope] | None,
-        typer.Option(help="Repeat for several. Without one, the key may do all that its user may."),
+        typer.Option(
+            help=(
+                "A scope of the key. Repeat the option for several scopes. Without it, the key has "
+                "full access."
+            )
+        ),
     ] = None,
     expires_at: Annotated[
         datetime | None,
         typer.Option(
             formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-            help="When the key ends, in UTC. Without it, the key stays until it is revoked.",
+            help="The time in UTC when the key expires. Without it, the key never expires.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Create an API key. It is shown only now."""
+    """Create an API key. The key is shown only once."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         user = accounts.get_user_by_email(uow, email)
         key, secret = api_keys.create_key(
@@ -54,7 +59,7 @@ def create_key(
 
 @keys.command("list")
 def list_keys(email: Email, as_json: Json = False) -> None:
-    """Show a user's keys, newest first."""
+    """Show a user's API keys, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         user = accounts.get_user_by_email(uow, email)
         rows = api_keys.list_keys(uow, user.id).rows
@@ -66,38 +71,49 @@ def list_keys(email: Email, as_json: Json = False) -> None:
 def revoke_key(
     key_id: Annotated[int, typer.Argument(metavar="ID")],
     keep_endpoints: Annotated[
-        bool, typer.Option("--keep-endpoints", help="Leave its webhook endpoints as they are.")
+        bool, typer.Option("--keep-endpoints", help="Keep the key's webhook endpoints.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Revoke a key and the keys that it made. Their webhook endpoints end too."""
+    """Revoke an API key and all keys created with it. Their webhook endpoints end too."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         revoked = endpoints_of_keys.revoke_key(uow, key_id=key_id, keep_endpoints=keep_endpoints)
     print_record({"id": key_id, "revoked": revoked}, as_json=as_json)
 
 
-oauth_clients = create_group("Programs that people may give access to.")
+oauth_clients = create_group("Manage OAuth clients, which users can authorize.")
 
 
 @oauth_clients.command("create")
 def create_client(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name that people see.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The program's name, which users see.")
+    ],
     redirect_uri: Annotated[
         list[str],
-        typer.Option(help="The exact URL that people are sent back to; repeat for several."),
+        typer.Option(
+            help="The exact URL for redirects to the program. Repeat the option for several URLs."
+        ),
     ],
     scope: Annotated[
-        list[Scope], typer.Option(help="A scope that the program may ask for; repeat for several.")
+        list[Scope],
+        typer.Option(
+            help="A scope that the program can request. Repeat the option for several scopes."
+        ),
     ],
     public: Annotated[
         bool,
         typer.Option(
-            "--public", help="The program can't keep a secret: an app, or a page's script."
+            "--public",
+            help=(
+                "Register a public client without a secret, such as an app or a script in a web "
+                "page."
+            ),
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Register a program. Its secret is shown only now."""
+    """Register an OAuth client. Its secret is shown only once."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         client, secret = clients.register_client(
             uow,
@@ -113,7 +129,7 @@ def create_client(
 
 @oauth_clients.command("list")
 def list_clients(as_json: Json = False) -> None:
-    """Show the 1,000 newest programs, newest first."""
+    """Show the 1,000 newest OAuth clients, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         print_records([_client(each) for each in clients.list_clients(uow)], as_json=as_json)
 
@@ -122,7 +138,7 @@ def list_clients(as_json: Json = False) -> None:
 def revoke_client(
     client_id: Annotated[str, typer.Argument(metavar="CLIENT_ID")], as_json: Json = False
 ) -> None:
-    """End a program's access to all accounts. Its next request is refused."""
+    """Revoke an OAuth client. Its access to all accounts ends immediately."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         revoked = clients.revoke_client(uow, client_id)
     print_record({"client_id": client_id, "revoked": revoked}, as_json=as_json)

@@ -19,7 +19,7 @@ from services.paging import PageRequest
 
 FAULTY = 1
 
-orders_app = create_group("Orders of credits.")
+orders_app = create_group("Manage credit orders.")
 
 OrderId = Annotated[int, typer.Argument(metavar="ORDER")]
 
@@ -32,7 +32,7 @@ def list_orders(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """Show orders of all users, newest first."""
+    """Show the orders of all users, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         page = orders.list_orders_of_all_users(uow, PageRequest(limit), status=status)
         print_records([_brief_order(order) for order in page.rows], as_json=as_json)
@@ -40,7 +40,7 @@ def list_orders(
 
 @orders_app.command("show")
 def show_order(order_id: OrderId, as_json: Json = False) -> None:
-    """Show one order, with the facts of its payment and its history."""
+    """Show an order with its payment and history."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         order = settlement.lock_order(uow, order_id)
         history = [
@@ -55,14 +55,14 @@ def show_order(order_id: OrderId, as_json: Json = False) -> None:
 def review_order(
     order_id: OrderId,
     credit: Annotated[
-        bool, typer.Option("--credit", help="Give the user the credits that were ordered.")
+        bool, typer.Option("--credit", help="Add the ordered credits to the user's balance.")
     ] = False,
     refunded: Annotated[
-        bool, typer.Option("--refunded", help="The payer has all of the money back.")
+        bool, typer.Option("--refunded", help="Record that the payer has received a full refund.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Settle an order in review, whose payment did not match it."""
+    """Resolve an order in review, whose payment doesn't match the order."""
     if credit == refunded:
         raise ORDER_RESOLUTION()
     resolution = Resolution.CREDIT if credit else Resolution.REFUNDED
@@ -95,24 +95,25 @@ def _whole_order(order: PaymentOrder) -> dict[str, Any]:
     }
 
 
-app = create_group("Credits and their ledger.")
+app = create_group("Manage credits and the credit ledger.")
 app.add_typer(orders_app, name="orders")
 
-Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="At most four decimals.")]
-Reason = Annotated[
-    str, typer.Option(help="What the credits are for; kept as the entry's source_id.")
+Amount = Annotated[
+    str,
+    typer.Argument(metavar="AMOUNT", help="The number of credits, with at most four decimals."),
 ]
+Reason = Annotated[str, typer.Option(help="The reason, which is stored as the entry's source_id.")]
 
 
 @app.command("grant")
 def grant(email: Email, amount: Amount, reason: Reason = "grant", as_json: Json = False) -> None:
-    """Give a user credits."""
+    """Add credits to a user's balance."""
     _book(ledger.grant_credits, email, amount, reason, as_json=as_json)
 
 
 @app.command("balance")
 def balance(email: Email, as_json: Json = False) -> None:
-    """Show a user's credits."""
+    """Show a user's credit balance."""
     with open_command_resources() as resources:
         with resources.unit_of_work() as uow:
             user_id = accounts.get_user_by_email(uow, email).id
@@ -122,7 +123,7 @@ def balance(email: Email, as_json: Json = False) -> None:
 
 @app.command("ledger")
 def show_ledger(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
-    """Show the entries of a user's credit account, newest first."""
+    """Show the ledger entries of a user, newest first."""
     with open_command_resources() as resources:
         with resources.unit_of_work() as uow:
             user_id = accounts.get_user_by_email(uow, email).id
@@ -137,7 +138,7 @@ def show_ledger(email: Email, limit: Limit = 50, as_json: Json = False) -> None:
 # Typer reads a negative amount as an option, so allow unknown options.
 @app.command("adjust", context_settings={"ignore_unknown_options": True})
 def adjust(email: Email, amount: Amount, reason: Reason = "adjust", as_json: Json = False) -> None:
-    """Correct a user's balance by an amount, which may be negative."""
+    """Correct a user's balance by an amount, which can be negative."""
     _book(ledger.adjust_balance, email, amount, reason, as_json=as_json)
 
 
@@ -158,25 +159,25 @@ def _book(
 @app.command("verify")
 def verify_ledger(
     full: Annotated[
-        bool, typer.Option("--full", help="Read everything, and not only what is new.")
+        bool, typer.Option("--full", help="Check everything, not only new entries.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check all balances, debts, hashes and orders. With faults, show them and exit with code 1.
+    """Check all balances, debts, hashes and orders. The exit code is 1 if a check fails.
 
-    It goes on from where the last run ended without a fault.
+    The check continues where the last successful run ended.
     """
     with open_command_resources() as resources:
         report = verify.verify_ledger(resources, full=full)
     if not as_json:
         typer.echo(
-            f"Read: {report.entries} entries of {report.accounts} accounts,"
-            f" {report.resumed} of them from their checkpoints;"
-            f" {'all' if report.orders is None else report.orders} orders."
+            f"Checked {report.entries} entries of {report.accounts} accounts ({report.resumed} "
+            "accounts from their checkpoints) and "
+            f"{'all' if report.orders is None else report.orders} orders."
         )
     if report.faults or as_json:
         print_records([asdict(fault) for fault in report.faults], as_json=as_json)
     else:
-        typer.echo("All balances, debts, hashes and orders hold.")
+        typer.echo("All balances, debts, hashes and orders are correct.")
     if report.faults:
         raise typer.Exit(FAULTY)

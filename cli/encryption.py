@@ -5,16 +5,16 @@ from cli.output import Json, create_group, print_record
 from services.accounts.factors import totp
 from services.attachments import key_rotation
 
-app = create_group("Encryption keys.")
+app = create_group("Manage encryption keys.")
 # Without a callback, Typer would replace a group that has a single command by that command.
 app.callback()(lambda: None)
 
 
 @app.command("rotate")
 def rotate_keys(as_json: Json = False) -> None:
-    """Wrap the keys of files and the secrets of apps again.
+    """Re-encrypt file keys and app secrets with the current key.
 
-    The first of PRESSROOM_ENCRYPTION_KEYS wraps them.
+    The current key is the first key in PRESSROOM_ENCRYPTION_KEYS.
     """
     with open_command_resources() as resources:
         rewrapped = sum(key_rotation.rewrap_data_keys(resources))

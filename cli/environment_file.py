@@ -30,32 +30,34 @@ _MAX_LINE_CHARACTERS = 100
 _COMPOSE_VARIABLES = {
     "PRESSROOM_IMAGE": (
         "pressroom:local",
-        "Image of the API and what runs beside it; the workers' has -worker behind that name",
+        "Image of the API; the workers' image has the suffix -worker",
     ),
-    "MINIO_ROOT_USER": ("administrator", "Name of the administrator of the object storage"),
-    "HTTP_PORT": ("80", "Port where the proxy sends callers on to HTTPS"),
-    "HTTPS_PORT": ("443", "Port where the proxy takes calls"),
-    "API_PORT": ("8000", "Port on this machine where the API is published"),
-    "FLOWER_PORT": ("5555", "Port on this machine where Flower is published"),
-    "PROMETHEUS_PORT": ("9090", "Port on this machine where Prometheus is published"),
-    "GRAFANA_PORT": ("3000", "Port on this machine where Grafana is published"),
+    "MINIO_ROOT_USER": ("administrator", "User name of the object storage's administrator"),
+    "HTTP_PORT": ("80", "HTTP port of the proxy, which redirects to HTTPS"),
+    "HTTPS_PORT": ("443", "HTTPS port of the proxy"),
+    "API_PORT": ("8000", "Port of the API on this machine"),
+    "FLOWER_PORT": ("5555", "Port of Flower on this machine"),
+    "PROMETHEUS_PORT": ("9090", "Port of Prometheus on this machine"),
+    "GRAFANA_PORT": ("3000", "Port of Grafana on this machine"),
 }
 _TRACING_VARIABLES = {
-    "OTEL_EXPORTER_OTLP_ENDPOINT": "URL of the collector of traces; none are kept without it",
-    "OTEL_EXPORTER_OTLP_TIMEOUT": "Seconds that the collector has to take what it is sent; 10 "
-    "without it",
-    "OTEL_EXPORTER_OTLP_COMPRESSION": "How what is sent to the collector is compressed: gzip, or "
-    "none",
-    "OTEL_TRACES_SAMPLER": "Which traces are recorded, such as parentbased_traceidratio",
-    "OTEL_TRACES_SAMPLER_ARG": "Argument of that, such as 0.1 for each tenth",
-    "OTEL_RESOURCE_ATTRIBUTES": "What the collector is told of each process beside its name",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "URL of the trace collector; empty disables tracing",
+    "OTEL_EXPORTER_OTLP_TIMEOUT": (
+        "Seconds before a request to the collector times out; the default is 10"
+    ),
+    "OTEL_EXPORTER_OTLP_COMPRESSION": "Compression of requests to the collector: gzip or none",
+    "OTEL_TRACES_SAMPLER": (
+        "Sampler that selects the recorded traces, such as parentbased_traceidratio"
+    ),
+    "OTEL_TRACES_SAMPLER_ARG": "Argument of the sampler, such as 0.1 for one trace in ten",
+    "OTEL_RESOURCE_ATTRIBUTES": "Further attributes of each process in traces",
 }
-# Passwords that deploy/compose/secrets.sh reads from the written file.
+# Passwords that deploy/compose/secrets.sh reads from the file that ``pressroom env`` writes.
 _PASSWORDS = {
-    "POSTGRES_PASSWORD": "Password of the owner of the database's tables",
-    "POSTGRES_APP_PASSWORD": "Password of the application's role in the database",
+    "POSTGRES_PASSWORD": "Password of the database role that owns the tables",
+    "POSTGRES_APP_PASSWORD": "Password of the application's database role",
     "REDIS_PASSWORD": "Password of Redis",
-    "MINIO_ROOT_PASSWORD": "Password of the administrator of the object storage",
+    "MINIO_ROOT_PASSWORD": "Password of the object storage's administrator",
 }
 # docker-compose.yml sets these settings in its containers, so they need values only for validating
 # the file.
@@ -72,28 +74,35 @@ _SPECIAL_CHARACTER = re.compile(r"[\s#$\"\\`]")
 def env(
     public_url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="URL of the API for its callers; asked for without it."),
+        typer.Option(
+            metavar="URL",
+            help="The public URL of the API. Without it, the command asks for the URL.",
+        ),
     ] = None,
     output: Annotated[
-        Path, typer.Option(help="The file to make, which must not be there; - for stdout.")
+        Path,
+        typer.Option(
+            help="The file to create, or - for stdout. An existing file is never overwritten."
+        ),
     ] = Path(".env"),
     as_json: Json = False,
 ) -> None:
-    """Write a file of all settings for docker-compose.yml. Passwords and keys are drawn anew.
+    """Create a settings file for docker-compose.yml. Passwords and keys are new and random.
 
-    Values that the environment of this command sets are written instead: give it the secrets of
-    your providers so. Only you can read the file, and one that is there is never changed.
+    If a variable is set in the command's environment, its value is written to the file. Use this to
+    pass the secrets of your providers. Only you can read the file. An existing file is never
+    overwritten.
     """
     if output != _STDOUT and output.exists():
-        raise FILE_NOT_WRITTEN(target=output, reason="it is there already")
+        raise FILE_NOT_WRITTEN(target=output, reason="the file already exists")
     values = _create_values()
     values |= {name: os.environ[name] for name in values if os.environ.get(name)}
     url = public_url or values[variable_of("public_url")]
     if not url:
         if not sys.stdin.isatty():
-            problem = "is needed where nobody can be asked"
+            problem = "is required without a terminal"
             raise typer.BadParameter(problem, param_hint="--public-url")
-        url = typer.prompt("URL of the API for its callers, such as https://api.example.com")
+        url = typer.prompt("Public URL of the API, such as https://api.example.com")
     values[variable_of("public_url")] = url
     _require_usable(values)
     text = "\n".join(_lines(values)) + "\n"
@@ -111,7 +120,7 @@ def env(
     if as_json:
         print_record({"file": str(output), "settings": len(values)}, as_json=True)
     else:
-        typer.echo(f"Wrote {output}, which only you can read. {next_step}")
+        typer.echo(f"Wrote {output}. Only you can read this file. {next_step}")
 
 
 def _create_values() -> dict[str, str]:
@@ -145,13 +154,13 @@ def _create_password() -> str:
 
 
 def _require_usable(values: Mapping[str, str]) -> None:
-    """Check that the file can contain all values, and that they are valid settings.
+    """Check that the values are valid settings and can be written to the settings file.
 
     Raises ``SettingsError``.
     """
     unwritable = [name for name, value in values.items() if "'" in value or "\n" in value]
     if unwritable:
-        reason = "has a single quote or an end of line, which this file can't have"
+        reason = "must not contain single quotes or line breaks"
         raise SettingsError("\n".join(f"{name}: {reason}" for name in unwritable))
     settings = {
         name: values[variable_of(name)] or _COMPOSE_SETTINGS.get(name, "")
@@ -161,8 +170,10 @@ def _require_usable(values: Mapping[str, str]) -> None:
 
 
 def _lines(values: Mapping[str, str]) -> Iterator[str]:
-    yield from _comment("Made by pressroom env. docs/settings.md says what each setting does.")
-    yield from _comment("Run deploy/compose/secrets.sh after a change: a secret is a file there.")
+    yield from _comment("Created by pressroom env. docs/settings.md describes each setting.")
+    yield from _comment(
+        "Run deploy/compose/secrets.sh after each change, because secrets are copied to files."
+    )
     descriptions = read_setting_descriptions()
     texts = {variable_of(name): descriptions[name] for name in Settings.model_fields}
     texts |= {name: text for name, (_, text) in _COMPOSE_VARIABLES.items()}

@@ -13,7 +13,7 @@ from services.feed.catalogue import FeedEventType
 from services.feed.reading import render_events
 from services.paging import PageRequest
 
-app = create_group("What happened to a user's account, and to what they own.")
+app = create_group("Show events of users' accounts and lists.")
 
 
 @app.command("account")
@@ -31,12 +31,14 @@ def feed_events(
     email: Email,
     types: Annotated[
         list[FeedEventType] | None,
-        typer.Option("--type", help="This type alone; repeat for several."),
+        typer.Option(
+            "--type", help="Show only this event type. Repeat the option for several types."
+        ),
     ] = None,
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """Show a user's feed, which their programs follow, newest first."""
+    """Show a user's event feed, which programs read, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         user = accounts.get_user_by_email(uow, email)
         event_types = set(types or FeedEventType)

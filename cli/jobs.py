@@ -19,7 +19,7 @@ from services.jobs import records
 from services.paging import PageRequest
 
 NOT_SUCCEEDED = 1
-app = create_group("Durable jobs, which the workers do.")
+app = create_group("Manage background jobs.")
 JobId = Annotated[int, typer.Argument(metavar="ID")]
 
 
@@ -31,7 +31,7 @@ def list_jobs(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """Show jobs of all users, newest first."""
+    """Show the jobs of all users, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         page = records.list_all_jobs(uow, PageRequest(limit), status=status)
         describe = _summary if as_json else _row
@@ -40,7 +40,7 @@ def list_jobs(
 
 @app.command("show")
 def show_job(job_id: JobId, as_json: Json = False) -> None:
-    """Show one job, with its result or error."""
+    """Show a job with its result or error."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         job = records.get_any_job(uow, job_id)
         details = select_fields(job, "user_id subject_id crashes retries request_id result")
@@ -51,7 +51,7 @@ def show_job(job_id: JobId, as_json: Json = False) -> None:
 
 @app.command("retry")
 def retry_job(job_id: JobId, as_json: Json = False) -> None:
-    """Start a failed or cancelled job again, if its kind allows that."""
+    """Retry a failed or cancelled job. Some kinds of jobs can't be retried."""
     register_kinds()
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         job = records.get_any_job(uow, job_id, lock=True)
@@ -62,9 +62,9 @@ def retry_job(job_id: JobId, as_json: Json = False) -> None:
 
 @app.command("cancel")
 def cancel_job(job_id: JobId, as_json: Json = False) -> None:
-    """Cancel a job. A queued job ends at once, a running job at its next step.
+    """Cancel a job. A queued job ends immediately, a running job at its next step.
 
-    0 if the job had already ended.
+    The field cancelled is 0 if the job had already ended.
     """
     register_kinds()
     with open_command_resources() as resources, resources.unit_of_work() as uow:
@@ -74,9 +74,9 @@ def cancel_job(job_id: JobId, as_json: Json = False) -> None:
 
 @app.command("watch")
 def watch_job(job_id: JobId, as_json: Json = False) -> None:
-    """Wait until a job has ended, and show it. The exit code is 1 if it did not succeed.
+    """Wait until a job ends, and show it. The exit code is 1 if the job didn't succeed.
 
-    The job continues if you stop this command.
+    If you stop this command, the job continues.
     """
     from cli.progress import wait_for_job
 
@@ -91,7 +91,7 @@ def watch_job(job_id: JobId, as_json: Json = False) -> None:
 
 
 def register_kinds() -> None:
-    """Register all kinds of jobs, because cancelling or retrying a job may change its subject."""
+    """Register all kinds of jobs, because a cancelled or retried job calls code of its kind."""
     import workers.task_table  # noqa: F401
 
 

@@ -33,14 +33,28 @@ _SUCCESSES = range(200, 300)
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-Key = Annotated[str, typer.Option(help="API key of the account.", envvar="API_KEY")]
-Forward = Annotated[str, typer.Option("--forward-to", help="URL that gets the events.")]
+Key = Annotated[str, typer.Option(help="An API key of the account.", envvar="API_KEY")]
+Forward = Annotated[str, typer.Option("--forward-to", help="The URL to send events to.")]
 Secret = Annotated[
-    str | None, typer.Option(help="Secret that signs, whsec_…; without it a new one is shown.")
+    str | None,
+    typer.Option(
+        help="The signing secret (whsec_…). Without it, the command creates and shows a new one."
+    ),
 ]
-Api = Annotated[str | None, typer.Option(help="URL of the API, in place of the running stack's.")]
-Types = Annotated[list[str] | None, typer.Option("--type", help="These types alone.")]
-Since = Annotated[str | None, typer.Option(help="Cursor to go on from; without it, from now on.")]
+Api = Annotated[
+    str | None,
+    typer.Option(help="The URL of the API. The default is the running development stack."),
+]
+Types = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--type", help="Forward only this event type. Repeat the option for several types."
+    ),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(help="The cursor to continue from. Without it, only new events are forwarded."),
+]
 
 
 @app.command()
@@ -54,7 +68,7 @@ def listen(
     cursor: Since = None,
     as_json: Json = False,
 ) -> None:
-    """Post the account's events to a URL as signed webhooks. Ctrl+C ends it."""
+    """Forward an account's events to a URL as signed webhooks. Stop with Ctrl+C."""
     new_secret = signing.SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
     signing_secret = secret or new_secret
     if api is None:
@@ -67,7 +81,7 @@ def listen(
     secret_bytes = base64.b64decode(signing_secret.removeprefix(signing.SECRET_PREFIX))
     forwarder = Forwarder(forward_to, secret_bytes)
     position = cursor or follower.find_newest_cursor()
-    typer.echo(f"Events go to {forward_to}, signed by {signing_secret}", err=True)
+    typer.echo(f"Forwarding events to {forward_to}, signed with {signing_secret}", err=True)
     end_start()
     while True:
         events, position = follower.fetch_events(position)
@@ -76,7 +90,7 @@ def listen(
             line = " ".join(map(str, result.values()))
             typer.echo(orjson.dumps(result).decode() if as_json else line)
         if events:
-            typer.echo(f"Go on after these with --cursor {position}", err=True)
+            typer.echo(f"To continue later, use --cursor {position}", err=True)
         else:
             time.sleep(_PAUSE_SECONDS)
 
@@ -113,8 +127,8 @@ class Follower:
             else:
                 if reply.status not in _TEMPORARY_STATUSES:
                     return self._parse_page(reply)
-                reason = f"it answers {reply.status}"
-            typer.echo(f"The API is away ({reason}); trying again.", err=True)
+                reason = f"status {reply.status}"
+            typer.echo(f"The API is not reachable ({reason}). Retrying.", err=True)
             time.sleep(_PAUSE_SECONDS)
 
     def _parse_page(self, reply: HttpReply) -> tuple[list[dict[str, Any]], str]:
@@ -143,7 +157,7 @@ class Forwarder:
             try:
                 reply = self._http.send("POST", self._url, content=body, headers=headers)
             except HttpFailure as failure:
-                typer.echo(f"{self._url}: {describe_failure(failure)}; trying again.", err=True)
+                typer.echo(f"{self._url}: {describe_failure(failure)}. Retrying.", err=True)
                 time.sleep(_PAUSE_SECONDS)
             else:
                 return {"id": message_id, "type": event["type"], "status": reply.status}

@@ -34,18 +34,21 @@ from services.subscriptions.members.traces import Trace
 
 FAULTY = 1
 
-app = create_group("Lists that people subscribe to.")
+app = create_group("Manage lists.")
 
 
 @app.command("create")
 def create(
     owner_email: Annotated[str, typer.Argument(metavar="OWNER_EMAIL")],
     title: Annotated[str, typer.Option(help="The title that readers see.")],
-    slug: Annotated[str, typer.Option(help="The list's name in URLs: a-z, 0-9 and '-'.")],
+    slug: Annotated[str, typer.Option(help="The list's name in URLs, from a-z, 0-9 and '-'.")],
     no_confirm: Annotated[
         bool,
         typer.Option(
-            "--no-confirm", help="Let strangers subscribe without confirming by a mailed link."
+            "--no-confirm",
+            help=(
+                "Turn off double opt-in, so that people subscribe without confirming their address."
+            ),
         ),
     ] = False,
     as_json: Json = False,
@@ -63,15 +66,15 @@ def create(
 @app.command("list")
 def list_lists(
     owner: Annotated[
-        str | None, typer.Option(metavar="EMAIL", help="Show only the lists of this user.")
+        str | None, typer.Option(metavar="EMAIL", help="Show only lists of this user.")
     ] = None,
     archived: Annotated[
-        bool, typer.Option("--archived", help="Show the archived lists in place of the others.")
+        bool, typer.Option("--archived", help="Show archived lists instead of active lists.")
     ] = False,
     limit: Limit = 100,
     as_json: Json = False,
 ) -> None:
-    """Show lists and how many members are active, newest first."""
+    """Show lists with their numbers of active members, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         owner_id = None if owner is None else accounts.get_user_by_email(uow, owner).id
         mailing_lists = lists.list_all(uow, owner_id=owner_id, archived=archived, limit=limit)
@@ -82,7 +85,7 @@ def list_lists(
 
 @app.command("show")
 def show_list(list_name: ListName, as_json: Json = False) -> None:
-    """Show one list, also an archived one."""
+    """Show a list, even if it is archived."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         [active] = subscriber_counts.count_subscribers(uow, [mailing_list.id]).values()
@@ -104,7 +107,7 @@ def show_list(list_name: ListName, as_json: Json = False) -> None:
 
 @app.command("archive")
 def archive(list_name: ListName, yes: Yes = False, as_json: Json = False) -> None:
-    """Archive a list, for good. It takes no members and sends no mail; people can still leave."""
+    """Permanently archive a list. An archived list accepts no members and sends no mail."""
     confirm(f"Archive {list_name}?", yes=yes, as_json=as_json)
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
@@ -117,7 +120,7 @@ def archive(list_name: ListName, yes: Yes = False, as_json: Json = False) -> Non
 
 @app.command("reports")
 def reports(limit: Limit = 100, as_json: Json = False) -> None:
-    """Show the lists that people reported as not asked for."""
+    """Show the lists that readers reported as unwanted."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         reported = list_reports.list_reported(uow, limit=limit)
     print_records([asdict(each) for each in reported], as_json=as_json)
@@ -125,7 +128,7 @@ def reports(limit: Limit = 100, as_json: Json = False) -> None:
 
 @app.command("suspicious")
 def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
-    """Show lists and fields with suspicious words. No operator has looked at them yet."""
+    """Show unreviewed lists and fields with suspicious words."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         rows = text_reviews.list_suspicious(uow, limit=limit)
     print_records([asdict(each) for each in rows], as_json=as_json)
@@ -133,13 +136,13 @@ def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
 
 @app.command("verify")
 def verify(as_json: Json = False) -> None:
-    """Check that the figures of all lists come to their members. With faults, show them, exit 1."""
+    """Check the statistics of all lists against their members. The exit code is 1 if any differ."""
     with open_command_resources() as resources:
         faults = daily_figures.verify_figures(resources)
     if faults or as_json:
         print_records([asdict(each) for each in faults], as_json=as_json)
     else:
-        typer.echo("The figures of all lists come to their members.")
+        typer.echo("The statistics of all lists match their members.")
     if faults:
         raise typer.Exit(FAULTY)
 
@@ -154,7 +157,7 @@ trace_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @trace_app.command()
 def trace(list_name: ListName, email: Email, as_json: Json = False) -> None:
-    """Make a trace id. It stands for the person on the list, so send it to that person alone."""
+    """Create a trace id, which identifies a person on a list. Send it only to this person."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         person = accounts.get_user_by_email(uow, email)

@@ -32,43 +32,40 @@ class CommandGroup(NamedTuple):
 GROUPS = {
     "env": CommandGroup(
         "cli.environment_file:app",
-        "Write a file of all settings for docker-compose.yml. Passwords and keys are drawn anew.",
+        "Create a settings file for docker-compose.yml. Passwords and keys are new and random.",
     ),
     "doctor": CommandGroup(
         "cli.doctor.command:app",
-        "Check everything that this deployment needs. With faults, the exit code is 1.",
+        "Check all servers and settings of this deployment. The exit code is 1 if a check fails.",
     ),
-    "users": CommandGroup("cli.accounts:app", "People who own or read lists."),
-    "keys": CommandGroup("cli.credentials:keys", "API keys."),
+    "users": CommandGroup("cli.accounts:app", "Manage users."),
+    "keys": CommandGroup("cli.credentials:keys", "Manage API keys."),
     "oauth-clients": CommandGroup(
-        "cli.credentials:oauth_clients", "Programs that people may give access to."
+        "cli.credentials:oauth_clients",
+        "Manage OAuth clients, which users can authorize.",
     ),
-    "lists": CommandGroup("cli.lists:app", "Lists that people subscribe to."),
-    "import": CommandGroup(
-        "cli.transfers:import_app", "Import members from a file, as the list's owner."
-    ),
+    "lists": CommandGroup("cli.lists:app", "Manage lists."),
+    "import": CommandGroup("cli.transfers:import_app", "Import members from a file."),
     "export": CommandGroup(
-        "cli.transfers:export_app", "Write a list to a CSV.gz file, as it is at one moment."
+        "cli.transfers:export_app", "Export the members of a list to a CSV.gz file."
     ),
-    "credits": CommandGroup("cli.credits:app", "Credits and their ledger."),
-    "jobs": CommandGroup("cli.jobs:app", "Durable jobs, which the workers do."),
+    "credits": CommandGroup("cli.credits:app", "Manage credits and the credit ledger."),
+    "jobs": CommandGroup("cli.jobs:app", "Manage background jobs."),
     "maintenance": CommandGroup(
         "cli.maintenance:app",
-        "Show the deployment's periodic work, or run one kind of it.",
+        "Show all maintenance tasks, or run one task now.",
     ),
-    "events": CommandGroup(
-        "cli.events:app", "What happened to a user's account, and to what they own."
-    ),
+    "events": CommandGroup("cli.events:app", "Show events of users' accounts and lists."),
     "trace": CommandGroup(
         "cli.lists:trace_app",
-        "Make a trace id. It stands for the person on the list, so send it to that person alone.",
+        "Create a trace id, which identifies a person on a list. Send it only to this person.",
     ),
-    "attachments": CommandGroup("cli.attachments:app", "Uploaded images."),
-    "encryption": CommandGroup("cli.encryption:app", "Encryption keys."),
-    "backup": CommandGroup("cli.backup:app", "Backups of the database and the bucket."),
+    "attachments": CommandGroup("cli.attachments:app", "Manage uploaded images."),
+    "encryption": CommandGroup("cli.encryption:app", "Manage encryption keys."),
+    "backup": CommandGroup("cli.backup:app", "Manage backups of the database and the bucket."),
     "listen": CommandGroup(
         "cli.listen:app",
-        "Post the account's events to a URL as signed webhooks. Ctrl+C ends it.",
+        "Forward an account's events to a URL as signed webhooks. Stop with Ctrl+C.",
     ),
 }
 
@@ -108,7 +105,7 @@ class LazyGroups(TyperGroup):
 
 
 def load_command(command: Any) -> Any:
-    """Return the command, and import its module if necessary."""
+    """Import a command's module if necessary, and return the command."""
     return command.load() if isinstance(command, UnloadedGroup) else command
 
 
@@ -140,20 +137,20 @@ def pressroom(
         typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Run Pressroom, and look after it."""
+    """Run and manage Pressroom."""
 
 
 def main() -> None:
     try:
         app()
     except SettingsError as error:
-        typer.echo(f"Settings are missing or wrong:\n{error}", err=True)
+        typer.echo(f"Settings are missing or invalid:\n{error}", err=True)
         sys.exit(MISCONFIGURED)
     except DomainError as error:
         typer.echo(f"{error.message} ({error.code})", err=True)
         sys.exit(REFUSED)
     except TransientError as error:
-        typer.echo(f"A part of the service is not reachable: {error}", err=True)
+        typer.echo(f"A server is not reachable: {error}", err=True)
         sys.exit(REFUSED)
 
 

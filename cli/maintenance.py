@@ -19,11 +19,12 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command("maintenance")
 def run_or_list(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Run this maintenance now, due or not.")
+        str | None,
+        typer.Argument(metavar="NAME", help="The task to run now, even if it isn't due."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the deployment's periodic work, or run one kind of it."""
+    """Show all maintenance tasks, or run one task now."""
     with open_command_resources() as resources:
         if name is not None:
             register_kinds()

@@ -2,7 +2,7 @@
 
 The command ``python -m cli.openapi_document`` prints the current OpenAPI document. With
 ``--release``, the command writes the document to docs/contract/<newest version>.json. Tests compare
-the current document with the released one.
+the current OpenAPI document with the document of the last release.
 """
 
 import argparse

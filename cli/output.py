@@ -14,10 +14,10 @@ from core import clock
 from core.errors.requests import FILE_NOT_WRITTEN
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="Show this many at most.")]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="The maximum number of rows to show.")]
 Email = Annotated[str, typer.Argument(metavar="EMAIL")]
-ListName = Annotated[str, typer.Argument(metavar="LIST", help="Its id or slug.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+ListName = Annotated[str, typer.Argument(metavar="LIST", help="The list's id or slug.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")]
 
 Row = Mapping[str, Any]
 
@@ -40,7 +40,7 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
 
 
 def select_fields(record: object, names: str) -> dict[str, Any]:
-    """Return the fields of a record that ``names`` lists."""
+    """Return some fields of a record. ``names``: the names of the fields, separated by spaces."""
     return {name: getattr(record, name) for name in names.split()}
 
 

@@ -1,7 +1,7 @@
 """The commands that run the processes of Pressroom in the foreground.
 
-Every ``pressroom`` command imports this module, so its commands import their libraries only when
-they run.
+Every ``pressroom`` command imports this module, so the functions of this module import libraries
+only when they run.
 """
 
 import os
@@ -18,7 +18,7 @@ from core.queues import Queue
 # When the API stops, requests may continue for this many seconds.
 API_GRACE_SECONDS = 20
 
-Host = Annotated[str, typer.Option(help="Address to listen on.")]
+Host = Annotated[str, typer.Option(help="The address to listen on.")]
 
 
 def register_commands(app: typer.Typer) -> None:
@@ -31,34 +31,41 @@ def register_commands(app: typer.Typer) -> None:
 
 def up(
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return once the stack is ready; it keeps running.")
+        bool,
+        typer.Option(
+            "--detach", help="Run the stack in the background, and return when it is ready."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Start the development stack. It has services, API, workers, Flower and a sandbox."""
+    """Start the development stack. The stack includes an API, workers, Flower and a sandbox."""
     from devstack.supervisor import commands
 
     raise typer.Exit(commands.start_stack(detach=detach, as_json=as_json))
 
 
 def down(as_json: Json = False) -> None:
-    """Stop the stack and wait until every process has ended. Its data stays."""
+    """Stop the development stack. All data is kept."""
     from devstack.supervisor import commands
 
     raise typer.Exit(commands.stop_stack(as_json=as_json))
 
 
 def status(as_json: Json = False) -> None:
-    """Show each process of the running stack. The exit code is 3 when no stack runs."""
+    """Show each process of the development stack. The exit code is 3 if no stack runs."""
     from devstack.supervisor import commands
 
     raise typer.Exit(commands.show_status(as_json=as_json))
 
 
 def reset(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, as_json: Json = False
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Stop the stack and delete its data. Database, queues, images, keys and logs go."""
+    """Stop the development stack and delete all its data.
+
+    The data includes the database, queues, images, keys and logs.
+    """
     from devstack.supervisor import commands, home_folder
 
     home = home_folder.find_home()
@@ -69,8 +76,8 @@ def reset(
 
 def serve(
     host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
-    processes: Annotated[int, typer.Option(min=1, help="API processes to run.")] = 1,
+    port: Annotated[int, typer.Option(help="The port to listen on.")] = 8000,
+    processes: Annotated[int, typer.Option(min=1, help="The number of API processes.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Run the API."""
@@ -111,16 +118,18 @@ def serve(
 
 
 def worker(
-    queue: Annotated[list[Queue], typer.Option(help="A queue to work on. Give it for each queue.")],
+    queue: Annotated[
+        list[Queue], typer.Option(help="A queue to serve. Repeat the option for several queues.")
+    ],
     concurrency: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Jobs at a time in each queue; by default, the queue's own number."
+            min=1, help="The number of parallel jobs per queue. Each queue has its own default."
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a worker for one queue or several."""
+    """Run a worker for one or more queues."""
     # REMAP_SIGTERM makes SIGTERM start a soft shutdown of Celery, and must be set before Celery is
     # imported.
     os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
@@ -145,14 +154,19 @@ def worker(
 
 def flower(
     host: Host = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.")] = 5555,
+    port: Annotated[int, typer.Option(help="The port to listen on.")] = 5555,
     host_name: Annotated[
-        list[str] | None, typer.Option(help="Answer to this host name alone; repeat for several.")
+        list[str] | None,
+        typer.Option(
+            help="Accept only requests with this host name. Repeat the option for several names."
+        ),
     ] = None,
-    periodic: Annotated[bool, typer.Option("--periodic", help="Show periodic work, too.")] = False,
+    periodic: Annotated[
+        bool, typer.Option("--periodic", help="Show maintenance tasks too.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run Flower, the page that shows workers and tasks. It asks for a password."""
+    """Run Flower, a web page that shows workers and tasks. Flower requires a password."""
     from core.settings import read_settings
     from core.settings.store_settings import FlowerSettings
     from workers.flower_server import run_flower
@@ -164,11 +178,11 @@ def flower(
 def migrate(
     wait: Annotated[
         bool,
-        typer.Option("--wait", help="Only wait until another process has migrated the database."),
+        typer.Option("--wait", help="Wait until another process has migrated the database."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring the database to the newest revision. The application's role may then use its rows."""
+    """Migrate the database to the newest revision. Then grant the application's role access."""
     from cli.connection import database_errors
     from core.log_output import configure_logging
     from core.settings import read_settings
@@ -184,7 +198,7 @@ def migrate(
 
 
 def bucket(as_json: Json = False) -> None:
-    """Make the bucket and its user, unless they exist. The bucket holds every object."""
+    """Create the bucket and its user, unless they already exist."""
     from core.settings import read_settings
     from core.settings.store_settings import BucketSettings
     from storage.buckets import create_bucket

@@ -28,42 +28,52 @@ import_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @import_app.command()
 def import_members(
     list_name: ListName,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of members; - for stdin.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to import, or - for stdin.")
+    ],
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check every row, but change nothing.")
+        bool, typer.Option("--dry-run", help="Check every row without changing anything.")
     ] = False,
     update: Annotated[
-        bool, typer.Option("--update", help="Set active members' names and more to the file's.")
+        bool,
+        typer.Option(
+            "--update",
+            help="Overwrite active members' names, tiers and fields with the file's values.",
+        ),
     ] = False,
     mapping: Annotated[
-        str | None, typer.Option(help='What each column holds, as JSON: {"Mail": "email"}.')
+        str | None, typer.Option(help='The role of each column, as JSON such as {"Mail": "email"}.')
     ] = None,
     kind: Annotated[
-        ImportKind, typer.Option(help="What the rows are: members, or suppressed addresses.")
+        ImportKind, typer.Option(help="The kind of rows: members or suppressed addresses.")
     ] = ImportKind.MEMBERS,
     create_fields: Annotated[
-        bool, typer.Option("--create-fields", help="Make fields of columns that are unknown.")
+        bool, typer.Option("--create-fields", help="Create a field for each unknown column.")
     ] = False,
     date_order: Annotated[
-        DateOrder | None, typer.Option(help="Whether 03/04/2025 begins with the day or the month.")
+        DateOrder | None,
+        typer.Option(help="Whether dates such as 03/04/2025 start with the day or the month."),
     ] = None,
     status_values: Annotated[
         str | None,
-        typer.Option(help='The status of each consent value, as JSON: {"2": "unsubscribed"}.'),
+        typer.Option(
+            help=('The status of each consent value, as JSON such as {"2": "unsubscribed"}.')
+        ),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="The file's encoding, such as cp1250; detected by default.")
+        str | None,
+        typer.Option(help="The file's encoding, such as cp1250. By default it is detected."),
     ] = None,
     errors: Annotated[
-        Path | None, typer.Option(help="Write the rows that were not added to this CSV file.")
+        Path | None, typer.Option(help="Write the rejected rows to this CSV file.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Import members from a file, as the list's owner.
+    """Import members from a file.
 
-    The import goes on if you stop this command. Exit codes: 0 when every row is valid, 3 when some
-    rows are invalid, 1 when the import failed.
+    If you stop this command, the import continues. The exit code is 0 if every row is valid, 3 if
+    some rows are invalid, and 1 if the import failed.
     """
     columns = import_options.read_mapping(mapping, IMPORT_MAPPING_OPTION)
     on_existing = "update" if update else "skip"
@@ -123,14 +133,18 @@ def export_list(
     list_name: ListName,
     kind: Annotated[
         ExportKind,
-        typer.Option(help="members, or delivery: the members who get mail, with trace ids."),
+        typer.Option(
+            help=(
+                "members for all members, or delivery for members who receive mail, with trace ids."
+            )
+        ),
     ] = ExportKind.MEMBERS,
     output: Annotated[
-        Path | None, typer.Option(help="The file to write; LIST-KIND.csv.gz by default.")
+        Path | None, typer.Option(help="The file to write. The default is LIST-KIND.csv.gz.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a list to a CSV.gz file, as it is at one moment."""
+    """Export the members of a list to a CSV.gz file."""
     with open_command_resources() as resources:
         with resources.unit_of_work() as uow:
             mailing_list = lists.get_named(uow, list_name)

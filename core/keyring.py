@@ -36,7 +36,7 @@ class Key:
 class Keyring:
     def __init__(self, keys: list[Key]) -> None:
         if len({key.id for key in keys}) != len(keys) or not keys:
-            raise ValueError("needs at least one key, and ids that differ")
+            raise ValueError("must contain at least one key, and each id only once")
         self._keys = {key.id: key for key in keys}
         self.current = keys[0]
         # The signer for each purpose is cached, because deriving subkeys is slow.
@@ -53,7 +53,10 @@ class Keyring:
         for entry in filter(None, map(str.strip, text.split(","))):
             key_id, _, encoded = entry.partition(":")
             if not _KEY_ID.match(key_id):
-                raise ValueError("each key is written id:base64url, the id 1-16 of [A-Za-z0-9_-]")
+                raise ValueError(
+                    "must contain keys of the form id:base64url, where the id has 1 to 16 of "
+                    "[A-Za-z0-9_-]"
+                )
             try:
                 secret = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
             except binascii.Error as error:

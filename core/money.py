@@ -37,5 +37,5 @@ def minor_digits(currency: str) -> int:
     Raises ``ValueError`` for an unknown currency code.
     """
     if currency not in _MINOR_DIGITS:
-        raise ValueError(f"{currency!r} is no currency that can be paid in")
+        raise ValueError(f"{currency!r} is not a supported currency")
     return _MINOR_DIGITS[currency]

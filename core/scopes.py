@@ -35,7 +35,7 @@ GRANTABLE_SCOPES = frozenset(SCOPE_EXPLANATIONS)
 # The explanations of the scopes that an API key can have. Only an API key can have the webhook
 # scope.
 KEY_SCOPE_EXPLANATIONS = SCOPE_EXPLANATIONS | {
-    Scope.WEBHOOK: "Have your events sent to a URL, of the types that its other scopes let it see"
+    Scope.WEBHOOK: "Send your events to a URL, but only types that the other permissions allow"
 }
 _INCLUDED_SCOPES = {
     Scope.CREDIT_FULL: Scope.CREDIT_READ,

@@ -73,8 +73,8 @@ class HttpBounds:
 
     Attributes:
         truncates_replies: whether a reply above the size limit is truncated instead of refused.
-        has_traced_host: whether trace spans contain the URL's host. A host that a customer has
-            chosen must not be traced, because the host may be confidential.
+        has_traced_host: whether trace spans contain the URL's host. Spans must not contain a host
+            that a customer has chosen, because such a host may be confidential.
         provider: the name of the external service in the metrics.
     """
 
@@ -250,7 +250,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
                 return
             bytes_left -= len(part)
             if bytes_left < 0:
-                raise ReplyRefused("reply too long")
+                raise ReplyRefused("response too long")
             yield part
 
     async def aclose(self) -> None:

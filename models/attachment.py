@@ -1,4 +1,4 @@
-"""Attachments, which are images of owners, and the queue of stored objects to remove."""
+"""Images that owners upload as attachments, and the queue of stored objects to remove."""
 
 from enum import IntEnum
 from typing import Any

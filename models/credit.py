@@ -241,12 +241,12 @@ class PaymentOrder(Model):
     claim_token_hmac: Mapped[bytes | None] = mapped_column(unique=True)
     claimed_at: Mapped[datetime | None]
 
-    # The facts that the payment provider has reported about the payment. Reported facts are never
-    # removed, so that the provider may report them in any order.
+    # The facts that the payment provider has reported about the payment. Facts that the provider
+    # has reported are never removed, so that its reports can arrive in any order.
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # When the payment provider reported that the payment page is closed.
+    # The time at which the payment provider reported that the payment page was closed.
     closed_at: Mapped[datetime | None]
     # The total amount of all refunds of the payment, in the smallest unit of the currency.
     refunded_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))

@@ -31,8 +31,8 @@ class RecordedEvent(Model):
     # The type of the event, which `services.security_events` defines.
     type: Mapped[str]
     occurred_at: Mapped[datetime] = mapped_column(server_default=func.now(), index=True)
-    # The origin of the event, which is the client's IP address, user agent and credential. An
-    # operator's command counts as a credential.
+    # The origin of the event, which is the client's IP address, user agent and credential. If an
+    # operator runs a command, the column ``credential_kind`` contains ``command``.
     ip: Mapped[str | None]
     user_agent: Mapped[str | None]
     credential_kind: Mapped[str | None]

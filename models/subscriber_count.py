@@ -1,8 +1,8 @@
 """Counts active subscribers and daily changes, without locking a counter row for each change.
 
 A database trigger writes a delta row for each statement that changes subscriptions. Maintenance
-adds delta rows to the count row of their list, and deletes them. The number of subscribers of a
-list is the sum of its count row and its delta rows.
+adds the values of delta rows to their list's count row, and then deletes the delta rows. The number
+of subscribers of a list is the sum of its count row and its delta rows.
 """
 
 from datetime import date

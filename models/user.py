@@ -107,8 +107,8 @@ class LoginAttempts(Model):
     attempts: Mapped[int]
     paused_until: Mapped[datetime]
     tried_at: Mapped[datetime] = mapped_column(index=True)
-    # An HMAC of the network from which the failed logins came. A successful login to an account
-    # subtracts the account's failed logins from the network's counter.
+    # An HMAC of the network from which the failed logins came. After a successful login, the
+    # counter of this network no longer counts the account.
     source: Mapped[bytes | None]
 
 
@@ -197,9 +197,9 @@ class FormerAddress(Model):
 
 
 class AccountMail(Model):
-    """A mail about an account, which is deleted soon after it was sent.
+    """A mail about an account. The row is deleted soon after the mail was sent.
 
-    The recipient of the mail may have no account.
+    Some recipients of these mails have no account.
     """
 
     __tablename__ = "account_mails"

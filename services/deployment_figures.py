@@ -1,7 +1,7 @@
 """Reads metrics about the whole deployment from the database, so that operators can monitor it.
 
-The metrics are read every few seconds. To be fast, the SQL statements use narrow indexes, and read
-only unfinished jobs or a limited number of rows.
+Every API process reads the metrics, at most once every few seconds. To be fast, the SQL statements
+use narrow indexes, and read only unfinished jobs or a limited number of rows.
 """
 
 from collections.abc import Mapping

@@ -3,10 +3,10 @@
 Recovering an account restores the owner's access, and revokes an intruder's access.
 
 When a person changes the address of an account, a mailing list may already have a record with the
-new address. A list's record can't be merged into an account. The list's record is erased if the
-person agrees and owns the old and the new address. When a list's record is erased, its opt-outs
-move to the account of the same person, but its memberships end. A record with an API key or other
-account data counts as an account and is never erased.
+new address. The record that a list created for an address can't be merged into an account. The
+list's record is erased if the person agrees and owns the old and the new address. When a list's
+record is erased, its opt-outs move to the account of the same person, but its memberships end. A
+record with an API key or other account data counts as an account and is never erased.
 """
 
 from dataclasses import dataclass
@@ -36,8 +36,8 @@ class NewAddress:
     """The e-mail address that a person has chosen as the new address of an account.
 
     Attributes:
-        has_record: whether a mailing list has a record for the new address, which must be erased
-            first.
+        has_record: whether a mailing list has a record for the new address. Such a record must be
+            erased before the account can get the address.
     """
 
     email: str
@@ -104,7 +104,7 @@ def change_address(
 def erase_occupying_record(
     uow: UnitOfWork, person: User, email: str, *, erases: bool = True
 ) -> None:
-    """Erase a list's record for an address that an account wants to take.
+    """Erase a list's record for an address, so that an account can use the address.
 
     Lock the account's owner before calling ``erase_occupying_record``. Raises
     ``account.address_taken`` if the record has account data, such as an API key. Raises
@@ -178,8 +178,8 @@ def change_password(
 ) -> None:
     """Change the caller's password.
 
-    The caller stays logged in, but all of the caller's other sessions end. The API keys and other
-    access that ``ending`` lists are revoked. ``expected`` is the password hash against which the
+    The caller stays logged in, but all of the caller's other sessions end. ``ending`` contains the
+    API keys and other access to revoke. ``expected`` is the password hash against which the
     caller's old password was verified. Raises ``api_key.not_found`` or ``second_factor.not_found``
     for an unknown id in ``ending``. Raises the same errors as ``registration.change_password``.
     """

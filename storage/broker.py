@@ -82,8 +82,8 @@ def _build_connection_settings(url: str) -> dict[str, Any]:
         options["sentinel_kwargs"] = client.build_sentinel_options(sentinels)
         if sentinels.is_encrypted:
             tls = {"ssl_cert_reqs": ssl.CERT_REQUIRED, "ssl_ca_certs": sentinels.ca_file}
-        # The URL of every Sentinel contains the login, because the transport may contact any
-        # Sentinel first.
+        # The URL of every Sentinel contains the credentials for Redis, because the transport may
+        # contact any Sentinel first.
         login = sentinels.user or "", sentinels.password or "", str(sentinels.database)
         url = ";".join(as_url("sentinel", host, port, *login) for host, port in sentinels.hosts)
     return {"broker_url": url, "broker_transport_options": options, "broker_use_ssl": tls or False}

@@ -43,7 +43,7 @@ def create_bucket(settings: BucketSettings) -> None:
         _create_user(admin, settings.s3_bucket, user, secret.get_secret_value())
     except MinioAdminException as error:
         # The text of a MinIO error is the server's response, which contains no secret key.
-        raise TransientError(f"The {SERVER} refuses: {error}") from error
+        raise TransientError(f"The {SERVER} rejected the request: {error}") from error
     except HTTPError as error:
         raise ServerFailed(SERVER, type(error).__name__) from error
 

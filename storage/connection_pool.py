@@ -17,7 +17,7 @@ _DIALECT = PGDialect_psycopg2()  # type: ignore[no-untyped-call]
 
 # Optimization: our own connection pool (decision 17).
 class ConnectionPool:
-    """A pool of autocommitting connections for one thread each.
+    """A pool of autocommitting connections, each of which serves one thread at a time.
 
     ``take`` returns the most recently used idle connection.
     """

@@ -192,7 +192,8 @@ def open_replica(url: SecretStr, *, application_name: str) -> Engine:
 def require_time_limits(settings: DatabaseSettings) -> None:
     """Raise ``TimeLimitsMissing`` if the sessions of the database role have no time limits.
 
-    An unreachable database is not an error, because each new connection checks the time limits.
+    Do nothing if the database is unreachable, because each new connection checks the time limits
+    again.
     """
     _, connect = build_connector(settings.database_url, "pressroom-start")
     try:
@@ -235,8 +236,8 @@ def _connect_with_time_limits(
         role = connection.info.user
         connection.close()
         raise TimeLimitsMissing(
-            f"sessions of the role {role} don't begin with {missing}: run `pressroom migrate`, and "
-            "let a pool open its connections to the server again"
+            f"sessions of the role {role} don't start with {missing}; run `pressroom migrate`, and "
+            "reconnect any connection pool"
         )
     return connection
 
@@ -263,7 +264,7 @@ def run_single_statement(
 
 
 def _instrument(engine: Engine) -> None:
-    """Measure the engine's statements, and count its connections in use."""
+    """Measure the duration of the engine's statements, and count its connections in use."""
 
     @event.listens_for(engine, "before_cursor_execute")
     def start_timer(

@@ -23,14 +23,15 @@ from storage.s3_errors import add_advice, explain_error
 
 STREAM_BYTES = 128 * 1024
 # The time limit of a call to the object storage, including a retry. A call transfers at most a few
-# megabytes. Jobs have a far longer time limit, so that they can retry a call that hangs.
+# megabytes. Jobs have a far longer time limit than ``MAX_CALL_SECONDS``, so that a job can retry a
+# call that hangs.
 MAX_CALL_SECONDS = 10.0
 # The maximum number of objects per deletion request. Deleting too many objects in one request would
 # exceed the time limit.
 _MAX_OBJECTS_PER_DELETION = 100
 
 SERVER = "object storage"
-NO_BUCKET = f"The {SERVER} refuses: {add_advice('NoSuchBucket')}."
+NO_BUCKET = f"The {SERVER} rejected the request: {add_advice('NoSuchBucket')}."
 _MISSING = "NoSuchKey"
 
 
@@ -48,7 +49,7 @@ class DeletionRefused(TransientError):
     def __init__(self, codes: Mapping[str, str]) -> None:
         self.codes = codes
         reasons = ", ".join(sorted(set(codes.values())))
-        super().__init__(f"The {SERVER} keeps {len(codes)} of the objects: {reasons}.")
+        super().__init__(f"The {SERVER} did not delete {len(codes)} of the objects: {reasons}.")
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,8 @@ class ObjectStore:
             )
         try:
             while True:
-                # The circuit breaker doesn't cover the reading of chunks, because the reader may
-                # pause between them.
+                # Read the chunks without the circuit breaker, because the reader may pause between
+                # two chunks.
                 with _translate_errors(key), time_limit(MAX_CALL_SECONDS):
                     chunk = response.read(STREAM_BYTES)
                 if not chunk:
@@ -206,6 +207,8 @@ def _translate_errors(key: str) -> Iterator[None]:
             raise ServerFailed(SERVER, str(error.code)) from error
         # The object storage works, but has rejected the request. Only an operator can fix an error
         # such as AccessDenied.
-        raise TransientError(f"The {SERVER} refuses: {explain_error(error)}.") from error
+        raise TransientError(
+            f"The {SERVER} rejected the request: {explain_error(error)}."
+        ) from error
     except (MinioException, HTTPError, TimeoutError) as error:
         raise ServerFailed(SERVER, type(error).__name__) from error

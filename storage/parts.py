@@ -101,7 +101,7 @@ class PartWriter:
         """
 
     def close(self) -> None:
-        """Store the last part."""
+        """Store the last part of the file."""
         if self._buffer:
             self._store(len(self._buffer))
 

@@ -71,7 +71,7 @@ class ReplicaReads:
                 yield snapshot
         except DBAPIError as error:
             log.warning("replica.failed", reason=type(error.orig).__name__, failures=failures + 1)
-            raise ReplicaFailed("The replica of the database ended a read.") from error
+            raise ReplicaFailed("The database replica cancelled a query.") from error
 
     def _has_caught_up(self, replica: Engine) -> bool:
         """Return whether the replica catches up with the primary within ``max_wait``."""

@@ -34,7 +34,7 @@ class Resources(Clients):
     def shared(self, create: Callable[["Resources"], T]) -> T:
         """Call ``create`` once per process, and always return the object that it created.
 
-        All threads share the object.
+        All threads share the returned object.
         """
         with self._shared_lock:
             if create not in self._shared:

@@ -51,7 +51,9 @@ class RoleKeys(Provider):
             raise ServerFailed(_SERVER, f"{type(error).__name__}; {_WHY_ASKED}") from None
         except (ValueError, KeyError, ParseError, OSError) as error:
             reason = str(error).rpartition(" failed with ")[2]
-            raise TransientError(f"{_WHY_ASKED}, and the {_SERVER} gives none: {reason}.") from None
+            raise TransientError(
+                f"{_WHY_ASKED}, and the {_SERVER} returned no keys: {reason}."
+            ) from None
 
 
 def open_client(settings: ObjectStorageSettings, *, connections: int) -> Minio:

@@ -19,7 +19,9 @@ _WRONG_REGION_CODES = {
     "TemporaryRedirect",
 }
 _ADVICE: Mapping[str, str] = dict.fromkeys(_WRONG_REGION_CODES, f"check {_REGION}") | {
-    "NoSuchBucket": f"check {variable_of('s3_bucket')}, or make the bucket with pressroom bucket",
+    "NoSuchBucket": (
+        f"check {variable_of('s3_bucket')}, or create the bucket with `pressroom bucket`"
+    ),
     "InvalidAccessKeyId": f"check {variable_of('s3_access_key')}",
     "SignatureDoesNotMatch": f"check {variable_of('s3_secret_key')}",
     "ExpiredToken": "the temporary keys have expired",

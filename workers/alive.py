@@ -1,9 +1,8 @@
 """Touches a worker's alive file while its event loop runs and the broker responds.
 
 The alive file becomes outdated if the worker is suspended, its event loop hangs, or the broker is
-unreachable. The supervisor restarts a worker whose alive file is outdated. The alive file doesn't
-depend on the worker's load or on the database. A worker counts as alive even if all its threads are
-busy.
+unreachable. The supervisor restarts a worker whose alive file is outdated. A worker touches its
+alive file even if the worker is busy or the database is unreachable.
 """
 
 import threading

@@ -38,7 +38,7 @@ def send_canaries(resources: Resources, queues: list[Queue]) -> None:
     for queue in queues:
         try:
             sent = canaries.start_if_due(queue)
-        except RedisError:  # A later round of the sweep sends the canaries.
+        except RedisError:  # Skip the canaries, because the next sweep sends them.
             return
         if sent is not None:
             resources.broker.send(CANARY, queue, {"queue": queue, "sent": sent})

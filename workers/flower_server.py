@@ -68,7 +68,7 @@ def run_flower(
     """
     password = settings.flower_password and settings.flower_password.get_secret_value()
     if not password:
-        raise SettingsError("PRESSROOM_FLOWER_PASSWORD: Flower does not start without a password")
+        raise SettingsError("PRESSROOM_FLOWER_PASSWORD: is required to start Flower")
     login = f"{settings.flower_user}:{password}"
     configure_logging(settings)
     _ReadableFlower.names = frozenset(host_names)
@@ -111,7 +111,7 @@ class ReadableEvents(EventsState):  # type: ignore[misc]
         """Add the queue to the task's name, and return whether Flower shows the task."""
         name = event.get("name")
         if name is None:
-            # Only the first event of a task contains its name. If the other events of a hidden task
+            # Only the first event of a task contains its name. If later events of a hidden task
             # were stored, Flower would show a task without a name.
             return event["uuid"] in self.tasks
         task_queue = list_task_queues().get(name)
@@ -125,7 +125,7 @@ def load_flower_script() -> str:
     """Return Flower's JavaScript, changed so that tables don't scroll.
 
     Unless it is patched, Flower's script moves the headers of a scrolling table into a separate
-    table. Separate column headers lose their alignment when the first rows arrive. If a table
+    table. Column headers in a separate table are misaligned after the first rows arrive. If a table
     doesn't scroll, its headers stay in the table. The card around the table scrolls instead.
     """
     return (_STATIC / "js" / "flower.js").read_text().replace(_SCROLLING_OPTION, "")

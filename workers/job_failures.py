@@ -37,8 +37,8 @@ _SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__}
 def record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
     """Record the failure of a job.
 
-    While the database is unreachable, retry the recording for half a minute, because an expired
-    lease would count as a crash. Raises ``LeaseLost``.
+    While the database is unreachable, retry for half a minute to record the failure. Otherwise, the
+    lease would expire, which counts as a crash. Raises ``LeaseLost``.
     """
     deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
     while True:
@@ -80,11 +80,11 @@ def _find_temporary_reason(error: Exception) -> str | None:
     Returns ``None`` if the failure is permanent.
     """
     if _is_database_unreachable(error):
-        return "The database does not answer."
+        return "The database is not responding."
     if isinstance(error, TransientError):
         return str(error)
     if isinstance(error, SoftTimeLimitExceeded) and _has_interrupted_socket(error):
-        return "A server answers too slowly."
+        return "A server did not respond in time."
     return None
 
 

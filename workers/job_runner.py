@@ -39,8 +39,8 @@ log = get_logger(__name__)
 
 # A process is killed if a turn exceeds its deadline by more than this time.
 KILL_AFTER_SECONDS = 15.0
-# The maximum number of unfinished jobs in a process. Each unfinished job may keep an open file, and
-# e-mail addresses in memory.
+# The maximum number of unfinished jobs in a process. Each unfinished job can hold a file open and
+# keep e-mail addresses in memory.
 MAX_STAYING_JOBS = 4
 _HAS_ENDED = True
 
@@ -207,9 +207,9 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
 class _StayingJobs:
     """The jobs that take turns in a worker process.
 
-    The Celery message contains the id of the first job. The first job's kind sets the maximum time
-    (``max_stay_seconds``) for all jobs together. The process claims a second job only if the first
-    job needs more than one turn.
+    The Celery message contains the id of the job that runs first. The kind of the first job sets
+    the maximum total time (``max_stay_seconds``) of all jobs that the runner takes. The process
+    claims a second job only if the first job needs more than one turn.
     """
 
     def __init__(self, context: WorkerContext, kind: JobKind) -> None:

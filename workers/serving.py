@@ -1,4 +1,4 @@
-"""Plans which queues a worker serves, and how many jobs of each queue run concurrently."""
+"""Determines which queues a worker serves, and how many jobs of each queue run concurrently."""
 
 import os
 from collections.abc import Collection, Mapping
@@ -73,9 +73,8 @@ def plan_serving(queues: Collection[Queue], limit: int | None = None) -> Serving
         waiting = _join_names(unique_queues & _WAITING.keys())
         computing = _join_names(unique_queues & _COMPUTING.keys())
         raise IncompatibleQueues(
-            f"{waiting} and {computing} need "
-            "different kinds of workers: start one for the queues that wait for other servers "
-            f"({_join_names(_WAITING)}) and one for those that compute ({_join_names(_COMPUTING)})"
+            f"{waiting} and {computing} can't share a worker; start one worker for the queues "
+            f"{_join_names(_WAITING)}, and one for the queues {_join_names(_COMPUTING)}"
         )
     return Serving(
         pool, {queue: limit or limits[queue] for queue in Queue if queue in unique_queues}

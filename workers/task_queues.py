@@ -1,6 +1,7 @@
 """Lists the queue of each task for Flower.
 
-A separate process prints the queues as JSON, so that Flower doesn't have to import all services.
+A separate process prints the queue of each task as JSON, so that Flower doesn't have to import all
+services.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The workers' Celery tasks, one per registered kind of work.
 
-Each task has the name of its kind of work. Task names never change, because messages in the queues
-contain them.
+Each task is named after the kind of work that it does. Task names never change, because messages in
+the queues contain them.
 """
 
 import importlib

@@ -1,11 +1,11 @@
 """Adapts kombu's Redis transport and Celery's consumer.
 
-A worker may acknowledge or requeue a message after the message's channel was closed. In kombu 5.7,
-acknowledging on a closed channel raises ``AttributeError``, because the channel has lost its
-connection settings. The ``AttributeError`` ends the worker's main loop, so that the process neither
-works nor exits. With this module's transports, a closed channel raises a connection error, which
-kombu handles like any lost connection. If a closed channel could not requeue a message, the sweep
-of lost jobs sends the message again.
+Sometimes a worker acknowledges or requeues a message after the message's channel was closed. In
+kombu 5.7, acknowledging on a closed channel raises ``AttributeError``, because the channel has lost
+its connection settings. An ``AttributeError`` during an acknowledgement ends the worker's main
+loop, so that the process neither works nor exits. With this module's transports, a closed channel
+raises a connection error, which kombu handles like any lost connection. If a closed channel could
+not requeue a message, the sweep of lost jobs sends the message again.
 
 By default, Celery has one consumer and one limit of concurrent jobs for all queues. If stuck jobs
 used up a common limit, the worker would serve no queue. With ``QueueConsumers``, each queue has its
@@ -29,10 +29,10 @@ from storage.task_messages import queue_name
 class LimitedQoS(redis.QoS):
     """A limit on the number of concurrent jobs of a queue in a worker.
 
-    By default, kombu limits the number of unacknowledged messages per channel. The limit of kombu
-    ignores jobs that started before a reconnection, so a queue could exceed its limit. If an
-    acknowledgement fails, kombu's own limit counts the message as unacknowledged forever, so a
-    hanging broker could block a queue.
+    By default, kombu limits the number of unacknowledged messages per channel. Kombu's limit
+    doesn't count jobs that started before a reconnection, so too many jobs of a queue could run at
+    the same time. If an acknowledgement fails, kombu's own limit counts the message as
+    unacknowledged forever, so a hanging broker could block a queue.
     """
 
     def can_consume(self) -> bool:

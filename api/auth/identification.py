@@ -54,8 +54,7 @@ def identify_caller(
 
     Args:
         csrf_token: the CSRF token from the form, if the request body is a form.
-        recent: whether to accept an API key that was checked recently without checking the key
-            again.
+        recent: whether to skip the check of an API key that was checked recently.
     """
     state = state_of(request)
     database = state.resources.database

@@ -1,4 +1,4 @@
-"""Checks a person's password and second factor at a login, and starts the session."""
+"""Checks a person's password and second factor at login, and starts the session."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -57,8 +57,8 @@ class Access(ABC):
     async def admit(self, request: Request) -> None:
         """Authorise the request, and store the caller in the request.
 
-        The body gets the caller's user id, because each user has a memory budget for request
-        bodies.
+        Store the caller's user id with the body, so that the body's size counts against the user's
+        memory budget.
         """
         caller = await self.authorise(request)
         request.scope[_CALLER_KEY] = caller
@@ -152,9 +152,9 @@ def requires_scope(scope: Scope, *, recent: bool = False) -> Any:
     """Return a FastAPI dependency that requires a caller whose credentials have the scope.
 
     Args:
-        recent: whether to accept an API key that was checked recently without checking the key
-            again. If ``recent`` is true, the handler's SQL statement must check that the API key
-            isn't revoked.
+        recent: whether an API key that was checked recently is accepted without another check. If
+            ``recent`` is true, the handler's SQL statement must check that the API key isn't
+            revoked.
     """
 
     def check(request: Request) -> Caller:

@@ -38,7 +38,7 @@ class FormOrJsonBody:
     def read_boolean(self, name: str) -> bool:
         """Return the value of the required boolean field ``name``.
 
-        In a form, the boolean is a word such as ``true`` or ``1``. Raises ``body.invalid`` if the
+        A form sends a boolean as a word such as ``true`` or ``1``. Raises ``body.invalid`` if the
         field is missing or isn't a boolean.
         """
         value = self.fields.get(name)

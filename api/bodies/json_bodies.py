@@ -98,7 +98,9 @@ def _parse_exactly(body: bytes) -> Any:
 
     def parse_number(text: str) -> int | Decimal:
         if next(counter) > MAX_EXACT_NUMBERS:
-            raise requests.invalid_field("body", f"has more than {MAX_EXACT_NUMBERS} numbers")
+            raise requests.invalid_field(
+                "body", f"must contain at most {MAX_EXACT_NUMBERS} numbers"
+            )
         # Keep long integers as ``Decimal``, because ``int`` raises an error for thousands of
         # digits.
         if len(text) <= _DIGITS_OF_64_BITS and text.removeprefix("-").isdecimal():

@@ -22,8 +22,8 @@ from core.errors import DomainError, FieldProblem, requests
 
 # The maximum number of unknown names that one error lists.
 MAX_LISTED_NAMES = 20
-# The maximum nesting depth at which unknown names are found. ``MAX_PLACE_PARTS`` suffices, because
-# routes refuse filters with deeper nesting.
+# The maximum nesting depth at which unknown names are found. A greater depth isn't needed, because
+# routes refuse filters that are nested more deeply.
 MAX_PLACE_PARTS = 20
 
 # The key of the ``KnownNames`` in the ASGI scope of a request.
@@ -156,9 +156,7 @@ def _resolve(schema: Schema, schemas: dict[str, Schema]) -> Schema:
 
 
 def build_unknown_names_error(places: Iterable[Place]) -> DomainError:
-    problems = tuple(
-        FieldProblem(format_place(place), "unknown", "is not known here") for place in places
-    )
+    problems = tuple(FieldProblem(format_place(place), "unknown", "is unknown") for place in places)
     names = ", ".join(problem.field for problem in problems)
     return requests.REQUEST_UNKNOWN(names=names, problems=problems)
 

@@ -32,16 +32,17 @@ SOURCES = {
 QUOTAS: Mapping[PlanQuota, str] = {
     PlanQuota.MEMBERS: "Members",
     PlanQuota.LISTS: "Lists",
-    PlanQuota.STORAGE_MB: "Megabytes stored",
+    PlanQuota.STORAGE_MB: "Storage (MB)",
     PlanQuota.KEYS: "API keys",
-    PlanQuota.UNFINISHED_JOBS: "Jobs under way",
+    PlanQuota.UNFINISHED_JOBS: "Jobs in progress",
     PlanQuota.COMPOSER_PER_DAY: "Composer calls today",
 }
 
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
 _DAY_SECONDS = 86_400
-# Times within 30 days from now are shown as in "3 minutes ago", and all others as dates.
+# Times within 30 days of the current time are shown in the form "3 minutes ago". All other times
+# are shown as dates.
 _MAX_DISTANCE_SECONDS = 30 * _DAY_SECONDS
 # The units of durations, from the longest to the shortest. Each tuple contains the shortest
 # duration in the unit, the unit's length in seconds, and its name.

@@ -33,8 +33,8 @@ _SOURCES = {
     "script-src": "'self'",
     "style-src": "'self'",
     "connect-src": "'self'",
-    # Allow data URLs for images, because the page icon is an empty data URL, so that browsers don't
-    # request an icon file.
+    # Allow data URLs for images, because the page icon is an empty data URL. This icon stops
+    # browsers from requesting an icon file.
     "img-src": "'self' data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
@@ -45,9 +45,9 @@ _SOURCES = {
 _HEADERS = {**HEADERS, "Referrer-Policy": "same-origin"}
 _NO_SOURCES: Mapping[str, str] = {}
 
-_NOT_FOUND_TEXTS = ("There is nothing here", "It is gone, or it was never yours.")
+_NOT_FOUND_TEXTS = ("Page not found", "The page doesn’t exist, or it belongs to another account.")
 _SERVER_ERROR_TEXTS = (
-    "Something went wrong here",
+    "Something went wrong",
     "We’re sorry. Please try again in a few minutes.",
 )
 
@@ -126,7 +126,7 @@ def render_console_problem(settings: Settings, problem: ErrorDetails) -> Respons
     elif status == HTTPStatus.INTERNAL_SERVER_ERROR:
         heading, text = _SERVER_ERROR_TEXTS
     else:
-        heading, text = describe_error(problem.code) or ("Failed", problem.message)
+        heading, text = describe_error(problem.code) or ("Request failed", problem.message)
     number = problem.request_id if problem.is_server_error else None
     values = {"base": settings.public_base, "heading": heading, "text": text, "number": number}
     return render_console_page("console_problem.html", values, status=status)

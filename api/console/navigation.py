@@ -29,7 +29,7 @@ MAIN_PAGES = (
 DEVELOPER_PAGES = (
     NavigationEntry("Overview", f"{CONSOLE_PATH}/developers"),
     NavigationEntry("API keys", f"{CONSOLE_PATH}/developers/keys"),
-    NavigationEntry("Access", f"{CONSOLE_PATH}/developers/access"),
+    NavigationEntry("Connected apps", f"{CONSOLE_PATH}/developers/access"),
     NavigationEntry("Webhooks", f"{CONSOLE_PATH}/developers/webhooks"),
     NavigationEntry("Events", f"{CONSOLE_PATH}/developers/feed"),
 )
@@ -46,7 +46,7 @@ ACCOUNT_PAGES = (
 OPERATORS_PAGE = NavigationEntry("Operators", f"{CONSOLE_PATH}/operators")
 # The links in the menu of the console's area "Operators", which only operators can see.
 OPERATOR_PAGES = (
-    NavigationEntry("What waits", OPERATORS_PAGE.path),
+    NavigationEntry("Needs attention", OPERATORS_PAGE.path),
     NavigationEntry("Users", f"{OPERATORS_PAGE.path}/users"),
     NavigationEntry("Orders", f"{OPERATORS_PAGE.path}/orders"),
     NavigationEntry("Jobs", f"{OPERATORS_PAGE.path}/jobs"),
@@ -73,7 +73,7 @@ _SEARCHABLE_PAGES = (
     NavigationEntry("Create a webhook", f"{CONSOLE_PATH}/developers/webhooks/new"),
     NavigationEntry("Buy credits", f"{CONSOLE_PATH}/credits/buy"),
     NavigationEntry("Orders and receipts", f"{CONSOLE_PATH}/credits/orders"),
-    NavigationEntry("Your account: password, sessions, second factor", "/account"),
+    NavigationEntry("Your account: password, sessions, second factors", "/account"),
 )
 
 

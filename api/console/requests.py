@@ -1,4 +1,4 @@
-"""Defines requests for console pages, and builds their responses."""
+"""Provides the data of requests for console pages, and builds the responses."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager

@@ -52,7 +52,7 @@ class TypedForm:
     status: int = 200
 
     def fill(self, values: Mapping[str, str]) -> Self:
-        """Return the form filled with ``values``, unless the user has typed values."""
+        """Return the form filled with the user's input, or with ``values`` if there is no input."""
         return self if self.typed else replace(self, typed=values)
 
     def add_error(self, error: DomainError, places: Mapping[str, str] = _NO_PLACES) -> Self:

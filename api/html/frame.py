@@ -33,8 +33,8 @@ _NO_SOURCES: Mapping[str, str] = {}
 _SOURCES = {
     "default-src": "'none'",
     "style-src": f"'{hash_source(_STYLE)}'",
-    # Allow data URLs for images, because the page icon is an empty data URL, so that browsers don't
-    # request an icon file.
+    # Allow data URLs for images, because the page icon is an empty data URL. This icon stops
+    # browsers from requesting an icon file.
     "img-src": "data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",
@@ -112,7 +112,7 @@ def render_list_page(
 
 
 def get_list_style_hashes(look: Look) -> str:
-    """Return the ``style-src`` sources that a page with an embedded page of a list needs."""
+    """Return the ``style-src`` sources that a page needs to embed a list's page."""
     return f"'{hash_source(_STYLE)}' '{hash_source(_build_list_style(look))}'"
 
 
@@ -148,7 +148,7 @@ def render_line(text: str) -> Response:
 
 
 def redirect_to_query(query: str) -> Response:
-    """Redirect the browser to the current path with another query.
+    """Redirect the browser to the current path with a different query string.
 
     The browser follows the redirect with GET, so that reloading the page doesn't repeat a POST.
     """

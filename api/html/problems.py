@@ -1,6 +1,7 @@
 """Renders errors as HTML pages.
 
-A request that expects an HTML page is marked, together with the language of the page.
+Routes of HTML pages store a mark and the page's language in the request, so that errors become
+pages too.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,7 @@ _INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missi
 _MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
 
 # Maps an error code to the heading and the sentences of the error page. Only texts that are passed
-# to ``marked`` are translated. Texts without ``marked`` are always in English.
+# to ``marked`` are translated. Texts that aren't passed to ``marked`` are always in English.
 _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,

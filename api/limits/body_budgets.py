@@ -72,7 +72,7 @@ class BodyBudget:
 
 
 class HeldBody:
-    """The memory that a request body has reserved.
+    """The memory that is reserved for a request body.
 
     A body first reserves memory from the pool for small bodies. When the body exceeds
     ``MAX_SMALL_BODY_BYTES``, the memory is reserved in the pool for large bodies instead.
@@ -108,7 +108,7 @@ class HeldBody:
         return error
 
     def move_to_large_pool(self) -> ErrorType | None:
-        """Move a body that stays in memory for long to the pool for large bodies.
+        """Move a body that stays in memory for a long time to the pool for large bodies.
 
         Return an error if the pool for large bodies is full.
         """

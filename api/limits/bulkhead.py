@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Bulkhead:
-    """A thread pool with a limited number of threads and of waiting callers."""
+    """A thread pool that limits the number of threads and the number of waiting callers."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Bulkhead:
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the work in a thread of the bulkhead.
 
-        Raises the error of the bulkhead if no thread is free in time. If the caller is cancelled,
-        work that has begun continues in its thread.
+        Raises the error that the bulkhead was created with if no thread becomes free in time. If
+        the caller is cancelled, work that has begun continues in its thread.
         """
         with self._lock:
             has_thread = self._calls < self.threads
@@ -127,7 +127,7 @@ class KeyedBulkhead:
         self._semaphores: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
     async def run(self, key: int, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run the work, or raise an error if all threads of the key stay busy."""
+        """Run the work, or raise an error if all threads that the key may use stay busy."""
         semaphore = self._semaphores.setdefault(key, asyncio.Semaphore(self._threads))
         try:
             async with asyncio.timeout(self._wait_seconds):

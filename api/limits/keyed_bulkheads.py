@@ -19,9 +19,9 @@ CHANGES_BY_LIST = KeyedBulkhead(
 UPLOADS_BY_CALLER = KeyedBulkhead(
     STORAGE, STORAGE.threads // 2, requests.SERVICE_BUSY, wait_seconds=10.0
 )
-# Each caller gets only one thread for DNS lookups, because the caller's own DNS server may block
-# it. ``wait_seconds`` must be below ``MAX_HOST_LOOKUP_SECONDS``, which limits the total time of
-# waiting and the DNS lookup.
+# Each caller gets only one thread for DNS lookups, because a hostile caller's DNS server can block
+# a thread by not answering. ``wait_seconds`` must be below ``MAX_HOST_LOOKUP_SECONDS``, which
+# limits the total time of waiting and the DNS lookup.
 HOST_LOOKUPS_BY_CALLER = KeyedBulkhead(HOST_LOOKUPS, 1, requests.SERVICE_BUSY, wait_seconds=1.0)
 # Limit the threads per caller, because a search may take seconds to read half a million members.
 SEARCHES_BY_CALLER = KeyedBulkhead(

@@ -23,9 +23,9 @@ MAX_BODY_SILENCE_SECONDS = 20.0
 # The time limit for receiving a whole request body. For example, a request body of 5 MB must arrive
 # at an average rate of at least 60 KB/s.
 MAX_BODY_SECONDS = 90.0
-# The time limit for receiving an uploaded file with members. An uploaded file with members may take
-# hours, because the file is stored while it arrives and needs little memory. For example, a file of
-# 2 GB must arrive at an average rate of at least 150 KB/s.
+# The time limit for receiving an uploaded file with members. The upload of a file with members may
+# take hours. Such an upload needs little memory, because the API stores the file while receiving
+# it. For example, a file of 2 GB must arrive at an average rate of at least 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 # The maximum time for which received bytes may stay in memory. For example, an 8 MB part of an
 # uploaded file must arrive at an average rate of at least 14 KB/s.
@@ -81,7 +81,7 @@ LIMITS = (
         MAX_IMAGE_BYTES + MULTIPART_OVERHEAD_BYTES,
         media.ATTACHMENT_TOO_LARGE,
     ),
-    # A deny list of the maximum length has about 8 MB.
+    # A deny list of the maximum length takes about 8 MB.
     _json_limit(r"/deny-list$", 8),
     _json_limit(r"/webhooks/", 1),
     _json_limit(r"(/auxilia)?/composer/|/console/composer$", 8),
@@ -133,8 +133,8 @@ class BoundedBody:
     async def is_within(self, max_bytes: int) -> bool:
         """Return whether the body has at most ``max_bytes`` bytes.
 
-        Reading stops as soon as the body exceeds the limit. ``receive`` later returns the ASGI
-        messages that were read.
+        Reading stops as soon as the body exceeds the limit. The ASGI messages that were read are
+        kept, and later calls of ``receive`` return them.
         """
         if self._declared_bytes > max_bytes:
             return False

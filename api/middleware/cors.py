@@ -34,7 +34,7 @@ EXPOSED_HEADERS = (
 
 
 class ApiCorsMiddleware:
-    """Allows scripts of any origin to call the API without cookies, but not to read pages.
+    """Allows scripts from any origin to call the API without cookies. They can't read HTML pages.
 
     Requests for HTML pages are marked, so that their errors are shown as HTML pages.
 

@@ -15,7 +15,7 @@ DEADLINE_SECONDS = 170.0
 class DeadlineMiddleware:
     """Aborts a request if its response doesn't start within ``DEADLINE_SECONDS``.
 
-    The handler may be slow, or the request body may arrive slowly.
+    A response starts late if its handler is slow, or if the request body arrives slowly.
     """
 
     def __init__(self, app: ASGIApp, seconds: float = DEADLINE_SECONDS) -> None:

@@ -35,7 +35,7 @@ MAX_PATH_BYTES = 2048
 
 
 class PathLengthMiddleware:
-    """Refuses requests with a very long path, before regular expressions search the path.
+    """Rejects requests with a very long path, before regular expressions search the path.
 
     The middleware around this one also adds response headers and a log line to error responses.
     """

@@ -29,8 +29,8 @@ class PagesHostMiddleware:
     Readers' pages contain texts that list owners write. On the host of the login page, a malicious
     text could imitate the login and deceive people and password managers.
 
-    ``ApiCorsMiddleware`` must run before ``PagesHostMiddleware``, because it marks requests for
-    readers' pages.
+    ``ApiCorsMiddleware`` marks requests for readers' pages, so it must run before
+    ``PagesHostMiddleware``.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, cookies: Collection[str]) -> None:
@@ -53,7 +53,8 @@ class PagesHostMiddleware:
                 await problem_response(ROUTE_NOT_FOUND())(scope, receive, send)
         # Redirect readers' pages and submitted sign-up forms from the main host to the separate
         # host. Don't redirect one-click unsubscribe requests, because RFC 8058 forbids redirects.
-        # Mails that are older than the separate host contain one-click URLs on the main host.
+        # Mails that were sent before the separate host was introduced contain one-click URLs on the
+        # main host.
         elif (is_page and not (is_post and path == UNSUBSCRIBE_PATH)) or (
             is_submission and is_post and _header(scope, b"content-type").startswith(_FORM_TYPES)
         ):

@@ -74,7 +74,7 @@ class RequestMiddleware:
 
 
 def _mask_addresses(path: str) -> str:
-    """Replace each e-mail address in the path by ``{address}``."""
+    """Replace each e-mail address in the path with ``{address}``."""
     segments = path.split("/")
     masked = "/".join("{address}" if "@" in segment else segment for segment in segments)
     return masked[:MAX_LOGGED_PATH_CHARACTERS]

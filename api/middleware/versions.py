@@ -18,7 +18,7 @@ _KNOWN_VERSIONS = {version.encode() for version in VERSIONS}
 
 
 class VersionMiddleware:
-    """Adds the API version to each response, and refuses requests for an unknown version.
+    """Adds the API version to each response, and rejects requests for an unknown version.
 
     HTML pages have no ``Pressroom-Version`` header.
     """

@@ -1,4 +1,4 @@
-"""Redirects a payer who returns from the payment provider to the site that started the payment."""
+"""Redirects payers from the payment provider back to the site that started the payment."""
 
 from typing import Annotated
 

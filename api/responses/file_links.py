@@ -11,8 +11,8 @@ from core.signed_urls import FILE_URL_LIFETIME, FILE_URLS, SignedUrls
 def build_import_errors_url(state: State, import_id: int, *, has_recent_login: bool = True) -> str:
     """Return the signed URL of the file with the rows that an import didn't add.
 
-    Without a recent login, the URL has no signature and can't be opened. Existing API clients
-    always expect a URL, so the result is never ``None``.
+    Without a recent login, the returned URL has no signature, so it can't be opened. Existing API
+    clients always expect a URL, so the result is never ``None``.
     """
     path = f"/imports/{import_id}/errors.csv"
     if not has_recent_login:

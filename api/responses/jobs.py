@@ -91,7 +91,7 @@ async def respond_to_undo(
 
 
 def add_links(state: State, job: Job, *, has_recent_login: bool = True) -> dict[str, Any] | None:
-    """Return the job's result with new signed URLs of the files that the job has written.
+    """Return the job's result with new signed URLs for the files that the job has written.
 
     Without a recent login, the result contains no working URLs, because the files contain e-mail
     addresses.

@@ -22,7 +22,7 @@ class PostBody(Body):
     @model_validator(mode="after")
     def _not_all_blank(self) -> Self:
         if not (self.title.strip() or self.content.strip()):
-            raise PydanticCustomError("blank", "title and content are both blank")
+            raise PydanticCustomError("blank", "title and content must not both be blank")
         return self
 
     def post(self) -> Post:

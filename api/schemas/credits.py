@@ -36,7 +36,7 @@ def _read_text(value: object) -> str:
     if not isinstance(value, str):
         raise PydanticCustomError("type", "must be a string")
     if _UNSTORABLE.search(value):
-        rule = "has a character that can't be stored: NUL, or half of a surrogate pair"
+        rule = "must not contain NUL characters or lone surrogates"
         raise PydanticCustomError("type", rule)
     return value
 

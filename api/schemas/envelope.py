@@ -58,7 +58,7 @@ Url = Annotated[str, Field(json_schema_extra={"format": "uri"})]
 def _require_iso_text(value: object) -> object:
     # Refuse a number, because Pydantic would read a number as Unix time.
     if value is not None and not (isinstance(value, str) and _DATE_START.match(value)):
-        raise ValueError("must be an ISO 8601 time with an offset")
+        raise ValueError("must be an ISO 8601 time with a UTC offset")
     return value
 
 
@@ -169,7 +169,7 @@ class Body(BaseModel):
     def _refuse_nul(cls, value: object) -> object:
         # Postgres can't store NUL characters.
         if isinstance(value, str) and "\0" in value:
-            raise ValueError("must not hold NUL characters")
+            raise ValueError("must not contain NUL characters")
         return value
 
     def sent(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ _Value = Annotated[
     str | bool | int | float,
     OneError(
         "value_type",
-        f"must be a text of at most {MAX_VALUE_CHARACTERS} characters, a number, true, false or "
+        f"must be a string of at most {MAX_VALUE_CHARACTERS} characters, a number, true, false or "
         "null",
     ),
 ]

@@ -17,7 +17,7 @@ EventTypeName = Annotated[FeedEventType, Field(strict=False)]
 
 def _refuse_ended(state: EndpointState) -> EndpointState:
     if state is EndpointState.ENDED:
-        raise ValueError("must be active or paused; DELETE ends an endpoint")
+        raise ValueError("must be active or paused; to end an endpoint, use DELETE")
     return state
 
 
@@ -89,7 +89,8 @@ class WebhookEndpointRecord(Schema):
     )
     state: EndpointState
     reason: str | None = Field(
-        description="Reason why the endpoint is not active", examples=["It failed for three days."]
+        description="Reason why the endpoint is not active",
+        examples=["Deliveries failed for three days."],
     )
     failing_since: Timestamp | None = Field(
         description="Time since when all attempts have failed. The endpoint is paused after "
@@ -139,7 +140,7 @@ class WebhookDeliveryRecord(Schema):
     )
     error: str | None = Field(
         description="Reason why there was no response",
-        examples=["There was no connection: ConnectError."],
+        examples=["The connection failed: ConnectError."],
     )
 
     @classmethod

@@ -83,7 +83,7 @@ async def answer_form(
 
 
 def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Add the challenge fields of the API to a form with the token of a challenge widget."""
+    """Copy the token of a challenge widget from the form to the API's challenge fields."""
     if not mailing_list.challenge_enabled or mailing_list.challenge_provider is None:
         return inputs
     provider = ChallengeProviderName(mailing_list.challenge_provider)
@@ -93,7 +93,7 @@ def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict
     return {
         **inputs,
         "challenge-provider": provider.value,
-        # The form doesn't contain the action of the challenge, which the challenge provider checks.
+        # Add the challenge's action, which the form lacks but the challenge provider checks.
         "challenge-action": "subscribe",
         "challenge-token": token,
     }

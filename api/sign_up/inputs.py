@@ -60,7 +60,7 @@ def build_inputs(
     """Return form inputs for the e-mail address, the name and each member field, in this order.
 
     Args:
-        values: maps the names of inputs to the typed values.
+        values: maps the names of inputs to the values that the user entered.
         errors: maps the names of inputs to error messages.
         required_keys: the keys of the required member fields.
     """

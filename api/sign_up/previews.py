@@ -55,7 +55,7 @@ def render_preview(
 
 
 def render_embedded_form(state: State, form: ListForm, *, language: str) -> EmbeddedForm:
-    """Return the sign-up form as HTML for a page of another site."""
+    """Return the HTML code that embeds the sign-up form in another website."""
     settings = state.resources.settings
     mailing_list = form.mailing_list
     # Use the list's id in the URL, because the slug may change.

@@ -13,7 +13,7 @@ from core.queues import Queue
 from storage.redis.canaries import Canaries
 
 READ_EVERY_SECONDS = 1.0
-# The maximum time in a queue for work whose result a caller waits for.
+# The maximum time that work may spend in a queue while a caller waits for the result.
 MAX_QUEUE_SECONDS_WHILE_WAITING = 30.0
 # The maximum time in a queue for work whose result nobody waits for. If work waits longer than
 # this, the workers might never catch up.

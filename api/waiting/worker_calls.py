@@ -99,7 +99,7 @@ async def _wait_and_resend(
 ) -> str | bytes | None:
     """Wait for the result. From time to time, send the message to the workers again.
 
-    Returns ``None`` if no result arrives in time.
+    Return ``None`` if no result arrives in time.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
@@ -113,6 +113,7 @@ async def _wait_and_resend(
             try:
                 await join(seconds=remaining, again=True)
             except (RedisError, DomainError) as error:
-                # Ignore the error, because the first message may still be in the queue.
+                # Ignore a failure to resend the message, because the first message may still be in
+                # the queue.
                 log.warning("request.not_sent_again", reason=type(error).__name__)
     return None

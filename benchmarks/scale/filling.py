@@ -62,7 +62,7 @@ def fill(url: str, volume: Volume, keyring: Keyring) -> dict[str, tuple[int, flo
     """Fill all tables, and return the number of rows and the fill time in seconds for each table.
 
     Args:
-        url: the database URL with the login of an administrator.
+        url: the database URL with the credentials of an administrator.
     """
     with _session(url) as sql:
         values = _values(sql, volume, keyring)

@@ -1,6 +1,6 @@
 """Creates due work for each kind of maintenance, so that benchmarks can measure the maintenance.
 
-The amount of due work doesn't depend on the size of the database.
+Databases of different sizes get the same number of due rows.
 """
 
 _DUE_ROWS = 200

@@ -98,14 +98,14 @@ FROM (
         WHEN pg_temp.dice(n, 2, 100) < 97 THEN 'removed' ELSE 'pending' END AS status) AS thrown
 ) AS made ORDER BY n
 """,
-    # In the filled database, each owner has two member fields.
+    # In the benchmark's database, each owner has two member fields.
     "fields": """
 INSERT INTO fields (user_id, key, label, type)
 SELECT pg_temp.person_id((n + 1) / 2), ('{{visits,city}}'::text[])[1 + n % 2],
     ('{{Visits,City}}'::text[])[1 + n % 2], ('{{number,text}}'::text[])[1 + n % 2]
 FROM generate_series(1, 2 * {owners}::bigint) AS n ORDER BY n
 """,
-    # In the filled database, each list has three tags.
+    # In the benchmark's database, each list has three tags.
     "tags": """
 INSERT INTO tags (list_id, name, folded)
 SELECT pg_temp.list_id((n + 2) / 3), ('{{rare,vip,spare}}'::text[])[1 + n % 3],
@@ -142,7 +142,7 @@ FROM (
     FROM generate_series({half} + 1, {subscriptions}::bigint) AS n
 ) AS made ORDER BY n
 """,
-    # In the filled database, half of the imported members have a consent claim.
+    # In the benchmark's database, half of the imported members have a consent claim.
     "consent_claims": """
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, claimed_by)
 SELECT 2 * (1 + (n - 1) * {own_imports} / {half}) - 1, n, 'form',
@@ -171,7 +171,7 @@ FROM subscriptions AS s CROSS JOIN LATERAL (VALUES
     ('list', s.status = 'unsubscribed'), ('email', NOT s.email_enabled)) AS k (kind, is_set)
 WHERE k.is_set
 """,
-    # In the filled database, half of the imports belong to the largest list. Only the newest
+    # In the benchmark's database, half of the imports belong to the largest list. Only the newest
     # imports have files, because Pressroom deletes old import files.
     "imports": """
 INSERT INTO imports (list_id, user_id, source, object_prefix, size, status, chunks, is_split,
@@ -208,7 +208,7 @@ SELECT pg_temp.list_id((n + 1) / 2), 'Segment ' || n, 'segment ' || n,
     '{{"field": "tag", "is": "vip"}}'
 FROM generate_series(1, 2 * {lists}::bigint) AS n ORDER BY n
 """,
-    # In the filled database, each bulk action changed at most a hundred members of the largest
+    # In the benchmark's database, each bulk action changed at most a hundred members of the largest
     # list.
     "bulk_actions": """
 INSERT INTO bulk_actions (list_id, user_id, filter, action, status, seen, matched, changed,

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from math import gcd
 
-# Consecutive subscriptions are this many people apart, so that the order of people looks random.
+# The number of people to skip from one subscription to the next, so that the order of people looks
+# random.
 _STRIDE = 7_368_787
 
 

@@ -1,4 +1,4 @@
-"""The command ``pressroom doctor``, which checks everything that a deployment needs."""
+"""The command ``pressroom doctor``, which checks a deployment's settings and services."""
 
 import logging
 import os
@@ -28,18 +28,19 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command()
 def doctor(
     send: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Send a mail to this address, too.")
+        str | None, typer.Option(metavar="ADDRESS", help="Send a test mail to this address.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=1, max=25, help="For how long answers are waited for.")
+        float, typer.Option(min=1, max=25, help="Seconds to wait for answers.")
     ] = runner.MAX_SECONDS,
     as_json: Json = False,
 ) -> None:
-    """Check everything that this deployment needs. With faults, the exit code is 1.
+    """Check all servers and settings of this deployment. The exit code is 1 if a check fails.
 
-    It asks the database, Redis, the broker, the workers of each queue, the object storage, the mail
-    server, the public URL and providers, all at the same time, and ends within half a minute
-    whatever hangs. A process knows its own settings alone: run it where mail is sent to check mail.
+    The command checks the database, Redis, the broker, the workers of each queue, the object
+    storage, the mail server, the public URL and the providers. It ends within 30 seconds, even if a
+    server hangs. The command uses only the settings of its own process. To check mail, run it in a
+    process that sends mail.
     """
     use_running_stack()
     diagnoses = _run_all_checks(send, seconds)
@@ -64,7 +65,7 @@ def _run_all_checks(send: str | None, seconds: float) -> list[Diagnosis]:
     try:
         settings = load_settings()
     except SettingsError as error:
-        advice = "Set it as docs/install.md says."
+        advice = "Set this setting as described in docs/install.md."
         return [
             runner.wrong(name, rule, advice, "settings")
             for name, _, rule in (line.partition(": ") for line in str(error).splitlines())

@@ -93,8 +93,8 @@ def run_checks(
         thread.join(max(deadline - time.monotonic(), 0.0))
         part_results = list(results)
         if thread.is_alive():
-            advice = "Look for what takes the connection and is silent: a firewall, a full disk."
-            part_results.append(wrong("answers", f"no answer within {seconds:g} s", advice))
+            advice = "Check for a cause of hanging connections, such as a firewall or a full disk."
+            part_results.append(wrong("answers", f"no response within {seconds:g} s", advice))
         diagnoses += [replace(each, part=each.part or thread.name) for each in part_results]
     return diagnoses
 
@@ -104,7 +104,7 @@ def _run_check(part: str, check: Check, settings: Settings) -> Iterator[Diagnosi
         yield from check(settings)
     except _EXPECTED_ERRORS as error:
         reason = " ".join(str(getattr(error, "orig", None) or error).split())
-        advice = f"See the settings of this part: {part}."
+        advice = f"Check the settings for: {part}."
         yield wrong("answers", reason or type(error).__name__, advice)
     except Exception as error:  # noqa: BLE001 - the checks of other parts must be reported
         yield wrong("answers", f"the check itself failed: {type(error).__name__}", "Report this.")

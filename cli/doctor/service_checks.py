@@ -40,7 +40,7 @@ _API_BOUNDS = HttpBounds(max_seconds=8.0, max_connect_seconds=5.0, max_reply_byt
 _FORGED_ADDRESS = "192.0.2.1"
 # The time limit for the test mail, which must be below the time limit for all checks.
 _MAX_MAIL_SECONDS = 10.0
-_MAIL_TEXT = "This mail was sent by pressroom doctor. Mail works."
+_MAIL_TEXT = "This test mail was sent by pressroom doctor. Sending mail works."
 
 
 class _Call(NamedTuple):
@@ -77,23 +77,23 @@ def check_providers(settings: Settings) -> Iterator[Diagnosis]:
                 data = {"secret": secret, "response": "pressroom-doctor"}
                 yield _check_call(http, call, "POST", data=data)
     if not has_keys:
-        yield skipped("keys", "this process has no key of a provider")
+        yield skipped("keys", "no provider key is set for this process")
 
 
 def _check_call(http: HttpClient, call: _Call, method: str, **content: Any) -> Diagnosis:
     try:
         reply = http.send(method, call.url, **content)
     except HttpFailure as failure:
-        advice = "Let this process call the internet, without a proxy."
-        return wrong(call.check, f"not reached: {describe_failure(failure)}", advice)
+        advice = "Allow this process to connect to the internet without a proxy."
+        return wrong(call.check, f"not reachable: {describe_failure(failure)}", advice)
     if reply.status in _SERVER_ERRORS:
-        return wrong(call.check, f"it answers {reply.status}", "Ask again later.")
-    refused = f"the {call.noun} is refused"
+        return wrong(call.check, f"the provider responded with {reply.status}", "Try again later.")
+    refused = f"the {call.noun} was rejected"
     if call.noun == "key":
         refused += f" ({reply.status})"
     if reply.status in call.errors or _WRONG_SECRET_CODE in reply.body:
         return wrong(call.check, refused, f"Check {variable_of(call.setting)}.")
-    return fine(call.check, f"the {call.noun} is accepted")
+    return fine(call.check, f"the {call.noun} was accepted")
 
 
 def _list_calls(settings: Settings) -> Iterator[_Call]:
@@ -122,29 +122,36 @@ def check_public_url(settings: Settings) -> Iterator[Diagnosis]:
         try:
             reply = _call_api(http, settings)
         except HttpFailure as failure:
-            advice = "Check PRESSROOM_PUBLIC_URL, its name, its certificate and the proxy."
+            advice = "Check PRESSROOM_PUBLIC_URL, its DNS name, its certificate and the proxy."
             yield wrong("reachable", f"{settings.public_base}: {describe_failure(failure)}", advice)
             return
         if reply.status != HTTPStatus.OK or b'"ok"' not in reply.body:
-            finding = f"{settings.public_base}{_HEALTH_PATH} answers {reply.status}"
-            yield wrong("reachable", finding, "Another server answers there, or the API is down.")
+            finding = f"{settings.public_base}{_HEALTH_PATH} responded with {reply.status}"
+            yield wrong(
+                "reachable",
+                finding,
+                "Check that the API is running and that the URL leads to the API.",
+            )
             return
-        yield fine("reachable", f"{settings.public_base} answers")
+        yield fine("reachable", f"{settings.public_base} responds")
         if settings.pages_url is not None:
             yield _check_pages_host(http, settings.pages_base)
         if SEEN_HEADER not in reply.headers:
-            advice = "Give this process the secret keys of the API, and set its clock."
-            yield skipped("proxy headers", "the API does not say what it sees", advice)
+            advice = "Use the API's PRESSROOM_SECRET_KEYS for this command, and check the clock."
+            yield skipped("proxy headers", "the API did not report the caller's address", advice)
             return
         yield _check_seen_caller(settings, json.loads(reply.headers[SEEN_HEADER]))
         forged_reply = _call_api(http, settings, **{"X-Forwarded-For": _FORGED_ADDRESS})
         caller = json.loads(forged_reply.headers.get(SEEN_HEADER, "{}"))
         if caller.get("address") == _FORGED_ADDRESS:
-            finding = "the API believes what a caller says of itself"
-            advice = "Let the proxy set X-Forwarded-For anew, and trust no network that callers are"
-            yield wrong("invented address", finding, f"{advice} in.")
+            finding = "the API trusts a forged client address"
+            advice = (
+                "Configure the proxy to overwrite X-Forwarded-For, and remove callers' networks "
+                "from"
+            )
+            yield wrong("invented address", finding, f"{advice} PRESSROOM_TRUSTED_PROXIES.")
         else:
-            yield fine("invented address", "the API does not believe it")
+            yield fine("invented address", "the API ignores a forged client address")
 
 
 def _check_pages_host(http: HttpClient, base: str) -> Diagnosis:
@@ -152,15 +159,22 @@ def _check_pages_host(http: HttpClient, base: str) -> Diagnosis:
         health = http.send("GET", base + _HEALTH_PATH)
         login = http.send("GET", f"{base}/login")
     except HttpFailure as failure:
-        advice = "Check PRESSROOM_PAGES_URL, its name, its certificate and the proxy."
+        advice = "Check PRESSROOM_PAGES_URL, its DNS name, its certificate and the proxy."
         return wrong("readers' pages", f"{base}: {describe_failure(failure)}", advice)
     if health.status != HTTPStatus.OK:
-        advice = "Another server answers there, or the API is down."
-        return wrong("readers' pages", f"{base}{_HEALTH_PATH} answers {health.status}", advice)
+        advice = "Check that the API is running and that the URL leads to the API."
+        return wrong(
+            "readers' pages", f"{base}{_HEALTH_PATH} responded with {health.status}", advice
+        )
     if login.status != HTTPStatus.NOT_FOUND:
-        advice = "Let the proxy pass the Host header on, and give PRESSROOM_PAGES_URL to the API."
-        return wrong("readers' pages", f"{base} has a login, as the public URL has", advice)
-    return fine("readers' pages", f"{base} answers, and has no login")
+        advice = (
+            "Configure the proxy to forward the Host header, and set PRESSROOM_PAGES_URL for the "
+            "API."
+        )
+        return wrong(
+            "readers' pages", f"{base} has a login page, but only the public URL should", advice
+        )
+    return fine("readers' pages", f"{base} responds and has no login page")
 
 
 def _call_api(http: HttpClient, settings: Settings, **headers: str) -> HttpReply:
@@ -175,13 +189,16 @@ def _call_api(http: HttpClient, settings: Settings, **headers: str) -> HttpReply
 
 
 def _check_seen_caller(settings: Settings, caller: dict[str, Any]) -> Diagnosis:
-    """Check the IP address and the URL scheme that the API sees for this command."""
+    """Check which IP address and URL scheme the API sees when this command calls the API."""
     finding = f"{caller['address']} by {caller['scheme']}, from {caller['peer']}"
     if caller["is_forwarded"] and not caller["is_trusted"]:
-        advice = f"Name the proxy {caller['peer']} in PRESSROOM_TRUSTED_PROXIES."
-        return wrong("proxy headers", f"{finding}: all callers count as one", advice)
+        advice = f"Add the proxy {caller['peer']} to PRESSROOM_TRUSTED_PROXIES."
+        return wrong("proxy headers", f"{finding}: all callers share one rate limit", advice)
     if caller["scheme"] != settings.public_url.scheme:
-        advice = "Let the proxy send X-Forwarded-Proto, and name it in PRESSROOM_TRUSTED_PROXIES."
+        advice = (
+            "Configure the proxy to send X-Forwarded-Proto, and add its address to "
+            "PRESSROOM_TRUSTED_PROXIES."
+        )
         return wrong("proxy headers", finding, advice)
     return fine("proxy headers", finding)
 
@@ -189,18 +206,18 @@ def _check_seen_caller(settings: Settings, caller: dict[str, Any]) -> Diagnosis:
 def check_mail(send_to: str | None, settings: Settings) -> Iterator[Diagnosis]:
     """Log in to the mail server, and send a test mail if ``send_to`` is not ``None``."""
     if settings.mail_url is None:
-        advice = "Ask where mail is sent from: a worker of the queue mail."
+        advice = "Run pressroom doctor in the worker for the queue mail, which sends all mail."
         yield skipped("login", "PRESSROOM_MAIL_URL is not set for this process", advice)
         return
     server = MailServer.parse(settings.mail_url.get_secret_value())
     sender = MailSender.parse(settings.mail_from)
     mailer = SmtpMailer(server, sender, timeout=_MAX_MAIL_SECONDS)
     mailer.log_in()
-    login = "logged in to" if server.login else "no login is asked of us by"
+    login = "logged in to" if server.login else "no login required by"
     yield fine("login", f"{login} {server.host}:{server.port}, {server.security}")
     if send_to is None:
-        yield skipped("sending", "nothing was sent", "Give --send ADDRESS for a mail.")
+        yield skipped("sending", "no test mail was sent", "Use --send ADDRESS to send a test mail.")
         return
     html = f"<p>{_MAIL_TEXT}</p>"
-    mailer.send(Mail(strip_invisible(send_to), "Pressroom sends mail", _MAIL_TEXT, html))
-    yield fine("sending", f"the server took a mail to {send_to}, from {sender.address}")
+    mailer.send(Mail(strip_invisible(send_to), "Pressroom test mail", _MAIL_TEXT, html))
+    yield fine("sending", f"the server accepted a mail from {sender.address} to {send_to}")

@@ -94,15 +94,20 @@ def _check_server(connection: Connection) -> Iterator[Diagnosis]:
     local_time = datetime.fromtimestamp((before + time.time()) / 2, UTC)
     difference = abs((server_time - local_time).total_seconds())
     is_wrong = difference > _MAX_CLOCK_SECONDS
-    finding = f"{difference:.{0 if is_wrong else 1}f} s apart from this machine's"
-    advice = "Set both machines' clocks by NTP: codes and signed URLs depend on the time."
+    finding = f"differs by {difference:.{0 if is_wrong else 1}f} s from this machine's clock"
+    advice = (
+        "Synchronise both clocks with NTP, because login codes and signed URLs depend on the time."
+    )
     yield diagnose("clock", finding, is_wrong, advice)
     role = str(connection.scalar(text("SELECT current_user")))
     if has_excess_privileges(connection, role):
-        advice = "Give the application a role of its own: PRESSROOM_MIGRATION_DATABASE_URL."
-        yield fine("role", f"{role} may change tables", advice)
+        advice = (
+            "Set PRESSROOM_MIGRATION_DATABASE_URL, so that the application gets a role without "
+            "these rights."
+        )
+        yield fine("role", f"{role} can change tables", advice)
     else:
-        yield fine("role", f"{role} reads and writes rows alone")
+        yield fine("role", f"{role} can only read and write rows")
 
 
 def _check_revision(connection: Connection) -> Diagnosis:
@@ -113,8 +118,8 @@ def _check_revision(connection: Connection) -> Diagnosis:
     if applied == "none" or applied < needed:
         can_migrate = applied == "none" or revisions.explain_unsupported(applied) is None
         advice = "Run `pressroom migrate`" + ("." if can_migrate else " in a new database.")
-        return wrong("revision", f"{applied}, and needed is {needed}", advice)
-    later = " of a later release" if applied > needed else ""
+        return wrong("revision", f"{applied}, but {needed} is required", advice)
+    later = " of a newer release" if applied > needed else ""
     return fine("revision", f"{applied}{later}")
 
 
@@ -122,11 +127,11 @@ def _check_limits_and_log(connection: Connection) -> Iterator[Diagnosis]:
     query = text("SELECT extname, extversion FROM pg_extension WHERE extname = ANY(:names)")
     installed: dict[str, str] = dict(connection.execute(query, {"names": _EXTENSIONS}).all())
     finding = ", ".join(f"{name} {installed.get(name, 'is missing')}" for name in _EXTENSIONS)
-    advice = "Install the package of Postgres' contrib, and run `pressroom migrate`."
+    advice = "Install the Postgres contrib package, and run `pressroom migrate`."
     yield diagnose("extensions", finding, len(installed) < len(_EXTENSIONS), advice)
     used, maximum = connection.execute(_SELECT_CONNECTIONS).one()
     finding = f"{used} of {maximum} connections are open"
-    advice = "Raise max_connections, or put a pool in front."
+    advice = "Increase max_connections, or add a connection pool."
     yield diagnose("connections", finding, used > maximum * _MAX_CONNECTIONS_SHARE, advice)
     rows = connection.execute(_SELECT_LOG_SETTINGS, {"names": list(QUIET_LOG)}).all()
     # The value is NULL if the Postgres module of the setting isn't loaded.
@@ -134,9 +139,13 @@ def _check_limits_and_log(connection: Connection) -> Iterator[Diagnosis]:
     if verbose:
         advice = ", ".join(f"{name} = {QUIET_LOG[name]}" for name in verbose)
         settings_text = ", ".join(f"{name} = {value}" for name, value in verbose.items())
-        yield fine("log", f"it may have addresses and hashes: {settings_text}", f"Set {advice}.")
+        yield fine(
+            "log",
+            f"the log may contain addresses and password hashes: {settings_text}",
+            f"Set {advice}.",
+        )
     else:
-        yield fine("log", "it has no values of statements")
+        yield fine("log", "the log contains no values from SQL statements")
 
 
 def _check_replica(url: SecretStr | None) -> Diagnosis:
@@ -159,11 +168,11 @@ def _check_replica(url: SecretStr | None) -> Diagnosis:
     finally:
         connection.close()
     if is_replica and lag > _MAX_LAG_SECONDS:
-        return wrong("replica", f"{lag:.0f} s behind", "Look for what holds up its replay.")
+        return wrong("replica", f"{lag:.0f} s behind", "Find out why the replica's replay is slow.")
     if is_replica:
         return fine("replica", f"{lag:.0f} s behind")
-    advice = "Name a replica, or leave PRESSROOM_READ_DATABASE_URL empty."
-    return fine("replica", "it is no replica", advice)
+    advice = "Set PRESSROOM_READ_DATABASE_URL to a replica, or leave it empty."
+    return fine("replica", "not a replica", advice)
 
 
 def _check_redis(settings: Settings) -> Iterator[Diagnosis]:
@@ -173,15 +182,15 @@ def _check_redis(settings: Settings) -> Iterator[Diagnosis]:
         client.set(key, value, ex=60)
         stored_value: Any = client.getdel(key)
         if stored_value != value.encode():
-            advice = "Look at its memory and its log."
-            yield wrong("connection", "it forgets what it is given", advice)
+            advice = "Check the server's memory and log."
+            yield wrong("connection", "a stored key was lost", advice)
             return
-        yield fine("connection", "it keeps a key and gives it back")
+        yield fine("connection", "a key was stored and read")
         try:
             info: dict[str, Any] = client.info()
         except redis.ResponseError:
-            advice = "Let the user ask: ACL SETUSER … +info."
-            yield skipped("version, policy, persistence", "its user may not ask (INFO)", advice)
+            advice = "Allow the user to run INFO: ACL SETUSER … +info."
+            yield skipped("version, policy, persistence", "the user can't run INFO", advice)
             return
     yield from _check_version_and_policy(info)
     yield _check_memory(info)
@@ -197,7 +206,7 @@ def check_cache(settings: Settings) -> Iterator[Diagnosis]:
 
 def check_broker(settings: Settings) -> Iterator[Diagnosis]:
     if settings.broker == settings.cache:
-        yield skipped("connection", "it is the Redis above")
+        yield skipped("connection", "same server as redis")
     else:
         yield from _check_redis(settings.model_copy(update={"cache_url": settings.broker_url}))
 
@@ -209,7 +218,10 @@ def _check_version_and_policy(info: dict[str, Any]) -> Iterator[Diagnosis]:
     advice = f"Use Redis {'.'.join(map(str, _MIN_REDIS_VERSION))} or later, or Valkey."
     yield diagnose("version", f"{name} {version_text}", protocol < _MIN_REDIS_VERSION, advice)
     policy = str(info.get("maxmemory_policy", "unknown"))
-    advice = "Set maxmemory-policy volatile-lru: this one drops queues when memory is short."
+    advice = (
+        "Set maxmemory-policy to volatile-lru. The current policy can evict queues when memory is "
+        "low."
+    )
     yield diagnose("policy", policy, policy not in _SAFE_POLICIES, advice)
 
 
@@ -218,22 +230,29 @@ def _check_memory(info: dict[str, Any]) -> Diagnosis:
     maximum = int(info.get("maxmemory", 0))
     megabytes = f"{used / 2**20:.0f} MB"
     if not maximum:
-        return fine("memory", f"{megabytes} without a bound", "Set maxmemory.")
+        return fine("memory", f"{megabytes} used, without a limit", "Set maxmemory.")
     finding = f"{megabytes} of {maximum / 2**20:.0f} MB"
     if used > maximum * _MAX_MEMORY_SHARE:
-        return wrong("memory", finding, "Raise maxmemory: it will refuse what it can't keep.")
+        return wrong(
+            "memory", finding, "Increase maxmemory. Writes fail when the limit is reached."
+        )
     return fine("memory", finding)
 
 
 def _check_persistence(info: dict[str, Any]) -> Diagnosis:
     if info.get("loading"):
-        return wrong("persistence", "it is still loading its data", "Wait, and ask again.")
+        return wrong("persistence", "the server is still loading its data", "Try again later.")
     if info.get("aof_last_write_status", "ok") != "ok":
-        return wrong("persistence", "it could not write its file", "Look at its disk.")
+        return wrong(
+            "persistence", "the server could not write its file", "Check the server's disk."
+        )
     if not info.get("aof_enabled"):
-        advice = "Set appendonly yes: after a restart counts begin anew and work is sent again."
-        return fine("persistence", "it forgets all at a restart", advice)
-    return fine("persistence", "each write goes to a file")
+        advice = (
+            "Set appendonly to yes. Otherwise a restart resets counters, and pending work is sent "
+            "again."
+        )
+        return fine("persistence", "all data is lost at a restart", advice)
+    return fine("persistence", "every write is saved to a file")
 
 
 def check_storage(settings: Settings) -> Iterator[Diagnosis]:
@@ -241,7 +260,7 @@ def check_storage(settings: Settings) -> Iterator[Diagnosis]:
     if not store.has_bucket():
         yield wrong("bucket", NO_BUCKET, "Run `pressroom bucket`.")
         return
-    region = settings.s3_region or "its usual one"
+    region = settings.s3_region or "default"
     yield fine("bucket", f"{settings.s3_bucket}, region: {region}")
     key = f"doctor/{secrets.token_hex(16)}"
     data = secrets.token_bytes(_OBJECT_BYTES)
@@ -249,22 +268,26 @@ def check_storage(settings: Settings) -> Iterator[Diagnosis]:
     try:
         yield fine("write", f"{_OBJECT_BYTES} bytes")
         if store.get(key) == data:
-            yield fine("read", "the same bytes")
+            yield fine("read", "the bytes are identical")
         else:
-            yield wrong("read", "other bytes than were written", "Use another storage.")
+            yield wrong(
+                "read", "the bytes differ from the written bytes", "Use another object storage."
+            )
         part = b"".join(store.stream(key, offset=_RANGE_START, length=_RANGE_BYTES))
         if part == data[_RANGE_START:][:_RANGE_BYTES]:
-            yield fine("range", f"{_RANGE_BYTES} bytes from {_RANGE_START} on")
+            yield fine("range", f"{_RANGE_BYTES} bytes, starting at byte {_RANGE_START}")
         else:
-            advice = "Use storage that knows Range."
-            yield wrong("range", "not the bytes that were asked for", advice)
+            advice = "Use an object storage that supports Range requests."
+            yield wrong("range", "the bytes differ from the requested range", advice)
         yield _check_public_access(settings, key)
     finally:
         store.remove(key)
     if store.exists(key):
-        yield wrong("delete", "the object is still there", "Let the access key delete objects.")
+        yield wrong(
+            "delete", "the object was not deleted", "Allow the access key to delete objects."
+        )
     else:
-        yield fine("delete", "the object is gone")
+        yield fine("delete", "the object was deleted")
 
 
 def _check_public_access(settings: Settings, key: str) -> Diagnosis:
@@ -274,8 +297,8 @@ def _check_public_access(settings: Settings, key: str) -> Diagnosis:
     published.
     """
     url = f"{str(settings.s3_endpoint).rstrip('/')}/{settings.s3_bucket}/{key}"
-    advice = "Take the public read access from the bucket's policy: the API serves the files."
+    advice = "Remove public read access from the bucket's policy. The API serves all files itself."
     with closing(HttpClient(_STORAGE_BOUNDS)) as http, suppress(HttpFailure):
         if http.send("GET", url).status in range(200, 300):
-            return wrong("policy", "anybody can read the bucket", advice)
-    return fine("policy", "strangers are refused")
+            return wrong("policy", "anyone can read the bucket", advice)
+    return fine("policy", "public access is denied")

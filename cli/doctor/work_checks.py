@@ -35,48 +35,50 @@ def check_workers(client: redis.Redis) -> Iterator[Diagnosis]:
     own_version = version("pressroom")
     others = sorted({age.version for age in ages.values()} - {own_version, ""})
     if others:
-        finding = f"{', '.join(others)}, and this command is {own_version}"
-        yield fine("version", finding, "Run one release everywhere, once an upgrade is done.")
+        finding = f"workers have {', '.join(others)}, this command has {own_version}"
+        yield fine("version", finding, "Run the same release everywhere after an upgrade.")
     else:
         yield fine("version", own_version)
 
 
 def _check_queue(queue: Queue, age: QueueAge | None) -> Diagnosis:
-    advice = f"Start a worker with --queue {queue}, or look at the log of the one that runs."
+    advice = f"Start a worker with --queue {queue}, or check the log of the running worker."
     if age is None:
         return wrong(queue, "no worker serves this queue", advice)
     if age.is_silent:
         return wrong(
             queue, f"no worker has served this queue for {age.silent_seconds:.0f} s", advice
         )
-    advice = "Start more workers of this queue."
-    finding = f"a message takes {age.delay_seconds:.2f} s"
+    advice = "Start more workers for this queue."
+    finding = f"a message waits {age.delay_seconds:.2f} s"
     return diagnose(queue, finding, age.delay_seconds > _MAX_QUEUE_SECONDS, advice)
 
 
 def check_maintenance(connection: Connection) -> Iterator[Diagnosis]:
     rows = connection.execute(_SELECT_MAINTENANCE).all()
     if not rows:
-        yield skipped("schedule", "nothing is scheduled before the first worker runs")
+        yield skipped("schedule", "nothing is scheduled until the first worker starts")
         return
     late = [f"{row.name} ({row.late / 3600:.0f} h)" for row in rows if row.late > _MAX_LATE_SECONDS]
-    finding = f"late: {', '.join(late)}" if late else "nothing is late"
-    advice = f"Start a worker with --queue {Queue.MAINTENANCE}, or look at its log."
+    finding = f"overdue: {', '.join(late)}" if late else "nothing is overdue"
+    advice = f"Start a worker with --queue {Queue.MAINTENANCE}, or check its log."
     yield diagnose("schedule", finding, bool(late), advice)
     failing = [f"{row.name}: {row.last_error}" for row in rows if row.last_error is not None]
-    advice = "Run one by `pressroom maintenance NAME` to see what fails."
+    advice = "Run `pressroom maintenance NAME` to see the error."
     yield diagnose("last runs", "; ".join(failing) or "none failed", bool(failing), advice)
 
 
 def check_backup(settings: Settings) -> Iterator[Diagnosis]:
     if settings.backup_url is None:
-        yield skipped("newest", "not configured for this process", "See docs/backup.md.")
+        yield skipped(
+            "newest", "PRESSROOM_BACKUP_URL is not set for this process", "See docs/backup.md."
+        )
         return
     place = open_sealed_place(settings, max_wait_seconds=0.0)
     ids = manifests.list_backup_ids(place)
-    advice = "Run `pressroom backup create` to see what fails."
+    advice = "Run `pressroom backup create` to see the error."
     if not ids:
-        yield wrong("newest", "there is none yet", advice)
+        yield wrong("newest", "there is no backup yet", advice)
         return
     newest = manifests.read_manifest(place, ids[-1])
     age = clock.now() - newest.finished_at

@@ -37,7 +37,7 @@ def write_python(document: Json, project: Path) -> None:
 def write_typescript(document: Json, project: Path) -> None:
     """Write the generated files of the TypeScript client, except the file with the types.
 
-    Afterwards an npm script generates the TypeScript types from the same OpenAPI document.
+    An npm script generates the TypeScript types from the same OpenAPI document.
     """
     folder = project / "src" / "generated"
     folder.mkdir(exist_ok=True)

@@ -66,7 +66,7 @@ class Parameter:
 
     @property
     def argument(self) -> str:
-        """Return the name of the argument in the client's method."""
+        """Return the name of the client method's argument for this parameter."""
         return re.sub(r"\W", "_", self.name).lower()
 
 

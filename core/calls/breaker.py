@@ -113,7 +113,7 @@ class Breaker:
             if self._consecutive_failures <= self._tolerated:
                 return False
             if self._is_probing or time.monotonic() < self._resting_until:
-                raise ServerFailed(self._server, "it failed a moment ago")
+                raise ServerFailed(self._server, "a recent call failed")
             self._is_probing = True
             return True
 

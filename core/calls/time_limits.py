@@ -1,7 +1,7 @@
 """Sockets that respect a time limit for a whole call to a server.
 
-The timeouts of client libraries apply to each single read or write. Without ``time_limit``, a
-server that sends one byte at a time could block a caller forever.
+Client libraries apply their timeouts to each individual read or write, not to the whole call.
+Without ``time_limit``, a server that sends one byte at a time could block a caller forever.
 """
 
 import socket

@@ -89,4 +89,4 @@ class ServerFailed(TransientError):
     """
 
     def __init__(self, server: str, detail: str) -> None:
-        super().__init__(f"The {server} does not answer ({detail}).")
+        super().__init__(f"The {server} is not responding ({detail}).")

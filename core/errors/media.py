@@ -17,66 +17,78 @@ from core.errors.catalogue import (
 )
 from core.upload_limits import MAX_IMAGE_BYTES, MAX_IMAGE_MEGABYTES
 
-ATTACHMENT_NOT_FOUND = not_found("attachment.not_found", "There is no such attachment.")
+ATTACHMENT_NOT_FOUND = not_found("attachment.not_found", "There is no attachment with this id.")
 # The error of a conversion job whose attachment was deleted.
 ATTACHMENT_DELETED = not_found("attachment.deleted", "The attachment was deleted.")
 # The owner deleted the attachment during or after its upload.
 ATTACHMENT_GONE = not_found("attachment.not_found", "The attachment was deleted.")
 ATTACHMENT_FILE_MISSING = malformed(
-    "attachment.file_missing", "The part '{part}' with a file is missing.", part="file"
+    "attachment.file_missing", "The form has no file in its part '{part}'.", part="file"
 )
 ATTACHMENT_SEVERAL_FILES = malformed(
-    "attachment.several_files", "Send one file in the part '{part}', not more.", part="file"
+    "attachment.several_files",
+    "The form must contain only one file, in its part '{part}'.",
+    part="file",
 )
 ATTACHMENT_FILENAME_MISSING = malformed(
-    "attachment.filename_missing", "The part 'file' needs a filename."
+    "attachment.filename_missing", "The part 'file' of the form has no filename."
 )
 ATTACHMENT_EMPTY = invalid("attachment.empty", "The uploaded file is empty.")
 ATTACHMENT_TOO_LARGE = too_large(
     "attachment.too_large",
-    f"A file has at most {MAX_IMAGE_MEGABYTES} MB ({MAX_IMAGE_BYTES:,} bytes).",
+    f"A file can have at most {MAX_IMAGE_MEGABYTES} MB ({MAX_IMAGE_BYTES:,} bytes).",
 )
 ATTACHMENT_UNSUPPORTED_NAME = unsupported_type(
     "attachment.unsupported_type",
-    "The file's name must end in one of .{extensions}.",
+    "The file name must end in one of .{extensions}.",
     extensions="gif, .ico, .jpeg, .jpg, .png, .webp",
 )
 ATTACHMENT_UNSUPPORTED_TYPE = unsupported_type(
-    "attachment.unsupported_type", "The file's bytes are none of PNG, JPEG, GIF, WebP and ICO."
+    "attachment.unsupported_type", "The file is not a PNG, JPEG, GIF, WebP or ICO image."
 )
-ATTACHMENT_ORIGINAL_MISSING = invalid("attachment.original_missing", "The uploaded bytes are gone.")
-ATTACHMENT_DAMAGED = invalid("attachment.damaged", "The upload was damaged in storage.")
+ATTACHMENT_ORIGINAL_MISSING = invalid(
+    "attachment.original_missing", "The uploaded file no longer exists."
+)
+ATTACHMENT_DAMAGED = invalid("attachment.damaged", "The uploaded file was damaged in the storage.")
 
-MEDIA_NOT_FOUND = not_found("media.not_found", "There is no such file.")
-MEDIA_DAMAGED = damaged("media.damaged", "The stored file is damaged; it is not served.")
+MEDIA_NOT_FOUND = not_found("media.not_found", "There is no file at this URL.")
+MEDIA_DAMAGED = damaged(
+    "media.damaged", "The file can't be served because it was damaged in the storage."
+)
 MEDIA_RANGE_UNSATISFIABLE = range_refused(
-    "media.range_unsatisfiable", "The range begins behind the end of the file."
+    "media.range_unsatisfiable", "The requested range starts after the end of the file."
 )
 
 SIGNED_LINK_INVALID = forbidden(
-    "link.invalid", "The link is not valid, or not any more; ask for a new one."
+    "link.invalid", "This link is invalid or has expired. Request a new link."
 )
 SIGNED_LINK_EXPIRES_IN = invalid(
-    "link.expires_in", "A link lasts 1 second to 7 days ({longest:,} seconds).", longest=604_800
+    "link.expires_in",
+    "A link must expire after 1 to {longest:,} seconds (7 days).",
+    longest=604_800,
 )
 SIGNED_LINK_NOT_ENCRYPTED = conflict(
-    "link.not_encrypted", "This file isn't encrypted: its view_url is open to everybody."
+    "link.not_encrypted",
+    "This file needs no signed link, because it isn't encrypted. Anyone can open its view_url.",
 )
 
-IMAGE_EMPTY = invalid("image.empty", "The file has no bytes.")
+IMAGE_EMPTY = invalid("image.empty", "The file is empty.")
 IMAGE_UNSUPPORTED_TYPE = invalid(
-    "image.unsupported_type", "The first bytes are not those of a PNG, JPEG, GIF, WebP or ICO."
+    "image.unsupported_type", "The file is not a PNG, JPEG, GIF, WebP or ICO image."
 )
 # ``reason`` comes from the parser of the image format, and contains the position of the fault.
 IMAGE_UNREADABLE = invalid(
     "image.unreadable", "{reason}", reason="The PNG has no header or no image data."
 )
 IMAGE_TRUNCATED = invalid(
-    "image.truncated", "{reason}", reason="The PNG's 1,024 bytes stop before its end chunk."
+    "image.truncated",
+    "{reason}",
+    reason="The PNG is incomplete: its 1,024 bytes contain no end chunk.",
 )
 IMAGE_SIDE_TOO_LONG = invalid(
     "image.side_too_long",
-    "A side may have at most {most:,} pixels; the {place} gives {width:,} by {height:,}.",
+    "An image can have at most {most:,} pixels per side. The {place} declares {width:,} by "
+    "{height:,} pixels.",
     most=16_383,
     place="PNG header",
     width=20_000,
@@ -84,8 +96,8 @@ IMAGE_SIDE_TOO_LONG = invalid(
 )
 IMAGE_TOO_MANY_PIXELS = invalid(
     "image.too_many_pixels",
-    "An image may have at most {most:,} pixels; the {place} gives {width:,} by {height:,} = "
-    "{area:,}.",
+    "An image can have at most {most:,} pixels. The {place} declares {width:,} by {height:,} = "
+    "{area:,} pixels.",
     most=50_000_000,
     place="PNG header",
     width=10_000,
@@ -94,15 +106,15 @@ IMAGE_TOO_MANY_PIXELS = invalid(
 )
 IMAGE_TOO_MANY_FRAMES = invalid(
     "image.too_many_frames",
-    "An animation may have at most {most:,} frames; the {place} has {frames:,} or more.",
+    "An animation can have at most {most:,} frames. The {place} has {frames:,} or more.",
     most=1_000,
     place="GIF",
     frames=1_001,
 )
 IMAGE_ANIMATION_TOO_LARGE = invalid(
     "image.animation_too_large",
-    "Frames times area may be at most {most:,} pixels; the {place} has {frames:,} frames of "
-    "{area:,} pixels = {drawn:,}.",
+    "All frames of an animation can have at most {most:,} pixels together. The {place} has "
+    "{frames:,} frames of {area:,} pixels = {drawn:,} pixels.",
     most=100_000_000,
     place="GIF",
     frames=200,
@@ -110,9 +122,11 @@ IMAGE_ANIMATION_TOO_LARGE = invalid(
     drawn=200_000_000,
 )
 IMAGE_OUT_OF_MEMORY = invalid(
-    "image.out_of_memory", "The image needs more memory than one may use."
+    "image.out_of_memory", "The image exceeds the memory limit for one image."
 )
 IMAGE_TIMEOUT = invalid(
-    "image.timeout", "An image may take {seconds:g} seconds; this one took longer.", seconds=30
+    "image.timeout", "The image could not be processed within {seconds:g} seconds.", seconds=30
 )
-IMAGE_CRASHED = invalid("image.crashed", "The converter ended by {cause}.", cause="signal SIGSEGV")
+IMAGE_CRASHED = invalid(
+    "image.crashed", "The image converter crashed ({cause}).", cause="signal SIGSEGV"
+)

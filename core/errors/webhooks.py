@@ -3,32 +3,37 @@
 from core.errors.catalogue import conflict, invalid, invalid_at, not_found
 
 WEBHOOK_URL_NOT_ALLOWED = invalid_at(
-    "url", "webhook.url_not_allowed", "must be a URL that {rule}.", rule="begins with https://"
+    "url", "webhook.url_not_allowed", "{rule}", rule="must start with https://"
 )
 WEBHOOK_ENDPOINT_NOT_FOUND = not_found(
-    "webhook.endpoint_not_found", "There is no such webhook endpoint."
+    "webhook.endpoint_not_found", "There is no webhook endpoint with this id."
 )
 WEBHOOK_DELIVERY_NOT_FOUND = not_found(
-    "webhook.delivery_not_found", "There is no such delivery of this endpoint."
+    "webhook.delivery_not_found", "There is no delivery with this id for the webhook endpoint."
 )
 WEBHOOK_TOO_MANY = conflict(
-    "webhook.too_many_endpoints", "An account has at most {most} webhook endpoints.", most=20
+    "webhook.too_many_endpoints", "An account can have at most {most} webhook endpoints.", most=20
 )
 WEBHOOK_NOT_ACTIVE = conflict(
-    "webhook.not_active", "The endpoint is {state}: nothing is sent to it.", state="paused"
+    "webhook.not_active", "The webhook endpoint is {state} and receives no events.", state="paused"
 )
-WEBHOOK_ENDED = conflict("webhook.ended", "The endpoint has ended; make another one in its place.")
+WEBHOOK_ENDED = conflict("webhook.ended", "This webhook endpoint has ended. Create a new one.")
 WEBHOOK_TOO_MANY_PENDING = conflict(
     "webhook.too_many_pending",
-    "{most:,} deliveries of the endpoint wait already: what you ask for has to wait for them.",
+    "{most:,} deliveries to the webhook endpoint are already pending. Try again when some of them "
+    "are done.",
     most=2_000,
 )
 WEBHOOK_TOO_MANY_SECRETS = conflict(
     "webhook.too_many_secrets",
-    "The endpoint has {most} secrets that sign; each ends a day after the one that replaced it.",
+    "The webhook endpoint has {most} active secrets. A replaced secret expires after one day. Try "
+    "again later.",
     most=10,
 )
 LISTEN_REFUSED = invalid(
-    "listen.refused", "The API answers {status}: {message}", status=401, message="Send an API key."
+    "listen.refused",
+    "The API responded with {status}: {message}",
+    status=401,
+    message="Send an API key.",
 )
-WEBHOOK_EVENT_GONE = conflict("webhook.event_gone", "The event of this delivery is no longer kept.")
+WEBHOOK_EVENT_GONE = conflict("webhook.event_gone", "The event of this delivery has been deleted.")

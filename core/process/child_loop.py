@@ -20,7 +20,8 @@ from core.process.linux import exit_with_parent, trim_memory
 # The header of each message contains the length of its JSON text and the length of its binary data.
 HEAD = struct.Struct(">IQ")
 
-# A function that answers a message. Messages and answers consist of JSON fields and binary data.
+# The type of functions that reply to a message from the parent process. Messages and answers
+# consist of JSON fields and binary data.
 Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
 _MAX_CPU_SECONDS = 60.0

@@ -39,7 +39,8 @@ def confine_process(memory_bytes: int) -> None:
     A confined process can't open files or import modules.
     """
     with suppress(OSError):
-        # Call ``supported`` first, because it starts a process, which the resource limits forbid.
+        # Call ``supported`` before the resource limits are set, because it starts a process and the
+        # limits forbid new processes.
         supported()
     limit_resources(memory_bytes)
     with suppress(OSError):

@@ -97,7 +97,7 @@ def required_together(*others: str) -> AfterValidator:
         if any(is_set != bool(value) for is_set in others_are_set):
             variables = " and ".join(map(variable_of, others))
             quantity = "both" if len(others) == 1 else "all three"
-            raise ValueError(f"goes together with {variables}: set {quantity}, or none")
+            raise ValueError(f"must be set together with {variables}; set {quantity} or none")
         return value
 
     return AfterValidator(check)
@@ -120,7 +120,9 @@ def read_secret_files(kind: type[GivenSettings]) -> dict[str, str]:
         if not path:
             continue
         if os.environ.get(variable):
-            problems.append(f"{variable} and {variable}{FILE_SUFFIX} are both set: set one of them")
+            problems.append(
+                f"{variable} and {variable}{FILE_SUFFIX} are both set; set only one of them"
+            )
             continue
         try:
             if secret := _read_secret(Path(path), may_be_empty=not field.is_required()):
@@ -142,7 +144,7 @@ def _read_secret(path: Path, *, may_be_empty: bool) -> str:
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        raise ValueError("it is no UTF-8 text") from None
+        raise ValueError("it is not valid UTF-8") from None
     secret = text.removesuffix("\n").removesuffix("\r")
     if not secret and not may_be_empty:
         raise ValueError("it is empty")

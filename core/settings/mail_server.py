@@ -64,16 +64,16 @@ class MailServer:
             or parts.fragment
         ):
             raise ValueError(
-                "must be smtp://, smtps:// or smtp+starttls:// with a host, and may have a user "
-                "and password (percent-encoded) and a port, nothing more"
+                "must be smtp://, smtps:// or smtp+starttls:// with a host, and optionally a "
+                "percent-encoded user and password, and a port"
             )
         login = None
         if parts.username is not None:
             login = SmtpLogin(unquote(parts.username), unquote(parts.password or ""))
             if not (login.user and login.password):
-                raise ValueError("must have a user and a password, or neither")
+                raise ValueError("must contain both a user and a password, or neither")
             if not (login.user + login.password).isascii():
-                raise ValueError("may have ASCII characters only in its user and password")
+                raise ValueError("must have only ASCII characters in the user and password")
         return cls(parts.hostname, port or _DEFAULT_PORTS[security], security, login)
 
 
@@ -90,8 +90,8 @@ class MailSender:
             name = (match["name"] or "").strip().removeprefix('"').removesuffix('"')
             return cls(name, match["address"] or match["bare"])
         raise ValueError(
-            "must be one address of ASCII characters, bare or as: Name <address>; "
-            "write other letters of its domain as xn--"
+            "must be one address, or Name <address>; the address must be ASCII, so write an "
+            "international domain in its xn-- form"
         )
 
     @property

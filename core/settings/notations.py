@@ -66,7 +66,7 @@ def _read_lines(value: object) -> object:
     except OSError as error:
         raise ValueError(f"the file {value} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise ValueError(f"the file {value} is no UTF-8 text") from None
+        raise ValueError(f"the file {value} is not valid UTF-8") from None
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return tuple(line for line in lines if line)
 
@@ -85,19 +85,19 @@ def require_bucket_name(name: str) -> str:
     """
     if not _BUCKET_NAME.match(name):
         raise ValueError(
-            "a bucket's name has 3 to 63 characters: letters, digits, dots, hyphens and "
-            "underscores, and begins and ends with a letter or digit"
+            "a bucket name must have 3 to 63 letters, digits, dots, hyphens and underscores, and "
+            "start and end with a letter or digit"
         )
     if _RESERVED_IN_BUCKET_NAME.search(name):
         raise ValueError(
-            "a bucket's name has no two dots together and no dot beside a hyphen, and ends "
-            "neither with -s3alias nor with --ol-s3"
+            "a bucket name must not contain two dots in a row or a dot next to a hyphen, and must "
+            "not end with -s3alias or --ol-s3"
         )
     try:
         IPv4Address(name)
     except ValueError:
         return name
-    raise ValueError("a bucket's name is no IP address")
+    raise ValueError("a bucket name must not be an IP address")
 
 
 def parsable_by(parse: Callable[[str], object]) -> AfterValidator:
@@ -117,7 +117,9 @@ def check_rate_limits(value: str) -> str:
     An empty value means that there is no rate limit.
     """
     if value.strip() and not _RATE_LIMITS.match(value):
-        raise ValueError("must be like 600/minute or 10/second;200/hour, or empty for no limit")
+        raise ValueError(
+            "must have the form 600/minute or 10/second;200/hour, or be empty for no limit"
+        )
     return value.strip()
 
 
@@ -147,14 +149,16 @@ def parse_currencies(text: str) -> tuple[Currency, ...]:
     currencies = tuple(_parse_currency(entry.strip()) for entry in text.split(",") if entry.strip())
     codes = {currency.code for currency in currencies}
     if not codes or len(codes) != len(currencies):
-        raise ValueError("needs at least one currency, and each once")
+        raise ValueError("must contain at least one currency, and each currency only once")
     return currencies
 
 
 def _parse_currency(entry: str) -> Currency:
     code, *texts = entry.split(":")
     if len(texts) != len(("rate", "minimum")):
-        raise ValueError(f"{entry!r} is not written CODE:units per USD:minimum, as EUR:0.92:0.50")
+        raise ValueError(
+            f"{entry!r} doesn't have the form CODE:units per USD:minimum, such as EUR:0.92:0.50"
+        )
     digits = minor_digits(code)
     numbers = []
     for text in texts:
@@ -163,7 +167,7 @@ def _parse_currency(entry: str) -> Currency:
         except InvalidOperation:
             raise ValueError(f"{entry!r}: {text!r} is not a number") from None
         if not is_storable(number) or number <= 0:
-            raise ValueError(f"{entry!r}: {text} is not above 0 with at most four decimals")
+            raise ValueError(f"{entry!r}: {text} must be above 0, with at most four decimals")
         numbers.append(number)
     rate, minimum = numbers
     if minimum != round(minimum, digits):
@@ -199,11 +203,11 @@ def _parse_numbers(
     for entry in filter(None, map(str.strip, text.split(","))):
         name, _, number = entry.partition("=")
         if name not in [*kind]:
-            raise ValueError(f"{entry!r} names {unknown} {', '.join(kind)}")
+            raise ValueError(f"{entry!r} is {unknown} {', '.join(kind)}")
         if not (number.isascii() and number.isdigit() and len(number) <= digits):
-            raise ValueError(f"{entry!r} is not written {form.format(name=name)}")
+            raise ValueError(f"{entry!r} doesn't have the form {form.format(name=name)}")
         if kind(name) in numbers:
-            raise ValueError(f"{name} is given twice")
+            raise ValueError(f"{name} occurs twice")
         numbers[kind(name)] = int(number)
     return numbers
 
@@ -215,8 +219,8 @@ def parse_quotas(value: object) -> object:
     """
     if not isinstance(value, str):
         return value
-    form = "{name}=number, as {name}=10"
-    return _parse_numbers(value, PlanQuota, 12, unknown="no quota; those are", form=form)
+    form = "{name}=number, such as {name}=10"
+    return _parse_numbers(value, PlanQuota, 12, unknown="an unknown quota; use one of", form=form)
 
 
 class Retained(StrEnum):
@@ -267,13 +271,13 @@ def parse_retention(value: object) -> object:
 
 
 def _parse_days(text: str) -> dict[Retained, int]:
-    form = "{name}=days, as {name}=400"
-    days = _parse_numbers(text, Retained, 5, unknown="nothing that is kept; see", form=form)
+    form = "{name}=days, such as {name}=400"
+    days = _parse_numbers(
+        text, Retained, 5, unknown="an unknown kind of rows; use one of", form=form
+    )
     for name, number in days.items():
         if number < MIN_DAYS[name]:
-            raise ValueError(
-                f"'{name}={number}': {name} is kept for {MIN_DAYS[name]} days at least"
-            )
+            raise ValueError(f"'{name}={number}': the minimum for {name} is {MIN_DAYS[name]} days")
     return days
 
 

@@ -105,7 +105,9 @@ def _require_origins(texts: tuple[str, ...]) -> tuple[str, ...]:
         text if text == LOOPBACK_WORD else normalize_origin(text) or "" for text in texts
     )
     if "" in origins:
-        raise ValueError("must be origins (http or https, a host, a port) without a path")
+        raise ValueError(
+            "must be origins such as https://example.com or http://example.com:8080, without a path"
+        )
     return origins
 
 

@@ -66,141 +66,145 @@ class Settings(
     """
 
     read_database_url: Annotated[SecretStr | None, stores.POSTGRES] = None
-    """A streaming replica of the database, from which exports and checks of the ledger are read;
-    without it they are read from the database"""
+    """URL of a streaming replica of the database, for exports and ledger checks. The default is the
+    database URL."""
 
     public_url: BaseUrl
-    """URL of the API for its callers, without a final slash"""
+    """Public URL of the API, without a final slash"""
 
     pages_url: BaseUrl | None = None
-    """URL of readers' pages, such as sign-up and preferences, on a host of their own and without a
-    path; without it they are under the public URL"""
+    """URL of readers' pages, such as sign-up and preferences, on a separate host and without a
+    path. The default is the public URL."""
 
     media_base_url: BaseUrl | None = None
-    """URL of a CDN in front of /media, for unencrypted media only; without it media are under the
-    public URL"""
+    """URL of a CDN in front of /media, for unencrypted media only. The default is the public
+    URL."""
 
     secret_keys: Keys
-    """Signing keys, each id:base64url of 32 bytes, comma separated; the first one signs, all of
-    them verify"""
+    """Comma-separated signing keys, each as id:base64url of 32 bytes. The first key signs, and all
+    keys verify."""
 
     encryption_keys: Keys
-    """Keys that encrypt attachments and the files of imports and exports, written like the secret
-    keys; losing a key loses every file that it encrypted"""
+    """Encryption keys for attachments and for files of imports and exports, in the format of the
+    secret keys. If a key is lost, all files encrypted with it are lost."""
 
     api_key_header: str = "X-API-Key"
-    """Header that may carry an API key"""
+    """Additional HTTP header for API keys"""
 
     trusted_proxies: TrustedProxies = None
-    """IP addresses or networks of proxies whose forwarded headers are trusted, comma separated, or
-    the word none; the API needs it where the public URL is https"""
+    """Comma-separated IP addresses or networks of proxies with trusted forwarded headers, or the
+    word none. The API requires this setting if the public URL uses https."""
 
     api_drain: float = Field(default=5.0, ge=0, le=60)
-    """Seconds for which an API process that is asked to end still serves, while /readyz says 503:
-    longer than proxies take to notice"""
+    """Seconds for which a stopping API process still serves requests while /readyz responds with
+    503. This time must exceed the time in which proxies notice the 503."""
 
     credits_per_usd: notations.CreditsPerUsd = Decimal(100)
-    """How many credits a US dollar buys"""
+    """Number of credits per US dollar"""
 
     currencies: notations.Currencies = Field(
         default=notations.DEFAULT_CURRENCIES, validate_default=True
     )
-    """Currencies in which credits are sold, comma separated, each code:units per USD:smallest
-    order; the first is the default"""
+    """Comma-separated currencies for selling credits, each as code:units per USD:smallest order.
+    The first currency is the default."""
 
     composer_price: notations.ComposerPrice = None
-    """Credits for each call of the composer that a language model answers, at most four decimals;
-    without it such calls cost nothing"""
+    """Credits per composer call with a language model, with at most four decimals; without this
+    setting, calls are free"""
 
     redirect_origins: Origins = ()
-    """Origins to which payers and people who signed up by a form may be sent back, such as
-    https://www.example.com, comma separated; the word loopback stands for every port of the same
-    machine"""
+    """Comma-separated origins to which browsers may be redirected after a payment or sign-up, such
+    as https://www.example.com. The word loopback allows every port of the same machine."""
 
     webhook_allowed_networks: Networks = ()
-    """Networks besides the public internet whose servers webhooks may call, also by http and at any
-    port, such as 10.2.0.0/16, comma separated"""
+    """Comma-separated private networks that webhooks may call, with http and all ports allowed,
+    such as 10.2.0.0/16"""
 
     rate_limit_default: RateLimits = "30000/minute"
-    """How often each user may call, such as 600/minute; empty: no limit"""
+    """Maximum rate of requests per user, such as 600/minute. An empty value disables the limit."""
 
     rate_limit_anonymous: RateLimits = "1200/minute"
-    """How often each IP address may call without credentials; empty: no limit"""
+    """Maximum rate of requests without credentials per IP address. An empty value disables the
+    limit."""
 
     rate_limit_login: RateLimits = "60/minute"
-    """How often each IP address may log in, register, ask for a new password or order without
-    credentials; empty: no limit"""
+    """Maximum rate of logins, registrations, password resets and anonymous orders per IP address.
+    An empty value disables the limit."""
 
     require_second_factor: bool = False
-    """Whether each person needs a second factor to log in; operators always need one"""
+    """Require a second factor for all users; operators always need one"""
 
     mail_limit_mailbox: RateLimits = "6/hour;20/day"
-    """How many mails strangers may have sent to one mailbox without an account; empty: no limit"""
+    """Maximum rate of mails that strangers can trigger to one mailbox without an account. An empty
+    value disables the limit."""
 
     mail_limit_domain: RateLimits = "1000/hour"
-    """How many mails strangers may have sent to the mailboxes of one domain; empty: no limit"""
+    """Maximum rate of mails that strangers can trigger to all mailboxes of one domain. An empty
+    value disables the limit."""
 
     mail_limit_list: RateLimits = "1000/hour"
-    """How many mails strangers may have sent about one list; empty: no limit"""
+    """Maximum rate of mails that strangers can trigger for one list. An empty value disables the
+    limit."""
 
     mail_limit_source: RateLimits = "200/hour"
-    """How many mails the strangers of one network (IPv4 /24, IPv6 /64) may have sent; empty: no
-    limit"""
+    """Maximum rate of mails that strangers from one network (IPv4 /24 or IPv6 /64) can trigger. An
+    empty value disables the limit."""
 
     quota_free: Quotas = Field(default=notations.DEFAULT_QUOTA_FREE, validate_default=True)
-    """The limits of an owner on the free plan, each as quota=number, comma separated; what is not
-    named has no limit"""
+    """Comma-separated limits for users on the free plan, each as quota=number. Quotas that aren't
+    listed have no limit."""
 
     quota_paid: Quotas = Field(default=notations.DEFAULT_QUOTA_PAID, validate_default=True)
-    """The limits of an owner on the paid plan, written like those of the free plan"""
+    """Limits for users on the paid plan, in the format of the free plan's limits"""
 
     deny_list: DeniedNames = ()
-    """Addresses and domains that no list takes as new members, comma separated, or the path of a
-    file that has one a line; *.example.com stands for all subdomains"""
+    """Comma-separated addresses and domains that can't join any list, or the path of a file with
+    one entry per line. The entry *.example.com matches all subdomains."""
 
     retention: notations.RetentionDays = Field(
         default=notations.DEFAULT_RETENTION, validate_default=True
     )
-    """For how many days rows are kept, each as name=days, comma separated; what is not named is
-    kept for as long as by default"""
+    """Comma-separated retention periods in days, each as name=days. Rows that aren't listed keep
+    the default period."""
 
     api_docs: bool = True
     """Serve /docs and /openapi.json"""
 
     hsts_subdomains: bool = False
-    """Make browsers use TLS for all hosts below the public URL's host too"""
+    """Require browsers to use TLS also for all subdomains of the public URL's host"""
 
     metrics_token: stores.OperatorSecret = None
-    """Bearer token for /metrics, at least 20 characters; without it /metrics is closed"""
+    """Bearer token for /metrics, with at least 20 characters; without a token, /metrics is
+    disabled"""
 
     security_contacts: Contacts = ()
-    """Where people report a hole in security, as /.well-known/security.txt says: mailto:, https: or
-    tel: URIs, comma separated; without one there is no such page"""
+    """Comma-separated contacts for security reports, as mailto:, https: or tel: URIs. The contacts
+    are published in /.well-known/security.txt. Without this setting, there is no such page."""
 
     security_policy: BaseUrl | None = None
-    """URL of the page that says how reports of a hole are dealt with, for the same page"""
+    """URL of the security policy, which is published in /.well-known/security.txt"""
 
     ready_file: Path | None = None
-    """File that a worker touches once it takes jobs"""
+    """File that a worker touches when it is ready for jobs"""
 
     alive_file: Path | None = None
-    """File that a worker touches each second while its loop turns and its broker answers"""
+    """File that a worker touches every second while it is running and connected to the broker"""
 
     worker_metrics_address: str | None = Field(default=None, pattern=r"^[0-9A-Za-z.-]+:[0-9]{1,5}$")
-    """Address and port at which a worker answers /metrics to whoever asks, such as 0.0.0.0:9464;
-    without it none does"""
+    """Address and port for a worker's /metrics, which requires no token, such as 0.0.0.0:9464.
+    Without this setting, workers serve no metrics."""
 
     worker_grace: float = Field(default=10.0, ge=0)
-    """Seconds that a stopping worker gives its running jobs"""
+    """Seconds that a stopping worker waits for its running jobs"""
 
     patience: float = Field(default=86_400.0, ge=0)
-    """Seconds for which a job is tried while a server that it needs fails; a day by default"""
+    """Seconds for which a job is retried while a server is unavailable. The default is one day."""
 
     @field_validator("api_key_header")
     @classmethod
     def _header_name(cls, value: str) -> str:
         if not _TOKEN.match(value) or value.lower() == "authorization":
-            raise ValueError("must be the name of a header, and not Authorization")
+            raise ValueError("must be the name of a header other than Authorization")
         return value
 
     @field_validator("pages_url")
@@ -211,7 +215,7 @@ class Settings(
             return value
         if value.host == public.host or value.scheme != public.scheme or value.path != "/":
             raise ValueError(
-                "must have another host than the public URL, the same scheme and no path"
+                "must have the scheme of the public URL, a different host, and no path"
             )
         return value
 
@@ -219,7 +223,7 @@ class Settings(
     @classmethod
     def _contact_uris(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not all(map(_CONTACT.match, value)):
-            raise ValueError("must be URIs that begin with mailto:, https:// or tel:")
+            raise ValueError("must be URIs that start with mailto:, https:// or tel:")
         return value
 
     @property
@@ -235,8 +239,8 @@ class Settings(
         """
         if self.trusted_proxies is None and self.public_url.scheme == "https":
             raise SettingsError(
-                f"{PREFIX}TRUSTED_PROXIES: is needed where the public URL is https: the addresses "
-                f"of the proxies in front of the API, or {_NO_PROXY}"
+                f"{PREFIX}TRUSTED_PROXIES: is required because the public URL uses https; set the "
+                f"addresses of the proxies in front of the API, or {_NO_PROXY}"
             )
         return tuple(map(str, self.trusted_proxies or ()))
 

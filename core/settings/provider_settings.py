@@ -25,116 +25,115 @@ class ProviderSettings(GivenSettings):
     """The settings of providers, which ``core.settings.Settings`` inherits."""
 
     mail_url: Annotated[SecretStr | None, parsable_by(MailServer.parse)] = None
-    """Server that sends our mail: smtp://, smtps:// (TLS) or smtp+starttls://, then
-    user:password@host:port; without it mail waits until there is one"""
+    """URL of the mail server: smtp://, smtps:// (TLS) or smtp+starttls://, followed by
+    user:password@host:port. Without this setting, mail waits and isn't sent."""
 
     mail_from: Annotated[str, parsable_by(MailSender.parse)] = "Pressroom <pressroom@localhost>"
-    """Sender of our mail: an address, or Name <address>"""
+    """Sender of all mail, as an address or Name <address>"""
 
     turnstile_url: BaseUrl = AnyHttpUrl("https://challenges.cloudflare.com/turnstile/v0/siteverify")
-    """URL that checks the tokens of Turnstile"""
+    """URL for verifying Turnstile tokens"""
 
     turnstile_secret: SecretStr | None = None
-    """Secret of Turnstile; with its site key it turns Turnstile on"""
+    """Secret of Turnstile; set it together with the site key to enable Turnstile"""
 
     turnstile_site_key: Annotated[str | None, required_together("turnstile_secret")] = None
-    """Public key with which pages show the widget of Turnstile"""
+    """Site key of Turnstile, which web pages contain"""
 
     hcaptcha_url: BaseUrl = AnyHttpUrl("https://api.hcaptcha.com/siteverify")
-    """URL that checks the tokens of hCaptcha"""
+    """URL for verifying hCaptcha tokens"""
 
     hcaptcha_secret: SecretStr | None = None
-    """Secret of hCaptcha; with its site key it turns hCaptcha on"""
+    """Secret of hCaptcha; set it together with the site key to enable hCaptcha"""
 
     hcaptcha_site_key: Annotated[str | None, required_together("hcaptcha_secret")] = None
-    """Public key with which pages show the widget of hCaptcha"""
+    """Site key of hCaptcha, which web pages contain"""
 
     recaptcha_url: BaseUrl = AnyHttpUrl("https://www.google.com/recaptcha/api/siteverify")
-    """URL that checks the tokens of reCAPTCHA"""
+    """URL for verifying reCAPTCHA tokens"""
 
     recaptcha_secret: SecretStr | None = None
-    """Secret of reCAPTCHA; with its site key it turns reCAPTCHA on"""
+    """Secret of reCAPTCHA; set it together with the site key to enable reCAPTCHA"""
 
     recaptcha_site_key: Annotated[str | None, required_together("recaptcha_secret")] = None
-    """Public key with which pages show the widget of reCAPTCHA"""
+    """Site key of reCAPTCHA, which web pages contain"""
 
     challenge_hostnames: Annotated[tuple[str, ...], NoDecode, COMMA_SEPARATED] = ()
-    """Host names of the pages whose challenges are accepted, comma separated, beside the host name
-    of the public URL"""
+    """Comma-separated host names of web pages whose challenges are accepted, in addition to the
+    public URL's host"""
 
     account_challenge: Literal["turnstile", "hcaptcha", "recaptcha", "none"] | None = None
-    """Provider whose challenge a stranger passes to register or to get a new password; without it
-    the first that is set up, none: no challenge"""
+    """Challenge provider for registrations and password resets, or none for no challenge. The
+    default is the first configured provider."""
 
     stripe_base_url: BaseUrl = AnyHttpUrl("https://api.stripe.com")
     """URL of Stripe's API"""
 
     stripe_secret_key: SecretStr | None = None
-    """Secret or restricted key of Stripe; with the webhook secret it turns on payments through
-    Stripe"""
+    """Secret or restricted key of Stripe. Set it together with the webhook secret to enable
+    payments through Stripe."""
 
     stripe_webhook_secret: Annotated[SecretStr | None, required_together("stripe_secret_key")] = (
         None
     )
-    """Signing secret of the webhook endpoint /webhooks/stripe in Stripe"""
+    """Signing secret of Stripe's webhook endpoint for /webhooks/stripe"""
 
     payments_sandbox_url: BaseUrl | None = None
-    """URL of the development stack's stand-in for Stripe, on this machine; its payments move no
-    money"""
+    """URL of the development stack's payment sandbox on this machine, which moves no money"""
 
     payments_sandbox_secret_key: SecretStr | None = None
-    """Secret key that the stand-in for Stripe was started with"""
+    """Secret key of the payment sandbox"""
 
     payments_sandbox_webhook_secret: Annotated[
         SecretStr | None, required_together("payments_sandbox_url", "payments_sandbox_secret_key")
     ] = None
-    """Webhook secret that the stand-in for Stripe was started with"""
+    """Webhook secret of the payment sandbox"""
 
     llm_provider: Literal["offline", "openai"] = "offline"
-    """What writes for the composer: offline needs no network, openai is any server that speaks
-    OpenAI's protocol"""
+    """Writer of the composer's texts. The value offline needs no network, and openai uses any
+    server with OpenAI's protocol."""
 
     llm_base_url: BaseUrl = AnyHttpUrl("https://api.openai.com/v1")
     """URL of the language model's API, without /chat/completions"""
 
     llm_api_key: SecretStr | None = None
-    """API key for the language model's server; your own server may need none"""
+    """API key of the language model's server; your own server may not need one"""
 
     llm_model: str | None = None
-    """The server's name for the language model; openai needs one"""
+    """Name of the language model; required with the provider openai"""
 
     llm_context_tokens: int = Field(default=32_000, ge=4_000, le=2_000_000)
-    """Tokens that the language model can hold, question and answer together"""
+    """Maximum number of tokens in a prompt and its response together"""
 
     llm_fallback: Literal["offline", "error"] = "offline"
-    """What the composer does when the language model fails: offline writes without it, error tells
-    the caller"""
+    """Behaviour of the composer if the language model fails. The value offline writes texts without
+    the model, and error returns an error."""
 
     stock_photo_provider: Literal["unsplash", "openverse"] = "openverse"
-    """Provider of the photos of /composer/stockphoto: unsplash or openverse"""
+    """Provider of stock photos: unsplash or openverse"""
 
     unsplash_base_url: BaseUrl = AnyHttpUrl("https://api.unsplash.com")
-    """URL of Unsplash's API; requests to Unsplash go to no other host"""
+    """URL of Unsplash's API; no other host receives requests to Unsplash"""
 
     unsplash_access_key: SecretStr | None = None
-    """Access key of Unsplash; without one Unsplash is off"""
+    """Access key of Unsplash; without this setting, Unsplash is disabled"""
 
     openverse_base_url: BaseUrl = AnyHttpUrl("https://api.openverse.org")
-    """URL of Openverse's API; requests to Openverse go to no other host"""
+    """URL of Openverse's API; no other host receives requests to Openverse"""
 
     @field_validator("challenge_hostnames")
     @classmethod
     def _hostnames(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         names = tuple(name.lower() for name in value)
         if not all(map(_HOSTNAME.match, names)):
-            raise ValueError("must be host names, without scheme, port and path")
+            raise ValueError("must be host names without scheme, port and path")
         return names
 
     @field_validator("account_challenge")
     @classmethod
     def _challenge_is_set_up(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value not in (None, "none") and not info.data.get(f"{value}_site_key"):
-            raise ValueError(f"needs the secret and the site key of {value}")
+            raise ValueError(f"requires the secret and the site key of {value}")
         return value
 
     @field_validator("payments_sandbox_url")
@@ -143,14 +142,14 @@ class ProviderSettings(GivenSettings):
         # The stand-in for Stripe must run on this machine, because everyone who reaches it gets
         # credits without paying.
         if value is not None and value.host not in _LOCAL_HOSTS:
-            raise ValueError("must be on this machine: 127.0.0.1, [::1] or localhost")
+            raise ValueError("must have the host 127.0.0.1, [::1] or localhost")
         return value
 
     @field_validator("llm_base_url")
     @classmethod
     def _bare_url(cls, value: AnyHttpUrl) -> AnyHttpUrl:
         if value.username or value.password or value.query or value.fragment:
-            raise ValueError("must be without user, password, query and fragment")
+            raise ValueError("must not contain a user, password, query or fragment")
         return value
 
     @field_validator("llm_api_key")
@@ -164,9 +163,11 @@ class ProviderSettings(GivenSettings):
     @classmethod
     def _named_model(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is None and info.data.get("llm_provider") == "openai":
-            raise ValueError(f"is needed with {PREFIX}LLM_PROVIDER=openai")
+            raise ValueError(f"is required with {PREFIX}LLM_PROVIDER=openai")
         if value is not None and not _MODEL_NAME.match(value):
-            raise ValueError("must be at most 100 printable ASCII characters, without space and ;")
+            raise ValueError(
+                "must be at most 100 printable ASCII characters, without spaces and semicolons"
+            )
         return value
 
     def require_model_key(self) -> None:
@@ -177,4 +178,6 @@ class ProviderSettings(GivenSettings):
         """
         needs_key = self.llm_provider == "openai" and self.llm_base_url.host == _HOST_WITH_API_KEY
         if needs_key and not self.llm_api_key:
-            raise SettingsError(f"{variable_of('llm_api_key')}: is needed for {_HOST_WITH_API_KEY}")
+            raise SettingsError(
+                f"{variable_of('llm_api_key')}: is required for {_HOST_WITH_API_KEY}"
+            )

@@ -31,8 +31,8 @@ _REDIS_URLS = tuple(f"{scheme}://" for scheme in ("redis", "rediss", *SENTINEL_S
 _DEFAULT_SENTINEL_PORT = 26379
 
 _SENTINEL_URL_RULE = (
-    "must be sentinel:// or sentinel+tls://, then user:password@host:port/number?master_name=name; "
-    "further Sentinels follow, each as ;sentinel://host:port"
+    "must have the form sentinel://user:password@host:port/number?master_name=name, or "
+    "sentinel+tls:// for TLS; append each additional Sentinel as ;sentinel://host:port"
 )
 
 
@@ -112,7 +112,7 @@ def _read_postgres_url(value: SecretStr | None) -> SecretStr | None:
         return None
     scheme, separator, rest = value.get_secret_value().partition("://")
     if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg2"}:
-        raise ValueError("must begin with postgresql://")
+        raise ValueError("must start with postgresql://")
     return SecretStr(f"postgresql+psycopg2://{rest}")
 
 
@@ -121,7 +121,7 @@ POSTGRES = AfterValidator(_read_postgres_url)
 
 def _check_redis(url: str) -> None:
     if not url.startswith(_REDIS_URLS):
-        raise ValueError(f"must begin with one of {', '.join(_REDIS_URLS)}")
+        raise ValueError(f"must start with one of {', '.join(_REDIS_URLS)}")
     if url.partition("://")[0] in SENTINEL_SCHEMES:
         Sentinels.parse(url)
 
@@ -141,69 +141,71 @@ OperatorSecret = Annotated[SecretStr | None, AfterValidator(_require_long_secret
 
 class DatabaseSettings(GivenSettings):
     database_url: Annotated[SecretStr, POSTGRES]
-    """Postgres: postgresql://user:password@host:port/db"""
+    """URL of the Postgres database: postgresql://user:password@host:port/db"""
 
 
 class LogSettings(GivenSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """Least severe level that is logged"""
+    """Lowest severity of log messages that are written"""
 
     log_format: Literal["auto", "json", "pretty"] = "auto"
-    """Log format; auto is pretty on a terminal, JSON elsewhere"""
+    """Log format: json, pretty, or auto for pretty on a terminal and json elsewhere"""
 
 
 class MigrationSettings(DatabaseSettings, LogSettings):
     migration_database_url: Annotated[SecretStr | None, POSTGRES] = None
-    """The same database as the owner of its tables, for pressroom migrate alone, which makes the
-    role of the database URL and lets it read and write rows; without it one role does everything"""
+    """URL of the same database with the role that owns the tables. Only pressroom migrate uses it,
+    to create the application's role and grant it access to rows. Without this setting, one role
+    does everything."""
 
 
 class ObjectStorageSettings(GivenSettings):
     s3_endpoint: BaseUrl
-    """S3-compatible storage, such as http://host:9000"""
+    """URL of the S3-compatible object storage, such as http://host:9000"""
 
     s3_region: Region | None = None
-    """Region of the bucket; without it the one that AWS names, and us-east-1 for every other
-    server"""
+    """Region of the bucket. Without this setting, AWS reports the region, and other servers use
+    us-east-1."""
 
     s3_addressing: Literal["auto", "path", "virtual"] = "auto"
-    """Where URLs name the bucket: path is host/bucket, virtual is bucket.host, auto is virtual at
-    AWS and Alibaba Cloud alone"""
+    """Form of bucket URLs: path for host/bucket, or virtual for bucket.host. The value auto means
+    virtual at AWS and Alibaba Cloud, and path elsewhere."""
 
     s3_access_key: str | None = None
-    """Access key of the object storage; without the keys each process uses temporary ones that its
-    role has at AWS: by web identity, or of its container or instance"""
+    """Access key of the object storage. Without this setting, each process uses temporary AWS keys
+    from its web identity, container role or instance role."""
 
     s3_secret_key: Annotated[SecretStr | None, required_together("s3_access_key")] = None
     """Secret key of the object storage"""
 
     s3_keys_url: BaseUrl | None = None
-    """Server of temporary keys where there is no access key: an STS for web identity, else one that
-    answers as an instance's metadata do; without it AWS's own"""
+    """URL of a server for temporary keys, instead of AWS. The server must be an STS server for web
+    identities, or have the interface of the instance metadata service."""
 
     s3_bucket: Annotated[str, BUCKET_NAME] = "pressroom"
-    """Bucket that holds every object"""
+    """Bucket for all objects"""
 
     s3_encryption: Encryption | None = None
-    """How the object storage encrypts objects: sse-s3, or sse-kms: and the id or ARN of a key;
-    without it as the bucket's own default is"""
+    """Encryption by the object storage: sse-s3, or sse-kms: and the id or ARN of a key. Without
+    this setting, the bucket's default applies."""
 
 
 class BucketSettings(ObjectStorageSettings):
     s3_admin_access_key: str | None = None
-    """Access key of an administrator of MinIO or Silo, for pressroom bucket alone, which makes the
-    user of the access key and lets it use the bucket; without it the access key makes the bucket"""
+    """Access key of a MinIO or Silo administrator. Only pressroom bucket uses it, to create the
+    access key's user and grant it access to the bucket. Without this setting, the access key itself
+    creates the bucket."""
 
     s3_admin_secret_key: Annotated[SecretStr | None, required_together("s3_admin_access_key")] = (
         None
     )
-    """Secret key of that administrator"""
+    """Secret key of the MinIO or Silo administrator"""
 
     @field_validator("s3_admin_access_key")
     @classmethod
     def _for_a_user(cls, value: str | None, info: ValidationInfo) -> str | None:
         if value is not None and info.data.get("s3_access_key") is None:
-            raise ValueError(f"makes the user of {variable_of('s3_access_key')}: set that too")
+            raise ValueError(f"requires {variable_of('s3_access_key')}, whose user it creates")
         return value
 
 
@@ -223,7 +225,7 @@ def _check_backup_url(text: str) -> None:
     bucket = url.path.strip("/").partition("/")[0]
     if url.scheme not in {"http", "https"} or not (url.hostname and bucket and has_valid_port):
         raise ValueError(
-            "must be file:///folder, or https://access-key:secret-key@host/bucket with "
+            "must have the form file:///folder, or https://access-key:secret-key@host/bucket with "
             "percent-encoded keys"
         )
     require_bucket_name(bucket)
@@ -231,36 +233,36 @@ def _check_backup_url(text: str) -> None:
 
 class BackupSettings(DatabaseSettings):
     backup_url: Annotated[SecretStr | None, parsable_by(_check_backup_url)] = None
-    """Where backups go: file:///folder, or another bucket, as
-    https://access-key:secret-key@host/bucket/prefix?region=eu-west-1; without it there are none"""
+    """Location of backups: file:///folder, or another bucket as
+    https://access-key:secret-key@host/bucket/prefix?region=eu-west-1. Without this setting, no
+    backups are made."""
 
     backup_keys: Annotated[
         SecretStr | None, parsable_by(Keyring.parse), required_together("backup_url")
     ] = None
-    """Keys that encrypt backups, written like the secret keys; losing a key loses every backup that
-    it encrypted"""
+    """Encryption keys for backups, in the format of the secret keys. If a key is lost, all backups
+    encrypted with it are lost."""
 
     backup_database_url: Annotated[SecretStr | None, POSTGRES] = None
-    """The database itself, from which backups are dumped, where the database URL leads through a
-    pool"""
+    """URL of the database server for backups, if the database URL points to a connection pool"""
 
     backup_hours: int = Field(default=24, ge=0)
-    """Hours from one backup to the next that maintenance makes; 0: it makes none"""
+    """Hours between automatic backups; 0 disables them"""
 
     backup_days: int = Field(default=30, ge=1)
-    """Days for which a backup is kept; the newest one stays for longer"""
+    """Days to keep backups; the newest backup is always kept"""
 
 
 class BrokerSettings(LogSettings):
     """The settings of every process that has a Celery application."""
 
     broker_url: RedisUrl = None
-    """Redis or Valkey for the messages to workers, written like the Redis URL; without it the Redis
-    URL"""
+    """URL of Redis or Valkey for messages to workers, in the format of the Redis URL. The default
+    is the Redis URL."""
 
     redis_url: RedisUrl = None
-    """Redis or Valkey, broker and cache where these have no URL of their own:
-    redis://user:password@host:port/0, rediss:// (TLS) or, by Sentinels, sentinel://, sentinel+tls://"""
+    """URL of Redis or Valkey, for the broker and the cache: redis://user:password@host:port/0, or
+    rediss:// for TLS. Use sentinel:// or sentinel+tls:// for Sentinels."""
 
     @field_validator("redis_url")
     @classmethod
@@ -281,8 +283,8 @@ class CacheSettings(BrokerSettings):
     """The settings of every process that sends or receives notifications."""
 
     cache_url: RedisUrl = None
-    """Redis or Valkey for all but the broker's messages, written like the Redis URL: work that is
-    asked for, notifications, counters and caches; without it the Redis URL"""
+    """URL of Redis or Valkey for requests, notifications, counters and caches, in the format of the
+    Redis URL. The default is the Redis URL."""
 
     @field_validator("cache_url")
     @classmethod
@@ -290,7 +292,7 @@ class CacheSettings(BrokerSettings):
         cls, value: SecretStr | None, info: ValidationInfo
     ) -> SecretStr | None:
         if value is None and "redis_url" in info.data and info.data["redis_url"] is None:
-            raise ValueError(f"is needed where {variable_of('redis_url')} is not set")
+            raise ValueError(f"is required if {variable_of('redis_url')} is not set")
         return value
 
     @property
@@ -301,13 +303,13 @@ class CacheSettings(BrokerSettings):
 
 class FlowerSettings(BrokerSettings):
     flower_user: str = "operator"
-    """User name that Flower asks for"""
+    """User name for Flower"""
 
     flower_password: OperatorSecret = None
-    """Password that Flower asks for, at least 20 characters; without it Flower doesn't start"""
+    """Password for Flower, with at least 20 characters; Flower doesn't start without a password"""
 
     flower_read_only: bool = True
-    """Whether Flower only shows workers and tasks, and can't stop or change them"""
+    """Show workers and tasks in Flower without actions that stop or change them"""
 
 
 def _first_url(url: SecretStr | None, fallback: SecretStr | None) -> str:

@@ -99,7 +99,7 @@ def build_settings(environment: dict[str, str], **more: str) -> Settings:
 
 
 def _administrator_url(services: Services, environment: dict[str, str]) -> str:
-    """Return the Redis URL with the login of the administrator, who may access all keys."""
+    """Return the Redis URL with the administrator's credentials, which give access to all keys."""
     server = environment["PRESSROOM_REDIS_URL"].rpartition("@")[2]
     return f"redis://:{services.secrets.valkey_admin_password}@{server}"
 

@@ -102,7 +102,7 @@ class Proxy:
         self.cut()
 
     def flowing(self, *, having: bytes) -> int:
-        """Count connections that aren't stalled and on which the client has sent ``having``."""
+        """Count connections that aren't stalled and whose client has sent the text ``having``."""
         return self._call(
             lambda: sum(having in link.seen and link.flowing.is_set() for link in self._links)
         )
@@ -215,8 +215,8 @@ class Proxy:
             return False
         self._trap = None
         if trap.deliver:
-            # Deliver the data before the cut, so that the server executes a command but the client
-            # gets no answer.
+            # Deliver the data before cutting the connection, so that the server executes a command
+            # but the client gets no reply.
             link.flowing.clear()
             server.write(data)
             await server.drain()

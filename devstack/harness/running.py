@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass
 class Running:
-    """A running program, the leader of its own session and process group."""
+    """A running program, which leads its own session and process group."""
 
     name: str
     process: subprocess.Popen[bytes]

@@ -13,9 +13,11 @@ from devstack import LOOPBACK_HOSTS
 from devstack.sandbox import (
     challenges,
     hooks,
+    listmonk,
     llm,
     mailbox,
     render,
+    resend,
     sandbox_settings,
     status,
     stock_photos,
@@ -57,6 +59,19 @@ PROVIDERS: tuple[SandboxProvider, ...] = (
         stands_for="Takes mail over SMTP and shows it in a mailbox instead of delivering it.",
         router=mailbox.build_router(MAILBOX),
         page="/mail",
+    ),
+    SandboxProvider(
+        name="Resend",
+        path=sandbox_settings.RESEND_PREFIX,
+        stands_for="Sends a mail through Resend's API, and shows the mail in the mailbox.",
+        router=resend.build_router(MAILBOX),
+    ),
+    SandboxProvider(
+        name="listmonk",
+        path=sandbox_settings.LISTMONK_PREFIX,
+        stands_for="Sends transactional mails through listmonk's API, and shows the mails in the "
+        "mailbox.",
+        router=listmonk.build_router(MAILBOX),
     ),
     SandboxProvider(
         name="Webhooks",

@@ -99,7 +99,7 @@ class HookBox:
 
 
 class Behaviour(BaseModel):
-    """The faults that a developer requests in the query string of a webhook URL."""
+    """The failures that the receiver simulates, from the query string of the webhook URL."""
 
     # How many attempts of each message fail, and the HTTP status of the failed attempts.
     fail: int = 0

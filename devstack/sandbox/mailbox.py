@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,14 +20,12 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 
 from devstack import LOOPBACK
 from devstack.sandbox import render
+from devstack.sandbox.mail_faults import REJECTED, SLOW, SLOW_SECONDS, DeferredMails, has_fault
 
 MAX_MAILS = 500
 MAX_MAILBOX_BYTES = 32 * 1024 * 1024
 MAX_MAIL_BYTES = 5 * 1024 * 1024
-_DEFERRED_ATTEMPTS = 2
-# The delay for mails to a slow recipient, longer than Pressroom's timeout for mail servers.
-_SLOW_SECONDS = 60.0
-# A mail may come from anyone, so its HTML must not run scripts, submit forms or load external
+# Anyone can send a mail, so the HTML of a mail must not run scripts, submit forms or load external
 # resources. Links in a mail may open new windows without the restrictions of the sandboxed frame.
 _MAIL_HEADERS = {
     "Content-Security-Policy": (
@@ -137,12 +135,12 @@ class SmtpHandler:
 
     def __init__(self, mailbox: Mailbox) -> None:
         self._mailbox = mailbox
-        self._attempts: Counter[tuple[str, str]] = Counter()
+        self._deferred = DeferredMails()
 
     async def handle_RCPT(  # noqa: N802
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
-        if _get_local_part(address) == "reject":
+        if has_fault(address, REJECTED):
             return "550 5.1.1 There is no such mailbox"
         envelope.rcpt_tos.append(address)
         return "250 OK"
@@ -153,25 +151,12 @@ class SmtpHandler:
         content = envelope.content
         # aiosmtpd passes the content as text only if ``decode_data`` is set.
         assert isinstance(content, bytes)
-        if any(_get_local_part(each) == "slow" for each in envelope.rcpt_tos):
-            await asyncio.sleep(_SLOW_SECONDS)
-        deferred = [each.lower() for each in envelope.rcpt_tos if _get_local_part(each) == "later"]
-        if deferred:
-            mail = (deferred[0], str(parse_mail(content)["Subject"]))
-            self._attempts[mail] += 1
-            if self._attempts[mail] <= _DEFERRED_ATTEMPTS:
-                return "451 4.7.1 Try again later"
-            del self._attempts[mail]
+        if any(has_fault(each, SLOW) for each in envelope.rcpt_tos):
+            await asyncio.sleep(SLOW_SECONDS)
+        if self._deferred.defer(envelope.rcpt_tos, str(parse_mail(content)["Subject"])):
+            return "451 4.7.1 Try again later"
         self._mailbox.store(tuple(envelope.rcpt_tos), content)
         return "250 OK"
-
-
-def _get_local_part(address: str) -> str:
-    """Return the lower-case local part of an e-mail address, without a tag such as ``+news``.
-
-    The local part of the recipient decides whether the mail is accepted, delayed or refused.
-    """
-    return address.rpartition("@")[0].partition("+")[0].lower()
 
 
 @asynccontextmanager

@@ -38,6 +38,13 @@ OPENVERSE_PREFIX = "/openverse"
 UNSPLASH_ACCESS_KEY = "sandbox-unsplash-access-key"
 
 
+RESEND_PREFIX = "/resend"
+RESEND_API_KEY = "re_sandbox"
+LISTMONK_PREFIX = "/listmonk"
+LISTMONK_USER = "pressroom"
+LISTMONK_TOKEN = "sandbox-listmonk-token"  # noqa: S105
+
+
 def get_challenge_secret(provider: str) -> str:
     return f"sandbox-{provider}-secret"
 
@@ -79,7 +86,8 @@ def build_challenge_settings(sandbox_url: str, user_settings: Mapping[str, str])
 def build_llm_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
     """Return settings for the sandbox's language model if the user has chosen ``openai``.
 
-    Returns no settings if the user has set the base URL or API key of a language model.
+    The result is empty if the user has set a language model's base URL or API key, because the
+    user's settings take precedence.
     """
     names_a_server = {"PRESSROOM_LLM_BASE_URL", "PRESSROOM_LLM_API_KEY"} & user_settings.keys()
     if user_settings.get("PRESSROOM_LLM_PROVIDER") != "openai" or names_a_server:

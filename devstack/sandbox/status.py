@@ -1,4 +1,4 @@
-"""Shows the metrics of a running stack's programs in the last minutes.
+"""Shows the metrics of a running stack's programs over the last few minutes.
 
 Each request for the status page collects the metrics of all programs.
 """

@@ -24,8 +24,9 @@ _HUGE_BYTES = 6 * 1024 * 1024
 # The word ``slow-N`` in a search or photo id delays the response by N seconds.
 _SLOW = re.compile(r"\bslow-(\d{1,2})\b")
 
-# Maps each fault word to a function that returns the faulty response. Each function gets headers
-# that report an exhausted rate limit, because some faulty responses contain these headers.
+# Maps the name of each simulated fault to a function that returns the faulty response. Each
+# function gets headers that report an exhausted rate limit, because some faulty responses contain
+# these headers.
 Faults = Mapping[str, Callable[[dict[str, str]], Response]]
 
 FAULTS: Faults = {
@@ -71,7 +72,7 @@ def choose_size(name: str) -> tuple[int, int]:
 
 
 def render_picture(name: str, width: int | None) -> bytes:
-    """Return a picture as JPEG in the requested width, but at most in its full width."""
+    """Return a picture as a JPEG of the requested width, but never wider than the original."""
     full_width, full_height = choose_size(name)
     width = min(max(width or full_width, 1), full_width)
     return draw_picture(name, width, max(round(full_height * width / full_width), 1))

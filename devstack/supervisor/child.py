@@ -31,8 +31,8 @@ class Program:
 
     Attributes:
         is_ready: a function that the supervisor calls repeatedly until it returns true.
-            ``is_ready`` must return within about a second and raise no exception, because the
-            supervisor waits for it.
+            ``is_ready`` must return within about a second and must not raise an exception, because
+            the supervisor waits for it.
         port: the port of the program. The program is ready only if its own process listens on the
             port.
         needs: the names of the programs that must be ready before the program is started.
@@ -175,7 +175,7 @@ class Child:
         return is_waiting and time.monotonic() >= self.restart_at
 
     def start(self) -> None:
-        """Start the program. If the start of the program fails, schedule a restart."""
+        """Start the program. If the program fails to start, schedule a restart."""
         self.started_at = time.monotonic()
         try:
             self.program.prepare()

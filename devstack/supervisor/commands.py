@@ -68,7 +68,7 @@ def stop_stack(*, as_json: bool) -> int:
     home = find_home()
     was_running = _stop(home)
     record = {"was_running": was_running, "home": str(home.path)}
-    sentence = "Stopped." if was_running else f"No stack is running on {home.path}."
+    sentence = "Stopped." if was_running else f"No stack is running in {home.path}."
     return _print_result(record, sentence, as_json=as_json)
 
 
@@ -79,7 +79,7 @@ def show_status(*, as_json: bool) -> int:
     if run is None:
         word, state = ("starting", "not ready yet") if pid else ("stopped", "not running")
         record = {"status": word, "home": str(home.path)}
-        _print_result(record, f"The stack on {home.path} is {state}.", as_json=as_json)
+        _print_result(record, f"The stack in {home.path} is {state}.", as_json=as_json)
         return NOT_RUNNING
     processes = {name: _describe_process(pid) for name, pid in run.pids.items()}
     if as_json:
@@ -106,7 +106,7 @@ def reset_stack(*, as_json: bool) -> int:
     if home.path.exists():
         lock = Lock(home.supervisor_lock)
         if not lock.acquire(wait_seconds=home_folder.MAX_STOP_SECONDS):
-            raise StackError(f"The stack on {home.path} was started again.")
+            raise StackError(f"The stack in {home.path} was started again.")
         with closing(lock), lock_services(home):
             for path in filter(Path.exists, home.all_paths):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -151,11 +151,13 @@ def _show_running(home: Home, *, as_json: bool) -> int:
         run = home_folder.read_run(home)
         if run is not None:
             if not as_json:
-                _print_result({}, f"The stack on {home.path} is already running.", as_json=False)
+                _print_result({}, f"The stack in {home.path} is already running.", as_json=False)
             Display(as_json=as_json).show_stack(run)
             return 0
         time.sleep(0.1)
-    raise StackError("Another start of the stack on this home did not get ready.")
+    raise StackError(
+        "Another process is starting the stack in this folder, but the stack did not become ready."
+    )
 
 
 def _stop(home: Home) -> bool:
@@ -170,7 +172,9 @@ def _stop(home: Home) -> bool:
             os.kill(pid, signal.SIGTERM)
             signalled_pid = pid
         if time.monotonic() > deadline:
-            raise StackError(f"The supervisor (pid {pid}) has not ended; its logs: {home.logs}")
+            raise StackError(
+                f"The supervisor (pid {pid}) has not stopped. See its logs in {home.logs}."
+            )
         time.sleep(0.05)
     return signalled_pid is not None
 

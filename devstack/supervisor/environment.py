@@ -16,8 +16,8 @@ _FOREIGN_PREFIXES = ("AWS_", "S3_", "WEED_", "PG", "VALKEY_", "REDIS_")
 # The settings for which an empty value disables a feature. A setting that isn't in
 # ``_MAY_BE_EMPTY`` counts as not set if it is empty.
 _MAY_BE_EMPTY = frozenset(map(variable_of, MAY_BE_EMPTY))
-# The settings that contain the login of the tables' owner. Only ``prepare`` gets the login of the
-# tables' owner, because only ``prepare`` changes tables.
+# The settings that contain the name and password of the database role that owns the tables. Only
+# ``prepare`` gets these settings, because only ``prepare`` creates and changes tables.
 _OWNER_SETTINGS = frozenset({f"{PREFIX}MIGRATION_DATABASE_URL"})
 
 

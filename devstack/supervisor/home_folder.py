@@ -111,8 +111,8 @@ class Home:
             probe.unlink()
         except OSError as error:
             raise StackError(
-                f"Cannot write to the stack's home {self.path}: {error.strerror}. "
-                "Point PRESSROOM_HOME to a directory of yours on a disk with room.",
+                f"Cannot write to the stack's folder {self.path}: {error.strerror}. Set "
+                "PRESSROOM_HOME to a writable folder with free disk space.",
                 exit_code=2,
             ) from error
 
@@ -215,8 +215,8 @@ def load_or_create_secrets(home: Home) -> Secrets:
     stored_secrets = read_json_object(home.secrets_file)
     if stored_secrets is None and home.secrets_file.exists():
         raise StackError(
-            f"{home.secrets_file} is damaged. Restore it from a copy, "
-            "or start afresh with `pressroom reset`, which deletes the stack's data."
+            f"{home.secrets_file} is damaged. Restore it from a copy, or run `pressroom reset` to "
+            "delete all data of the stack."
         )
     names = {each.name for each in dataclasses.fields(Secrets)}
     chosen = Secrets(**{k: str(v) for k, v in (stored_secrets or {}).items() if k in names})

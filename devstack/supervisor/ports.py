@@ -96,14 +96,14 @@ def read_port_setting(name: str, default: int) -> int:
         return port
     if port < 1024 and os.geteuid() != 0:  # noqa: PLR2004
         raise StackError(
-            f"Port {port} may not be opened by this user, or is taken. "
-            f"Set {name} to one above 1023, for example {name}=8080.",
+            f"Port {port} is taken or not allowed for this user. Set {name} to a port above 1023, "
+            f"for example {name}=8080.",
             exit_code=2,
         )
     next_free = next((each for each in range(port + 1, 65536) if is_port_free(each)), port)
     raise StackError(
-        f"Port {port} is taken{_describe_holder(port)}. End that program, or set {name} "
-        f"to another port, for example {name}={next_free}.",
+        f"Port {port} is taken{_describe_holder(port)}. Stop that program, or set {name} to "
+        f"another port, for example {name}={next_free}.",
         exit_code=2,
     )
 

@@ -55,7 +55,7 @@ def create_demo_data(home: Home, resources: Resources, password: str) -> None:
     # only once.
     if not ledger_pages.list_entries(resources.database, owner_id, PageRequest(1)).rows:
         ledger.grant_credits(resources.database, owner_id, DEMO_CREDITS, source_id="demo")
-    # Store the demo login, because an API key can be read only when it is created.
+    # Store the demo login with its API key, because an API key can be read only when it is created.
     write_private_json(home.demo_file, demo)
 
 
@@ -99,6 +99,6 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except SettingsError as error:
-        sys.exit(f"Settings are missing or wrong:\n{error}")
+        sys.exit(f"Settings are missing or invalid:\n{error}")
     except DomainError as error:
         sys.exit(f"{error}\n`pressroom reset` makes the home anew, without what is in it.")

@@ -1,4 +1,4 @@
-"""Plans Pressroom's programs, which the stack runs in addition to the embedded services."""
+"""Defines Pressroom's programs, which the stack runs in addition to the embedded services."""
 
 import http.client
 import sys

@@ -48,7 +48,7 @@ class StopRequests:
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
 
     def wait(self, timeout: float) -> None:
-        """Sleep until a signal arrives, but at most for ``timeout`` seconds."""
+        """Sleep until a signal arrives, for at most ``timeout`` seconds."""
         select.select([self._read_end], [], [], timeout)
         try:
             while os.read(self._read_end, 512):
@@ -93,11 +93,11 @@ class Group:
             if child.failures > failures:
                 delay = max(child.restart_at - time.monotonic(), 0)
                 self._report(
-                    f"{child.name} {child.last_end}; starting it again in {delay:.1f} s. "
-                    f"Its log: {child.program.log}"
+                    f"{child.name} {child.last_end}. It restarts in {delay:.1f} s. Its log is "
+                    f"{child.program.log}."
                 )
             if child.check_ready() and child.failures:
-                self._report(f"{child.name} is back (pid {child.pid}).")
+                self._report(f"{child.name} is running again (pid {child.pid}).")
 
     def check_start(self) -> None:
         """Raise ``StackError`` if a child has failed too often without ever being ready."""
@@ -155,7 +155,9 @@ class _Supervisor:
         api_port = read_port_setting("PORT", 8000)
         flower_port = read_port_setting("FLOWER_PORT", 5555)
         if api_port == flower_port:
-            raise StackError(f"PORT and FLOWER_PORT are both {api_port}.", exit_code=2)
+            raise StackError(
+                (f"PORT and FLOWER_PORT are both {api_port}. Set different ports."), exit_code=2
+            )
         user_settings = environment.read_user_settings()
         secrets = load_or_create_secrets(home)
         picker = PortPicker(home.ports_file)
@@ -217,7 +219,7 @@ class _Supervisor:
             if time.monotonic() > deadline:
                 raise StackError(
                     f"Not ready after {_MAX_START_SECONDS:.0f} s: {self._group.list_unready()}. "
-                    f"Their logs are in {self._home.logs}"
+                    f"See the logs in {self._home.logs}."
                 )
             self._requests.wait(_STARTING_TICK_SECONDS)
         return False

@@ -52,8 +52,8 @@ class Challenges:
     def challenge_for(self, provider: ChallengeProviderName) -> Challenge:
         """Return the adapter for a challenge provider.
 
-        Raises ``challenge.not_configured`` (unavailable) if the operator has not configured the
-        challenge provider.
+        Raises ``challenge.not_configured`` if the operator has not configured the challenge
+        provider.
         """
         if provider not in self._adapters:
             raise CHALLENGE_NOT_CONFIGURED(provider=provider)

@@ -95,7 +95,7 @@ class SiteVerifyProfile:
             documents a limit of 2,048 characters per token. hCaptcha and reCAPTCHA document no
             limit, and hCaptcha has sent tokens of more than 4,000 characters.
         reports_action: whether the provider reports the action of a token. The reply contains no
-            action if the page has set none.
+            action if the page with the challenge hasn't set one.
         may_score: whether the provider may rate how likely the visitor is human. Replies without a
             score come from reCAPTCHA version 2, which reports no action.
         sends_site_key: whether requests to the provider contain the site key. An hCaptcha secret is

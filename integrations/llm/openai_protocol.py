@@ -106,7 +106,7 @@ class RequestRejected(Exception):
     text: str
 
 
-# The type of a token count. Invalid token counts become 0.
+# A number of prompt tokens or completion tokens. Invalid token counts become 0.
 _Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0 else 0)]
 
 
@@ -357,8 +357,8 @@ class OpenAIProtocol:
             ) from None
         except RequestRejected as error:
             raise CompletionFailed(f"status {error.status}") from None
-        # A refused or incomplete response doesn't count as a failure for the circuit breaker,
-        # because the server has responded.
+        # An unusable response doesn't count as a failure for the circuit breaker, because the
+        # server has responded.
         return completion.reply(self.model)
 
     async def _negotiate_format(self, question: CompletionRequest) -> Completion:

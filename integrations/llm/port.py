@@ -73,8 +73,7 @@ class LanguageModel(Protocol):
     def ask(self, question: CompletionRequest) -> CompletionReply:
         """Send a request to the model, and return the model's response.
 
-        Raises ``llm.failed`` (``provider_failed``) if the model gives no usable response. Raises
-        ``llm.too_slow`` (``too_slow``) if the request exceeds its time limit. Raises
-        ``llm.unavailable`` (``unavailable``), with a ``Retry-After``, if the server is unreachable
-        or overloaded.
+        Raises ``llm.failed`` if the model gives no usable response. Raises ``llm.too_slow`` if the
+        request exceeds its time limit. Raises ``llm.unavailable``, with a ``Retry-After``, if the
+        server is unreachable or overloaded.
         """

@@ -11,7 +11,7 @@ class Mail:
 
     Attributes:
         headers: additional headers, such as List-Unsubscribe. The mail adapter adds From, To,
-            Subject, Date, Message-ID, and headers against automatic replies.
+            Subject, Date, Message-ID, and headers that prevent automatic replies.
         key: the identifier in the Message-ID, which consists of letters, digits and "-". All
             attempts to send a mail use the same key, so that mail programs recognise duplicates.
         sender_name: a name that mail programs show in addition to the installation's name. The

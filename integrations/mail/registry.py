@@ -11,7 +11,7 @@ class UnconfiguredMailer:
     """A mailer that retries every mail until the operator configures a mail server."""
 
     def send(self, mail: Mail) -> None:
-        raise TransientError("PRESSROOM_MAIL_URL is not set: mail waits until it is.")
+        raise TransientError("PRESSROOM_MAIL_URL is not set. Mail is sent when it is set.")
 
 
 def create_mailer(settings: Settings) -> Mailer:

@@ -218,7 +218,7 @@ class _Smtp(smtplib.SMTP):
 def _translate_error(error: smtplib.SMTPException) -> Exception:
     """Return ``mail.refused`` for a permanent SMTP error, or else ``TransientError``."""
     if isinstance(error, smtplib.SMTPNotSupportedError):
-        return TransientError("The mail server offers no STARTTLS, or no login.")
+        return TransientError("The mail server doesn't support STARTTLS or logins.")
     code = None
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         [(code, _)] = error.recipients.values()
@@ -235,5 +235,6 @@ def _translate_error(error: smtplib.SMTPException) -> Exception:
                 return errors.MAIL_MESSAGE_REFUSED(status=code)
             case smtplib.SMTPSenderRefused() if code == _TOO_LARGE_CODE:
                 return errors.MAIL_TOO_LARGE(status=code)
-    # The rejection is temporary, or an operator can fix its cause, for example a wrong login.
-    return TransientError(f"The mail server refuses the mail ({summary}).")
+    # The rejection is temporary, or an operator can remove its cause, for example a wrong SMTP
+    # password.
+    return TransientError(f"The mail server rejected the mail ({summary}).")

@@ -1,6 +1,6 @@
 """The interface that the adapter of each payment provider implements.
 
-Pressroom learns about payments from webhooks, from API replies, and when a payer returns from the
+Pressroom learns about payments from webhooks, from API replies, and from payers who return from the
 payment page. Webhooks, page visits and API replies all yield `Evidence`, the facts about a payment.
 Facts about a payment never become false, so evidence may arrive repeatedly and in any order.
 """
@@ -152,6 +152,6 @@ class Payments(Protocol):
     def parse_event(self, body: bytes, signature: str) -> Event:
         """Verify the signature of a webhook, and parse its body.
 
-        Raises ``webhook.signature_invalid`` (malformed) if the signature is missing, wrong or too
-        old. Raises ``webhook.unreadable`` (malformed) if a signed body is not an event.
+        Raises ``webhook.signature_invalid`` if the signature is missing, wrong or too old. Raises
+        ``webhook.unreadable`` if a signed body is not an event.
         """

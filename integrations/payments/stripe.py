@@ -1,9 +1,9 @@
 """An adapter for payments with Stripe Checkout.
 
 The development stack's sandbox differs from Stripe only in the base URL and the keys. The Stripe
-adapter converts the objects in Stripe's API replies and webhooks to `Evidence`. Webhooks may use an
-older version of Stripe's API than the API replies. The Stripe adapter reads only fields that are
-the same in all API versions since 2022.
+adapter converts the objects in Stripe's API replies and webhooks to `Evidence`. The API version of
+Stripe's webhooks can be older than the API version of Stripe's replies. The Stripe adapter reads
+only fields that are the same in all API versions since 2022.
 
 Stripe documents its API at docs.stripe.com/api/checkout/sessions, /api/idempotent_requests,
 /webhooks and /payments/checkout/fulfill-orders.
@@ -149,7 +149,7 @@ def parse_charge(charge: Fields) -> Evidence | None:
 
 
 def parse_failed_refund(refund: Fields) -> Evidence | None:
-    """Return the evidence in a failed or cancelled refund, or ``None`` for any other refund.
+    """Return the payment facts in a failed or cancelled refund, or ``None`` for any other refund.
 
     A Stripe refund identifies the payment, but not the order.
     """
@@ -388,7 +388,7 @@ class StripeCheckout:
     def _collect_evidence(self, session: dict[str, Any]) -> Evidence:
         evidence = parse_session(session, failed=has_failed_payment(session))
         if evidence is None:
-            raise _create_refusal("the session is not of an order", None)
+            raise _create_refusal("the session doesn't belong to an order", None)
         if evidence.failed:
             return evidence
         intent = session.get("payment_intent")
@@ -439,7 +439,7 @@ def _translate_error(error: stripe.StripeError) -> Exception:
     status = error.http_status
     summary = f"{type(error).__name__} {status or ''}".rstrip()
     if status in _TEMPORARY_STATUSES:
-        return TransientError(f"The {_SERVER} refuses for now ({summary}).")
+        return TransientError(f"The {_SERVER} rejected the request temporarily ({summary}).")
     if status not in _REFUSED_STATUSES:
         return ServerFailed(_SERVER, summary)
     # Omit Stripe's error message, because it contains the end of the secret key.

@@ -100,9 +100,9 @@ class ReceiverClient:
         try:
             destination = resolve_destination(parse_url(url), self._allowed, self._resolve)
         except DestinationRefused as refused:
-            return [_fail(started_at, f"The URL is not called: it {refused}.")]
+            return [_fail(started_at, f"The webhook was not sent because its URL {refused}.")]
         except HostUnknown:
-            return [_fail(started_at, "The host has no address.")]
+            return [_fail(started_at, "The host name has no IP address.")]
         return self._loop.wait_for(_post_each(destination, posts, started_at))
 
 
@@ -115,12 +115,12 @@ async def _post_each(
             try:
                 reply = await connection.post(post)
             except NotConnected as failure:
-                reason = f"There was no connection: {describe_failure(failure)}."
+                reason = f"The connection failed: {describe_failure(failure)}."
                 outcomes.append(_fail(started_at, reason))
             except HttpFailure as failure:
                 if outcomes and isinstance(failure, http_client.ConnectionLost):
                     break
-                reason = f"There was no answer: {describe_failure(failure)}."
+                reason = f"No response was received: {describe_failure(failure)}."
                 outcomes.append(_fail(started_at, reason))
             else:
                 outcomes.append(

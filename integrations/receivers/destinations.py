@@ -90,17 +90,17 @@ def parse_url(url: str) -> Location:
     Raises ``DestinationRefused`` if the URL violates the strict pattern for webhook URLs.
     """
     if len(url) > MAX_URL_CHARACTERS:
-        raise DestinationRefused(f"has at most {MAX_URL_CHARACTERS} characters")
+        raise DestinationRefused(f"must have at most {MAX_URL_CHARACTERS} characters")
     match = _URL.fullmatch(url)
     if match is None:
         raise DestinationRefused(
-            "is written https://host/path, in ASCII, without a user, a password or a fragment"
+            "must have the form https://host/path, in ASCII, without user, password and fragment"
         )
     scheme = match["scheme"].lower()
     path = match["path"] or "/"
     port = int(match["port"] or {"http": 80, "https": _HTTPS_PORT}[scheme])
     if port > _MAX_PORT:
-        raise DestinationRefused(f"has a port up to {_MAX_PORT}")
+        raise DestinationRefused(f"must have a port of at most {_MAX_PORT}")
     host = _check_host(match["host"].lower())
     return Location(scheme, host, port, path if path.startswith("/") else f"/{path}")
 
@@ -110,7 +110,7 @@ def resolve_destination(
 ) -> Destination:
     """Resolve a host, and check that webhooks may be sent to all its IP addresses.
 
-    Raises ``DestinationRefused`` if webhooks may not be sent to one of the addresses. Raises
+    Raises ``DestinationRefused`` if one of the addresses is forbidden for webhooks. Raises
     ``HostUnknown`` if the host has no IP address.
 
     Args:
@@ -126,7 +126,7 @@ def resolve_destination(
     if not addresses:
         raise HostUnknown(location.host)
     if not all(is_callable(address, allowed) for address in addresses):
-        raise DestinationRefused("names a server with a public address")
+        raise DestinationRefused("must belong to a server with a public IP address")
     if not all(is_within(address, allowed) for address in addresses):
         require_public_form(location)
     return Destination(location, addresses)
@@ -135,9 +135,11 @@ def resolve_destination(
 def require_public_form(location: Location) -> None:
     """Raise ``DestinationRefused`` if the URL is allowed only in the operator's networks."""
     if location.scheme != "https":
-        raise DestinationRefused("begins with https://")
+        raise DestinationRefused("must start with https://")
     if location.port != _HTTPS_PORT and location.port < _MIN_FREE_PORT:
-        raise DestinationRefused(f"has the port {_HTTPS_PORT}, or one from {_MIN_FREE_PORT} on")
+        raise DestinationRefused(
+            f"must have the port {_HTTPS_PORT} or a port of at least {_MIN_FREE_PORT}"
+        )
 
 
 def _check_host(host: str) -> str:
@@ -145,16 +147,16 @@ def _check_host(host: str) -> str:
         try:
             return str(ipaddress.IPv6Address(host[1:-1]))
         except ValueError:
-            raise DestinationRefused("has a host that is a name or an IP address") from None
+            raise DestinationRefused("must have a valid host name or IP address") from None
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
             # IPv4Address accepts only four decimal numbers without leading zeros.
             return str(ipaddress.IPv4Address(host))
         except ValueError:
-            raise DestinationRefused("has an IPv4 address of four decimal numbers") from None
+            raise DestinationRefused("must write an IPv4 address as four decimal numbers") from None
     if len(host) > MAX_HOST_CHARACTERS or not all(map(_LABEL.fullmatch, labels)):
-        raise DestinationRefused("has a host that is a name or an IP address")
+        raise DestinationRefused("must have a valid host name or IP address")
     return host
 
 

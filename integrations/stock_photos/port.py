@@ -21,7 +21,7 @@ class PhotoCredit:
     Attributes:
         title: the photo's title, if the licence requires it.
         title_url: the photo's page on the provider's website.
-        provider: the provider's name, if the credit must contain it.
+        provider: the provider's name, if a photo's attribution must contain the name.
         licence: the licence's name, or ``None`` if all photos of the provider have the same
             licence.
     """
@@ -101,12 +101,12 @@ class StockPhotos(Protocol):
         """Return the provider's JSON reply to a search."""
 
     def parse_photos(self, payload: str) -> list[FoundPhoto]:
-        """Return the photos in a search reply, without incomplete photos."""
+        """Return the photos in a search reply. Photos with missing fields are skipped."""
 
     def parse_endpoint(self, endpoint: str) -> Photo:
-        """Return the photo that an endpoint URL identifies, without a request.
+        """Return the photo that an endpoint URL identifies. No request is sent.
 
-        Raises ``stockphoto.endpoint_not_allowed`` (malformed) if the URL doesn't identify a photo.
+        Raises ``stockphoto.endpoint_not_allowed`` if the URL doesn't identify a photo.
         """
 
     def download_url(self, photo: Photo) -> str:

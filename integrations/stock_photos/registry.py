@@ -35,8 +35,7 @@ class StockPhotoProviders:
     def get_provider(self, name: PhotoProviderName) -> StockPhotos:
         """Return the provider with this name.
 
-        Raises ``stockphoto.not_configured`` (unavailable) if the operator has not configured the
-        provider.
+        Raises ``stockphoto.not_configured`` if the operator has not configured the provider.
         """
         if name not in self._adapters:
             raise STOCKPHOTO_NOT_CONFIGURED(provider=name)

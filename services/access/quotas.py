@@ -44,7 +44,7 @@ BYTES_PER_MB = 2**20
 # its filter.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
-# actions. All other kinds of jobs are limited only by the job queue.
+# actions. Kinds that aren't in ``LIMITED_JOB_KINDS`` are limited only by the job queue.
 LIMITED_JOB_KINDS = ("members.import", "members.suppress", "members.bulk", "export.members")
 # The queues that contain the jobs of ``LIMITED_JOB_KINDS``.
 _LIMITED_QUEUES = (Queue.BULK, Queue.EXPORT)
@@ -74,7 +74,7 @@ class QuotaUse:
 
 
 def list_uses(uow: UnitOfWork, user: User) -> dict[PlanQuota, QuotaUse]:
-    """Return the use and the limit of each of a user's quotas."""
+    """Return the usage and the limit for each of a user's quotas."""
     counts = (_COUNTS[quota](user.id).scalar_subquery() for quota in PlanQuota)
     row = uow.session.execute(select(*counts)).one()
     return {
@@ -134,7 +134,7 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
     if _count(uow, user_id, quota) > max_count:
         # Don't wait for a lock on the whole quota, which could deadlock with simultaneous
         # reservations.
-        raise TransientError("another act took what the plan had room for")
+        raise TransientError("a concurrent request reached the limit of the plan")
     return True
 
 

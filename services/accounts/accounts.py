@@ -90,7 +90,7 @@ def user_id_columns() -> list[Column[int]]:
 def record_address_change(
     uow: UnitOfWork, person: User, *, old_address: str, is_visible: bool = False
 ) -> None:
-    """Store the e-mail address that a person had before changing it.
+    """Store the former e-mail address of a person whose address has changed.
 
     If ``is_visible`` is true, list owners can see their subscriber's new address.
     """
@@ -164,7 +164,7 @@ def list_owners(uow: UnitOfWork, page_request: PageRequest) -> PageOfRows[tuple[
     count = func.count(MailingList.id).label("lists")
     owned = select(MailingList.user_id, newest, count).group_by(MailingList.user_id).subquery()
     # For speed, the first query reads only an index on the table of mailing lists. A second query
-    # loads the owners.
+    # loads the owners of the lists.
     query = paging.select_page_by_moment(
         select(owned), owned.c.newest, owned.c.user_id, page_request
     )

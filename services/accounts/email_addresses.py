@@ -93,11 +93,11 @@ def _normalise(text: str) -> str | InvalidAddress:
     if _PLAIN.match(address):
         return address.lower()
     if len(address) > MAX_ADDRESS_BYTES:
-        return InvalidAddress(f"It is longer than {MAX_ADDRESS_BYTES} characters.")
+        return InvalidAddress(f"The address has more than {MAX_ADDRESS_BYTES} characters.")
     # Reject invisible characters inside an address, because the library would silently remove some
     # of them.
     if has_invisible(address):
-        return InvalidAddress("It has a blank or an invisible character inside.")
+        return InvalidAddress("The address contains a space or an invisible character.")
     try:
         return validate_email(address, check_deliverability=False).normalized.lower()
     except EmailNotValidError as error:

@@ -14,9 +14,9 @@ Several counters prevent a stranger from locking the owner out of an account:
 - Opening a mailed password reset link resets the counters of the e-mail address.
 
 An attacker who tries a few passwords for each of many accounts stays below the limits per e-mail
-address. A counter per network counts how many accounts had failed logins within an hour. A
-successful login subtracts its account from the network's counter. Login attempts from a browser in
-which the person has logged in before don't count towards the network's limit.
+address. A counter per network counts how many accounts had failed logins within an hour. After a
+successful login, the network's counter no longer counts the account. Login attempts from a browser
+in which the person has logged in before don't count towards the network's limit.
 """
 
 import secrets
@@ -257,10 +257,10 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
     """After a failed login, count the account for the client's network.
 
-    Raises ``login.paused`` during a pause after failed login attempts. The counter
-    ``client_subject`` refers to the network's counter, from which a successful login subtracts one.
-    A login doesn't reset the network's counter, because attackers could otherwise reset it with
-    their own accounts.
+    Raises ``login.paused`` during a pause after failed login attempts. The row of
+    ``client_subject`` stores which counter belongs to the network. A successful login subtracts one
+    from the network's counter. A login doesn't reset the network's counter, because attackers could
+    otherwise reset it with their own accounts.
     """
     network = network_of(client, ipv4_prefix=_SOURCE_IPV4_PREFIX)
     if network is None:

@@ -24,8 +24,8 @@ def create_own_key(
 ) -> tuple[ApiKey, str]:
     """Create an API key for the user who sent the request, and return the key and its secret.
 
-    The user is notified of the new API key by mail. Raises ``auth.scope_not_grantable``,
-    ``auth.login_again``, ``quota.exceeded`` and every error of ``api_keys.create_key``.
+    A mail notifies the user of the new API key. Raises ``auth.scope_not_grantable``,
+    ``auth.login_again``, ``quota.exceeded`` and the same errors as ``api_keys.create_key``.
     """
     if scopes is not None and Scope.DELIVERY in scopes:
         raise AUTH_SCOPE_NOT_GRANTABLE()

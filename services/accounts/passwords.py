@@ -50,7 +50,7 @@ def require_allowed_password(password: str, *personal: str | None) -> None:
 
 
 def hash_password(password: str, *personal: str | None) -> str:
-    """Return the hash of a new password. Raises every error of ``require_allowed_password``."""
+    """Return the hash of a new password. Raises the same errors as ``require_allowed_password``."""
     require_allowed_password(password, *personal)
     return _hasher.hash(_encode(password))
 

@@ -1,8 +1,8 @@
-"""Registers accounts, resets passwords and changes addresses with mailed links.
+"""Registers accounts, resets passwords and changes e-mail addresses.
 
-A link for a registration or a change of address is mailed to the new address, so that only the
-address's owner can use the link. A person chooses the password after opening the registration link,
-because a stranger may have requested the link.
+A mailed link confirms each of these actions. A link for a registration or a change of address is
+mailed to the new address, so that only the address's owner can use the link. A person chooses the
+password after opening the registration link, because a stranger may have requested the link.
 """
 
 from datetime import datetime
@@ -196,8 +196,9 @@ def revert_address(
     """Restore an account's former e-mail address, set a new password, and revoke all sessions.
 
     The links that undo address changes after ``since`` become invalid. Undo links for earlier
-    changes stay valid, in case an intruder has changed the address twice and undone only the second
-    change. Raises ``account.address_taken`` if a different account has taken the former address.
+    changes stay valid. If an intruder changed the address twice and undid the second change, the
+    owner can still undo the first change. Raises ``account.address_taken`` if a different account
+    has taken the former address.
     """
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())

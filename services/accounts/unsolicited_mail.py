@@ -18,8 +18,8 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _PURPOSE = "mail-count"
-# The prefix length of IPv4 networks. Mail requests are counted per network, because one person may
-# use several addresses.
+# Mail requests are counted per IPv4 network with this prefix length, because one person may use
+# several IP addresses.
 _IPV4_PREFIX = 24
 _WINDOW_BYTES = 8
 _MAX_REMINDERS = "1/day"

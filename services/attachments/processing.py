@@ -71,7 +71,7 @@ def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess)
             quotas.require_quota(uow, row.user_id, PlanQuota.STORAGE_MB, more=growth)
         _fill_row(row, converted, [file for file, _ in media_files])
         if not all(removals.keep_object(uow, key) for key in files.list_file_keys(row)):
-            raise TransientError("The storage still removes an earlier copy of the file.")
+            raise TransientError("An earlier copy of the file is still being deleted.")
         removals.forget_objects(uow, source)
         announce_event(
             uow, row.user_id, FeedEventType.ATTACHMENT_READY, row.id, hash_id=row.hash_id

@@ -2,7 +2,7 @@
 
 A stray is an object without a database row, or a row whose object is missing. A crash can leave an
 object without a row. After a restore from a backup, the objects of some rows may be missing. To
-save memory, the search for strays merges the sorted keys of objects and rows.
+save memory, the search for mismatches merges the sorted keys of objects and rows.
 """
 
 import heapq
@@ -33,8 +33,8 @@ _MAX_BATCH_ROWS = 1000
 # Objects are removed in small batches, so that each object is checked again shortly before its
 # removal.
 _MAX_BATCH_REMOVALS = 100
-# The statuses in which an attachment's original may be stored. After a failed conversion, the
-# original is kept for a while, so that the owner can retry the conversion.
+# The statuses in which the original of an attachment can exist in the object storage. After a
+# failed conversion, the original is kept for a while, so that the owner can retry the conversion.
 _STATUSES_WITH_ORIGINAL = (AttachmentStatus.PROCESSING, AttachmentStatus.FAILED)
 
 
@@ -54,7 +54,7 @@ class Stray:
 
 
 def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
-    """Yield all strays that are older than ``STRAY_GRACE_PERIOD``."""
+    """Yield objects without a row and rows without an object, except the most recent ones."""
     before = now - STRAY_GRACE_PERIOD
     for prefix in (MEDIA_PREFIX, RENDITIONS_PREFIX):
         stored = (
@@ -65,7 +65,7 @@ def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
         for key, entries in groupby(heapq.merge(stored, referenced), key=itemgetter(0)):
             (_, is_overdue, kind), *counterparts = entries
             stray = Stray(kind, key)
-            # Check the stray a second time, because its object and its row were read at different
+            # Check the mismatch a second time, because objects and rows were read at different
             # times.
             if is_overdue and not counterparts and _is_still_stray(resources, stray):
                 yield stray
@@ -94,9 +94,13 @@ def repair_stray(resources: Resources, stray: Stray) -> None:
             row.renditions = [asdict(rendition) for rendition in renditions.values()]
             return
         row.status = AttachmentStatus.FAILED
-        row.error = {"code": "attachment.object_missing", "message": "The stored file is gone."}
+        row.error = {
+            "code": "attachment.object_missing",
+            "message": ("The stored file no longer exists."),
+        }
         if row.renditions is not None:
-            # Clear the list of renditions, so that their objects become strays and are removed.
+            # Clear the list of renditions. Their objects then have no row, so ``repair_stray`` can
+            # remove them.
             row.renditions = []
 
 

@@ -175,7 +175,7 @@ def require_key_order(stored_objects: Iterable[StoredObject]) -> Iterator[Stored
     last_key = ""
     for stored in stored_objects:
         if stored.key <= last_key:
-            raise RuntimeError("the storage lists keys in an order of its own")
+            raise RuntimeError("the object storage doesn't list keys in sorted order")
         last_key = stored.key
         yield stored
 

@@ -104,18 +104,18 @@ def read_manifests(place: SealedPlace) -> Iterator[Manifest]:
 def find_manifest(place: SealedPlace, backup_id: str) -> Manifest:
     """Return the manifest of a backup, or of the newest backup if the id is ``newest``.
 
-    Raises ``backup.not_found`` if no backup has the id ``backup_id``. Raises every error of
+    Raises ``backup.not_found`` if no backup has the id ``backup_id``. Raises the same errors as
     ``read_manifest``.
     """
     if backup_id == NEWEST:
         backup_id = next(reversed(list_backup_ids(place)), "")
     if backup_id not in list_backup_ids(place):
-        raise BACKUP_NOT_FOUND(which=backup_id or f"where {variable_of('backup_url')} leads")
+        raise BACKUP_NOT_FOUND(which=backup_id or f"in {variable_of('backup_url')}")
     return read_manifest(place, backup_id)
 
 
 def read_manifest(place: SealedPlace, backup_id: str) -> Manifest:
-    """Read the manifest of a backup. Raises every error of ``read_file``."""
+    """Read the manifest of a backup. Raises the same errors as ``read_file``."""
     # Ignore unknown fields, because a newer release of Pressroom may have written the manifest.
     return TypeAdapter(Manifest).validate_json(read_file(place, MANIFESTS + backup_id))
 
@@ -129,7 +129,7 @@ def read_file(place: SealedPlace, name: str) -> bytes:
     try:
         return place.get(name)
     except ObjectMissing:
-        raise BACKUP_DAMAGED(name=name, reason="it is missing") from None
+        raise BACKUP_DAMAGED(name=name, reason="the file is missing") from None
     except DecryptionFailed as error:
         raise BACKUP_DAMAGED(name=name, reason=error) from None
     except BackupKeyMissing as error:

@@ -164,7 +164,8 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
         for fault in ledgers.verify_ledger(trial, full=True).faults:
             place_of_fault = f"user {fault.user_id}, entry {fault.seq}, order {fault.order_id}"
             report.faults.append(f"ledger: {fault.fault} ({place_of_fault})")
-        # Search with a later time, because the search for strays ignores new objects.
+        # Pretend that the search happens later, because the search for strays ignores recently
+        # created objects.
         for stray in strays.find_strays(
             trial, now=clock.now() + STRAY_GRACE_PERIOD + timedelta(hours=1)
         ):
@@ -206,7 +207,7 @@ def _create_trial_resources(settings: Settings) -> Iterator[Resources]:
             cursor.execute(sql.SQL("CREATE DATABASE {}").format(name))
         except psycopg2.errors.InsufficientPrivilege as error:
             setting = variable_of("migration_database_url")
-            reason = f"{str(error).strip()}: set {setting} to a role that may make databases"
+            reason = f"{str(error).strip()}. Set {setting} to a role that can create databases"
             raise errors.BACKUP_TOOL_FAILED(reason=reason) from None
         secret = SecretStr(url.render_as_string(hide_password=False))
         trial_settings = settings.model_copy(

@@ -84,7 +84,7 @@ def charge_call(
 class RunPayment:
     """The charge for a composer call that a worker makes.
 
-    If several callers wait for the result, one of them pays.
+    If several callers wait for the same result, only one of them is charged.
     """
 
     database: Database
@@ -99,7 +99,7 @@ class RunPayment:
     def take_charge(self) -> None:
         """Claim one waiting caller's charge before the first call to the language model.
 
-        Raises ``idempotency.in_progress`` if no charged caller is waiting.
+        Raises ``idempotency.in_progress`` if no caller who was charged is still waiting.
         """
         if not self._is_taken:
             self._entry_id = own_charges.take_charge(self.database, self.work, self.worker)

@@ -55,8 +55,8 @@ def write_metadata(
 ) -> PostMetadata:
     """Write the requested metadata fields of a post with a language model.
 
-    Raises ``composer.answer_unusable`` if the model writes no usable text. Passes on all errors of
-    the language model.
+    Raises ``composer.answer_unusable`` if the model writes no usable text. Propagates all errors
+    from the language model.
     """
 
     def find_faults(metadata: PostMetadata) -> list[str]:
@@ -86,8 +86,8 @@ def write_metadata(
 def write_tweets(plain: PlainPost, llm: LanguageModel, seconds: float) -> tuple[str, ...]:
     """Use a language model to write tweets about a post.
 
-    Raises ``composer.answer_unusable`` if the model writes no usable text. Passes on all errors of
-    the language model.
+    Raises ``composer.answer_unusable`` if the model writes no usable text. Propagates all errors
+    from the language model.
     """
     task = _Task(
         TWEETS_PROMPT,
@@ -112,7 +112,7 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
         _, second, more_faults = _ask(task, material, calls, repair)
         attempts.insert(0, (second, more_faults))
     except DomainError:
-        # If the repair fails, Pressroom corrects the first answer, unless it is unreadable.
+        # If the model can't correct its first answer, Pressroom corrects a readable answer itself.
         if first is None:
             raise
     for product, faults in attempts:

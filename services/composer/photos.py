@@ -23,7 +23,7 @@ log = get_logger(__name__)
 
 MAX_PHOTO_SECONDS = 20.0
 PHOTO_CACHE_SECONDS = 3600
-# The stored quotas of a provider expire after an hour, because no quota has a shorter period.
+# Stored quotas expire after an hour, because every provider's quota covers at least an hour.
 _QUOTA_SECONDS = 3600
 
 

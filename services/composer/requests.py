@@ -1,4 +1,4 @@
-"""Defines the API's requests to the composer's workers, and caches the results.
+"""Sends the API's requests to the composer's workers, and caches the results.
 
 The API and the workers exchange JSON. The keys in a request's payload must never change, because
 the API and a worker may run different releases. All callers share the cache, because equal input
@@ -44,7 +44,7 @@ class WorkerRequest(Protocol):
 
 
 def build_cache_key(keyring: Keyring, *parts: str) -> str:
-    """Build the cache key of the result for ``parts``."""
+    """Build the cache key of a result from the values in ``parts``."""
     message = bytearray()
     for part in parts:
         text = part.encode("utf-8", "surrogatepass")
@@ -79,7 +79,7 @@ class MetadataRequest:
 
 @dataclass(frozen=True)
 class MetadataResult:
-    """The metadata or tweets from a worker, and the name of their writer."""
+    """The metadata or tweets that a worker returned, and what wrote them."""
 
     fields: dict[str, str]
     # The header ``Pressroom-Source``, which names the writer of the texts. The source of a text is

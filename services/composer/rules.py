@@ -68,8 +68,8 @@ _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_te
 def measure_tweet_weight(text: str) -> int:
     """Return the weight of a tweet, in which wide characters, such as Chinese, count twice.
 
-    The returned weight equals the weight on X (Twitter), but may be higher for URLs with an unknown
-    top-level domain.
+    The weight is the same as on X (Twitter), except that URLs with an unknown top-level domain may
+    weigh more.
     """
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
     weight = 0

@@ -32,8 +32,8 @@ _SAMPLE = MetadataRequest(
     Post("A sample", "A sentence that is long enough for its language to be told."),
     frozenset(MetadataField),
 )
-# The kinds of errors that a failing language model causes. Errors of all kinds that are not in
-# ``_MODEL_FAILURES`` are bugs in Pressroom.
+# The kinds of errors that a failing language model causes. An error whose kind isn't in
+# ``_MODEL_FAILURES`` is a bug in Pressroom.
 _MODEL_FAILURES = frozenset({Kind.PROVIDER_FAILED, Kind.UNAVAILABLE, Kind.TOO_SLOW})
 
 
@@ -62,8 +62,8 @@ class MetadataWriter:
 
         Loading the models takes a few seconds. The models are loaded before they are needed,
         because a timeout of the language model would leave too little time to load them. If the
-        settings select the offline writer, its models are loaded at the first call, which has
-        enough time.
+        settings select the offline writer, the first call loads its models. The first call has
+        enough time for that, because it doesn't wait for a language model.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)

@@ -1,4 +1,4 @@
-"""Registers the function that answers requests for metadata and tweets in workers."""
+"""Registers the function with which workers process requests for metadata and tweets."""
 
 from typing import Any
 

@@ -88,7 +88,9 @@ def _list_filtered(
     database: Database, user_id: int, page_request: PageRequest, ledger_filter: LedgerFilter
 ) -> PageOfRows[tuple[int, str]]:
     if page_request.offset:
-        raise REQUEST_INVALID(place="query.offset", rule="a filter goes on by the cursor alone")
+        raise REQUEST_INVALID(
+            place="query.offset", rule="can't be combined with a filter; use the cursor"
+        )
     highest = _last_number_before(database, user_id, ledger_filter.last, days=1)
     if page_request.cursor is not None:
         highest = min(highest, ids.parse_id_cursor(page_request.cursor) - 1)
@@ -135,10 +137,10 @@ SELECT low FROM halves WHERE low = high
 
 
 def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """Return the number of the last ledger entry before the date ``day`` plus ``days`` days.
+    """Return the number of an account's last ledger entry before a date.
 
-    Return 0 if all ledger entries are newer than ``day``. If ``day`` is ``None``, return the number
-    of the newest ledger entry.
+    The date is ``days`` days after ``day``. Return 0 if all ledger entries are newer. If ``day`` is
+    ``None``, return the number of the newest ledger entry.
     """
     if day is None:
         rows = database.rows(_LAST_ENTRY, user_id=user_id)

@@ -2,9 +2,9 @@
 
 The stored facts about an order include whether the order was paid, failed, expired or closed. The
 stored facts about an order also include the totals of its refunds, failed refunds and disputes.
-Facts are never withdrawn, and the largest total that a provider has reported counts. The messages
-of a payment provider can arrive in any order. The stored facts about an order determine its status
-and its credits.
+Facts that a provider has reported are never withdrawn. If a provider reports several totals, the
+largest one applies. The messages of a payment provider can arrive in any order. The stored facts
+about an order determine its status and its credits.
 """
 
 import math
@@ -45,7 +45,7 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
         ("payment", order.payment_id, evidence.payment_id),
     )
     differences = (
-        f"{name}: {actual} instead of {expected}"
+        f"{name} is {actual} instead of {expected}"
         for name, expected, actual in pairs
         if None not in (expected, actual) and expected != actual
     )
@@ -60,7 +60,7 @@ def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
     if evidence.paid and evidence.amount_minor is not None and evidence.currency is not None:
         order.paid_at = order.paid_at or clock.now()
     if evidence.paid and order.status == OrderStatus.FAILED and order.mismatch is None:
-        order.mismatch = "it was paid after it had failed"
+        order.mismatch = "the order was paid after it had failed"
     order.is_failed |= evidence.failed
     order.is_expired |= evidence.expired
     if evidence.closed:

@@ -89,7 +89,7 @@ def charge_call(
 
 
 def take_charge(database: Database, work: str, worker: str) -> int | None:
-    """Let a worker take an open charge for ``work``, and return the id of its ledger entry.
+    """Claim an open charge for ``work`` on behalf of ``worker``, and return its ledger entry id.
 
     Charges that another worker has claimed are claimed last, because the other worker may still be
     running.
@@ -104,9 +104,9 @@ def settle_charge(database: Database, entry_id: int, worker: str) -> None:
 
 
 def reverse_charge(database: Database, entry_id: int, worker: str | None = None) -> None:
-    """Reverse an open charge that ``worker`` has taken.
+    """Reverse an open charge that ``worker`` has claimed.
 
-    If ``worker`` is ``None``, reverse the charge only if no worker has taken it.
+    If ``worker`` is ``None``, reverse the charge only if no worker has claimed it.
     """
     [(amount,)] = database.rows(_REVERSE, entry_id=entry_id, worker=worker)
     if amount is not None:

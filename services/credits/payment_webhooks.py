@@ -68,11 +68,11 @@ def _find_order_id(resources: Resources, payments: Payments, evidence: Evidence)
 def _complete_refunds(
     resources: Resources, payments: Payments, evidence: Evidence, order_id: int
 ) -> Evidence:
-    """Return a webhook's evidence, with the current refunds if a refund may have failed.
+    """Return the payment facts in a webhook. Add the current refunds if a refund may have failed.
 
-    If a webhook reports a different total of refunds than the stored total, a refund may have
-    failed, or the webhook may be late. If the totals differ, all refunds are fetched from the
-    provider.
+    If the refund total in a webhook differs from the stored total, either a refund has failed or
+    the webhook is late. If the two refund totals differ, all refunds of the payment are fetched
+    from the provider.
     """
     with resources.unit_of_work() as uow:
         order = uow.session.get_one(PaymentOrder, order_id)

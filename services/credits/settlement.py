@@ -73,7 +73,7 @@ def lock_order(uow: UnitOfWork, order_id: int) -> PaymentOrder:
 
 
 def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
-    """Update the status and the ledger entries of a locked order to match its facts."""
+    """Update a locked order's status and ledger entries to match its payments and refunds."""
     try:
         with uow.session.begin_nested():
             _update_status(uow, order, via)
@@ -84,7 +84,7 @@ def apply_facts(uow: UnitOfWork, order: PaymentOrder, via: OrderVia) -> None:
         is_reviewable = order.status in {OrderStatus.CREATED, *REVIEWABLE}
         if not is_reviewable or order.mismatch is not None:
             raise
-        order.mismatch = "the account can't hold so many credits"
+        order.mismatch = "the account's balance would be too large"
         _update_status(uow, order, via)
     order.next_check_at = next_check(order, clock.now())
     uow.session.flush()

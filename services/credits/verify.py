@@ -68,23 +68,23 @@ FROM accounts AS a CROSS JOIN LATERAL (
     FROM credit_entries AS e WHERE e.user_id = a.user_id AND e.seq > a.from_seq
     WINDOW w AS (ORDER BY e.seq)
 ) AS c CROSS JOIN LATERAL (VALUES
-    (c.seq <> c.seq_before + 1, 'an entry is missing before this one'),
-    (c.balance_after <> c.balance_before + c.delta, 'balance_after does not follow from delta'),
+    (c.seq <> c.seq_before + 1, 'the previous entry is missing'),
+    (c.balance_after <> c.balance_before + c.delta, 'balance_after does not match delta'),
     (c.balance_after < 0, 'the balance is negative'),
-    (c.hash <> credit_entry_hash(c.hash_before, c.entry), 'the hash does not fit what it says'),
+    (c.hash <> credit_entry_hash(c.hash_before, c.entry), 'the hash does not match the entry'),
     (CASE
         WHEN c.action IN ('topup', 'grant', 'consume_reversal') THEN c.delta <= 0
         WHEN c.action IN ('consume', 'debt_payment') THEN c.delta >= 0
         WHEN c.action = 'topup_refund' THEN c.delta > 0
         ELSE c.delta = 0
-    END, 'the delta does not fit the action')
+    END, 'the delta does not match the action')
 ) AS f (is_wrong, fault)
 WHERE f.is_wrong
 """
 )
 
-# Selects the faults of each credit account, its last ledger entry, and the number of entries after
-# its checkpoint.
+# Selects the ledger errors of each credit account, its last ledger entry, and the number of entries
+# after its checkpoint.
 ACCOUNTS = (
     _ACCOUNTS  # noqa: S608 - all of it stands here
     + """
@@ -92,16 +92,18 @@ SELECT a.user_id, a.is_resumed, s.entries, s.order_ids, s.last_seq, l.hash, a.ba
     ARRAY(SELECT f.fault FROM (VALUES
         (a.verified_seq IS NOT NULL AND NOT EXISTS (SELECT FROM credit_entries AS e
             WHERE e.user_id = a.user_id AND e.seq = a.verified_seq AND e.hash = a.verified_hash),
-            'the entry of the checkpoint is not as it was verified'),
-        (a.has_entries AND NOT a.exists, 'there are entries and no account'),
+            'the entry at the checkpoint was changed'),
+        (a.has_entries AND NOT a.exists, 'the entries have no account'),
         (a.balance < 0 OR a.debt < 0, 'the balance or the debt is negative'),
-        (a.balance <> a.from_balance + s.total, 'the balance is not the sum of the entries'),
-        (a.debt <> a.from_debt + s.owed, 'the debt does not follow from the entries'),
+        (a.balance <> a.from_balance + s.total,
+            'the balance does not match the sum of the entries'),
+        (a.debt <> a.from_debt + s.owed, 'the debt does not match the entries'),
         (a.balance <> coalesce(l.balance_after, a.from_balance),
-            'the balance is not that of the last entry'),
+            'the balance does not match the last entry'),
         (a.last_seq <> s.last_seq OR a.last_seq <> a.from_seq + s.entries,
-            'entries are missing at the end'),
-        (a.last_hash <> coalesce(l.hash, a.from_hash), 'the account does not end in the last hash')
+            'the last entries are missing'),
+        (a.last_hash <> coalesce(l.hash, a.from_hash),
+            'the account does not match the hash of the last entry')
     ) AS f (is_wrong, fault) WHERE f.is_wrong) AS faults
 FROM accounts AS a CROSS JOIN LATERAL (
     SELECT count(*) AS entries, coalesce(max(e.seq), a.from_seq) AS last_seq,
@@ -119,8 +121,9 @@ FROM accounts AS a CROSS JOIN LATERAL (
 # Selects the orders whose status has changed since the last checkpoint.
 NEW_ORDERS = "SELECT DISTINCT order_id FROM payment_order_changes WHERE id > :after"
 
-# Selects the newest status change that a checkpoint may cover. A checkpoint doesn't cover the last
-# hour of changes, because an open transaction could still commit a change with a smaller id.
+# Selects the newest status change that is old enough for a checkpoint. A checkpoint doesn't cover
+# the last hour of changes, because an open transaction could still commit a change with a smaller
+# id.
 LAST_SETTLED_CHANGE = """
 SELECT c.id FROM payment_order_changes AS c
 WHERE c.created_at < (
@@ -172,23 +175,24 @@ LEFT JOIN history AS h ON h.order_id = o.id
 LEFT JOIN payment_order_changes AS l ON l.id = h.last_id
 FULL JOIN told AS t ON t.order_id = o.id
 CROSS JOIN LATERAL (VALUES
-    (o.id IS NULL, 'entries name an order that there is not'),
+    (o.id IS NULL, 'the order of the entries does not exist'),
     (w.is_credited AND coalesce(t.topups, 0) <> 1, 'a paid order has no topup entry'),
-    (NOT w.is_credited AND t.topups > 0, 'an order that is not paid has a topup entry'),
-    (t.users > 1 OR t.user_id <> o.user_id, 'an entry of the order is somebody else''s'),
-    (o.credited <> coalesce(t.credited, 0), 'the order was not credited as its entries say'),
-    (o.taken <> coalesce(t.taken, 0), 'what was taken is not what the entries say'),
-    (w.is_credited AND o.credited <> o.credit_amount, 'the order was not credited in full'),
+    (NOT w.is_credited AND t.topups > 0, 'an unpaid order has a topup entry'),
+    (t.users > 1 OR t.user_id <> o.user_id, 'an entry of the order belongs to another user'),
+    (o.credited <> coalesce(t.credited, 0), 'the credited amount does not match the entries'),
+    (o.taken <> coalesce(t.taken, 0), 'the reclaimed amount does not match the entries'),
+    (w.is_credited AND o.credited <> o.credit_amount, 'the order was not fully credited'),
     -- Rounded up, in whole numbers: ten-thousandths of a credit for minor units of money.
     (w.is_credited AND o.taken <> div(
         o.credit_amount * 10000 * w.back + o.amount_minor - 1, o.amount_minor) / 10000,
-        'what was taken is not what the payer has back'),
-    (w.is_misnamed, 'the state of the disputes is not what their sums say'),
-    (o.status = 'paid_unclaimed' AND o.user_id IS NOT NULL, 'an order of somebody is unclaimed'),
+        'the reclaimed amount does not match the refund'),
+    (w.is_misnamed, 'the dispute state does not match the disputed amounts'),
+    (o.status = 'paid_unclaimed' AND o.user_id IS NOT NULL,
+        'the order has a user but is unclaimed'),
     (o.status IN ('paid', 'paid_unclaimed', 'disputed') AND o.paid_at IS NULL,
-        'the order is paid, and no payment is known'),
-    (o.status IS DISTINCT FROM l.to_status, 'the status is not the last of its history'),
-    (h.is_broken, 'the history of its states has a gap')
+        'the order is paid but has no payment time'),
+    (o.status IS DISTINCT FROM l.to_status, 'the status does not match the last change'),
+    (h.is_broken, 'the status history has a gap')
 ) AS f (is_wrong, fault)
 WHERE f.is_wrong
 """
@@ -230,7 +234,7 @@ class LedgerReport:
 
 
 def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
-    """Verify the ledger, and write new checkpoints for the accounts without faults.
+    """Verify the ledger, and write new checkpoints for the accounts that pass verification.
 
     If ``full`` is false, ledger entries before a checkpoint are skipped. The verified rules:
 

@@ -336,7 +336,7 @@ _MEANINGS = {
     FeedEventType.GRANT_CREATED: "An app received access to the account or additional scopes.",
     FeedEventType.GRANT_ENDED: "One app or all apps lost access to the account.",
 }
-# The data schemas of event types that don't use the default of their prefix.
+# The data schemas of event types that don't use the default schema of the type's prefix.
 _DATA_EXCEPTIONS: Mapping[FeedEventType, type[ShownData]] = {
     FeedEventType.SUBSCRIPTION_TRANSFERRED: TransferFacts,
     FeedEventType.ATTACHMENT_FAILED: FailedAttachmentFacts,

@@ -2,8 +2,8 @@
 
 An event's place in the feed is the id of the Postgres transaction that wrote it, plus an offset. An
 event stays hidden until all transactions with lower ids than the event's transaction have ended.
-New events never appear before visible events, so a client that continues after the last event that
-it has read misses no event.
+New events never appear before visible events. A client that resumes after the last event it has
+read therefore misses no event.
 """
 
 import re
@@ -107,7 +107,7 @@ def newest_position(session: Session) -> FeedPosition:
 
 
 def find_place_before(session: Session, since: datetime) -> int:
-    """Return a place in the feed before all events that happened at or after ``since``.
+    """Return a feed position before all events that happened at or after ``since``.
 
     Later events have higher ids and positions, except events of simultaneous transactions. A
     transaction can stay open for an hour, and its events become visible only at its end. The result
@@ -130,8 +130,8 @@ def find_place_before(session: Session, since: datetime) -> int:
 def raise_feed_places(uow: UnitOfWork) -> None:
     """Advance the feed after a restore, so that no position is used twice.
 
-    API clients may hold cursors from the time between backup and restore. New events must get
-    positions after the cursors of all API clients, so that no client misses a new event.
+    API clients may hold cursors that they received between the backup and the restore. New events
+    must get positions after the cursors of all API clients, so that no client misses a new event.
     """
     uow.session.execute(select(func.raise_feed_places()))
 
@@ -183,7 +183,7 @@ def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None
 def list_newest_events(
     session: Session, user_id: int, *, types: Collection[FeedEventType], limit: int
 ) -> list[FeedEvent]:
-    """Return the latest events of these types in the owner's feed, newest first."""
+    """Return the latest events of the given types in the owner's feed, newest first."""
     query = next_events(user_id, FEED_START, types=types, limit=limit, newest_first=True)
     return list(session.scalars(query))
 
@@ -198,12 +198,13 @@ def next_events(
     limit: int,
     newest_first: bool = False,
 ) -> Select[FeedEvent]:
-    """Build the query for the next events of these types in the owner's feed, in feed order.
+    """Build the query for the next events of the given types in the owner's feed, in feed order.
 
-    The query omits events before which a new event can still be added. To limit the cost, the query
-    reads at most ``limit`` index rows for each event type.
+    The query ends before the first position at which an open transaction can still add an event. To
+    limit the cost, the query reads at most ``limit`` index rows for each event type.
 
-    ``type_starts``: maps some of the event types to a later start position.
+    ``type_starts``: maps an event type to the feed position where it starts, if that is later than
+    ``position``.
     """
     type_names = sorted(types)
     starts = [max(position, type_starts.get(name, position)) for name in type_names]

@@ -96,7 +96,7 @@ def renew_lease(uow: UnitOfWork, lease: Lease) -> None:
 
 @contextmanager
 def run_heartbeat(renew: Callable[[], None]) -> Iterator[None]:
-    """Renew the lease each second in a separate thread until the ``with`` block ends."""
+    """Renew the lease every second in a separate thread until the ``with`` block ends."""
     stop = threading.Event()
 
     def renew_until_stop() -> None:

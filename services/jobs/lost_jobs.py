@@ -31,8 +31,8 @@ OUTAGE_GRACE_PERIOD = LEASE_DURATION + timedelta(seconds=1)
 _LONG_WAIT_SECONDS = 1.0
 _MAX_JOBS_PER_SCAN = 200
 
-# Finds running jobs with an expired lease. Shortly after the database server has started, the query
-# finds no jobs, because workers couldn't renew their leases during the downtime.
+# Finds running jobs with an expired lease. The query ignores expired leases shortly after the
+# database server has started, because workers couldn't renew their leases during the downtime.
 _FIND_EXPIRED = """
     SELECT id FROM jobs
     WHERE status = 'running' AND lease_expires_at < now() AND lease_expires_at {when}

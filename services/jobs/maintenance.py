@@ -1,13 +1,13 @@
 """Runs maintenance, which is periodic work for the whole deployment.
 
-Each maintenance kind has a database row with the time of its next run. Each second, every worker
+Each kind of maintenance has a database row with the time of its next run. Each second, every worker
 enqueues the maintenance tasks that are due. The worker that receives a task claims the row of the
-maintenance kind, and a heartbeat renews the lease. The lease ensures that only one process at a
-time runs a maintenance kind. Each write of a maintenance run checks that no later run has claimed
-the row. A duplicate message about a task has no effect. All times in maintenance come from the
-database's clock.
+kind of maintenance, and a heartbeat renews the lease. The lease ensures that only one process at a
+time runs a kind of maintenance. Each write of a maintenance run checks that no later run has
+claimed the row. A duplicate message about a task has no effect. All times in maintenance come from
+the database's clock.
 
-The interval of a maintenance kind begins at the end of a run. Maintenance runs that were missed
+The interval of a kind of maintenance begins at the end of a run. Maintenance runs that were missed
 during an outage are skipped.
 """
 
@@ -32,8 +32,8 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A function that does the work of a maintenance run. The function receives the start time of the
-# run by the database's clock, and returns the number of processed items.
+# A function that does the work of a maintenance run. The function receives the time at which the
+# run started, taken from the database's clock. The function returns the number of processed items.
 MaintenanceWork = Callable[[datetime], int | None]
 
 # The limits for the delay before an overdue maintenance task is sent again. The delay before
@@ -46,7 +46,7 @@ _MAX_RESEND_DELAY = timedelta(minutes=1)
 class MaintenanceKind:
     """A kind of periodic work for the whole deployment, such as making backups."""
 
-    # The name of the maintenance kind is also the name of its Celery task.
+    # The name of the kind of maintenance is also the name of its Celery task.
     name: str
     every: timedelta
     run: Callable[[Resources, datetime], int | None]
@@ -60,7 +60,7 @@ class MaintenanceKind:
 
 @dataclass(frozen=True)
 class MaintenanceRun:
-    """A worker's lease on a maintenance kind for a single run."""
+    """A worker's lease on a kind of maintenance for a single run."""
 
     kind: MaintenanceKind
     attempt: int
@@ -86,12 +86,12 @@ def register_maintenance(
 
 
 def list_kinds() -> frozenset[MaintenanceKind]:
-    """Return all maintenance kinds that are registered in this process."""
+    """Return all kinds of maintenance that are registered in this process."""
     return frozenset(_kinds.values())
 
 
 def get_kind(name: str) -> MaintenanceKind:
-    """Return the maintenance kind with the given name. Raises ``maintenance.not_found``."""
+    """Return the kind of maintenance with the given name. Raises ``maintenance.not_found``."""
     if name not in _kinds:
         raise MAINTENANCE_NOT_FOUND(name=name, names=", ".join(sorted(_kinds)))
     return _kinds[name]
@@ -142,18 +142,18 @@ def send_due_tasks(resources: Resources) -> int:
 
 
 def list_known_rows(uow: UnitOfWork) -> list[Maintenance]:
-    """Return the rows of all maintenance kinds that this release knows."""
+    """Return the rows of all kinds of maintenance that this release knows."""
     query = select(Maintenance).where(Maintenance.name.in_(_kinds)).order_by(Maintenance.name)
     return list(uow.session.scalars(query))
 
 
 def list_all_rows(uow: UnitOfWork) -> list[Maintenance]:
-    """Return the rows of all maintenance kinds, including kinds that this release doesn't know."""
+    """Return the rows of all kinds of maintenance, even kinds that this release doesn't know."""
     return list(uow.session.scalars(select(Maintenance).order_by(Maintenance.name)))
 
 
 def request_run(uow: UnitOfWork, name: str) -> None:
-    """Make a maintenance kind due now, so that a worker runs it within seconds.
+    """Make a kind of maintenance due now, so that a worker runs it within seconds.
 
     Raises ``maintenance.not_found`` and ``maintenance.running``.
     """
@@ -168,7 +168,7 @@ def request_run(uow: UnitOfWork, name: str) -> None:
 
 
 def read_bookmark(uow: UnitOfWork, kind: MaintenanceKind) -> int | None:
-    """Return the id of the row where the next maintenance run continues to scan a large table."""
+    """Return the id of the row from which the next run resumes the scan of a large table."""
     return uow.session.scalar(select(Maintenance.bookmark).where(Maintenance.name == kind.name))
 
 
@@ -178,7 +178,7 @@ def write_bookmark(uow: UnitOfWork, kind: MaintenanceKind, place: int | None) ->
 
 
 def is_running(name: str) -> ColumnElement[bool]:
-    """Return the SQL condition that a process holds the lease on this maintenance kind."""
+    """Return the SQL condition that a process holds the lease on this kind of maintenance."""
     return exists().where(Maintenance.name == name, Maintenance.lease_expires_at > func.now())
 
 
@@ -194,7 +194,7 @@ def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> N
 
 
 def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
-    """Run a maintenance kind if it is due and not running.
+    """Run one kind of maintenance if it is due and not already running.
 
     Raises all errors that the maintenance function ``work`` raises.
     """
@@ -205,7 +205,7 @@ def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWor
 
 
 def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> Maintenance:
-    """Run a maintenance kind immediately, even if it isn't due yet.
+    """Run one kind of maintenance immediately, even if it isn't due yet.
 
     Raises ``maintenance.running`` and all errors that the maintenance function ``work`` raises.
     """
@@ -220,7 +220,7 @@ def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) 
 
 
 def _write_rows(uow: UnitOfWork, kinds: Iterable[MaintenanceKind]) -> None:
-    """Insert missing rows of maintenance kinds, and update changed intervals."""
+    """Insert missing rows of kinds of maintenance, and update changed intervals."""
     # Sort the rows, so that two processes that write the same rows at the same time can't deadlock.
     rows = sorted((kind.name, _interval_seconds(kind)) for kind in kinds)
     statement = insert(Maintenance).values(
@@ -300,7 +300,7 @@ def _end_run(resources: Resources, run: MaintenanceRun, pause: timedelta, **outc
 def _change_row(
     resources: Resources, run: MaintenanceRun, *fence: ColumnElement[bool], **changes: Any
 ) -> None:
-    """Change the row of the maintenance kind that this process is running.
+    """Change the row of the kind of maintenance that this process is running.
 
     Raises ``LeaseLost`` if the maintenance run has lost its lease.
     """

@@ -171,7 +171,7 @@ def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 
 
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
-    """Cancel a job whose row is locked, or ask the worker that runs the job to cancel it.
+    """Cancel a job that the caller has locked, or ask the job's worker to cancel it.
 
     Returns 0 if the job has ended. If this release doesn't know the job's kind, only the job's
     worker can cancel the job and clean up.
@@ -221,7 +221,10 @@ def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 
 
 def retry_locked_job(uow: UnitOfWork, job: Job) -> None:
-    """Restart a failed or cancelled job whose row is locked. Raises ``job.not_retryable``."""
+    """Restart a failed or cancelled job that the caller has locked.
+
+    Raises ``job.not_retryable``.
+    """
     has_ended_badly = job.status in (JobStatus.FAILED, JobStatus.CANCELLED)
     kind = find_kind(job.kind)
     can_restart = has_ended_badly and kind is not None and kind.retryable

@@ -20,8 +20,9 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_CRASHES = 3
 _MIN_PAUSE_SECONDS = 1.0
-# The longest pause between two attempts in the first ten minutes after a job's first failure. After
-# ten minutes, the pause is a twentieth of the time since the first failure.
+# The longest pause between two attempts in the first ten minutes after a job's first failure. If
+# the first failure was over ten minutes ago, the longest pause is a twentieth of the time since
+# that failure.
 _MAX_FIRST_PAUSE_SECONDS = 30.0
 _MAX_PAUSE_SECONDS = 300.0
 _FAILING_SECONDS_PER_PAUSE_SECOND = 20

@@ -26,7 +26,7 @@ from services.security_events import is_plan_error, record_plan_error
 from storage.redis.notifications import build_job_topic
 from storage.unit_of_work import UnitOfWork
 
-# The expiry time of a delegating job's lease, which never expires.
+# The lease of a delegating job never expires. Its expiry time is far in the future.
 HELPERS_LEASE_END = datetime(9999, 1, 1, tzinfo=UTC)
 # The column values of a job that isn't being retried.
 _NO_FAILURES = {"retries": 0, "failing_since": None, "last_reason": None}
@@ -70,7 +70,7 @@ def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | No
     changes: dict[str, Any] = {"progress_done": done, "crashes": 0, **_NO_FAILURES}
     if total is not None:
         changes["progress_total"] = total
-    # Keep the lease of a delegating job, which never expires.
+    # Don't shorten the lease of a delegating job, because this lease never expires.
     changes["lease_expires_at"] = func.greatest(Job.lease_expires_at, lease_end())
     # Renew the lease together with the progress, because the heartbeat can't renew it while the
     # transaction locks the row.
@@ -120,7 +120,7 @@ def delegate_to_helpers(uow: UnitOfWork, lease: Lease) -> None:
     """Delegate the job's remaining work to helper jobs. Raises ``LeaseLost``.
 
     The caller must enqueue the first helper job in the transaction that delegates the work. The
-    last helper job must end the delegating job.
+    helper job that finishes last must end the job that delegated the work.
     """
     changes: dict[str, Any] = {"attempt": Job.attempt + 1, "crashes": 0, **_NO_FAILURES}
     change_held_job(uow, lease, lease_expires_at=HELPERS_LEASE_END, **changes)
@@ -176,13 +176,14 @@ def change_job(
     """Change and return the job that matches ``fence``, or return ``None``.
 
     Clients that are waiting for the job are notified after the commit. If a job fails or is
-    cancelled, its subject ends, and the idempotency key can be used again.
+    cancelled, the import or other object that the job works on ends too. The job's idempotency key
+    can then be used again.
 
     Args:
         to: the new status, or ``None`` to keep the status, the lease, the error and the end time.
         error: the error to store in a failed or cancelled job.
-        ends_subject: whether ``change_job`` ends the subject of a failed or cancelled job, rather
-            than its caller.
+        ends_subject: whether to call the kind's function ``on_abandoned`` for a failed or cancelled
+            job. If false, the caller must end the object that the job works on.
         changes: new values for columns of the job, by column name.
     """
     if to is not None:

@@ -63,8 +63,9 @@ _FIND_RECENTLY_DUE = text("""
     SELECT id FROM unclaimed UNION ALL SELECT id FROM passed_over LIMIT :room
     """)
 
-# Postpones ``send_after`` of sent jobs while a queue is full. ``send_after`` must stay within
-# ``RECENT_WINDOW``, because ``plan_turn`` looks for sent jobs only there.
+# Increases ``send_after`` of sent jobs while a queue is full, so that the jobs aren't sent again.
+# ``send_after`` must stay within ``RECENT_WINDOW``, because ``plan_turn`` looks for sent jobs only
+# there.
 _POSTPONE_RESENDS = text("""
     UPDATE jobs SET send_after = now() WHERE id IN (
         SELECT id FROM jobs
@@ -136,12 +137,12 @@ def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool
 
 
 def _mark_as_sent(uow: UnitOfWork, query: TextClause, values: dict[str, Any]) -> list[Job]:
-    """Increment ``sends`` of the jobs that a query finds, and return the jobs."""
+    """Increment the column ``sends`` of the jobs that a query selects, and return the jobs."""
     job_ids = list(uow.session.scalars(query, values))
     if not job_ids:
         return []
-    # The delay before sending a job again grows, because more messages don't help while all workers
-    # are busy.
+    # The delay before a job's message is sent again doubles each time, because more messages don't
+    # help while all workers are busy.
     delay = FIRST_RESEND_DELAY * func.power(2, func.least(Job.sends, _MAX_DELAY_DOUBLINGS))
     statement = (
         update(Job)

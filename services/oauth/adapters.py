@@ -74,9 +74,9 @@ class AuthlibRequest(rfc6749.OAuth2Request):
         super().__init__(received.method, public_base + received.path, headers=headers)
         parameters = [(name, value) for name, value in received.parameters if value]
         if len({name for name, _ in parameters}) != len(parameters):
-            raise rfc6749.InvalidRequestError("A parameter is repeated.")
+            raise rfc6749.InvalidRequestError("A parameter occurs more than once.")
         if any("\0" in value for _, value in parameters):
-            raise rfc6749.InvalidRequestError("A parameter holds a NUL character.")
+            raise rfc6749.InvalidRequestError("A parameter contains a NUL character.")
         self._parameters = dict(parameters)
         self.payload = BasicOAuth2Payload(self._parameters)
 

@@ -39,20 +39,24 @@ def require_registrable_uri(uri: str) -> None:
     """Raise ``oauth_client.redirect_uri`` if a redirect URI isn't allowed."""
     parts = _split_uri(uri)
     if parts is None or not _URI_CHARACTERS.match(uri) or len(uri) > MAX_REDIRECT_URI_CHARACTERS:
-        raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="is no plain URI")
+        raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="is not a valid URI")
     if parts.fragment or "#" in uri:
         raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="has a fragment")
     if urlunsplit(parts) != uri:
-        raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="is not in its usual spelling")
+        raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="is not in normal form")
     if parts.scheme in {"http", "https"}:
         if "@" in parts.netloc or not parts.hostname:
-            raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="has no plain host")
+            raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason="has no valid host")
         if parts.scheme == "http" and parts.hostname not in {*_LOOPBACK_ADDRESSES, "localhost"}:
-            reason = "must be https, unless it is on loopback"
+            reason = "must use https, except for loopback addresses"
             raise OAUTH_CLIENT_REDIRECT_URI(uri=uri, reason=reason)
     elif not _PRIVATE_SCHEME.match(parts.scheme) or parts.netloc or not parts.path.startswith("/"):
         raise OAUTH_CLIENT_REDIRECT_URI(
-            uri=uri, reason="must be https, http on loopback, or com.example.app:/path"
+            uri=uri,
+            reason=(
+                "must use https, http on a loopback address, or a private scheme such as "
+                "com.example.app:/path"
+            ),
         )
 
 

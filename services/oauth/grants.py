@@ -65,7 +65,7 @@ class GrantSummary:
 def grant_scopes(
     uow: UnitOfWork, *, user_id: int, client: OAuthClient, scopes: Collection[Scope]
 ) -> OAuthGrant:
-    """Store that a person grants scopes to a client, and return the grant.
+    """Record a person's grant of scopes to a client, and return the grant.
 
     The person is notified by mail if the client gets a new scope.
     """

@@ -79,9 +79,7 @@ def build_client_error() -> InvalidClientError:
     All failures of client authentication have the same error, so that strangers can't find out
     which clients exist.
     """
-    return InvalidClientError(
-        "The client is unknown, or its credentials are wrong.", status_code=401
-    )
+    return InvalidClientError("The client or its credentials are invalid.", status_code=401)
 
 
 def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
@@ -109,7 +107,7 @@ def read_credentials(request: AuthlibRequest) -> tuple[str, str | None, str]:
     basic_id = unquote_plus(sent_id)
     basic_secret = unquote_plus(sent_secret) or None
     if secret is not None or client_id not in {None, basic_id}:
-        raise InvalidRequestError("A client authenticates in one way only.")
+        raise InvalidRequestError("A client must use only one authentication method.")
     return basic_id, basic_secret, "client_secret_basic" if basic_secret else "none"
 
 

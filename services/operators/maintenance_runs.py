@@ -24,14 +24,15 @@ class MaintenanceRun:
 
     @property
     def done(self) -> int | None:
-        """Return the result of the latest successful run, such as the number of deleted rows."""
+        """Return the latest successful run's result, such as the number of deleted rows."""
         return (self.row.last_result or {}).get("done")
 
 
 def list_maintenance(uow: UnitOfWork) -> list[MaintenanceRun]:
     """Return the latest run of each kind of maintenance.
 
-    The database's clock decides whether maintenance is due, as in the workers.
+    The function compares due times with the database's clock, because the workers use this clock
+    too.
     """
     now = uow.session.scalar(select(func.now()))
     assert now is not None

@@ -55,7 +55,8 @@ class OverdueWork:
 def read_overdue_work(resources: Resources) -> OverdueWork:
     """Return the overdue work of the deployment. Raises ``psycopg2.Error`` if the database fails.
 
-    To be fast, the SQL statements read only unfinished jobs and a limited number of other rows.
+    The SQL statements are fast, because they read only unfinished jobs and a limited number of
+    other rows.
     """
     figures = deployment_figures.read_figures(resources.database)
     overdue_rows = count_overdue_rows(resources)

@@ -1,7 +1,7 @@
 """Deletes personal data when a person is erased, or when the retention period of the data ends.
 
 An erasure first marks the person as erased in a short transaction (``erasure``). An erased person
-can't log in, and nothing more is written about the person. The e-mail address of an erased person
-can be registered again. After a person has been marked as erased, a job erases the person's
-remaining rows in batches. The module ``stages`` defines which rows the job erases.
+can't log in, and no new data about the person is stored. The e-mail address of an erased person can
+be registered again. After a person has been marked as erased, a job erases the person's remaining
+rows in batches. The module ``stages`` defines which rows the job erases.
 """

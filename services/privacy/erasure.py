@@ -93,8 +93,8 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
 def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
     """Erase a person whose data was erased before, but was restored from a backup.
 
-    Return false if the restored database doesn't contain the person's data. The person's restored
-    lists are archived first, because a person who owns lists can't be erased.
+    Return false if the restored database doesn't contain the person's data. The function first
+    archives the person's restored lists, because a person who owns active lists can't be erased.
     """
     person = uow.session.get(User, user_id, with_for_update=True)
     if person is None or person.erased_at is not None:

@@ -102,5 +102,5 @@ class PurgeRun:
         """
         if self.errors:
             reasons = ", ".join(f"{table} ({error})" for table, error in self.errors.items())
-            raise TablesNotPurged(f"{reasons}; {self.purged} rows of others were purged")
+            raise TablesNotPurged(f"{reasons}; {self.purged} rows of other tables were deleted")
         return self.purged

@@ -23,8 +23,8 @@ from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of events, and of other rows, per batch of an erasure. Erasing a full batch
-# takes a fraction of a second.
+# The maximum numbers of events and of other rows that an erasure processes per batch. Erasing a
+# full batch takes a fraction of a second.
 MAX_EVENTS = 5_000
 MAX_ROWS = 1_000
 # The number of lists per batch is small, because bulk actions on these lists must wait for the
@@ -188,7 +188,7 @@ def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
 
 
 def _refers_to_owned(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
-    """Return a function that builds the condition for rows that refer to a person's rows."""
+    """Return a function that builds the condition for rows that reference a person's rows."""
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
 

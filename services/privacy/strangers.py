@@ -1,9 +1,9 @@
 """Purges abandoned orders, unconfirmed subscription requests and strangers every hour.
 
 Orders and subscription requests require no account, so anybody could fill the database with them. A
-subscription request lapses if it isn't confirmed within the retention period. When a request
-lapses, the subscription of a new reader is deleted, and the subscription of a former member gets
-its earlier status back.
+subscription request expires if it isn't confirmed within the retention period. When a request
+expires, a new reader's subscription is deleted, and a former member's subscription returns to its
+earlier status.
 
 A stranger is a person who can't log in and has no data except events about unconfirmed subscription
 requests. Events about unconfirmed subscription requests are deleted together with the person who
@@ -36,8 +36,8 @@ PURGE_STRANGERS = register_maintenance(
 )
 _MAX_BATCH_ROWS = 1_000
 _MAX_BATCH_PEOPLE = 5_000
-# The maximum number of batches per run of the purge, which check half a million people. The next
-# run continues after the last checked person.
+# The maximum number of batches per run of the purge. A run with this many batches checks half a
+# million people. The next run continues after the last checked person.
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING
@@ -81,7 +81,7 @@ FROM lapsed
 
 
 def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
-    """Purge lapsed subscription requests, and the strangers who sent the requests.
+    """Delete expired subscription requests, and the records of strangers who sent the requests.
 
     Every transaction that writes about a person locks the person's row. A purge locks the rows of
     people before deleting them, and skips rows that are already locked.
@@ -91,7 +91,8 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
     array = func.array(oldest.scalar_subquery())
     people = _lock_people(uow, User.id == any_(array))
     records = select(Subscription.id).where(Subscription.user_id.in_(people), *is_over)
-    # Skip locked subscriptions, because undoing an import locks subscriptions but not people.
+    # Skip locked subscriptions to prevent a deadlock. Undoing an import locks subscriptions but not
+    # people.
     requests = uow.session.scalars(records.with_for_update(skip_locked=True)).all()
     of_member = (
         SubscriptionEvent.list_id == Subscription.list_id,
@@ -109,7 +110,7 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
 
 
 def _purge_next_people(resources: Resources, age: timedelta) -> int:
-    """Delete the strangers among the next half a million people."""
+    """Delete the strangers among the 500,000 people who follow the last examined person."""
     total = 0
     for _ in range(_MAX_BATCHES):
         with resources.unit_of_work() as uow:

@@ -110,14 +110,16 @@ def _create_text_error(name: str) -> DomainError:
 
 def _require_contrast(colour: str) -> None:
     if not _COLOUR.match(colour):
-        raise errors.LIST_COLOUR(rule="is written #rrggbb, such as #9f2d16")
+        raise errors.LIST_COLOUR(rule="must have the form #rrggbb, such as #9f2d16")
     ratio = compute_contrast(colour, LIGHT_GROUND)
     if ratio < MIN_CONTRAST:
         # Round the contrast down in the error message, so that a rejected contrast of 4.49 doesn't
         # appear as 4.5, the allowed minimum.
         raise errors.LIST_COLOUR(
-            rule=f"has a contrast of {int(ratio * 10) / 10:.1f} to the ground of our pages, "
-            f"{LIGHT_GROUND}, and needs {MIN_CONTRAST}: choose a darker one"
+            rule=(
+                f"must be darker, because its contrast to the background {LIGHT_GROUND} is "
+                f"{int(ratio * 10) / 10:.1f} instead of at least {MIN_CONTRAST}"
+            )
         )
 
 

@@ -19,8 +19,8 @@ from storage.resources import Resources
 IMPORTS = "imports/"
 EXPORTS = "exports/"
 BULK_FILE_RETENTION = timedelta(days=7)
-# The minimum age of a file that is removed because no import or export uses the file. Uploads may
-# take a few hours.
+# A file that no import or export uses is removed at this age. The age must exceed the duration of
+# an upload, which may be a few hours.
 STRAY_FILE_AGE = timedelta(days=1)
 SWEEP_FILES = register_maintenance(
     "maintenance.sweep_files",

@@ -1,9 +1,8 @@
 """Reads the daily figures of lists, which count members who joined or left.
 
-Whenever the number of active members in a list changes, a database trigger stores the difference as
-a row in a separate table. A maintenance job regularly adds the stored differences to the daily
-figures. Queries add the differences that were not yet merged into the daily figures, so the results
-are exact.
+Whenever the number of active members in a list changes, a database trigger stores the change as a
+row in a separate table. A maintenance job regularly merges the stored changes into the daily
+figures. Queries add the changes that aren't merged yet, so the results are exact.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -190,7 +189,7 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
     """Return how much an owner's number of active members has grown during a number of days.
 
-    ``days``: the number of days until today in UTC.
+    ``days``: the number of days for which the growth is counted, up to today in UTC.
     """
     query = (
         select(func.sum(_DAYS.joined - _DAYS.gone))
@@ -201,9 +200,9 @@ def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
 
 
 def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, int]:
-    """Return, by list id, how much the number of active members has grown during a number of days.
+    """Return the growth in active members of each list, keyed by list id.
 
-    ``days``: the number of days until today in UTC.
+    ``days``: the number of days for which the growth is counted, up to today in UTC.
     """
     query = (
         select(_DAYS.list_id, func.sum(_DAYS.joined - _DAYS.gone))

@@ -22,8 +22,8 @@ REMOVE_DELETED_TAGS = register_maintenance(
 # than a second.
 MAX_BATCH_MEMBERS = 5_000
 _MAX_BATCH_TAGS = 1_000
-# How long a row stays in ``deleted_tags``, because a transaction may add a tag's id to a member
-# shortly after the tag was deleted.
+# How long a row stays in ``deleted_tags``. Transactions that were open when a tag was deleted can
+# still add its id to members.
 _ROW_RETENTION = timedelta(hours=1)
 # Disable sequential scans, because Postgres might assume that most members have a deleted tag, and
 # read the members of all lists.

@@ -92,7 +92,9 @@ def normalise_entries(
     for number, written in enumerate(domains):
         domain = _normalise_domain(written)
         if domain is None:
-            add_problem("domains", number, "This is no domain, nor one after '*.'.")
+            add_problem(
+                "domains", number, "This is neither a domain nor a pattern such as *.example.com."
+            )
         else:
             entries.add(domain)
     if problems:

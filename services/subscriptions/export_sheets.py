@@ -60,8 +60,8 @@ _ANY_UNGUARDED_START = re.compile(rf'[;\t\r\n][ "]*{_SIGN}')
 # removes only the added apostrophe.
 _ANY_START = re.compile(rf"{_CELL_START}(?=[ \"']*{_SIGN})")
 _GUARDED_START = re.compile(rf"{_CELL_START}'(?=[ \"']*{_SIGN})")
-# Search for a sign before searching for a formula, because few cells contain a sign and the search
-# for a formula is slower.
+# First search for a character that can start a formula, because few cells contain such a character
+# and the search for formulas is slower.
 _ANY_SIGN = re.compile(_SIGN)
 _MEMBERS_COLUMNS = (
     *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
@@ -70,8 +70,8 @@ _MEMBERS_COLUMNS = (
 _EMAIL_ENABLED_PLACE = _MEMBERS_COLUMNS.index("email_enabled")
 # By default, an export of members omits people with the status ``removed``.
 _DEFAULT_STATUSES = tuple(each for each in SubscriptionStatus if each != "removed")
-# Selects the addresses from the accounts of people who have changed their address, because their
-# records on the list may contain an outdated address.
+# Selects the current account addresses of people who have changed their address. The list's records
+# of these people may still contain the old address.
 _SELECT_CHANGED_ADDRESSES = text("""
 SELECT u.id, u.email FROM users AS u
 WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))

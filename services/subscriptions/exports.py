@@ -143,7 +143,7 @@ def enqueue_export(
     if kind is ExportKind.DELIVERY and not mailing_list.email_channel_enabled:
         raise errors.LIST_EMAIL_CHANNEL_DISABLED()
     # Set a provisional prefix, because ``object_prefix`` must not be NULL. Each attempt to run the
-    # export's job replaces the prefix.
+    # export's job stores its files under a new prefix.
     prefix = EXPORTS + ids.random_hash_id(20)
     export = MemberExport(
         list_id=mailing_list.id, user_id=user_id, kind=kind, object_prefix=prefix, **columns
@@ -255,7 +255,7 @@ def write_export(resources: Resources, lease: Lease) -> None:
         export.size = parts.size
         export.finished_at = func.now()
         if not removals.keep_object(uow, f"{export.object_prefix}/"):
-            raise TransientError("The export took longer than an unfinished file is kept.")
+            raise TransientError("The export took too long, and its unfinished file expired.")
         result = {"export_id": export.id, "rows": rows, "format": export.format}
         complete_job(uow, lease, result)
         _announce_end(uow, export, lease.job_id, JobStatus.SUCCEEDED)

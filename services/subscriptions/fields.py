@@ -95,11 +95,11 @@ def format_value(value: FieldValue) -> str:
 
 def _normalise_text(_: MemberField, value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidAttribute("must be a text")
+        raise InvalidAttribute("must be a string")
     value = normalize("NFC", value)
     if len(value) > MAX_VALUE_CHARACTERS or "\0" in value:
         raise InvalidAttribute(
-            f"must have at most {MAX_VALUE_CHARACTERS} characters, none of them NUL"
+            f"must have at most {MAX_VALUE_CHARACTERS} characters, without NUL characters"
         )
     return value
 
@@ -116,7 +116,7 @@ def _normalise_date(_: MemberField, value: object) -> str:
     if isinstance(value, str) and _DATE_PATTERN.match(value):
         with suppress(ValueError):
             return date.fromisoformat(value).isoformat()
-    raise InvalidAttribute("must be a date, written YYYY-MM-DD")
+    raise InvalidAttribute("must be a date in the form YYYY-MM-DD")
 
 
 def _normalise_boolean(_: MemberField, value: object) -> bool:
@@ -188,7 +188,7 @@ class OwnFields:
             field = self.by_key.get(key)
             try:
                 if field is None:
-                    raise InvalidAttribute("is no field of this owner")  # noqa: TRY301 - one place for all
+                    raise InvalidAttribute("is not a field of this list's owner")  # noqa: TRY301 - one place for all
                 if is_text and isinstance(value, str):
                     stored_values[str(field.id)] = parse_value(field, value)
                 else:

@@ -1,9 +1,9 @@
-"""Adds differences in the number of members to the subscriber counts and daily figures of lists.
+"""Updates the subscriber counts and daily figures of lists when the number of members changes.
 
-Whenever the number of active members in a list changes, a database trigger stores the difference as
-a row in a separate table. Queries add the stored differences to the subscriber counts. A
-maintenance job regularly adds the stored differences to the subscriber counts and daily figures, so
-that queries stay fast.
+Whenever the number of active members in a list changes, a database trigger stores the change as a
+row in a separate table. A query for a list's subscriber count also adds the changes that aren't
+merged yet. A maintenance job regularly merges the stored changes into the subscriber counts and
+daily figures, so that queries stay fast.
 """
 
 from datetime import timedelta
@@ -21,7 +21,7 @@ FOLD_COUNTS = register_maintenance(
     run=lambda resources, _: fold_everything(resources),
 )
 _MAX_BATCH_DELTAS = 10_000
-# With an array of ids, Postgres looks up rows by primary key. A join could be slow, because
+# The array of ids makes Postgres look up rows by primary key. A join could be slow, because
 # Postgres has wrong statistics about the usually empty table.
 _FOLD_COUNTS = text("""
     WITH taken AS (
@@ -37,7 +37,7 @@ _FOLD_COUNTS = text("""
     SELECT count(*), array(SELECT list_id FROM taken GROUP BY list_id HAVING sum(active) > 0)
     FROM taken
     """)
-# With an array of ids, Postgres looks up rows by primary key.
+# The array of ids makes Postgres look up rows by primary key.
 _FOLD_DAYS = text("""
     WITH taken AS (
         DELETE FROM member_day_deltas WHERE id = ANY (ARRAY(
@@ -58,9 +58,9 @@ _FOLD_DAYS = text("""
 
 
 def fold_everything(resources: Resources) -> int:
-    """Add all stored differences to the subscriber counts and daily figures, in batches.
+    """Merge all stored changes into the subscriber counts and daily figures, in batches.
 
-    Return the number of stored differences that were merged into the totals.
+    Return how many stored changes were merged into the totals.
     """
     total = 0
     for fold_batch in (fold_counts, fold_days):
@@ -73,9 +73,9 @@ def fold_everything(resources: Resources) -> int:
 
 
 def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add at most ``max_deltas`` stored differences to the subscriber counts, oldest first.
+    """Merge at most ``max_deltas`` stored changes into the subscriber counts, oldest first.
 
-    Return the number of stored differences that were merged into the totals.
+    Return how many stored changes were merged into the totals.
 
     If an owner's lists have more members than the plan allows, people can still join, but the owner
     gets a notice. The notice is enqueued in the transaction that updates the subscriber counts, so
@@ -91,6 +91,6 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
 def fold_days(uow: UnitOfWork, *, max_deltas: int) -> int:
     """Add at most ``max_deltas`` stored differences to the daily figures of lists, oldest first.
 
-    Return the number of stored differences that were merged into the totals.
+    Return how many stored changes were merged into the totals.
     """
     return uow.session.scalar(_FOLD_DAYS, {"max_deltas": max_deltas}) or 0

@@ -96,5 +96,5 @@ def is_reported(uow: UnitOfWork, mailing_list: MailingList, person: User) -> boo
 
 
 def list_reported(uow: UnitOfWork, *, limit: int) -> list[ReportedList]:
-    """Return reported lists, starting with the most reported lists of the last seven days."""
+    """Return reported lists. Lists with the most reports in the last seven days come first."""
     return [ReportedList(*row) for row in uow.session.execute(_REPORTED_LISTS, {"most": limit})]

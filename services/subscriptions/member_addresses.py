@@ -123,7 +123,7 @@ def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> in
     record_progress(uow, lease, done=0)
     locks.lock_lists_shared(uow, *list_ids)
     if not locks.lock_pair(uow, user_id, *list_ids):
-        raise TransientError("The person is gone.")
+        raise TransientError("The person no longer exists.")
     address = uow.session.scalar(new_address)
     if address is None:
         return after

@@ -49,12 +49,12 @@ def forbid_own_name(settings: Settings, name: str, text: str | None) -> None:
     """Raise ``text.misleading`` if a sender name contains a name that Pressroom itself uses."""
     own_names = settings.own_names
     if text is not None and _find_words(_compile_phrases(_space_names(own_names)), text):
-        rule = f"must not have the name of this installation in it: {' or '.join(own_names)}"
+        rule = f"must not contain the name of this service: {' or '.join(own_names)}"
         raise TEXT_MISLEADING(name=name, rule=rule)
 
 
 def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> list[str] | None:
-    """Return the suspicious words in the texts, or ``None`` without any.
+    """Return the suspicious words in the texts, or ``None`` if there are none.
 
     Texts with suspicious words are accepted until an operator reviews them, because many of these
     texts are harmless.

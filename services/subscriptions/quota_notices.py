@@ -18,7 +18,7 @@ _LOCK_NOTICES = text("SELECT pg_advisory_xact_lock(hashtext('quota.notice'), 0)"
 
 
 def notify_owners(uow: UnitOfWork, list_ids: Collection[int]) -> None:
-    """Mail each owner of the lists who has more active members than the plan allows.
+    """Notify the lists' owners by mail if they have more active members than their plan allows.
 
     An owner gets at most one notice about too many members per ``MIN_NOTICE_INTERVAL``.
     """

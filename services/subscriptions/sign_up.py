@@ -158,8 +158,8 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
 
     Confirming an active subscription doesn't change its status.
 
-    Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the link has
-    already been used, but the subscription is pending. Raises ``subscription.not_pending``,
+    Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the link was
+    already used, and the subscription is pending again. Raises ``subscription.not_pending``,
     ``list.not_found`` and ``member.denied``.
     """
     link, mailing_list, user_id = _read_link(uow, secret)

@@ -51,8 +51,8 @@ def normalise_tag(text: str) -> str:
     # The name of a tag can't contain a comma, because commas separate tags in exported files.
     if len(name) > MAX_TAG_CHARACTERS or "," in name or not is_shown(name):
         raise InvalidAttribute(
-            f"must have 1 to {MAX_TAG_CHARACTERS} characters in one line, one of them visible and "
-            "none a comma or a control of the text's direction"
+            f"must be one line of 1 to {MAX_TAG_CHARACTERS} characters, at least one of them "
+            "visible, without commas and characters that change the text direction"
         )
     return name
 

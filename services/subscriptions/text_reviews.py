@@ -65,7 +65,7 @@ def update_suspicion(uow: UnitOfWork, record: MailingList | MemberField, before:
 def list_suspicious(uow: UnitOfWork, *, limit: int) -> list[SuspiciousText]:
     """Return lists and fields with suspicious words that the operator hasn't reviewed.
 
-    ``limit``: the maximum number of lists, and also the maximum number of fields.
+    The result contains at most ``limit`` lists and at most ``limit`` fields.
     """
     result = []
     for kind, (model, ended_at, time_column) in _MODELS.items():

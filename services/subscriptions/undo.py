@@ -27,8 +27,8 @@ from services.subscriptions.members import locks
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The period after an import or bulk action in which the owner can undo it. After 90 days, the
-# previous values of members are deleted.
+# The period after an import or bulk action in which the owner can undo it. When the undo period
+# ends, the previous values of the changed members are deleted.
 UNDO_TIME = timedelta(days=90)
 
 Row = TypeVar("Row", MemberImport, BulkAction)

@@ -82,7 +82,7 @@ class Message:
 
 
 def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) -> list[Message]:
-    """Claim the next deliveries to a locked endpoint.
+    """Claim the next deliveries to an endpoint whose row the caller has locked.
 
     If no delivery is due, store when the next delivery becomes due.
     """
@@ -104,7 +104,7 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
         for row in deliveries:
             if row.id not in content_by_delivery:
                 row.status = DeliveryStatus.FAILED
-                row.error = "The event is no longer kept."
+                row.error = "The event has been deleted."
         if not sendable:
             continue
         secrets = signing.load_live_secrets(uow, endpoint.id)

@@ -124,7 +124,7 @@ def replay_events(uow: UnitOfWork, caller: Caller, endpoint_id: int, since: date
     """
     endpoint = webhook_endpoints.lock_active_endpoint(uow, caller, endpoint_id)
     _require_storage(uow, caller)
-    # Start the search shortly before ``since``, so that the queries read few older events.
+    # Start the search only a little before ``since``, so that the queries read few older events.
     place = find_place_before(uow.session, since)
     first_by_type = [
         uow.session.scalar(build_first_event_query(_select_events(endpoint, kind), place, since))

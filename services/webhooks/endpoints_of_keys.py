@@ -15,8 +15,8 @@ from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-ENDED_WITH_KEY = "It ended with its API key."
-KEY_EXPIRED = "Its API key expired."
+ENDED_WITH_KEY = "The API key of this endpoint was revoked."
+KEY_EXPIRED = "The API key of this endpoint expired."
 NOTICE_BEFORE_EXPIRY = timedelta(days=14)
 PROCESS_EXPIRED_KEYS = register_maintenance(
     "webhooks.expire",
@@ -40,7 +40,8 @@ def revoke_key(
 ) -> int:
     """Revoke an API key and the keys that it created, and end their webhook endpoints.
 
-    ``keep_endpoints``: whether the endpoints become endpoints of the account instead of ending.
+    ``keep_endpoints``: whether the key's endpoints are transferred to the account. Otherwise they
+    end.
     """
     revoked = api_keys.revoke_key(uow, key_id=key_id, user_id=user_id)
     if keep_endpoints:
@@ -100,11 +101,12 @@ def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
             endpoint.state = EndpointState.PAUSED
             endpoint.reason = KEY_EXPIRED
             endpoint.due_at = None
-        details = f"has expired. Paused now: {_describe_endpoints(endpoints)}."
+        details = f"has expired. These endpoints are paused: {_describe_endpoints(endpoints)}."
     elif key.expiry_told_at is None:
         key.expiry_told_at = func.now()
         details = (
-            f"expires on {key.expires_at:%Y-%m-%d}. Paused then: {_describe_endpoints(endpoints)}."
+            f"expires on {key.expires_at:%Y-%m-%d}. These endpoints will then be paused: "
+            f"{_describe_endpoints(endpoints)}."
         )
     else:
         return False

@@ -2,8 +2,8 @@
 
 A call to an unresponsive receiver blocks a thread that other owners' endpoints need. After two
 consecutive unanswered calls, an endpoint rests, which means that it receives no events for at least
-30 seconds. Each further unanswered call doubles the rest period, up to five minutes. Because
-unresponsive endpoints rest, one process can handle more than a hundred of them.
+30 seconds. Each additional unanswered call doubles the endpoint's pause, up to five minutes.
+Because unresponsive endpoints rest, one process can handle more than a hundred of them.
 """
 
 from collections.abc import Mapping
@@ -33,8 +33,8 @@ MAX_RETRY_AFTER = timedelta(hours=12)
 MIN_SILENT_DURATION = timedelta(seconds=5)
 MIN_REST = timedelta(seconds=30)
 MAX_REST = timedelta(minutes=5)
-FAILED_FOR_DAYS = "It failed for three days."
-ANSWERED_GONE = "Its receiver answered 410."
+FAILED_FOR_DAYS = "Deliveries failed for three days."
+ANSWERED_GONE = "The server responded with 410 Gone."
 
 # Records all successes of a batch in one statement, because most attempts succeed.
 _RECORD_SUCCESSES = text("""
@@ -121,8 +121,9 @@ def _record_failure(
     # ``failing_since`` is the first failed attempt after the endpoint's last success.
     # ``failing_since`` is not the time when the failed delivery was queued, because other
     # deliveries may have succeeded since that time. If an event is sent as soon as it is queued,
-    # its last attempt takes place exactly three days after the first attempt. If all attempts of an
-    # endpoint's only event fail, the endpoint is paused after the last attempt.
+    # its last attempt takes place exactly three days after the first attempt. If an endpoint has a
+    # single event and all attempts to deliver the event fail, the endpoint is paused after the last
+    # attempt.
     failing_since = endpoint.failing_since or delivery.last_attempt_at or now
     fails_for_days = now >= failing_since + RETRY_PERIOD
     is_given_up = now >= delivery.queued_at + RETRY_PERIOD

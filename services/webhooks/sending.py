@@ -1,8 +1,8 @@
 """Runs the job that sends the due deliveries to a webhook endpoint.
 
-The job of an endpoint alternates between database transactions and calls to the receiver. Each
-transaction of the job records the outcomes of the latest calls and claims the next deliveries. Each
-transaction checks the job's lease, so that a worker that has lost its lease writes nothing.
+The job of an endpoint alternates between database transactions and calls to the receiver. In each
+transaction, the job records the outcomes of the latest calls, and then claims the next deliveries.
+Each transaction checks the job's lease, so that a worker that has lost its lease writes nothing.
 
 Deliveries are claimed in batches, because a transaction takes longer than a call to a fast
 receiver. After a successful call to the receiver, the worker claims up to ``MAX_BATCH_DELIVERIES``

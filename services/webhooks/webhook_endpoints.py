@@ -24,8 +24,8 @@ from services.webhooks import signing
 from storage.unit_of_work import UnitOfWork
 
 MAX_ENDPOINTS = 20
-PAUSED_BY_OWNER = "Its owner paused it."
-ENDED_WITH_LOGIN = "It ended when the account got another password."
+PAUSED_BY_OWNER = "The owner paused this endpoint."
+ENDED_WITH_LOGIN = "The endpoint ended because the account's password was reset."
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
 
 
 def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
-    """End the endpoint, and hide it from its owner. Return 1."""
+    """Deactivate the endpoint permanently, and hide it from its owner. Return 1."""
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ENDED:
         record_event(uow, caller.user_id, EventType.WEBHOOK_ENDED, endpoint_id=endpoint.id)
@@ -230,7 +230,7 @@ def list_live_endpoints(uow: UnitOfWork, user_id: int) -> list[WebhookEndpoint]:
 
 
 def find_live_endpoints(uow: UnitOfWork, condition: ColumnElement[bool]) -> list[WebhookEndpoint]:
-    """Return the endpoints that meet a condition and have not ended, newest first."""
+    """Return the endpoints that meet a condition and aren't in state ``ENDED``, newest first."""
     query = select(WebhookEndpoint).where(condition, WebhookEndpoint.state != EndpointState.ENDED)
     return list(uow.session.scalars(query.order_by(WebhookEndpoint.id.desc())))
 
@@ -261,7 +261,7 @@ def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
 
 
 def get_type_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
-    """Return the start positions in the feed of event types that were added to an endpoint.
+    """Return the feed positions from which an endpoint receives newly added event types.
 
     A start position has no effect after the endpoint has passed it.
     """

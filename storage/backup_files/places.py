@@ -28,7 +28,7 @@ from storage.encryption import DecryptionFailed, KeyWrapper, WrappedKey
 from storage.objects import ObjectMissing, ObjectStore, StoredObject
 
 # How long a failed call is retried, so that a long backup survives a short outage of the backup
-# place.
+# storage.
 MAX_WAIT_SECONDS = 300.0
 _MAX_PAUSE_SECONDS = 15.0
 _CONTENT_TYPE = "application/octet-stream"
@@ -70,7 +70,7 @@ class BackupPlace(Protocol):
 
 @dataclass(frozen=True)
 class FolderPlace:
-    """A backup place in a folder, which may be on a network file system."""
+    """A folder for backup files, which may be on a network file system."""
 
     folder: Path
 
@@ -93,7 +93,7 @@ class FolderPlace:
                 unfinished.replace(target)
             except FileNotFoundError as error:
                 # Another process that deletes old backups has just removed the empty subfolder.
-                raise TransientError(f"The folder {target.parent} is gone.") from error
+                raise TransientError(f"The folder {target.parent} no longer exists.") from error
             finally:
                 unfinished.unlink(missing_ok=True)
             _flush_folder(target.parent)
@@ -106,7 +106,7 @@ class FolderPlace:
         """Yield every file in the subfolder ``prefix``, in the byte order of the names.
 
         Args:
-            prefix: a subfolder with a final slash, or an empty text for all files.
+            prefix: a subfolder with a final slash, or an empty string for all files.
         """
         with self._translate_errors(prefix):
             self._require_folder()
@@ -125,7 +125,7 @@ class FolderPlace:
 
     def _path(self, key: str) -> Path:
         if any(not part or part.startswith(".") for part in key.split("/")):
-            raise TransientError(f"A file of a backup can't have the name {key!r}.")
+            raise TransientError(f"The name {key!r} is not valid for a backup file.")
         return self.folder / key
 
     def _require_folder(self) -> None:
@@ -149,7 +149,7 @@ class FolderPlace:
         except OSError as error:
             if error.errno in _PERMANENT_ERRORS:
                 raise self._build_unusable_error(error) from error
-            raise TransientError(f"The folder of the backups: {error.strerror}.") from error
+            raise TransientError(f"The backup folder can't be used: {error.strerror}.") from error
 
     def _build_unusable_error(self, error: OSError) -> DomainError:
         # Use the message for ENOTDIR instead of EEXIST, because it says that the path is not a
@@ -193,7 +193,7 @@ def open_place(settings: Settings) -> BackupPlace:
     """
     variable = variable_of("backup_url")
     if settings.backup_url is None:
-        raise SettingsError(f"{variable}: is needed: where backups go")
+        raise SettingsError(f"{variable}: is required, because it sets where backups are stored")
     url = urlsplit(settings.backup_url.get_secret_value())
     if url.scheme == "file":
         return FolderPlace(Path(unquote(url.path)))
@@ -214,7 +214,7 @@ def open_place(settings: Settings) -> BackupPlace:
         }
     )
     if (bucket_settings.s3_endpoint, bucket) == (settings.s3_endpoint, settings.s3_bucket):
-        raise SettingsError(f"{variable}: names the bucket that is backed up; name another")
+        raise SettingsError(f"{variable}: must not be the bucket that is backed up")
     object_prefix = f"{prefix}/" if prefix else ""
     return ObjectStore(bucket_settings, connections=_MAX_CONNECTIONS, prefix=object_prefix)
 
@@ -250,7 +250,7 @@ class SealedPlace:
         """
         content = self._retry(lambda: self.place.get(name))
         if not content.startswith(_FORMAT_MARK) or len(content) == len(_FORMAT_MARK):
-            raise DecryptionFailed("the file does not begin as a file of a backup")
+            raise DecryptionFailed("the file is not a backup file")
         begin = len(_FORMAT_MARK) + 1
         end = begin + content[begin - 1]
         key_id = content[begin:end].decode("ascii", "replace")
@@ -296,6 +296,8 @@ def open_sealed_place(
     """
     place = open_place(settings)
     if settings.backup_keys is None:
-        raise SettingsError(f"{variable_of('backup_keys')}: is needed: backups are encrypted")
+        raise SettingsError(
+            f"{variable_of('backup_keys')}: is required, because backups are encrypted"
+        )
     keyring = Keyring.parse(settings.backup_keys.get_secret_value())
     return SealedPlace(place, keyring, max_wait_seconds)

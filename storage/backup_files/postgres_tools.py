@@ -67,7 +67,7 @@ def dump(database: SecretStr) -> Generator[bytes, None, None]:
             if not piece:
                 return
             yield piece
-        raise PostgresToolFailed("pg_dump: the database sends nothing any more")
+        raise PostgresToolFailed("pg_dump: the database stopped sending data")
 
 
 def restore(database: SecretStr, pieces: Iterable[bytes]) -> None:
@@ -107,10 +107,10 @@ def _require_primary(database: SecretStr) -> None:
         leads_through_pool = is_pooled(session)
         [(is_replica,)] = run_single_statement(session, "SELECT pg_is_in_recovery()")
     if leads_through_pool or is_replica:
-        problem = "is that of a replica" if is_replica else "leads through a pool"
+        problem = "is the URL of a replica" if is_replica else "is the URL of a connection pool"
         raise PostgresToolFailed(
-            f"pg_dump: the URL {problem}; set {variable_of('backup_database_url')} to the database"
-            " itself"
+            f"pg_dump: the database URL {problem}; set {variable_of('backup_database_url')} to the "
+            "URL of the database server"
         )
 
 
@@ -133,7 +133,9 @@ def _run_program(
     """
     path = shutil.which(program)
     if path is None:
-        raise PostgresToolFailed(f"{program}: is not on the PATH; install Postgres' own programs")
+        raise PostgresToolFailed(
+            f"{program} is not on the PATH; install the Postgres client programs"
+        )
     url = _parse_url(database)
     # Pass the database password in the environment, because every user of the machine can read the
     # arguments of a process.
@@ -155,8 +157,8 @@ def _run_program(
             try:
                 yield process
             except BaseException:
-                # Kill the program before closing its input, which pg_restore would take for the end
-                # of the dump.
+                # Kill the program before closing its input, because pg_restore would treat a closed
+                # input as the end of the dump.
                 process.kill()
                 raise
         if process.returncode:

@@ -26,7 +26,9 @@ def require(name: str) -> None:
         if isinstance(error.orig, psycopg2.errors.InsufficientPrivilege):
             reason = f"the role that migrates may not CREATE EXTENSION {name}: let a role run it"
         elif isinstance(error.orig, _MISSING_EXTENSION_ERRORS):
-            reason = f"the server has no extension {name}: install the package of Postgres' contrib"
+            reason = (
+                f"the database server has no extension {name}; install the Postgres contrib package"
+            )
         else:
             raise
-        raise DATABASE_UNUSABLE(reason=f"{reason}, and migrate again") from error
+        raise DATABASE_UNUSABLE(reason=f"{reason}, and run the migration again") from error

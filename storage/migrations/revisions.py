@@ -1,4 +1,4 @@
-"""The revisions of the database schema, which are the numbers of the migrations."""
+"""The revisions of the database schema. A revision is the number of a migration."""
 
 from pathlib import Path
 
@@ -36,10 +36,13 @@ def explain_unsupported(revision: str) -> str | None:
     if revision in _list_revisions():
         return None
     if revision > get_newest_revision():
-        return f"its tables ({revision}) are a later release's: migrate it with that release"
+        return (
+            f"its tables ({revision}) come from a newer release; run the migration with that "
+            "release"
+        )
     return (
-        f"its tables ({revision}) are those of a development version before 1.0.0, and no migration "
-        "leads on from there: create an empty database, and migrate that one"
+        f"its tables ({revision}) come from a development version before 1.0.0 and can't be "
+        "migrated; create an empty database, and migrate it"
     )
 
 

@@ -77,7 +77,7 @@ def grant_application_access(connection: Connection, login: URL) -> None:
     logged.
 
     Args:
-        connection: a connection of the owner role.
+        connection: a database connection that is logged in as the owner role.
         login: the database URL of the application, which contains the role and the password.
     """
     with connection.begin():
@@ -104,7 +104,7 @@ def _create_role(connection: Connection, role: str, password: str | None) -> Non
     )
     if not connection.scalar(select_can_create):
         raise DATABASE_UNUSABLE(
-            reason=f"there is no role {role}, and the role that migrates may not make it"
+            reason=f"the role {role} doesn't exist, and the migration's role can't create it"
         )
     driver_connection = cast(
         "psycopg2.extensions.connection", connection.connection.dbapi_connection

@@ -38,7 +38,7 @@ _TEMPORARY_ERRORS = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockD
 
 
 class SessionIsPooled(psycopg2.OperationalError):
-    """The owner's connection leads to a connection pooler instead of Postgres itself."""
+    """The table owner's connection goes through a connection pooler, not directly to Postgres."""
 
 
 def build_alembic_config(connection: Connection) -> Config:
@@ -94,7 +94,7 @@ def _explain_unusable(database: Database, needed: str) -> str | None:
         if revisions.is_compatible(database, needed):
             return None
         [applied] = revisions.read_revisions(database) or [""]
-        return revisions.explain_unsupported(applied) or "its tables are an earlier release's"
+        return revisions.explain_unsupported(applied) or "its tables come from an earlier release"
     except psycopg2.Error as error:
         return str(error).strip()
 
@@ -160,8 +160,8 @@ def open_owner_engine(url: SecretStr, *, application_name: str) -> Engine:
         if is_pooled(connection):
             connection.close()
             raise SessionIsPooled(
-                "a pool of connections is in front of the server: PRESSROOM_MIGRATION_DATABASE_URL "
-                "names the server itself"
+                "migrations can't run through a connection pool; set "
+                "PRESSROOM_MIGRATION_DATABASE_URL to the database server"
             )
         for name, value in SESSION_DEFAULTS.items():
             run_single_statement(connection, f"SET {name} = '{value}'")

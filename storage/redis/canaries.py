@@ -69,7 +69,7 @@ class QueueAge:
         delay_seconds: how long the last canary was in transit, or how long the current canary has
             been in transit, if that is longer.
         silent_seconds: how long ago the last canary was sent.
-        version: the release of the worker that received the last canary, or an empty text.
+        version: the release of the worker that received the last canary, or an empty string.
     """
 
     delay_seconds: float = 0.0

@@ -14,7 +14,7 @@ from redis.retry import Retry
 from core.counters.store_metrics import observe_redis
 from core.settings.store_settings import SENTINEL_SCHEMES, CacheSettings, Sentinels
 
-# Short timeouts and pings, because a process must notice a dead connection within seconds.
+# Use short timeouts and pings, because a process must notice a dead connection within seconds.
 _CONNECTION_OPTIONS: dict[str, Any] = {
     "socket_timeout": 2,
     "socket_connect_timeout": 1,

@@ -58,23 +58,21 @@ class RateLimitStatus:
 class RateCounters:
     """Rate limit counters in Redis that all processes share, with a local fallback.
 
-    Time windows begin at multiples of their length on the clock of Redis, so that processes with
-    different clocks count in the same window. Each response from Redis contains the time of the
-    Redis server. Between two responses, a process derives the Redis server's time from its own
-    monotonic clock.
+    Time windows start at multiples of their length by Redis's clock, so that all processes count in
+    the same window. Each response from Redis contains the time of the Redis server. Between two
+    responses, a process derives the Redis server's time from its own monotonic clock.
 
     The API calls in a time window are numbered, and calls with a number above the rate limit are
-    refused. For a high rate limit, a process reserves a block of 1/300 of the call numbers, and
-    assigns them without asking Redis. The rate limit is never exceeded, because no call number is
-    assigned twice. A call may be refused too early, because other processes hold unused call
-    numbers.
+    refused. If the rate limit is high, a process reserves 1/300 of the call numbers at once. The
+    process assigns these numbers to calls without asking Redis. The rate limit is never exceeded,
+    because no call number is assigned twice. A call may be refused too early, because other
+    processes hold unused call numbers.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._client = open_redis(settings, **_SHORT_TIMEOUTS)
         self._reserve = self._client.register_script(_RESERVE_SCRIPT)
-        # The difference in seconds between the clock of Redis and the monotonic clock of this
-        # process.
+        # The difference in seconds between Redis's clock and this process's monotonic clock.
         self._clock_offset: float | None = None
         self._local_counts = MemoryStorage()
         self._breaker = Breaker("Redis", RedisError)
@@ -105,7 +103,7 @@ class RateCounters:
         return RateLimitStatus(item.amount, window, item.amount - number, seconds_left)
 
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
-        """Count one API call in the memory of this process, against half the rate limit.
+        """Count one API call in the memory of this process. Half the rate limit applies.
 
         The rate limit is halved, because without Redis every process counts only its own calls.
         """
@@ -119,7 +117,7 @@ class RateCounters:
         self._client.close()
 
     def _now(self) -> float:
-        """Return the time of Redis in seconds, or the monotonic time if Redis never answered.
+        """Return Redis's time in seconds, or the monotonic time if Redis has never answered.
 
         The monotonic time is sufficient for a process that counts only its own calls.
         """

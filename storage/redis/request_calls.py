@@ -1,4 +1,4 @@
-"""Adds and removes API callers that wait for the result of request-only work.
+"""Registers and unregisters API callers that wait for the result of a request.
 
 Script calls that are enqueued at the same time share one round trip to Redis. Redis executes script
 calls in the order in which they were enqueued, so that no caller is removed before it was added.
@@ -27,7 +27,8 @@ from storage.task_messages import build_message, queue_name
 
 log = get_logger(__name__)
 
-# In a backlog with fewer requests, the age of the oldest request doesn't matter.
+# If the backlog has fewer requests than ``MIN_QUEUED_REQUESTS``, the age of its oldest request is
+# ignored.
 MIN_QUEUED_REQUESTS = 10
 MAX_QUEUED_REQUESTS = 1_000
 # The maximum number of queued requests per owner is half the maximum backlog, so that one owner
@@ -38,9 +39,9 @@ MAX_QUEUED_REQUESTS_PER_OWNER = 500
 # the check reads the whole backlog.
 MAX_QUEUED_BYTES_PER_OWNER = 16 * 1024 * 1024
 MAX_SMALL_INPUT_BYTES = 32 * 1024
-# The maximum age of the oldest request in the backlog. Above this age, the API refuses calls,
-# because a late response is hardly worth the wait. For owners without requests in the backlog, the
-# limit is twice as high, because these owners didn't cause the backlog.
+# If the oldest request in the backlog has waited longer than this, the API refuses new calls,
+# because their responses would come too late. For owners without requests in the backlog, the limit
+# is twice as high, because these owners didn't cause the backlog.
 MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
@@ -63,11 +64,11 @@ class _ScriptCall:
 
 
 class RequestCalls:
-    """The request-only work that the callers of an API process wait for.
+    """The requests whose results callers in this API process are waiting for.
 
     Args:
-        send: a function that sends messages to a broker on a separate server. Without ``send``, the
-            script that adds a caller also puts the message on the queue.
+        send: a function that sends messages to a broker on a separate server. If ``send`` is
+            ``None``, the script that adds a caller also puts the caller's message on the queue.
     """
 
     def __init__(
@@ -111,8 +112,8 @@ class RequestCalls:
         Args:
             seconds: how long the caller waits for the result.
             again: whether the caller is already waiting for the result. Limits on waiting callers
-                don't apply to a caller that is already waiting. Adding a waiting caller again
-                restores the request if Redis has lost its keys or message.
+                don't apply to a caller that is already waiting. If Redis has lost the request's
+                keys or its message, adding the caller again restores the request.
         """
         # A single run can answer several equal API calls. The worker continues the trace of the
         # first call.
@@ -153,7 +154,10 @@ class RequestCalls:
             raise QUEUE_UNAVAILABLE()
 
     def remove_caller(self, request_id: str, caller: str) -> None:
-        """Remove a caller. A request without callers is deleted unless a worker runs it."""
+        """Remove a caller.
+
+        A request without callers is deleted, unless a worker is processing it.
+        """
         keys = request_scripts.build_keys(request_id)
         removal = self._enqueue(request_scripts.REMOVE_CALLER_SCRIPT, keys, [caller])
         removal.add_done_callback(_log_failed_removal)
@@ -210,5 +214,5 @@ class RequestCalls:
 
 def _log_failed_removal(removal: asyncio.Future[Any]) -> None:
     if not removal.cancelled() and (error := removal.exception()):
-        # A worker may run the request although nobody waits for the result anymore.
+        # A worker may still run the request, even if no caller is waiting for the result.
         log.warning("request.not_left", reason=type(error).__name__)

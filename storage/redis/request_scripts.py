@@ -1,17 +1,18 @@
 """Lua scripts for request-only work, which exists only while API callers wait for the result.
 
-Request-only work has no row in the jobs table. The state of a request is stored in Redis keys that
+Some work, such as composer calls, is useless without a waiting API caller. Such work is called a
+request, and has no row in the jobs table. The state of a request is stored in Redis keys that
 expire. The broker message for a request contains only the request id. Equal API calls have the same
-request id, so that they share one run. A request has these Redis keys:
+request id, so that a worker does their work only once. A request has these Redis keys:
 
 - ``waiting``: the waiting callers, each with the time at which the caller stops waiting. A caller
   whose process was killed counts as waiting until the end of its waiting time.
 - ``input``: the input, until a worker takes the request or no caller waits anymore.
 - ``running``: the lease of the worker that runs the request.
-- ``told``: the callers that were notified of the result and have not left yet. A call after the
-  delivery of the result starts a new run.
-- ``result``: the result, for callers that missed the notification. The key ``result`` is deleted
-  when the last caller leaves.
+- ``told``: the callers that were notified of the result but haven't been removed yet. A call after
+  the delivery of the result starts a new run.
+- ``result``: the result of the work, for callers that missed the notification. The key ``result``
+  is deleted when the last caller leaves.
 
 Each queue has a backlog in the key ``line``, which lists the requests that no worker has taken yet.
 The key ``line_owners`` maps each request in the backlog to the account that created it. A call that
@@ -51,8 +52,8 @@ local function longest_wait()
 end
 """
 
-# Adds a caller to a request, and sends a message unless a worker already runs the request. A
-# request is in the backlog only once, even if several callers wait for its result.
+# Adds a caller to a request, and sends a message unless a worker is already processing the request.
+# A request is in the backlog only once, even if several callers wait for its result.
 #
 # For a refused call, the script returns the reason and the age of the oldest request in the
 # backlog. The script returns 1 if the API process must send a message to a separate broker.

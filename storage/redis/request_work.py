@@ -22,12 +22,13 @@ RESULT_SECONDS = 60
 LEASE_SECONDS = 5.0
 RENEW_EVERY_SECONDS = 1.0
 
-# The maximum length of a result in a notification. API processes fetch longer results from Redis.
+# The maximum length of a result in a notification. If a result is too long for a notification, API
+# processes fetch the result from Redis.
 _MAX_ANNOUNCED_CHARACTERS = 8 * 1024
 
 
 class AllCallersLeft(Exception):
-    """All callers of a request have left, so that the worker should stop."""
+    """All callers of a request have stopped waiting, so the worker should stop."""
 
 
 class RequestWork:
@@ -83,8 +84,8 @@ class RequestLease:
     """A worker's lease on request-only work, with the input of the work.
 
     Attributes:
-        until: the monotonic time when the last caller stops waiting, as known when the lease was
-            taken.
+        until: the monotonic time when the last caller stops waiting. Callers who arrive after the
+            lease was taken don't count.
     """
 
     payload: dict[str, Any]
@@ -101,8 +102,8 @@ class RequestLease:
     def seconds_left(self) -> float:
         """Renew the lease, and return how many seconds the last caller will wait.
 
-        Called before each expensive step, so that the work stops when all callers have left. Raises
-        ``AllCallersLeft``.
+        Call this method before each expensive step, so that the work stops when no caller waits any
+        longer. Raises ``AllCallersLeft``.
         """
         try:
             seconds = self.work.renew_for_callers(self.request_id, self.worker)

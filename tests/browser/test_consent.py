@@ -16,7 +16,7 @@ pytestmark = pytest.mark.tier("fast", "browser")
 NAME = "Ledger reader"
 SIX = tuple(SCOPE_EXPLANATIONS)
 ASKS = f"{NAME} asks for access to your account"
-LISTED = "Apps with access to your account"
+LISTED = "Connected apps"
 
 
 class _Callback(QuietHandler):
@@ -65,7 +65,7 @@ def test_person_can_grant_some_scopes_to_an_app_and_revoke_them(
 
     page.goto(f"{stack.api_url}/account")
     page.get_by_role("link", name="Developers").click()
-    page.get_by_role("link", name="Access", exact=True).click()
+    page.get_by_role("link", name="Connected apps", exact=True).click()
     shows(page, LISTED)
     expect(page.get_by_role("heading", level=2)).to_have_text(NAME)
     granted = page.get_by_role("region", name=NAME)
@@ -75,6 +75,6 @@ def test_person_can_grant_some_scopes_to_an_app_and_revoke_them(
     granted.get_by_role("link", name="Revoke access").click()
     page.get_by_role("button", name="Revoke access").click()
     shows(page, LISTED)
-    expect(page.get_by_text("No other app may use your account")).to_be_visible()
+    expect(page.get_by_text("No connected apps")).to_be_visible()
     with stack.client(given["access_token"]) as client:
         assert client.get("/users/me").status_code == 401

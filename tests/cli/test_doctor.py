@@ -112,7 +112,7 @@ def test_doctor_prints_a_table_with_advice(stack: Stack) -> None:
     assert done.returncode == 1
     [row] = [line for line in done.stdout.splitlines() if "✗" in line]
     assert "redis" in row
-    assert "See the settings of this part" in row
+    assert "Check the settings for" in row
     assert "✓" in done.stdout
 
 
@@ -121,7 +121,7 @@ def test_doctor_sends_a_test_mail_to_the_given_address(stack: Stack) -> None:
     assert code == 0
     assert found["mail", "sending"]["state"] == "fine"
     [mail] = stack.mails("operator@example.com")
-    assert mail["subject"] == "Pressroom sends mail"
+    assert mail["subject"] == "Pressroom test mail"
 
 
 URLS = {
@@ -183,12 +183,12 @@ def test_doctor_finds_queues_without_workers_and_overdue_maintenance(
     assert code == 1
     shown = {name: each["found"] for name, each in faults(found).items()}
     assert re.fullmatch(r"no worker has .* for 10\d s", shown.pop(("workers", Queue.EXPORT)))
-    assert re.fullmatch(r"a message takes 10\d\.\d\d s", shown.pop(("workers", Queue.MEDIA)))
+    assert re.fullmatch(r"a message waits 10\d\.\d\d s", shown.pop(("workers", Queue.MEDIA)))
     assert shown == {
-        ("maintenance", "schedule"): "late: late (5 h)",
+        ("maintenance", "schedule"): "overdue: late (5 h)",
         ("maintenance", "last runs"): "broken: OSError: full",
     }
-    assert found["workers", "version"]["found"].startswith("0.0.1, and this command is ")
+    assert found["workers", "version"]["found"].startswith("workers have 0.0.1, this command has ")
 
 
 def test_doctor_finds_missing_or_outdated_backup(stack: Stack, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_doctor_finds_missing_or_outdated_backup(stack: Stack, tmp_path: Path) -
         "PRESSROOM_BACKUP_KEYS": f"k1:{'A' * 43}",
     }
     code, found = doctor(stack, **given)
-    assert (code, found["backup", "newest"]["found"]) == (1, "there is none yet")
+    assert (code, found["backup", "newest"]["found"]) == (1, "there is no backup yet")
     url, keys = (SecretStr(value) for value in given.values())
     settings = stack.settings().model_copy(update={"backup_url": url, "backup_keys": keys})
     place = open_sealed_place(settings)

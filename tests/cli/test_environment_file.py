@@ -76,7 +76,7 @@ def test_existing_env_file_is_never_changed(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("PRESSROOM_SECRET_KEYS=mine\n")
     done = env(tmp_path)
     assert done.returncode == 1
-    assert "it is there already" in done.stderr
+    assert "the file already exists" in done.stderr
     assert (tmp_path / ".env").read_text() == "PRESSROOM_SECRET_KEYS=mine\n"
 
 
@@ -104,7 +104,10 @@ def test_env_command_adopts_settings_from_its_environment(tmp_path: Path) -> Non
     ("given", "said"),
     [
         ({"PRESSROOM_LOG_LEVEL": "loud"}, "PRESSROOM_LOG_LEVEL: "),
-        ({"PRESSROOM_MAIL_FROM": "O'Hara <o@example.com>"}, "PRESSROOM_MAIL_FROM: has a single"),
+        (
+            {"PRESSROOM_MAIL_FROM": "O'Hara <o@example.com>"},
+            "PRESSROOM_MAIL_FROM: must not contain",
+        ),
     ],
 )
 def test_env_command_rejects_settings_that_no_process_would_accept(
@@ -182,4 +185,6 @@ def test_generated_env_file_describes_each_setting_in_a_comment(tmp_path: Path) 
         assert lines, setting
         assert all(line.startswith("# ") for line in lines), setting
         texts[setting.partition("=")[0]] = " ".join(line[2:] for line in lines)
-    assert texts["PRESSROOM_DATABASE_URL"] == "Postgres: postgresql://user:password@host:port/db"
+    assert texts["PRESSROOM_DATABASE_URL"] == (
+        "URL of the Postgres database: postgresql://user:password@host:port/db"
+    )

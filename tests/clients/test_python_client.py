@@ -164,7 +164,7 @@ def test_python_client_error_has_code_status_fields_and_request_id(
         pressroom.create_list({"title": 7, "slug": "garden"})
     assert invalid.value.status == 422
     assert "body.title" in {each["field"] for each in invalid.value.errors}
-    with pytest.raises(package.PressroomError, match="no such attachment"):
+    with pytest.raises(package.PressroomError, match="no attachment with this id"):
         pressroom.read_attachment("0123456789ab")
 
 

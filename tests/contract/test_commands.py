@@ -186,7 +186,7 @@ def test_cli_reports_an_unreachable_database_without_traceback_and_password(stac
     for words in (["users", "list"], ["migrate"]):
         done = pressroom(stack, *words, PRESSROOM_DATABASE_URL=url)
         assert done.returncode == 1
-        assert "The database is not usable" in done.stderr
+        assert "The database can't be used" in done.stderr
         assert "Traceback" not in done.stderr
         assert "hunter2" not in done.stderr
 

@@ -175,7 +175,7 @@ def test_console_composer_allows_images_only_from_the_chosen_photo_provider(
     text, fields = press_button(
         shared_console, opened, {"find": "yes"}, 502, title="Kept", words="error-500"
     )
-    assert "unsplash gave no usable answer." in text.lower()
+    assert "unsplash returned no usable response." in text.lower()
     assert (fields["title"], fields["words"]) == ("Kept", "error-500")
 
 

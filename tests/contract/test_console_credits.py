@@ -25,7 +25,7 @@ CREDITS, BUY, ORDERS = "/console/credits", "/console/credits/buy", "/console/cre
 
 def entries_of(text: str) -> list[list[str]]:
     """What the ledger's rows say, without the moment and the head."""
-    return [row[:4] for row in rows_of(text) if row[0] != "What"]
+    return [row[:4] for row in rows_of(text) if row[0] != "Type"]
 
 
 def payment_url(text: str) -> str:
@@ -38,11 +38,13 @@ def test_console_credits_pages_explain_the_empty_state_and_show_exchange_rates(
 ) -> None:
     text = console.see(CREDITS)
     assert "<b>0</b> credits" in text
-    assert "Nothing has happened yet" in text
-    assert "You have ordered nothing yet" in console.see(ORDERS)
+    assert "No credits yet" in text
+    assert "No orders yet" in console.see(ORDERS)
     [row] = [row for row in rows_of(console.see(BUY)) if row[0] == "EUR"]
-    assert row == ["EUR", "108.6956", "0.50 EUR", "999,999.99 EUR"]
-    assert ["JPY", "0.6666", "100 JPY", "99,999,999 JPY"] in rows_of(console.see(BUY))
+    assert row == ["EUR", "108.6956 credits for 1 EUR", "0.50 EUR", "999,999.99 EUR"]
+    assert ["JPY", "0.6666 credits for 1 JPY", "100 JPY", "99,999,999 JPY"] in rows_of(
+        console.see(BUY)
+    )
 
 
 def test_console_sells_credits_and_the_receipt_shows_a_refund(
@@ -57,7 +59,7 @@ def test_console_sells_credits_and_the_receipt_shows_a_refund(
     assert "Pay 11.36 EUR" in text
     console.see(f"{path}/receipt", 404)
 
-    assert "Waits for your payment." in console.see(path)
+    assert "Waiting for your payment." in console.see(path)
     # The browser comes back over our page that asks the provider.
     back = console.visitor.client.get(sandbox_payments.pay(payment_url(text)))
     assert back.status_code == 303
@@ -76,11 +78,11 @@ def test_console_sells_credits_and_the_receipt_shows_a_refund(
     text = console.see(f"{path}/receipt")
     assert heading(text) == f"Receipt {order_id}"
     rows = rows_of(text)
-    assert rows[1] == ["1,234.5 credits, at 100 for one US dollar", "11.36 EUR"]
+    assert rows[1] == ["1,234.5 credits (100 credits per US dollar)", "11.36 EUR"]
     assert [row[1] for row in rows[2:]] == ["\N{MINUS SIGN}3.00 EUR", "8.36 EUR"]
     [row] = [row for row in rows_of(console.see(ORDERS)) if row[0] == str(order_id)]
     assert [*row[1:5], row[6]] == ["paid", "1,234.5", "11.36 EUR", "3.00 EUR", "Receipt"]
-    assert "Taken back with a refund" in console.see(CREDITS)
+    assert "Removed by a refund" in console.see(CREDITS)
 
 
 def test_console_order_page_reports_an_expired_or_reviewed_order(
@@ -95,13 +97,13 @@ def test_console_order_page_reports_an_expired_or_reviewed_order(
     topups.poll_now(stack, late)
     topups.await_status(stack, late, "expired")
     text = console.see(f"{ORDERS}/{late}")
-    assert "<b>Expired.</b> Its hour passed without a payment." in text
+    assert "<b>Expired.</b> The order wasn’t paid within an hour." in text
     assert "Create a new order" in text
 
     url = payment_url(console.do(BUY, credit_amount="500"))
     sandbox_payments.alter(url, amount=1)
     sandbox_payments.pay(url)
-    eventually(lambda: "looked at by the operator" in console.see(ORDERS), what="the review")
+    eventually(lambda: "under review" in console.see(ORDERS), what="the review")
     assert "<b>0</b> credits" in console.see(CREDITS)
 
 
@@ -117,14 +119,14 @@ def test_console_shows_order_errors_next_to_their_fields(
         assert (kept[name], kept["currency"]) == (typed, "GBP")
     assert wrong_beside(shown(console.send(BUY), 422), "credit_amount")
     text = shown(console.send(BUY, credit_amount="500", amount="5"), 422)
-    assert "leave the number of credits empty" in wrong_beside(text, "amount")
+    assert "either the credits or the amount" in wrong_beside(text, "amount")
     count = "SELECT count(*) FROM payment_orders WHERE user_id = %s"
     assert stack.query(count, console.owner.user_id) == [(0,)]
 
 
 def test_console_changes_the_low_balance_threshold(console: OwnerAtConsole) -> None:
     text = console.do(CREDITS, below_credit="1,234.5")
-    assert "That is kept." in text
+    assert "The alert was saved." in text
     assert 'name="below_credit" type="text" value="1,234.5"' in text
     low = data(console.api.get("/auxilia/credits/low-balance"))
     assert low == {"below_credit": 1234.5}
@@ -144,13 +146,13 @@ def test_console_filters_the_credit_ledger_by_kind_and_day(
     today = datetime.now(UTC).date()
     query = {"action": "grant", "from": str(today - timedelta(days=1)), "to": str(today)}
     text = console.see(CREDITS, **query)
-    assert entries_of(text) == [["Given by the operator", "test", "+100", "100"]]
+    assert entries_of(text) == [["Granted by the operator", "test", "+100", "100"]]
     # A program finds the same by the call that the page shows.
     [call] = calls_of(text)
     [found] = data(console.api.get(call.path))["items"]
     assert found["action"] == "grant"
     text = console.see(CREDITS, **query | {"from": "", "to": str(today - timedelta(days=1))})
-    assert "There is nothing of that." in text
+    assert "No entries match." in text
     text = console.see(CREDITS, 422, **query | {"to": "2001-01-01"})
     assert "before the first day" in wrong_beside(text, "to")
     assert wrong_beside(console.see(CREDITS, 422, **{"from": "soon"}), "from")

@@ -67,7 +67,7 @@ def test_console_creates_an_api_key_and_shows_it_only_once_and_revokes_it(
     end = f"{KEYS}/{key_id}/end"
     assert heading(console.see(end)) == f"Revoke Upload <script> (…{key[-4:]})?"
     assert stack.is_accepted(key)
-    assert "is revoked." in console.do(end)
+    assert "was revoked." in console.do(end)
     assert not stack.is_accepted(key)
     console.see(end, 404)
     assert console.visitor.client.post(end, data={}).status_code == 403
@@ -83,12 +83,12 @@ def test_console_creates_an_api_key_and_shows_it_only_once_and_revokes_it(
         assert data(console.api.get(f"/webhook-endpoints/{made['id']}"))["state"] == state
 
     unrestricted = made_key(console, reach="all", lifetime="")
-    assert "Full access." in console.see(KEYS)
+    assert "The key has full access." in console.see(KEYS)
     [mine] = [
         each for each in data(console.api.get("/apikeys")) if each["last_four"] == unrestricted[-4:]
     ]
     assert (mine["scopes"], mine["expires_at"]) == (None, None)
-    assert "You have 2 keys" in console.see(PROGRAMS)
+    assert "You have 2 API keys" in console.see(PROGRAMS)
 
 
 def test_console_shows_api_key_errors_next_to_their_fields(console: OwnerAtConsole) -> None:
@@ -115,7 +115,7 @@ def test_console_rejects_an_api_key_beyond_the_plan_and_gives_the_reason(stack: 
         for _ in range(9):
             stack.create_key(console.owner.user_id)
         text = shown(console.send(NEW_KEY, name="n", reach="all"), 403)
-        assert "10 of 10 are used" in text
+        assert "You have used 10 of 10." in text
         noted = data(console.api.get("/users/me/security-events"))["items"]
         assert "quota.refused" in {each["type"] for each in noted}
 
@@ -123,7 +123,7 @@ def test_console_rejects_an_api_key_beyond_the_plan_and_gives_the_reason(stack: 
 def test_console_shows_oauth_grants_and_revokes_them_after_confirmation(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
-    assert "No other app may use your account" in console.see(ACCESS)
+    assert "No connected apps" in console.see(ACCESS)
     program = register(stack, name="Ledger & <reader>")
     person = log_in(stack, console.owner)
     with person.browser:
@@ -131,13 +131,13 @@ def test_console_shows_oauth_grants_and_revokes_them_after_confirmation(
     text = console.see(ACCESS)
     assert "Ledger &amp; &lt;reader&gt;" in text
     assert SCOPE_EXPLANATIONS[Scope.CREDIT_READ] in text
-    assert "You gave 1 app of others access" in console.see(PROGRAMS)
+    assert "1 app has access to your account" in console.see(PROGRAMS)
     [grant] = data(console.api.get("/grants"))
     end = f"{ACCESS}/{grant['id']}/end"
     [call] = calls_of(console.see(end))
     assert (call.method, call.path) == ("DELETE", f"/grants/{grant['id']}")
     assert stack.is_accepted(given["access_token"])
-    assert "has no access any more." in console.do(end)
+    assert "no longer has access." in console.do(end)
     assert not stack.is_accepted(given["access_token"])
     console.see(end, 404)
 
@@ -159,23 +159,23 @@ def sent_to(console: OwnerAtConsole, path: str) -> list[list[str]]:
 def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     console: OwnerAtConsole, stack: Stack, receiver: HookReceiver
 ) -> None:
-    assert "You have no webhook yet" in console.see(HOOKS)
+    assert "No webhooks yet" in console.see(HOOKS)
     receiver.answer = lambda _: (503, {"Retry-After": "3600"}) if len(receiver.hooks) == 1 else OK
     path, secret = made_hook(console, url=receiver.url, **{f"type.{LEFT}": "on"})
     text = console.see(path)
     assert secret not in text
-    assert "Nothing yet." in text
-    assert "A test event is on its way." in console.do(path)
+    assert "No deliveries yet." in text
+    assert "The test event is being sent." in console.do(path)
     # A delivery attempt is counted at its start, before the response is known.
     eventually(lambda: sent_to(console, path)[0][3].startswith("503"), what="its answer")
     [(event, state, tries, answer)] = sent_to(console, path)
-    assert (event, tries) == ("A test", "1")
-    assert state.startswith("is tried again in ")
+    assert (event, tries) == ("Test event", "1")
+    assert state.startswith("next attempt in ")
     assert re.fullmatch(r"503, in [\d,]+ ms: taken", answer)
     assert [
-        row[1].startswith("failing; the first time") for row in rows_of(console.see(HOOKS))[1:]
+        row[1].startswith("failing, first failure") for row in rows_of(console.see(HOOKS))[1:]
     ] == [True]
-    assert "1 of them is failing" in console.see(PROGRAMS)
+    assert "1 webhook is failing" in console.see(PROGRAMS)
 
     text = console.see(path)
     [resend] = re.findall(r'formaction="[^"]*(/console[^"]*resend)"', text)
@@ -191,7 +191,7 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     # The form for changing a webhook contains the webhook's current values.
     changes = {"state": "paused", "type.credits.low": "on"}
     text = console.do(f"{path}/change", 0, (f"type.{LEFT}",), **changes)
-    assert "Its owner paused it." in text
+    assert "The owner paused this endpoint." in text
     assert "Send a test event" not in text
     [endpoint] = data(console.api.get("/webhook-endpoints"))
     assert (endpoint["types"], endpoint["state"]) == (["credits.low"], "paused")
@@ -200,7 +200,7 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     text = shown(console.send(f"{path}/rotate"))
     [newer] = re.findall(r'value="(whsec_[^"]+)"', text)
     assert newer != secret
-    assert "is deleted" in console.do(f"{path}/end")
+    assert "was deleted" in console.do(f"{path}/end")
     assert data(console.api.get("/webhook-endpoints")) == []
     for page in ("", "/change", "/rotate", "/end"):
         console.see(path + page, 404)
@@ -248,14 +248,14 @@ def test_console_shows_the_newest_events_in_words_and_filters_them_by_type(
     # An event is not shown while an older transaction of another test is open.
     eventually(lambda: any(row[2] == LEFT for row in event_rows(console)), what="the event")
     assert next(row for row in event_rows(console) if row[2] == LEFT)[::2] == [
-        "A person left",
+        "A member unsubscribed",
         LEFT,
     ]
     found = event_rows(console, type="key.created")
     assert {row[2] for row in found} == {"key.created"}
     [call] = calls_of(console.see(EVENTS, type="key.created"))
     assert len(data(console.api.get(call.path))["items"]) == len(found)
-    assert "Nothing has happened of that kind" in console.see(EVENTS, type="order.disputed")
+    assert "No events of this type" in console.see(EVENTS, type="order.disputed")
 
 
 def since(moment: datetime) -> dict[str, str]:
@@ -277,8 +277,8 @@ def test_console_replays_webhook_events_since_a_chosen_time_with_their_original_
     assert f'href="{stack.api_url}{path}/replay"' in console.see(path)
 
     text = console.see(f"{path}/replay", **an_hour_ago())
-    assert heading(text) == "Send events again"
-    assert "Send 4 events again?" in text
+    assert heading(text) == "Replay events"
+    assert "Replay 4 events?" in text
     [call] = calls_of(text)
     assert call.path == f"/webhook-endpoints/{endpoint['id']}/replay"
     asked = datetime.fromisoformat(call.body["since"])
@@ -291,7 +291,7 @@ def test_console_replays_webhook_events_since_a_chosen_time_with_their_original_
     reply = console.visitor.client.post(action, data=form)
     assert reply.status_code == 303, reply.text
     text = shown(console.visitor.client.get(reply.headers["location"]))
-    assert "The events are sent again, the oldest first." in text
+    assert "The events are being sent again, oldest first." in text
     everything = event_ids(stack, console.owner)
     eventually(lambda: len(receiver.hooks) >= 4, what="all events again")
     assert receiver.ids == everything
@@ -305,11 +305,11 @@ def test_console_replay_counts_only_events_that_the_webhook_receives(
     path = f"{HOOKS}/{endpoint['id']}/replay"
     happen(stack, console.owner, LEFT, list_id=list_id)
     happen(stack, console.owner, list_id=other_id)
-    assert "Nothing of what it gets has happened since then." in console.see(path, **an_hour_ago())
+    assert "The webhook has no events since this time." in console.see(path, **an_hour_ago())
     happen(stack, console.owner, list_id=list_id)
-    assert "Send 1 event again?" in console.see(path, **an_hour_ago())
+    assert "Replay 1 event?" in console.see(path, **an_hour_ago())
     later = since(datetime.now(UTC) + timedelta(hours=1))
-    assert "Nothing of what it gets has happened since then." in console.see(path, **later)
+    assert "The webhook has no events since this time." in console.see(path, **later)
 
 
 def test_console_replay_shows_more_than_1000_events_without_an_exact_number(
@@ -324,12 +324,12 @@ def test_console_replay_shows_more_than_1000_events_without_an_exact_number(
         LEFT.value,
         MAX_COUNTED_EVENTS,
     )
-    assert "Send 1,000 events again?" in console.see(path, **an_hour_ago())
+    assert "Replay 1,000 events?" in console.see(path, **an_hour_ago())
     happen(stack, console.owner, LEFT)
     text = console.see(path, **an_hour_ago())
-    assert "Send more than 1,000 events again?" in text
+    assert "Replay more than 1,000 events?" in text
     # Events can't be sent again to a paused webhook.
-    assert "The webhook is not active" in text
+    assert "The webhook isn’t active" in text
     assert len(forms_of(console.visitor.get(path, **an_hour_ago()))) == 1
 
 
@@ -348,7 +348,7 @@ def test_console_replay_rejects_an_invalid_time(
         assert wrong_beside(shown(reply, 422), field)
     # No event can have happened since 9999-12-31.
     reply = console.visitor.client.post(path, data={**form, "day": "9999-12-31"})
-    assert "has happened since then" in wrong_beside(shown(reply, 422), "day")
+    assert "no events since this time" in wrong_beside(shown(reply, 422), "day")
     assert len(receiver.hooks) == 1
 
 

@@ -76,7 +76,7 @@ def test_console_import_asks_for_the_address_column_if_no_column_is_recognised(
     content = sheet(["Where", "Who"], *blank, [who[0], "Ada"])
     path = preview_import(console, list_id, content)
     text = console.see(path)
-    assert "No column is known to hold e-mail addresses" in text
+    assert "No column with e-mail addresses was found" in text
     assert 'value="start"' not in text
     console.send(path, column_0="email", column_1="name", act="look")
     text = ended(console, path)
@@ -175,7 +175,7 @@ def test_fourth_import_preview_deletes_the_file_of_the_first_preview(
     # Which does what a worker does within seconds.
     stack.stored()
     text = shown(console.send(paths[0], act="look"), 409)
-    assert "The file is not kept any more" in text
+    assert "The uploaded file has been deleted" in text
     assert console.send(paths[1], act="look").status_code == 303
     assert numbers(ended(console, paths[1]))["would be added"] == "1"
 
@@ -283,7 +283,7 @@ def test_console_import_asks_for_the_order_of_ambiguous_dates(
     content = sheet(["Email", "created_at"], [who[0], "03/04/2025"], [who[1], "05/06/2025"])
     path = preview_import(console, list_id, content)
     text = console.see(path)
-    assert "may begin with the day or with the month" in text
+    assert "date_order=dmy if the day comes first" in text
     assert 'value="start"' not in text
     reply = console.send(path, act="look", date_order="ymd")
     assert wrong_beside(shown(reply, 422), "date_order")
@@ -374,7 +374,7 @@ def test_console_import_lets_the_owner_decide_what_yes_means_in_an_ambiguous_col
     wanted, gone = addresses(2)
     content = sheet(["E-mail", "Name", "Mailing"], [wanted, "Ada", "no"], [gone, "Ben", "yes"])
     path = preview_import(console, list_id, content)
-    assert "doesn&#39;t say what a yes means" in console.see(path)
+    assert "doesn&#39;t say what &#34;yes&#34; means" in console.see(path)
     # The other columns are still recognised by their names.
     console.send(path, column_2="ignore", act="look")
     text = ended(console, path)

@@ -37,27 +37,27 @@ def test_console_overview_suggests_the_next_step_until_a_list_has_members(
     text = console.see("/console")
     assert "Create your first list" in text
     assert f'href="{console.visitor.stack.api_url}{NEW}"' in text
-    assert "You have no list yet" in console.see("/console/lists")
+    assert "No lists yet" in console.see("/console/lists")
     made = new_list(console.api, title="The <i>Daily</i> Demo")
     text = console.see("/console")
     assert "has no members yet" in text
     assert "<i>Daily" not in text
     imported(console.api, made["id"], of_addresses("a.reader@example.com"))
     text = console.see("/console")
-    assert "What to do next" not in text
+    assert "Next steps" not in text
     assert [f"The <i>Daily</i> Demo {made['slug']}", "1", "just now"] in rows_of(text)
     assert re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text)[:3] == [
-        *(("Members", "1"), ("In 7 days", "+1"), ("In 30 days", "+1"))
+        *(("Members", "1"), ("Last 7 days", "+1"), ("Last 30 days", "+1"))
     ]
     assert "Needs attention" not in text
-    assert "An import or a dry run ended: " in text.split("Who came and went")[1]
+    assert "An import or preview finished: " in text.split("Recent activity")[1]
 
 
 def test_console_creates_a_list_with_or_without_confirmation(console: OwnerAtConsole) -> None:
     name = slug()
     text = console.do(NEW, title="The Daily Demo", slug=name, tagline="")
     assert heading(text) == "The Daily Demo"
-    assert "The list “The Daily Demo” is created." in text
+    assert "The list “The Daily Demo” was created." in text
     [made] = data(console.api.get("/lists"))["items"]
     assert (made["title"], made["slug"], made["tagline"]) == ("The Daily Demo", name, None)
     assert made["confirm_required"] is True
@@ -94,7 +94,7 @@ def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConso
         redirect_origins="https://www.example.com\r\n\r\n https://example.org ",
     )
     assert heading(text) == "Settings of Another title"
-    assert "The list is changed." in text
+    assert "The settings were saved." in text
     after = data(console.api.get(f"/lists/{before['id']}"))
     expected = {
         "title": "Another title",
@@ -103,7 +103,7 @@ def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConso
     }
     unsteady = {"updated_at": after["updated_at"]}
     assert after == before | expected | unsteady
-    assert "Nothing was to be changed." in console.do(path)
+    assert "There were no changes to save." in console.do(path)
 
 
 def test_console_rejects_list_settings_that_break_a_rule(console: OwnerAtConsole) -> None:
@@ -127,7 +127,7 @@ def test_console_archives_a_list_after_confirmation(console: OwnerAtConsole) -> 
     assert heading(console.see(path)) == "Archive To be ended?"
     assert lists_of(console) == ["To be ended"]
     text = console.do(path)
-    assert "The list “To be ended” is archived." in text
+    assert "The list “To be ended” was archived." in text
     assert lists_of(console) == []
     for page in ("", "/settings", "/archive"):
         console.see(f"/console/lists/{made['id']}{page}", 404)
@@ -138,7 +138,7 @@ def test_console_list_page_shows_growth_and_members_by_tier_and_source(
 ) -> None:
     made = new_list(console.api)
     path = f"/console/lists/{made['id']}"
-    assert "Nobody is on this list yet" in console.see(path)
+    assert "No members yet" in console.see(path)
     people = [f"{name}.{made['slug']}@example.com" for name in ("a", "b", "c")]
     imported(console.api, made["id"], of_addresses(*people))
     data(console.api.patch(f"/lists/{made['id']}/members/{people[0]}", json={"type": "gold"}))
@@ -238,7 +238,7 @@ def test_console_changes_list_branding_that_readers_see(console: OwnerAtConsole)
         thanks_text="Until tomorrow.",
         confirmation_text="Welcome!",
     )
-    assert "What readers see is changed." in text
+    assert "The public page was changed." in text
     made = data(console.api.get(f"/lists/{list_id}"))
     assert (made["colour"], made["logo_hash_id"]) == (BLUE, logo)
     assert (made["sender_name"], made["thanks_text"]) == ("The Letters team", "Until tomorrow.")
@@ -250,8 +250,8 @@ def test_console_changes_list_branding_that_readers_see(console: OwnerAtConsole)
     assert BLUE in page
     # The preview is that page, and the policy lets it have its colour.
     assert "One letter each morning." in text.split("<iframe")[1].split("</iframe>")[0]
-    assert "Nothing was to be changed." in console.do(path)
-    assert "What readers see is changed." in console.do(path, usual_colour="yes", logo_hash_id="")
+    assert "There were no changes to save." in console.do(path)
+    assert "The public page was changed." in console.do(path, usual_colour="yes", logo_hash_id="")
     plain = data(console.api.get(f"/lists/{list_id}"))
     assert (plain["colour"], plain["logo_hash_id"]) == (None, None)
 

@@ -115,12 +115,12 @@ def test_operator_changes_the_plan_of_a_user_and_both_accounts_record_the_change
         assert [row[0] for row in quotas] == [QUOTAS[quota] for quota in PlanQuota]
         assert quotas[1] == ["Lists", "1", "5"]
         text = operator_console.do(path, plan="paid")
-        assert "They are on the paid plan now." in text
+        assert "The user is now on the paid plan." in text
         assert data(owner.api.get("/users/me"))["plan"] == "paid"
-        assert "They were on it already." in operator_console.do(path, plan="paid")
+        assert "The user was already on this plan." in operator_console.do(path, plan="paid")
         for no_plan in ({}, {"plan": ""}, {"plan": "gold"}):
             text = shown(operator_console.send(path, 0, ("plan",), **no_plan), 422)
-            assert wrong_beside(text, "plan") == "Must be one of those that the page offers."
+            assert wrong_beside(text, "plan") == "Choose one of the listed plans."
         assert printed(stack, "users", "plan", email, "free")["plan"] == "free"
         by_command, by_page = events_of(owner, "plan.changed")
         assert by_page["detail"] == {"plan": "paid", "before": "free"}
@@ -169,20 +169,20 @@ def test_operator_settles_an_order_in_review_only_once_and_the_action_is_recorde
         settle(stack, terms, replace(payment_of(terms), amount_minor=499))
     rows = rows_of(operator_console.see(f"{HOME}/orders"))
     [row] = [row for row in rows if row[0] == str(first.order_id)]
-    why = "amount: 499 instead of 500"
+    why = "amount is 499 instead of 500"
     assert row[:6] == [row[0], "review", why, "5 USD", "500", str(buyer.user_id)]
     assert f"{HOME}/orders?status=review" in operator_console.see(HOME)
     path = f"{HOME}/orders/{first.order_id}"
     assert why in operator_console.see(path)
     text = shown(operator_console.send(path), 422)
-    assert "Choose one of the two." in text
+    assert "Choose one of the two options." in text
     opened = operator_console.visitor.get(path)
     text = operator_console.do(path, resolution="credit")
-    assert "its credits are given" in text
+    assert "the credits were added" in text
     assert [row[1:] for row in rows_of(text)[-1:]] == [["paid", "operator"]]
     [(token,)] = [re.findall(r'name="csrf_token" value="([^"]+)"', opened.text)]
     again = {"csrf_token": html.unescape(token), "resolution": "refunded"}
-    assert f"Order {first.order_id} is paid." in shown(
+    assert f"Order {first.order_id} is not in review." in shown(
         operator_console.visitor.client.post(path, data=again), 409
     )
     with stack.client(buyer.key) as api:
@@ -216,7 +216,9 @@ def test_operator_finds_and_cancels_and_retries_jobs_of_any_user(
         assert int(queue[1]) >= 2
         text = operator.see(f"{HOME}/jobs", status="queued", queue="media")
         assert str(broken) not in {row[0] for row in rows_of(text)}
-        assert "It stops at its next step." in operator.do(f"{HOME}/jobs/{waiting}", act="cancel")
+        assert "The job stops at its next step." in operator.do(
+            f"{HOME}/jobs/{waiting}", act="cancel"
+        )
         assert data(owner.api.get(f"/jobs/{waiting}"))["status"] == "cancelled"
         fail_job(stack_without_workers, broken, JOB_GIVEN_UP(reason="It broke.", hours=24))
         [row] = [each for each in rows_of(operator.see(f"{HOME}/jobs")) if each[0] == str(broken)]
@@ -224,7 +226,7 @@ def test_operator_finds_and_cancels_and_retries_jobs_of_any_user(
         assert "It broke." in row[4]
         path = f"{HOME}/jobs/{broken}"
         assert "It broke." in operator.see(path)
-        assert "The job starts again." in operator.do(path, act="retry")
+        assert "The job will run again." in operator.do(path, act="retry")
         assert data(owner.api.get(f"/jobs/{broken}"))["status"] == "queued"
         assert actions_of(operator) == [
             {"act": "job.retried", "job_id": broken},
@@ -244,7 +246,7 @@ def test_operator_sees_maintenance_tasks_and_starts_a_maintenance_task(
         stack.query(fault)
         text = operator_console.see(path)
         rows = {row[0]: row for row in rows_of(text)}
-        assert rows.keys() - {"Name"} == MAINTENANCE_SECONDS.keys()
+        assert rows.keys() - {"Task"} == MAINTENANCE_SECONDS.keys()
         assert rows["credits.verify"][5] == "OSError: no room"
         assert rows["maintenance.purge"][1] == "1 hour"
         assert rows["maintenance.purge"][6].startswith("in ")
@@ -252,7 +254,7 @@ def test_operator_sees_maintenance_tasks_and_starts_a_maintenance_task(
         ran = "SELECT last_finished_at FROM maintenance WHERE name = %s"
         before = stack.query(ran, name)
         number = sorted(MAINTENANCE_SECONDS).index(name)
-        assert f"A worker runs {name} within seconds." in operator_console.do(path, number)
+        assert f"A worker will run {name} within seconds." in operator_console.do(path, number)
         eventually(lambda: stack.query(ran, name) != before, what=f"a run of {name}")
         assert actions_of(operator_console)[0] == {"act": "maintenance.begun", "maintenance": name}
         operator_form = {"name": "maintenance.tidy"}
@@ -260,7 +262,7 @@ def test_operator_sees_maintenance_tasks_and_starts_a_maintenance_task(
         lease = f"UPDATE maintenance SET lease_expires_at = {{}} WHERE name = '{name}'"
         stack.query(lease.format("now() + interval '1 minute'"))
         text = shown(operator_console.send(path, number), 409)
-        assert "runs" in {row[6] for row in rows_of(text) if row[0] == name}
+        assert "running" in {row[6] for row in rows_of(text) if row[0] == name}
         stack.query(lease.format("NULL"))
 
 

@@ -117,7 +117,7 @@ def test_console_shows_the_same_404_page_for_every_unknown_page_or_item(
     )
     pages = {sample_console.see(path, 404) for path in paths}
     assert len(pages) == 1
-    assert heading(pages.pop()) == "There is nothing here"
+    assert heading(pages.pop()) == "Page not found"
 
 
 def test_console_asset_of_another_release_returns_the_current_file_uncached(
@@ -149,8 +149,8 @@ def test_console_notice_is_shown_only_once(sample_console: OwnerAtConsole) -> No
         "/console/lists/new", title="Zürich & more", slug="a-notice-is-told"
     )
     path = reply.headers["location"]
-    assert "is created." in shown(sample_console.visitor.client.get(path))
-    assert "is created." not in shown(sample_console.visitor.client.get(path))
+    assert "was created." in shown(sample_console.visitor.client.get(path))
+    assert "was created." not in shown(sample_console.visitor.client.get(path))
 
 
 def test_account_page_links_to_the_console(sample_console: OwnerAtConsole, stack: Stack) -> None:

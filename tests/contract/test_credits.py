@@ -359,6 +359,6 @@ def test_credit_grant_beyond_the_largest_balance_is_rejected(
     from core.errors import DomainError
 
     grant(stack, owner.user_id, "99999999999.9999")
-    with pytest.raises(DomainError, match="beyond what can be kept"):
+    with pytest.raises(DomainError, match="exceed the maximum credit balance"):
         grant(stack, owner.user_id, "0.0001")
     assert places(page(client)) == [1]

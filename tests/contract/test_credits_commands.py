@@ -74,9 +74,9 @@ def test_cli_grants_and_adjusts_and_verifies_credits(
     verification = pressroom(ledger_stack, "credits", "verify")
     assert verification.returncode == 0
     read, verdict = verification.stdout.splitlines()
-    assert read.startswith("Read: 0 entries of ")
-    assert verdict == "All balances, debts, hashes and orders hold."
-    assert "; all orders." in pressroom(ledger_stack, "credits", "verify", "--full").stdout
+    assert read.startswith("Checked 0 entries of ")
+    assert verdict == "All balances, debts, hashes and orders are correct."
+    assert " and all orders." in pressroom(ledger_stack, "credits", "verify", "--full").stdout
     stored_entries = "SELECT id FROM credit_entries WHERE user_id = %s ORDER BY seq DESC"
     ids = [each["id"] for each in (more, less, granted)]
     assert ledger_stack.query(stored_entries, user_without_entries.user_id) == [
@@ -112,7 +112,7 @@ def test_ledger_verification_exits_with_1_and_names_account_and_entry(
         {
             "user_id": id_of_user_with_entries,
             "seq": 3,
-            "fault": "the hash does not fit what it says",
+            "fault": "the hash does not match the entry",
             "order_id": None,
         }
     ]
@@ -151,9 +151,9 @@ def test_ledger_verification_detects_a_deleted_entry(
     falsify_tables(ledger_stack, f"DELETE FROM credit_entries WHERE seq = {seq}")
     ledger_faults = faults(ledger_stack)
     if seq < 5:
-        assert (seq + 1, "an entry is missing before this one") in ledger_faults
-    assert (None, "entries are missing at the end") in ledger_faults
-    assert (None, "the balance is not the sum of the entries") in ledger_faults
+        assert (seq + 1, "the previous entry is missing") in ledger_faults
+    assert (None, "the last entries are missing") in ledger_faults
+    assert (None, "the balance does not match the sum of the entries") in ledger_faults
 
 
 def test_ledger_verification_detects_swapped_entries(
@@ -176,7 +176,7 @@ def test_ledger_verification_detects_a_forged_chain_that_differs_from_the_accoun
         "UPDATE credit_entries SET source_id = 'y' WHERE seq = 5",
         f"UPDATE credit_entries e SET hash = credit_entry_hash({last_but_one}, e) WHERE seq = 5",
     )
-    assert faults(ledger_stack) == [(None, "the account does not end in the last hash")]
+    assert faults(ledger_stack) == [(None, "the account does not match the hash of the last entry")]
 
 
 def test_ledger_verification_detects_a_balance_without_entries_or_a_missing_account(
@@ -186,9 +186,9 @@ def test_ledger_verification_detects_a_balance_without_entries_or_a_missing_acco
     ledger.read_account(ledger_stack.resources.database, other)
     assert faults(ledger_stack) == []
     falsify_tables(ledger_stack, f"UPDATE credit_accounts SET balance = 1 WHERE user_id = {other}")
-    assert (None, "the balance is not the sum of the entries") in faults(ledger_stack)
+    assert (None, "the balance does not match the sum of the entries") in faults(ledger_stack)
     falsify_tables(ledger_stack, "DELETE FROM credit_accounts")
-    assert faults(ledger_stack) == [(None, "there are entries and no account")]
+    assert faults(ledger_stack) == [(None, "the entries have no account")]
 
 
 def order_faults(ledger_stack: Stack) -> set[tuple[int | None, str]]:
@@ -238,7 +238,7 @@ def test_cli_credits_or_refunds_an_order_in_review_only_once(
     listed = printed(ledger_stack, "credits", "orders", "list", "--status", "review")
     assert {each["order_id"] for each in listed} == {first.order_id, second.order_id}
     order = printed(ledger_stack, "credits", "orders", "show", str(first.order_id))
-    assert order["mismatch"] == "amount: 499 instead of 500"
+    assert order["mismatch"] == "amount is 499 instead of 500"
     review = ("credits", "orders", "review", str(first.order_id))
     fails_with(ledger_stack, "order.resolution", *review)
     fails_with(ledger_stack, "order.resolution", *review, "--credit", "--refunded")
@@ -266,40 +266,40 @@ def test_reviewed_anonymous_order_waits_for_its_claim_and_can_be_refunded(
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ("UPDATE credit_accounts SET debt = 0", "the debt does not follow from the entries"),
-        ("UPDATE payment_orders SET taken = 0", "what was taken is not what the payer has back"),
-        ("UPDATE payment_orders SET credited = 0, taken = 0", "the order was not credited in full"),
+        ("UPDATE credit_accounts SET debt = 0", "the debt does not match the entries"),
+        ("UPDATE payment_orders SET taken = 0", "the reclaimed amount does not match the refund"),
+        ("UPDATE payment_orders SET credited = 0, taken = 0", "the order was not fully credited"),
         (
             "UPDATE payment_orders SET refunded_minor = 0",
-            "what was taken is not what the payer has back",
+            "the reclaimed amount does not match the refund",
         ),
         (
             "UPDATE payment_orders SET dispute = 'lost'",
-            "the state of the disputes is not what their sums say",
+            "the dispute state does not match the disputed amounts",
         ),
         (
             "UPDATE payment_orders SET credit_amount = 600, credited = 600",
-            "the order was not credited as its entries say",
+            "the credited amount does not match the entries",
         ),
         (
             "UPDATE payment_orders SET status = 'pending'",
-            "an order that is not paid has a topup entry",
+            "an unpaid order has a topup entry",
         ),
         (
             "UPDATE payment_orders SET status = 'refunded'",
-            "the status is not the last of its history",
+            "the status does not match the last change",
         ),
-        ("UPDATE payment_orders SET paid_at = NULL", "the order is paid, and no payment is known"),
-        ("UPDATE payment_orders SET user_id = NULL", "an order that is not paid has a topup entry"),
-        ("UPDATE payment_orders SET user_id = 1", "an entry of the order is somebody else's"),
-        ("DELETE FROM payment_orders", "entries name an order that there is not"),
+        ("UPDATE payment_orders SET paid_at = NULL", "the order is paid but has no payment time"),
+        ("UPDATE payment_orders SET user_id = NULL", "an unpaid order has a topup entry"),
+        ("UPDATE payment_orders SET user_id = 1", "an entry of the order belongs to another user"),
+        ("DELETE FROM payment_orders", "the order of the entries does not exist"),
         (
             "DELETE FROM payment_order_changes WHERE to_status = 'pending'",
-            "the history of its states has a gap",
+            "the status history has a gap",
         ),
         (
             "UPDATE payment_order_changes SET to_status = 'expired' WHERE to_status = 'pending'",
-            "the history of its states has a gap",
+            "the status history has a gap",
         ),
         (
             "UPDATE credit_entries SET order_id = NULL WHERE action = 'topup'",
@@ -308,7 +308,7 @@ def test_reviewed_anonymous_order_waits_for_its_claim_and_can_be_refunded(
         ("DELETE FROM credit_entries WHERE action = 'topup'", "a paid order has no topup entry"),
         (
             "UPDATE credit_entries SET amount = 100, delta = 100 WHERE action = 'topup'",
-            "the order was not credited as its entries say",
+            "the credited amount does not match the entries",
         ),
     ],
 )
@@ -331,7 +331,7 @@ def test_ledger_verification_exits_with_1_and_names_the_order(
     assert {
         "user_id": user_without_entries.user_id,
         "seq": None,
-        "fault": "what was taken is not what the payer has back",
+        "fault": "the reclaimed amount does not match the refund",
         "order_id": refunded_order.order_id,
     } in json.loads(done.stdout)
 
@@ -358,6 +358,6 @@ def test_ledger_verification_covers_disputed_orders(
     assert ledger_stack.query("SELECT balance FROM credit_accounts") == [(300,)]
     falsify_tables(ledger_stack, "UPDATE payment_orders SET disputes_lost_minor = 0")
     assert {fault for _, fault in order_faults(ledger_stack)} == {
-        "what was taken is not what the payer has back",
-        "the state of the disputes is not what their sums say",
+        "the reclaimed amount does not match the refund",
+        "the dispute state does not match the disputed amounts",
     }

@@ -78,7 +78,7 @@ def test_public_oauth_client_is_registered_without_a_secret(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--redirect-uri", "http://client.example/", "--scope", "credit.read"), "must be https"),
+        (("--redirect-uri", "http://client.example/", "--scope", "credit.read"), "must use https"),
         (("--redirect-uri", REDIRECT, "--scope", "delivery"), "delivery"),
         (("--redirect-uri", REDIRECT, "--scope", "everything"), "everything"),
         (("--redirect-uri", REDIRECT), "--scope"),

@@ -258,7 +258,10 @@ def test_import_mapping_sets_the_type_of_a_new_field(client: httpx2.Client, list
     mapping = '{"Code": "fields.code:text", "Since": "fields.since"}'
     imported(client, list_id, file, create_fields="1", mapping=mapping)
     assert everybody(client, list_id)[email]["fields"] == {"code": "12", "since": "2020-01-02"}
-    for type_, rule in [("number", "type is text"), ("choice", "type is text")]:
+    for type_, rule in [
+        ("number", "already has the type text"),
+        ("choice", "already has the type text"),
+    ]:
         wrong = upload(client, list_id, file, mapping=f'{{"Code": "fields.code:{type_}"}}')
         assert rule in problem(wrong, 422, "import.mapping_type")["detail"]
     wrong = upload(

@@ -66,7 +66,7 @@ def test_console_import_lets_the_owner_choose_the_encoding(console: OwnerAtConso
     emails = addresses(3)
     path = preview_import(console, list_id, file_of(emails, UNCLEAR, "cp1250"))
     text = console.see(path)
-    assert "The encoding of the file is not certain" in text
+    assert "The encoding of the file could not be detected" in text
     assert "Central Europe (Windows-1250)" in text
     assert "Kovačić" in text
     assert 'value="start"' not in text

@@ -95,8 +95,8 @@ def test_import_rejects_a_body_without_exactly_one_file_and_stores_nothing(
     ("content", "code", "said"),
     [
         (b"Colour,Shape\nred,round\n", "import.no_email_column", "Colour"),
-        (encoded("JPEG"), "import.unknown_format", "This is a picture (JPEG). "),
-        (b'{"email": \n', "import.no_readable_row", "Line 1: Not JSON: "),
+        (encoded("JPEG"), "import.unknown_format", "The file is a picture (JPEG). "),
+        (b'{"email": \n', "import.no_readable_row", "Line 1: Invalid JSON: "),
     ],
     ids=["table", "jpeg", "json"],
 )

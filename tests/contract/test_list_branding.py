@@ -52,9 +52,9 @@ def test_sign_up_page_uses_the_list_colour_in_light_and_dark_mode(
 
 def test_list_rejects_a_colour_without_enough_contrast(client: httpx2.Client) -> None:
     for colour, said in [
-        ("#ff9900", "contrast of 1.9"),
-        ("#767676", "contrast of 4.0"),
-        ("#ffffff", "contrast of 1.1"),
+        ("#ff9900", "is 1.9 instead of"),
+        ("#767676", "is 4.0 instead of"),
+        ("#ffffff", "is 1.1 instead of"),
         ("red", "#rrggbb"),
         ("#12345", "#rrggbb"),
         ("#1d4ed8;}</style>", "#rrggbb"),

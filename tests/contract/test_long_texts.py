@@ -68,11 +68,11 @@ def test_texts_of_lists_and_fields_are_scanned_before_a_transaction_begins(
 ) -> None:
     caller = Caller(owner.user_id, frozenset(), unrestricted=True)
     with stack.resources.unit_of_work() as uow:
-        with pytest.raises(DomainError, match="strangers read it"):
+        with pytest.raises(DomainError, match="strangers read this text"):
             lists.create_own_list(
                 uow, caller, title="See 192.0.2.1", slug="a-list", fields={}, providers=()
             )
-        with pytest.raises(DomainError, match="strangers read it"):
+        with pytest.raises(DomainError, match="strangers read this text"):
             fields.create_field(
                 uow, owner.user_id, type=FieldType.TEXT, key="a", label="See 192.0.2.1"
             )

@@ -134,7 +134,7 @@ def test_operator_reviews_suspicious_texts_and_sees_them_again_after_a_change(
     assert shown()[title] == ["paypal", "account", "locked", "support"]
     assert shown()[label] == ["sicherheitsfrage"]
     with at_operators_console(stack) as operator:
-        assert heading(operator.see(OPERATORS)) == "What waits"
+        assert heading(operator.see(OPERATORS)) == "Needs attention"
         for shown_text, kind in ((title, "list"), (label, "field")):
             form = next(
                 number
@@ -142,9 +142,9 @@ def test_operator_reviews_suspicious_texts_and_sees_them_again_after_a_change(
                 if values.get("kind") == kind and values["id"] == ids[kind]
             )
             # What changed since the page was made is not reviewed with it.
-            assert "changed meanwhile" in operator.do(OPERATORS, form, version="0" * 16)
+            assert "changed in the meantime" in operator.do(OPERATORS, form, version="0" * 16)
             assert shown_text in shown()
-            assert "once its texts change" in operator.do(OPERATORS, form)
+            assert "Changed texts are shown again" in operator.do(OPERATORS, form)
             assert shown_text not in shown()
     assert client.patch(f"/lists/{list_id}", json={**changes, "colour": "#1d4ed8"}).is_success
     assert title not in shown()

@@ -178,7 +178,7 @@ def test_pages_url_must_have_another_host_and_the_same_scheme_as_the_main_url(
     stack_without_workers: Stack, url: str
 ) -> None:
     given = {"public_url": "https://api.example.com", "pages_url": url}
-    with pytest.raises(SettingsError, match="PRESSROOM_PAGES_URL: must have another host"):
+    with pytest.raises(SettingsError, match="PRESSROOM_PAGES_URL: must have the scheme of"):
         read_values(
             Settings, {**stack_without_workers.settings().model_dump(include=set()), **given}
         )

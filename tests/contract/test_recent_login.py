@@ -283,7 +283,7 @@ def test_session_with_old_login_is_rejected_by_every_route_that_requires_a_recen
         reply = attempts.visit(route, csrf_token)
         if route == BULK_FORM:
             # The response is the form itself, so that the selection of members isn't lost.
-            assert "This needs a login of the last 15 minutes" in shown(reply, 403)
+            assert "This request requires a login within the last 15 minutes" in shown(reply, 403)
         else:
             assert reply.status_code == 303, route
             assert "/login?again=yes&next=" in reply.headers["location"], route
@@ -326,7 +326,7 @@ def test_bulk_action_form_asks_for_a_recent_login_and_keeps_the_chosen_action(st
         age_logins(stack, owner.owner.email, 15)
         path = f"/console/lists/{list_id}/bulk-actions/new"
         reply = owner.send(path, action="remove")
-        assert "This needs a login of the last 15 minutes" in shown(reply, 403)
+        assert "This request requires a login within the last 15 minutes" in shown(reply, 403)
         assert forms_of(reply)[0][1]["action"] == "remove"
         assert "The bulk action has started." in owner.do(path, action="email_off")
 

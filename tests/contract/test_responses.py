@@ -254,7 +254,7 @@ FOREIGN = ("Value error", "Assertion failed")
     [
         ("GET /imports/none", "path.import_id: must be an unsigned 64-bit integer"),
         ("GET /lists/1/subscriptions?premium=much", "query.premium: must be one of"),
-        ("POST /lists", "body.title: must not hold NUL characters"),
+        ("POST /lists", "body.title: must not contain NUL characters"),
     ],
 )
 def test_error_message_contains_only_the_violated_rule(
@@ -281,7 +281,7 @@ def test_settings_error_contains_no_library_wording(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PRESSROOM_DATABASE_URL", "mysql://pressroom")
     with pytest.raises(SettingsError) as caught:
         read_settings(DatabaseSettings)
-    assert str(caught.value) == "PRESSROOM_DATABASE_URL: must begin with postgresql://"
+    assert str(caught.value) == "PRESSROOM_DATABASE_URL: must start with postgresql://"
 
 
 # Those that browsers let scripts read always, and those that are for browsers and proxies alone.

@@ -83,7 +83,7 @@ def test_authenticator_app_is_added_only_with_a_valid_code(logged_in_visitor: Vi
     assert hidden(wrong)["secret"] == hidden(shown)["secret"]
     other = {**hidden(shown), "secret": totp.create_secret(), "code": "000000"}
     assert location(logged_in_visitor.client.post(APP, data=other)).endswith(APP)
-    assert "You have none" in logged_in_visitor.get(FACTORS).text
+    assert "You have no second factor yet" in logged_in_visitor.get(FACTORS).text
 
 
 def test_encryption_key_rotation_rewraps_authenticator_secrets(
@@ -116,7 +116,7 @@ def test_recovery_code_replaces_the_authenticator_app_only_once(
     location(send_code(visitor, begin(visitor, email), typed))
     assert visitor.is_in()
     assert "A recovery code was used" in visitor.mailed(email, CHANGED, number=2)
-    assert "You have 9 left" in visitor.get(FACTORS).text
+    assert "You have 9 codes left" in visitor.get(FACTORS).text
     again = make_visitor()
     assert send_code(again, begin(again, email), app.recovery_codes[0]).status_code == 403
     assert not again.is_in()
@@ -266,7 +266,7 @@ def test_operator_must_set_up_a_second_factor_before_any_other_action(
         "/console/developers/keys/new", data={"csrf_token": token, "name": "k"}
     )
     assert location(keys) == stack.api_url + FACTORS
-    assert "Your account needs a second factor" in visitor.get(FACTORS).text
+    assert "Your account requires a second factor" in visitor.get(FACTORS).text
     add_app(visitor)
     assert visitor.is_in()
     assert visitor.get("/account").status_code == 200

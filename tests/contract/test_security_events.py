@@ -127,7 +127,7 @@ def test_creation_and_revocation_of_keys_and_grants_are_security_events(
         by = [each["credential"]["kind"] for each in events(client)[:4]]
         assert by == ["key", "key", "session", "key"]
         assert events(client)[3]["credential"]["id"] == made["id"]
-        assert browser.get("/account/events").text.count("2 API keys were ended") == 1
+        assert browser.get("/account/events").text.count("2 API keys were revoked") == 1
 
 
 def test_repeated_plan_rejections_are_recorded_only_once(stack: Stack) -> None:
@@ -150,12 +150,12 @@ def test_account_pages_show_security_events_in_words_and_pages(
     with stack.resources.unit_of_work() as uow:
         for _ in range(60):
             record_event(uow, user_id_of(stack, email), EventType.EXPORT_CREATED)
-    assert firefox_visitor.get("/account").text.count("An export of a list was made") == 5
+    assert firefox_visitor.get("/account").text.count("A list was exported") == 5
     page = firefox_visitor.get("/account/events")
     assert "Logged in" not in page.text
     [older] = re.findall(r'href="\?cursor=(\d+)"', page.text)
     page = firefox_visitor.get("/account/events", cursor=older)
-    assert "A login failed: the password or the code was wrong" in page.text
+    assert "A login failed because of a wrong password or code" in page.text
     assert "Firefox on Linux, 127.0.0.1" in page.text
     assert "Next page" not in page.text
     assert firefox_visitor.get("/account/events?cursor=x").status_code == 400

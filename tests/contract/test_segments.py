@@ -111,7 +111,7 @@ def test_filter_of_a_segment_or_export_is_rejected_above_the_maximum_size(
             sender.post(exports, json={"kind": "delivery", "filter": larger}),
         ):
             body = problem(reply, 413, "filter.too_large")
-            assert "at most 16,384 bytes as compact JSON; this one has 16,385." in body["message"]
+            assert "This filter has 16,385 bytes." in body["message"]
             assert [each["field"] for each in body["errors"]] == ["body.filter"]
     data(client.patch(f"{path}/{made['id']}", json={"filter": largest}))
     [shown] = segments(client, list_id)

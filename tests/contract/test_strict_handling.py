@@ -209,7 +209,7 @@ def _is_error(reply: httpx2.Response, name: str) -> None:
     told = problem(reply, 400, "request.option_in_body")
     assert [each["field"] for each in told["errors"]] == [f"body.{name}"]
     assert f"body.{name} " in told["message"]
-    assert "the query" in told["message"]
+    assert "query parameter" in told["message"]
 
 
 def _import(

@@ -55,7 +55,7 @@ def test_sign_up_rejects_private_or_unknown_fields_and_invalid_values(
     [place] = error["errors"]
     assert place["field"] == f"body.fields.{next(iter(fields))}"
     if "visits" not in fields:
-        assert place["message"] == "is no field of this owner"
+        assert place["message"] == "is not a field of this list's owner"
     assert member(client, list_id, email) is None
 
 

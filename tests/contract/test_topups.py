@@ -86,7 +86,7 @@ def test_topup_order_requires_a_redirect_url_of_an_allowed_origin(client: httpx2
     assert missing["message"] == "body.redirect_url: Field required"
     assert missing["errors"][0]["code"] == "missing"
     unstored = problem(topups.send(client, '{"redirect_url": "\\u0000"}'), 422, "body.invalid")
-    assert "can't be stored" in unstored["message"]
+    assert "lone surrogates" in unstored["message"]
     body = '{"amount": 5, "redirect_url": "https://elsewhere.example/"}'
     error = problem(topups.send(client, body), 422, "topup.redirect_not_allowed")
     assert error["errors"][0]["field"] == "body.redirect_url"

@@ -63,15 +63,15 @@ def test_webhook_url_of_a_private_or_unsafe_address_is_rejected_with_the_rule(
     client: httpx2.Client,
 ) -> None:
     for url, rule in [
-        ("ftp://example.com/", "is written https://host/path"),
-        ("https://user:secret@example.com/", "without a user"),
-        ("https://10.0.0.1/", "public address"),
-        ("https://[::ffff:127.0.0.1]/", "public address"),
-        ("https://[64:ff9b::7f00:1]/", "public address"),
+        ("ftp://example.com/", "must have the form https://host/path"),
+        ("https://user:secret@example.com/", "without user"),
+        ("https://10.0.0.1/", "public IP address"),
+        ("https://[::ffff:127.0.0.1]/", "public IP address"),
+        ("https://[64:ff9b::7f00:1]/", "public IP address"),
         ("https://2130706433/", "four decimal numbers"),
         ("https://8.8.8.8:25/", "port 443"),
-        ("http://8.8.8.8/", "begins with https://"),
-        ("https://169.254.169.254/latest", "public address"),
+        ("http://8.8.8.8/", "must start with https://"),
+        ("https://169.254.169.254/latest", "public IP address"),
     ]:
         reply = client.post(PATH, json={"url": url, "types": [CREATED]})
         said = problem(reply, 422, "webhook.url_not_allowed")
@@ -137,7 +137,7 @@ def test_webhook_endpoint_is_changed_and_paused_and_resumed(client: httpx2.Clien
     changed = data(client.patch(path, json={"url": f"{URL}/2", "types": [LEFT]}))
     assert (changed["url"], changed["types"]) == (f"{URL}/2", [LEFT])
     paused = data(client.patch(path, json={"state": "paused"}))
-    assert (paused["state"], paused["reason"]) == ("paused", "Its owner paused it.")
+    assert (paused["state"], paused["reason"]) == ("paused", "The owner paused this endpoint.")
     problem(client.post(f"{path}/test"), 409, "webhook.not_active")
     problem(
         client.post(f"{path}/replay", json={"since": "2026-01-01T00:00:00Z"}),
@@ -148,7 +148,7 @@ def test_webhook_endpoint_is_changed_and_paused_and_resumed(client: httpx2.Clien
     assert (resumed["state"], resumed["reason"]) == ("active", None)
     told = problem(client.patch(path, json={"state": "ended"}), 422, "body.invalid")
     assert told["errors"][0]["field"] == "body.state"
-    rule = "must be active or paused; DELETE ends an endpoint"
+    rule = "must be active or paused; to end an endpoint, use DELETE"
     assert told["errors"][0]["message"] == rule
     assert data(client.get(path))["state"] == "active"
 
@@ -200,7 +200,7 @@ def test_unresponsive_name_servers_of_one_owner_do_not_block_other_owners(
         with ThreadPoolExecutor(len(hostile)) as pool:
             for reply in pool.map(lambda key: ask(key, silent), hostile):
                 told = problem(reply, 422, "webhook.url_not_allowed")
-                rule = "url: must be a URL that names a host that is found within 2 seconds."
+                rule = "url: must have a host that DNS resolves within 2 seconds"
                 assert told["errors"][0]["message"] == rule
         # A DNS look-up continues after its timeout, and occupies the caller's only thread.
         problem(ask(hostile[0], URL), 503, "service.busy")
@@ -247,7 +247,7 @@ def test_webhook_endpoint_ends_when_its_api_key_or_a_parent_key_is_revoked(
         of_another: "active",
     }
     shown = data(client.get(f"{PATH}/{of_first}"))
-    assert shown["reason"] == "It ended with its API key."
+    assert shown["reason"] == "The API key of this endpoint was revoked."
 
 
 def test_webhook_endpoint_ends_with_the_api_key_that_last_changed_its_url(
@@ -308,13 +308,13 @@ def test_expired_api_key_pauses_its_webhook_endpoints_after_a_mailed_warning(
     assert mails_of_keys(stack, owner) == []
     expire("13 days")
     [before] = mails_of_keys(stack, owner)
-    assert f"Paused then: webhook endpoint {paused}." in before
+    assert f"These endpoints will then be paused: webhook endpoint {paused}." in before
     assert states(client) == {paused: "active", lasting: "active"}
     expire("-1 second")
     _, at_the_end = mails_of_keys(stack, owner)
-    assert f"has expired. Paused now: webhook endpoint {paused}." in at_the_end
+    assert f"has expired. These endpoints are paused: webhook endpoint {paused}." in at_the_end
     assert states(client) == {paused: "paused", lasting: "active"}
-    assert data(client.get(f"{PATH}/{paused}"))["reason"] == "Its API key expired."
+    assert data(client.get(f"{PATH}/{paused}"))["reason"] == "The API key of this endpoint expired."
 
     again = data(client.patch(f"{PATH}/{paused}", json={"state": "active"}))
     assert again["key_id"] not in (None, key_id)

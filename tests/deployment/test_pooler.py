@@ -203,4 +203,7 @@ def test_migration_rejects_a_connection_pooler(pooled_stack: tuple[Stack, Runnin
     for environment in ({"PRESSROOM_MIGRATION_DATABASE_URL": pooler.url}, {}):
         migrating = stack.start("migrates", "migrate", environment=environment)
         assert migrating.process.wait(60) == 1
-        assert "PRESSROOM_MIGRATION_DATABASE_URL names the server" in migrating.log.read_text()
+        assert (
+            "set PRESSROOM_MIGRATION_DATABASE_URL to the database server"
+            in migrating.log.read_text()
+        )

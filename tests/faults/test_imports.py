@@ -130,7 +130,7 @@ def test_chunk_that_crashes_workers_is_tried_three_times_and_other_chunks_are_im
         job = imports.ended(job_id)
     assert (job.status, job.error and job.error["code"]) == ("failed", "job.rows_failed")
     assert job.error is not None
-    assert f"from line 2 to line {ROWS_PER_CHUNK + 1} " in job.error["message"]
+    assert f"Lines 2 to {ROWS_PER_CHUNK + 1} " in job.error["message"]
     assert imports.active(list_id) == set(people[ROWS_PER_CHUNK:])
     assert _left_behind(imports, imports.of_job(job_id).id) == []
 

@@ -258,7 +258,7 @@ def test_webhook_listener_continues_after_api_restart(empty_stack: Stack) -> Non
             *("listen", "--forward-to", receiver.url, "--key", owner.key, "--secret", secret),
             *("--api", empty_stack.api_url),
         )
-        eventually(lambda: "Events go to" in listener.log.read_text(), what="the listener")
+        eventually(lambda: "Forwarding events to" in listener.log.read_text(), what="the listener")
         data(client.post("/apikeys", json={"name": "first"}))
         eventually(lambda: len(receiver.hooks) == 1, what="the first event")
         api.kill()

@@ -277,7 +277,7 @@ def test_migration_names_missing_role_that_the_owner_cannot_create(
     owner = login(before, "plain_owner", "word")
     application = login(before, "missing_role", "word")
     after = before.model_copy(update={"database_url": application, "migration_database_url": owner})
-    with pytest.raises(DomainError, match="no role missing_role"):
+    with pytest.raises(DomainError, match="role missing_role doesn't exist"):
         migrate(after)
     rows(administrator, "CREATE ROLE missing_role LOGIN PASSWORD 'word'")
     migrate(after)

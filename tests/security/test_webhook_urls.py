@@ -136,8 +136,8 @@ def test_webhook_host_resolving_to_private_address_is_rejected(
 @pytest.mark.parametrize(
     ("url", "rule"),
     [
-        ("http://receiver.example/x", "begins with https://"),
-        ("https://receiver.example:22/x", "has the port 443"),
+        ("http://receiver.example/x", "must start with https://"),
+        ("https://receiver.example:22/x", "must have the port 443"),
     ],
 )
 def test_webhook_url_rules_apply_to_unresolvable_hosts(

@@ -161,7 +161,7 @@ def test_object_removal_is_only_delayed_while_the_storage_is_down(
             " FROM object_removals"
         )
         assert (tries, due) == (1, True)
-        assert str(reason).startswith("The object storage does not answer")
+        assert str(reason).startswith("The object storage is not responding")
     finally:
         services.restart("s3")
 

@@ -58,7 +58,7 @@ def test_released_migrations_and_schema_files_never_change() -> None:
 
 @pytest.mark.parametrize(
     ("revision", "advice"),
-    [("0050", "create an empty database"), ("9999", "migrate it with that release")],
+    [("0050", "create an empty database"), ("9999", "run the migration with that release")],
 )
 def test_migration_leaves_a_database_of_unknown_revision_unchanged(
     empty_database: ScratchDatabase, revision: str, advice: str

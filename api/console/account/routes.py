@@ -55,35 +55,35 @@ from services.webhooks import webhook_endpoints
 
 _EVENT_LABELS = {
     EventType.LOGIN_SUCCEEDED: "Logged in",
-    EventType.LOGIN_FAILED: "A login failed: the password or the code was wrong",
+    EventType.LOGIN_FAILED: "A login failed because of a wrong password or code",
     EventType.SESSION_ENDED: "Logged out",
     EventType.PASSWORD_CHANGED: "The password was changed",
-    EventType.PASSWORD_RESET: "A new password was set by a mailed link",
+    EventType.PASSWORD_RESET: "The password was reset with a link from an e-mail",
     EventType.ADDRESS_CHANGED: "The e-mail address was changed",
     EventType.ADDRESS_UNDONE: "A change of the e-mail address was undone",
-    EventType.KEY_CREATED: "An API key was made",
-    EventType.KEY_ENDED: "An API key was ended",
-    EventType.GRANT_CREATED: "An app was given access",
-    EventType.GRANT_ENDED: "An app lost its access",
+    EventType.KEY_CREATED: "An API key was created",
+    EventType.KEY_ENDED: "An API key was revoked",
+    EventType.GRANT_CREATED: "An app was granted access",
+    EventType.GRANT_ENDED: "An app lost access",
     EventType.FACTOR_ADDED: "A second factor was added",
     EventType.FACTOR_REMOVED: "A second factor was removed",
-    EventType.EXPORT_CREATED: "An export of a list was made",
-    EventType.MEMBERS_READ: "Very many pages of members were read",
-    EventType.WEBHOOK_CREATED: "A webhook endpoint was made",
-    EventType.WEBHOOK_CHANGED: "A webhook endpoint got another URL",
-    EventType.WEBHOOK_ENDED: "A webhook endpoint was ended",
-    EventType.PLAN_REFUSED: "Something was refused that the plan doesn’t have",
-    EventType.QUOTA_REFUSED: "Something was refused that is more than the plan has",
+    EventType.EXPORT_CREATED: "A list was exported",
+    EventType.MEMBERS_READ: "An unusually large number of members was read",
+    EventType.WEBHOOK_CREATED: "A webhook was created",
+    EventType.WEBHOOK_CHANGED: "The URL of a webhook was changed",
+    EventType.WEBHOOK_ENDED: "A webhook was deleted or disabled",
+    EventType.PLAN_REFUSED: "A request was refused because your plan doesn’t include the feature",
+    EventType.QUOTA_REFUSED: "A request was refused because it exceeds your plan’s limit",
     EventType.PLAN_CHANGED: "The plan was changed",
-    EventType.OPERATOR_ACTED: "You did something as an operator",
+    EventType.OPERATOR_ACTED: "You made a change as an operator",
 }
 # Maps a count in a security event, such as ``keys``, to the text for a count above one.
 _COUNTED_EVENT_LABELS = {
-    "attempts": "{} logins in a row failed: the password or the code was wrong",
+    "attempts": "{} logins in a row failed because of a wrong password or code",
     "sessions": "{} browsers were logged out",
-    "keys": "{} API keys were ended",
-    "endpoints": "{} webhook endpoints were ended",
-    "grants": "{} apps lost their access",
+    "keys": "{} API keys were revoked",
+    "endpoints": "{} webhooks were disabled",
+    "grants": "{} apps lost access",
 }
 _CREDENTIAL_LABELS = {
     CredentialKind.KEY: "by an API key",
@@ -148,9 +148,9 @@ def log_out_sessions(console: ConsoleForm, uow: Transaction) -> Response:
         sessions.revoke_sessions(uow, console.user_id, kept_session_id=console.caller.session_id)
     else:
         sessions.revoke_session(uow, parse_id(selection) or 0, user_id=console.user_id)
-    notice = "Logged out there."
+    notice = "The browser was logged out."
     if selection == "others":
-        notice = "You are logged out everywhere else."
+        notice = "All other browsers were logged out."
     return console.redirect_with_notice(page_paths.ACCOUNT_PATH, notice)
 
 
@@ -200,7 +200,7 @@ async def change_password(console: RecentConsoleForm) -> Response:
         password_hash=password_hash,
         ending=ended_access,
     )
-    notice = "Your password is changed, and you are logged out everywhere else."
+    notice = "Your password was changed, and all other browsers were logged out."
     return console.redirect_with_notice(page_paths.ACCOUNT_PATH, notice)
 
 
@@ -237,7 +237,7 @@ async def request_address_change(console: RecentConsoleForm) -> Response:
             )
     except DomainError as error:
         return await RECORDS.run(show_email, console, build_error_form(error, *_CORRECTABLE_KINDS))
-    notice = "We’re mailing a link to the new address. Nothing is changed before it is opened."
+    notice = "We’re sending a link to the new address. Open the link to confirm the change."
     return console.redirect_with_notice(page_paths.ACCOUNT_PATH, notice)
 
 
@@ -280,9 +280,7 @@ def change_address(console: RecentConsoleForm, token: Token = "") -> Response:
         # address.
         path = f"{page_paths.CONFIRM_EMAIL_PATH}?token={quote(secret)}"
         return redirect_to_path(console.state, path)
-    response = console.redirect_with_notice(
-        page_paths.ACCOUNT_PATH, "Your account has its new address."
-    )
+    response = console.redirect_with_notice(page_paths.ACCOUNT_PATH, "Your address was changed.")
     console.state.cookies.set(response, KNOWN_BROWSER_COOKIE, browser_token)
     return response
 

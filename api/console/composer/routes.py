@@ -32,7 +32,7 @@ PATH = f"{CONSOLE_PATH}/composer"
 router = build_router(PATH)
 
 TWEETS = "tweets"
-# Maps the name of each text that the composer writes to a label.
+# The label of each text that the composer writes, by the text's name.
 PART_LABELS = {
     **{field.value: field.value.capitalize() for field in MetadataField},
     TWEETS: "Tweets",
@@ -59,7 +59,7 @@ _NO_SEARCH_TEXT = TypedForm(
 
 @dataclass(frozen=True)
 class PhotoFinds:
-    """A page of found photos."""
+    """A page of search results from a stock photo provider."""
 
     search: PhotoSearch
     photos: list[FoundPhoto]
@@ -76,7 +76,8 @@ class _Outcome:
     Attributes:
         fields: maps the names of form fields to their new values.
         invalid_form: the form with error messages, or ``None`` if the user's input was valid.
-        finds: the found photos, or ``None`` if the user didn't search photos.
+        finds: the photos that the search returned, or ``None`` if the user didn't search for
+            photos.
     """
 
     fields: Mapping[str, str]
@@ -92,7 +93,7 @@ def show_composer(console: Console) -> Response:
 
 @router.post("")
 async def compose_post(request: Request, console: ConsoleForm) -> Response:
-    """Write texts for a post or search photos, depending on which button was pressed."""
+    """Write texts for a post or search for photos, depending on which button was pressed."""
     calls = ComposerCaller(request, console.state, console.caller)
     inputs = console.form
     is_writing = "write" in inputs
@@ -162,7 +163,7 @@ def _build_call_key(user_id: int, metadata_request: MetadataRequest) -> Idempote
 
 
 async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Outcome:
-    """Search photos, or return the URL of the photo that the user chose."""
+    """Search for photos, or return the URL of the photo that the user chose."""
     state = calls.state
     try:
         if endpoint := inputs.get("use"):

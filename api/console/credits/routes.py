@@ -46,8 +46,8 @@ router = APIRouter(
 ORDERS_PATH = f"{PATH}/orders"
 ENTRIES_ON_PAGE = 50
 ORDERS_ON_PAGE = 30
-# The maximum time that a response waits for the creation of the payment page. If the payment page
-# takes longer, the browser is redirected to the order's page.
+# The maximum time that a response waits for the creation of the payment page. If no payment page is
+# created in this time, the browser is redirected to the order's page.
 WAIT_SECONDS = 15.0
 
 # The form field for the balance below which the owner gets the event ``credits.low``.
@@ -66,49 +66,49 @@ PLACES = {TOPUP_CURRENCY.code: CURRENCY_FIELD, TOPUP_CHANNEL.code: CHANNEL_FIELD
 ACTION_LABELS = {
     CreditAction.TOPUP: "Bought",
     CreditAction.CONSUME: "Spent",
-    CreditAction.CONSUME_REVERSAL: "Spending taken back",
-    CreditAction.TOPUP_REFUND: "Taken back with a refund",
-    CreditAction.GRANT: "Given by the operator",
-    CreditAction.ADJUST: "Corrected",
-    CreditAction.DEBT_PAYMENT: "Paid a debt",
+    CreditAction.CONSUME_REVERSAL: "Spending reversed",
+    CreditAction.TOPUP_REFUND: "Removed by a refund",
+    CreditAction.GRANT: "Granted by the operator",
+    CreditAction.ADJUST: "Corrected by the operator",
+    CreditAction.DEBT_PAYMENT: "Debt paid",
 }
 # A typed amount may contain commas between groups of three digits, because the console shows
 # amounts with commas.
 _AMOUNT_PATTERN = re.compile(r"(?:\d{1,15}|\d{1,3}(?:,\d{3}){1,4})(?:\.\d{1,15})?", re.ASCII)
 _CHANNEL_LABELS = {
     PaymentChannel.STRIPE: "Stripe",
-    PaymentChannel.SANDBOX: "The sandbox: no real money",
+    PaymentChannel.SANDBOX: "Sandbox (no real money)",
 }
 STATE_LABELS = {
-    OrderStatus.CREATED: "being opened",
-    OrderStatus.PENDING: "waits for your payment",
+    OrderStatus.CREATED: "being prepared",
+    OrderStatus.PENDING: "waiting for your payment",
     OrderStatus.PAID: "paid",
-    OrderStatus.PAID_UNCLAIMED: "paid, and not claimed yet",
+    OrderStatus.PAID_UNCLAIMED: "paid, not claimed yet",
     OrderStatus.FAILED: "failed",
     OrderStatus.EXPIRED: "expired",
-    OrderStatus.REVIEW: "looked at by the operator",
+    OrderStatus.REVIEW: "under review",
     OrderStatus.DISPUTED: "disputed",
     OrderStatus.REFUNDED: "refunded",
 }
 _STATE_EXPLANATIONS = {
-    OrderStatus.CREATED: "The page on which you pay is being opened.",
-    OrderStatus.PENDING: "Nothing is paid yet. Once you have paid, the credits are yours.",
+    OrderStatus.CREATED: "The payment page is being prepared.",
+    OrderStatus.PENDING: "You haven’t paid yet. You get the credits after the payment.",
     OrderStatus.PAID: "The credits are in your balance.",
-    OrderStatus.PAID_UNCLAIMED: "It is paid, and gives its credits to whoever claims it.",
-    OrderStatus.FAILED: "Nothing was paid, and nothing will be.",
+    OrderStatus.PAID_UNCLAIMED: "The credits go to the account that claims the order.",
+    OrderStatus.FAILED: "You were not charged.",
     OrderStatus.EXPIRED: (
-        "Its hour passed without a payment. A payment that was under way still counts when it "
-        "arrives; for anything else make a new order."
+        "The order wasn’t paid within an hour. A payment that is already in progress still counts. "
+        "Otherwise, create a new order."
     ),
     OrderStatus.REVIEW: (
-        "Something was paid that isn’t just what was ordered. The operator looks at it, and gives "
-        "you the credits or the money back."
+        "The payment doesn’t match the order. The operator will either add the credits or refund "
+        "the payment."
     ),
     OrderStatus.DISPUTED: (
-        "The payer’s bank took the money back for now, and so the credits are gone. They come back "
-        "if the dispute ends in favour of the payment."
+        "The payer disputed the payment with their bank, so the credits were removed. If the bank "
+        "rejects the dispute, the credits are added again."
     ),
-    OrderStatus.REFUNDED: "All of the money went back, and the credits with it.",
+    OrderStatus.REFUNDED: "The payment was refunded in full, and the credits were removed.",
 }
 
 
@@ -140,7 +140,7 @@ class EntryView:
         delta = Decimal(entry["delta_credit"])
         amount = Decimal(entry["amount_credit"])
         is_composer = entry["source_type"] == call_charges.SOURCE_TYPE
-        source = "A call of the composer" if is_composer else str(entry["source_id"])
+        source = "Composer call" if is_composer else str(entry["source_id"])
         # Replace the hyphen of a negative amount with a minus sign, which is as wide as a plus
         # sign.
         change = f"{delta.normalize():+,f}".replace("-", "\N{MINUS SIGN}")
@@ -169,11 +169,11 @@ def set_low_balance(console: ConsoleForm) -> Response:
     try:
         threshold = _read_amount(console.form, THRESHOLD_FIELD)
         if threshold is None:
-            raise build_field_error(THRESHOLD_FIELD, "say a number; 0: nothing is told")
+            raise build_field_error(THRESHOLD_FIELD, "enter a number, or 0 to turn the alert off")
         thresholds.set_threshold(console.state.resources.database, console.user_id, threshold)
     except DomainError as error:
         return _render_credits(console, None, console.add_error(error))
-    return console.redirect_with_notice(PATH, "That is kept.")
+    return console.redirect_with_notice(PATH, "The alert was saved.")
 
 
 def _read_amount(form: Mapping[str, str], name: str) -> Decimal | None:
@@ -217,11 +217,11 @@ def _render_credits(
         form=form,
         low=threshold_form or TypedForm({THRESHOLD_FIELD: threshold}),
         balance=format_credits(Decimal(account["balance_credit"])),
-        # If an owner has a debt, bought credits first pay the debt.
+        # If an owner has a debt, the credits that the owner buys first pay off the debt.
         debt=format_credits(debt) if debt else None,
         entries=[EntryView.of(entry) for _, entry in page.rows],
         actions=[
-            ("", "All kinds"),
+            ("", "All types"),
             *((str(action), words) for action, words in ACTION_LABELS.items()),
         ],
         looked_at=MAX_SCANNED_ENTRIES,
@@ -233,7 +233,7 @@ def _render_credits(
 def _read_ledger_filter(query: Mapping[str, str]) -> LedgerFilter:
     action = read_text(query, ACTION_FIELD)
     if action is not None and action not in [*CreditAction]:
-        raise build_field_error(ACTION_FIELD, "must be one of those that the page offers")
+        raise build_field_error(ACTION_FIELD, "choose one of the listed types")
     actions = () if action is None else (CreditAction(action),)
     first_day = _read_day(query, FIRST_DAY_FIELD)
     last_day = _read_day(query, LAST_DAY_FIELD)
@@ -249,7 +249,7 @@ def _read_day(query: Mapping[str, str], name: str) -> date | None:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise build_field_error(name, "must be a day, such as 2026-11-22") from None
+        raise build_field_error(name, "must be a date, such as 2026-11-22") from None
 
 
 @router.get("/buy")
@@ -309,11 +309,9 @@ def _read_order(console: ConsoleRequest) -> OrderRequest:
     credit_amount = _read_amount(form, CREDITS_FIELD)
     amount = _read_amount(form, AMOUNT_FIELD)
     if credit_amount and amount:
-        raise build_field_error(AMOUNT_FIELD, "is for those who leave the number of credits empty")
+        raise build_field_error(AMOUNT_FIELD, "enter either the credits or the amount, not both")
     if not credit_amount and not amount:
-        raise build_field_error(
-            CREDITS_FIELD, "say how many credits you want, or what you want to pay"
-        )
+        raise build_field_error(CREDITS_FIELD, "enter a number of credits or an amount to pay")
     return OrderRequest(
         amount=amount,
         credit_amount=credit_amount,
@@ -340,7 +338,9 @@ class OrderView:
     @property
     def meaning(self) -> str:
         if self.status is OrderStatus.PAID and self.order.lost_minor:
-            return "Some of the money went back, and as many of the credits with it."
+            return (
+                "Part of the payment was refunded, and the same share of the credits was removed."
+            )
         return _STATE_EXPLANATIONS[self.status]
 
     @property

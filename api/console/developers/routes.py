@@ -44,8 +44,8 @@ EVENTS_ON_PAGE = 40
 _LIFETIMES = {
     "30": ("30 days", timedelta(days=30)),
     "90": ("90 days", timedelta(days=90)),
-    "365": ("A year", timedelta(days=365)),
-    "": ("Until I end it", None),
+    "365": ("1 year", timedelta(days=365)),
+    "": ("No expiry", None),
 }
 _SCOPE_PREFIX = "scope."
 _TYPE_FIELD = "type"
@@ -75,7 +75,7 @@ def show_access(console: Console, uow: Transaction) -> Response:
 
 def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
     # ``KEY_SCOPE_EXPLANATIONS`` lacks the scope for rosters, because only an operator can grant it.
-    operator_scope = "Get the rosters of lists that are sent by mail"
+    operator_scope = "Read the rosters of lists that are sent by mail"
     return [KEY_SCOPE_EXPLANATIONS.get(Scope(scope), operator_scope) for scope in scopes]
 
 
@@ -88,9 +88,7 @@ def show_access_revocation(console: Console, uow: Transaction, grant_id: PathId)
 def revoke_access(console: ConsoleForm, uow: Transaction, grant_id: PathId) -> Response:
     grant = _get_grant(uow, console, grant_id)
     grants.revoke_grant(uow, grant_id=grant.id, user_id=console.user_id)
-    return console.redirect_with_notice(
-        GRANTS_PATH, f"“{grant.client_name}” has no access any more."
-    )
+    return console.redirect_with_notice(GRANTS_PATH, f"“{grant.client_name}” no longer has access.")
 
 
 def _get_grant(uow: UnitOfWork, console: ConsoleRequest, grant_id: int) -> GrantSummary:
@@ -152,11 +150,11 @@ def create_key(console: RecentConsoleForm) -> Response:
     lifetime = form.get("lifetime", "")
     try:
         if reach not in {"all", "chosen"} or (reach == "chosen" and not ticked_scopes):
-            raise build_field_error("reach", "tick what the key may do")
+            raise build_field_error("reach", "select at least one permission")
         if reach == "all" and ticked_scopes:
-            raise build_field_error("reach", "full access goes with no tick below")
+            raise build_field_error("reach", "choose either full access or single permissions")
         if lifetime not in _LIFETIMES:
-            raise build_field_error("lifetime", "must be one of those that the page offers")
+            raise build_field_error("lifetime", "choose one of the listed periods")
         _, lifetime_duration = _LIFETIMES[lifetime]
         with console.unit_of_work() as uow:
             key, secret = own_keys.create_own_key(
@@ -187,7 +185,7 @@ def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Re
     label = _get_key(uow, console, key_id).label
     keep_endpoints = KEEP_ENDPOINTS in console.form
     revoke_key(uow, key_id=key_id, user_id=console.user_id, keep_endpoints=keep_endpoints)
-    return console.redirect_with_notice(KEYS_PATH, f"The key “{label}” is revoked.")
+    return console.redirect_with_notice(KEYS_PATH, f"The key “{label}” was revoked.")
 
 
 def _list_keys(uow: UnitOfWork, console: ConsoleRequest) -> list[KeyView]:
@@ -209,6 +207,6 @@ def show_events(console: Console, uow: Transaction) -> Response:
         "events.html",
         TypedForm({_TYPE_FIELD: types[0].value} if types else {}),
         events=list_newest_events(uow, console.caller, only=types, limit=EVENTS_ON_PAGE),
-        types=[("", "All kinds"), *((str(each), words) for each, words in TYPE_LABELS.items())],
+        types=[("", "All types"), *((str(each), words) for each, words in TYPE_LABELS.items())],
         most=EVENTS_ON_PAGE,
     )

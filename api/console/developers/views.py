@@ -15,29 +15,29 @@ from storage.unit_of_work import UnitOfWork
 _TYPE = FeedEventType
 # Maps each type of feed event to a short sentence.
 TYPE_LABELS = {
-    _TYPE.SUBSCRIPTION_CREATED: "A person subscribed",
-    _TYPE.SUBSCRIPTION_CONFIRMED: "A person confirmed",
-    _TYPE.SUBSCRIPTION_LEFT: "A person left",
-    _TYPE.SUBSCRIPTION_EMAIL_OFF: "Mail was switched off",
-    _TYPE.SUBSCRIPTION_EMAIL_ON: "Mail was switched on",
+    _TYPE.SUBSCRIPTION_CREATED: "Someone subscribed",
+    _TYPE.SUBSCRIPTION_CONFIRMED: "Someone confirmed a subscription",
+    _TYPE.SUBSCRIPTION_LEFT: "A member unsubscribed",
+    _TYPE.SUBSCRIPTION_EMAIL_OFF: "Mail to a member was turned off",
+    _TYPE.SUBSCRIPTION_EMAIL_ON: "Mail to a member was turned on",
     _TYPE.SUBSCRIPTION_REMOVED: "A member was removed",
     _TYPE.SUBSCRIPTION_TRANSFERRED: "A member was moved",
     _TYPE.SUBSCRIPTION_CHANGED: "A member was changed",
-    _TYPE.IMPORT_ENDED: "An import or a dry run ended",
-    _TYPE.EXPORT_ENDED: "An export ended",
-    _TYPE.BULK_ENDED: "A bulk action, or its undo, ended",
+    _TYPE.IMPORT_ENDED: "An import or preview finished",
+    _TYPE.EXPORT_ENDED: "An export finished",
+    _TYPE.BULK_ENDED: "A bulk action or undo finished",
     _TYPE.ATTACHMENT_READY: "An image is ready",
     _TYPE.ATTACHMENT_FAILED: "An image could not be converted",
     _TYPE.ATTACHMENT_DELETED: "An image was deleted",
     _TYPE.ORDER_PAID: "An order was paid",
     _TYPE.ORDER_REFUNDED: "An order was refunded",
     _TYPE.ORDER_DISPUTED: "An order is disputed",
-    _TYPE.ORDER_REVIEW: "An order is looked at by the operator",
-    _TYPE.CREDITS_LOW: "Credits run low",
-    _TYPE.KEY_CREATED: "An API key was made",
-    _TYPE.KEY_ENDED: "An API key was ended",
-    _TYPE.GRANT_CREATED: "An app got access",
-    _TYPE.GRANT_ENDED: "An app lost its access",
+    _TYPE.ORDER_REVIEW: "An order is under review",
+    _TYPE.CREDITS_LOW: "The credit balance is low",
+    _TYPE.KEY_CREATED: "An API key was created",
+    _TYPE.KEY_ENDED: "An API key was revoked",
+    _TYPE.GRANT_CREATED: "An app was granted access",
+    _TYPE.GRANT_ENDED: "An app lost access",
 }
 _SUBJECTS_BY_HEADING = {
     "Members": (SubjectKind.SUBSCRIPTION,),
@@ -64,7 +64,7 @@ TYPE_GROUPS = [
 
 def describe_type(kind: str) -> str:
     if kind == TEST_EVENT_TYPE:
-        return "A test"
+        return "Test event"
     # A newer release may have recorded a type that this release doesn't know.
     return TYPE_LABELS[FeedEventType(kind)] if kind in [*FeedEventType] else kind
 
@@ -75,8 +75,9 @@ class EventView:
 
     Attributes:
         at: the time of the event, or of the newest merged event.
-        about: the name of the event's subject, or an empty text if it was erased.
-        path: the path of the console page about the event's subject, or ``None`` without a page.
+        about: the name of the event's subject, or an empty string if the subject was erased.
+        path: the path of the console page about the event's subject, or ``None`` if there is no
+            such page.
         times: the number of merged events, or 1 for a single event.
     """
 

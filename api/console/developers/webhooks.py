@@ -45,14 +45,18 @@ _SOON_DELAY = timedelta(minutes=1)
 _STATE_LABELS = {
     EndpointState.ACTIVE: "active",
     EndpointState.PAUSED: "paused",
-    EndpointState.ENDED: "ended",
+    EndpointState.ENDED: "disabled",
 }
 # Maps an error code to the form field that shows the error.
 PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
 TYPE_PREFIX = "type."
 _STATE_CHOICES = (
-    (EndpointState.ACTIVE.value, "Send events", "One that was paused gets what it missed."),
-    (EndpointState.PAUSED.value, "Pause it", "Nothing is sent until you say so."),
+    (EndpointState.ACTIVE.value, "Send events", "A paused webhook gets the events that it missed."),
+    (
+        EndpointState.PAUSED.value,
+        "Pause",
+        "No events are sent until you choose “Send events” again.",
+    ),
 )
 
 
@@ -113,8 +117,8 @@ class DeliveryView:
     @property
     def state(self) -> str:
         if self.is_pending:
-            return "is tried again" if self.delivery.round_attempts else "waits to be sent"
-        return "delivered" if self.delivery.status == DeliveryStatus.DELIVERED else "given up"
+            return "next attempt" if self.delivery.round_attempts else "queued"
+        return "delivered" if self.delivery.status == DeliveryStatus.DELIVERED else "failed"
 
     @property
     def due_at(self) -> datetime | None:
@@ -130,7 +134,7 @@ class DeliveryView:
         """Return the status of the latest response, or why there was no response."""
         delivery = self.delivery
         if delivery.status_code is None:
-            return delivery.error or ("–" if delivery.last_attempt_at is None else "none")
+            return delivery.error or ("–" if delivery.last_attempt_at is None else "no response")
         return f"{delivery.status_code}, in {delivery.milliseconds:,} ms"
 
     @property
@@ -150,7 +154,7 @@ def show_endpoints(console: Console, uow: Transaction) -> Response:
 def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         own_lists = lists.list_choices(uow, console.user_id)
-    choices = [("", "All of them"), *((str(each.id), each.title) for each in own_lists)]
+    choices = [("", "All lists"), *((str(each.id), each.title) for each in own_lists)]
     return console.render_form(
         "new_webhook.html", form, groups=TYPE_GROUPS, box_name=TYPE_PREFIX, lists=choices
     )
@@ -209,7 +213,7 @@ def show_endpoint(
 @router.post("/{endpoint_id}/test")
 def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     deliveries.send_test(uow, console.caller, endpoint_id)
-    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "A test event is on its way.")
+    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The test event is being sent.")
 
 
 @router.post("/{endpoint_id}/deliveries/{delivery_id}/resend")
@@ -218,7 +222,7 @@ def resend_event(
 ) -> Response:
     """Resend an event to a webhook endpoint, even if it was already delivered."""
     deliveries.resend_delivery(uow, console.caller, endpoint_id, delivery_id)
-    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The event is sent again.")
+    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The event is being sent again.")
 
 
 @router.get("/{endpoint_id}/change")
@@ -242,7 +246,7 @@ async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Re
     state = console.form.get("state", "")
     try:
         if state not in [value for value, *_ in _STATE_CHOICES]:
-            raise build_field_error("state", "must be one of those that the page offers")
+            raise build_field_error("state", "choose one of the two options")
         values = {"url": url, "types": _read_ticked_types(console.form), "state": state}
         body = parse_body(WebhookEndpointChange, values)
         if body.url is not None and body.url != view.endpoint.url:
@@ -255,7 +259,7 @@ async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Re
         return await RECORDS.run(
             show_change, console, endpoint_id, console.add_error(error, PLACES)
         )
-    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The webhook is changed.")
+    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The webhook was changed.")
 
 
 @router.get("/{endpoint_id}/rotate")
@@ -279,9 +283,7 @@ def show_endpoint_deletion(console: Console, endpoint_id: PathId) -> Response:
 @router.post("/{endpoint_id}/end")
 def delete_endpoint(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     webhook_endpoints.delete_endpoint(uow, console.caller, endpoint_id)
-    return console.redirect_with_notice(
-        PATH, "The webhook is deleted: nothing is sent to it any more."
-    )
+    return console.redirect_with_notice(PATH, "The webhook was deleted.")
 
 
 @router.get("/{endpoint_id}/replay")
@@ -318,13 +320,11 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
         since = _read_moment(console.form)
         with console.unit_of_work() as uow:
             if not deliveries.replay_events(uow, console.caller, endpoint_id, since):
-                raise build_field_error(
-                    DAY_FIELD, "nothing of what it gets has happened since then"
-                )
+                raise build_field_error(DAY_FIELD, "the webhook has no events since this time")
     except DomainError as error:
         return show_replay(console, endpoint_id, console.add_error(error))
     return console.redirect_with_notice(
-        f"{PATH}/{endpoint_id}", "The events are sent again, the oldest first."
+        f"{PATH}/{endpoint_id}", "The events are being sent again, oldest first."
     )
 
 
@@ -333,14 +333,14 @@ def _read_moment(inputs: Mapping[str, str]) -> datetime:
     try:
         day = date.fromisoformat(inputs.get(DAY_FIELD, "").strip())
     except ValueError:
-        raise build_field_error(DAY_FIELD, "must be a day, such as 2026-11-22") from None
+        raise build_field_error(DAY_FIELD, "must be a date, such as 2026-11-22") from None
     time_text = read_text(inputs, TIME_FIELD)
     try:
         time_of_day = time() if time_text is None else time.fromisoformat(time_text)
     except ValueError:
         time_of_day = None
     if time_of_day is None or time_of_day.tzinfo is not None:
-        raise build_field_error(TIME_FIELD, "must be a time of the day, such as 14:30")
+        raise build_field_error(TIME_FIELD, "must be a time, such as 14:30")
     return datetime.combine(day, time_of_day, UTC)
 
 

@@ -67,7 +67,7 @@ class FileView:
     """A file with the uploaded image or one of its renditions.
 
     Attributes:
-        label: the name of the rendition, such as "mail", or an empty text for the uploaded image.
+        label: the name of the rendition, such as "mail", or an empty string for the uploaded image.
         size: the file size in bytes.
     """
 

@@ -105,7 +105,7 @@ def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
 def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Response:
     """Show the form for a new import.
 
-    ``list_id``: the id of the preselected list, or an empty text.
+    ``list_id``: the id of the preselected list, or an empty string.
     """
     with console.unit_of_work() as uow:
         own_lists = lists.list_choices(uow, console.user_id)

@@ -1,4 +1,4 @@
-"""Lists the consent values of an imported file, and reads which statuses the owner assigned.
+"""Lists an imported file's consent values, and reads the statuses that the owner assigned to them.
 
 A consent value is the text of a cell, such as "unsubscribed", that states a person's status or
 consent.
@@ -44,7 +44,7 @@ class StatusValue:
         meaning: how the import interprets the consent value.
         box: the name of the select box for the status, or ``None`` if the owner can't assign a
             status.
-        chosen: the status that the owner assigned, or an empty text.
+        chosen: the status that the owner assigned, or an empty string.
     """
 
     column: str
@@ -59,7 +59,8 @@ def list_status_values(task: MemberImport, result: Mapping[str, Any]) -> list[St
     """Return the consent values of an imported file, in the order of the columns.
 
     After a dry run, the owner can assign a status to each unrecognised consent value. A consent
-    value in several columns has one select box, because a status applies to the whole file.
+    value that occurs in several columns gets a single select box, because its status applies to the
+    whole file.
     """
     statuses = {fold_value(value): status for value, status in (task.status_values or {}).items()}
     values: list[StatusValue] = []

@@ -192,8 +192,8 @@ def list_roles(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
 def read_column_choices(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[str]:
     """Return the submitted choice for each column.
 
-    A column without a select box in the form keeps its choice. Raises ``body.invalid`` if two
-    columns have the same role and the role may occur only once.
+    If the form contains no select box for a column, the column's previous choice is returned.
+    Raises ``body.invalid`` if two columns have the same role and the role may occur only once.
     """
     values = [form.get(each.box, each.chosen) for each in choices]
     seen: set[str] = set()
@@ -250,7 +250,8 @@ class ImportView:
     Attributes:
         job: the job that runs the import, or ``None`` if the import has ended.
         undo: the latest job that undoes the import, or ``None``.
-        choices: the columns and their roles, which are empty unless the import was a dry run.
+        choices: the columns of a dry run with their roles. After a real import, ``choices`` is
+            empty.
         status_values: the consent values of the file.
         preview: the members that the first rows of the file would create.
         problems: the invalid cells, grouped by column and violated rule.

@@ -37,7 +37,7 @@ router = build_router(f"{CONSOLE_PATH}/lists")
 
 LISTS_ON_PAGE = 50
 DAYS_OF_NET = 30
-_PERIOD_LABELS = {"30": "30 days", "90": "90 days", "365": "A year", "1095": "Three years"}
+_PERIOD_LABELS = {"30": "30 days", "90": "90 days", "365": "1 year", "1095": "3 years"}
 _USUAL_PERIOD = "30"
 # Maps an error code to the form field that shows the error.
 PLACES = {LIST_SLUG_TAKEN.code: "slug"}
@@ -57,7 +57,7 @@ _MEMBER_FIELD_PREFIX = "field_"
 _NOT_ASKED = "no"
 _ASKED = "asked"
 _REQUIRED = "required"
-_FIELD_CHOICES = ((_NOT_ASKED, "Not asked"), (_ASKED, "Asked"), (_REQUIRED, "Required"))
+_FIELD_CHOICES = ((_NOT_ASKED, "Not asked"), (_ASKED, "Optional"), (_REQUIRED, "Required"))
 _CHECKBOX_FIELDS = ("email_channel_enabled", "challenge_enabled", _CONFIRM_FIELD)
 _LOOK_FIELDS = (
     *("colour", "logo_hash_id", "sender_name"),
@@ -105,7 +105,7 @@ def create_list(console: ConsoleForm) -> Response:
             title = mailing_list.title
     except DomainError as error:
         return console.render_form("new_list.html", console.add_error(error, PLACES))
-    return console.redirect_with_notice(get_list_path(list_id), f"The list “{title}” is created.")
+    return console.redirect_with_notice(get_list_path(list_id), f"The list “{title}” was created.")
 
 
 @router.get("/{list_id}")
@@ -186,7 +186,7 @@ def change_public_pages(console: ConsoleForm, list_id: ListId) -> Response:
     values = {name: read_text(console.form, name) for name in _LOOK_FIELDS}
     if _USUAL_COLOUR_BUTTON in console.form or values["colour"] == DEFAULT_COLOUR:
         values["colour"] = None
-    notice = "What readers see is changed."
+    notice = "The public page was changed."
     return _change_list(console, list_id, values, show_public_pages, tab="public", notice=notice)
 
 
@@ -244,7 +244,7 @@ def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
         "required_fields": [key for key, value in field_choices.items() if value == _REQUIRED],
         _ORIGINS_FIELD: read_lines(form, _ORIGINS_FIELD),
     }
-    notice = "The list is changed."
+    notice = "The settings were saved."
     return _change_list(console, list_id, values, show_settings, tab="settings", notice=notice)
 
 
@@ -281,7 +281,9 @@ def _change_list(
     except DomainError as error:
         return show_form(console, list_id, console.add_error(error, PLACES))
     path = f"{get_list_path(list_id)}/{tab}"
-    return console.redirect_with_notice(path, notice if changes else "Nothing was to be changed.")
+    return console.redirect_with_notice(
+        path, notice if changes else "There were no changes to save."
+    )
 
 
 @router.get("/{list_id}/archive")
@@ -296,5 +298,5 @@ def archive_list(console: ConsoleForm, uow: Transaction, list_id: ListId) -> Res
     mailing_list = console.get_own_list(uow, list_id)
     lists.archive_list(uow, mailing_list)
     return console.redirect_with_notice(
-        f"{CONSOLE_PATH}/lists", f"The list “{mailing_list.title}” is archived."
+        f"{CONSOLE_PATH}/lists", f"The list “{mailing_list.title}” was archived."
     )

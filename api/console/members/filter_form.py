@@ -42,7 +42,7 @@ class NotRepresentable(Exception):
 class Row:
     """A row of the filter form, which tests a member attribute.
 
-    Rows without a value are left out of the filter.
+    The filter omits form rows without a value.
 
     Attributes:
         name: the name of the tested attribute, such as ``email`` or ``fields.city``.
@@ -50,7 +50,7 @@ class Row:
             values.
         place: the position of the row in the form, such as ``0.2`` for the third part of the
             outermost group.
-        error: the error message for the row, or an empty text.
+        error: the error message for the row, or an empty string.
     """
 
     name: str
@@ -180,7 +180,7 @@ class FilterDraft:
     Attributes:
         group: the outermost group of the filter's rows, or ``None`` if the user edits JSON.
         text: the JSON text of the filter.
-        reason: why rows of a form can't represent the filter, or an empty text.
+        reason: why rows of a form can't represent the filter, or an empty string.
     """
 
     group: Group | None
@@ -197,7 +197,7 @@ class FilterDraft:
         return parse_filter(self.text) if self.text.strip() else None
 
     def add_error(self, error: DomainError) -> bool:
-        """Show an error in the row of the form that caused it.
+        """Show an error in the form row whose input caused the error.
 
         Return ``False`` if no row caused the error.
         """
@@ -250,7 +250,7 @@ def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) 
     """Return the group at the position ``place`` in the submitted form.
 
     ``remaining_rows``: a list with a single number, which limits how many more rows are read. All
-    groups of the form decrease the same number, so that the total number of rows is limited.
+    groups of the form share this number, which limits the total number of rows.
     """
     match = form.get(f"match.{place}", "all")
     group = Group(match if match in FILTER_MATCHES else "all", place=place)

@@ -1,4 +1,4 @@
-"""Reads from the query of a URL which members a page shows.
+"""Parses the query parameters that select the members on a page.
 
 The URL of a page of members contains all search criteria, so that an owner can bookmark or share
 the page.
@@ -32,8 +32,8 @@ MAX_INPUT_CHARACTERS = 4_000
 ALL_ACTIVE = {"field": "status", "is": SubscriptionStatus.ACTIVE.value}
 # Maps an error code to the form field that shows the error.
 SELECTION_PLACES = {FILTER_INVALID.code: "filter"}
-# The time limit of the query that counts the members for a page. If counting takes longer, the page
-# shows an estimate and a link to an exact count.
+# The time limit of the query that counts the members for a page. If counting exceeds this time
+# limit, the page shows an estimate and a link to an exact count.
 MAX_FIRST_COUNT_TIME = timedelta(milliseconds=30)
 # The value of the query parameter ``count`` that requests an exact count.
 EXACT_COUNT = "exactly"
@@ -55,7 +55,7 @@ class MemberSelection:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the only criterion, if any, is the status."""
+        """Return whether the page has no search criterion except the status."""
         return not self.typed.keys() - {"status", "columns"}
 
     @property
@@ -78,8 +78,8 @@ class MemberSelection:
     def build_filter(self, uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Any] | None:
         """Return a JSON filter that combines all criteria, or ``None`` if there are no criteria.
 
-        Raises ``filter.invalid`` if the typed filter isn't valid JSON. Raises ``segment.not_found``
-        for an unknown segment.
+        Raises ``filter.invalid`` if the filter that the user entered isn't valid JSON. Raises
+        ``segment.not_found`` for an unknown segment.
         """
         typed = self.typed
         parts: list[dict[str, Any]] = []

@@ -61,11 +61,11 @@ _OPEN_ORDER_STATUSES = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PA
 _ANY_VALUE = "any"
 _STATUS_CHOICES = [*((each.value, each.value) for each in JobStatus), (_ANY_VALUE, "any")]
 _QUEUE_CHOICES = [(_ANY_VALUE, "any"), *((each.value, each.value) for each in Queue)]
-_TEXTS_CHANGED_NOTICE = "Its texts changed meanwhile: please look at them again."
-_MISSING_RESOLUTION = TypedForm(errors={"resolution": "Choose one of the two."}, status=422)
+_TEXTS_CHANGED_NOTICE = "The texts were changed in the meantime. Please review them again."
+_MISSING_RESOLUTION = TypedForm(errors={"resolution": "Choose one of the two options."}, status=422)
 _RESOLUTION_NOTICES = {
-    Resolution.CREDIT: "The order is settled: its credits are given.",
-    Resolution.REFUNDED: "The order counts as refunded.",
+    Resolution.CREDIT: "The order was resolved, and the credits were added.",
+    Resolution.REFUNDED: "The order was marked as refunded.",
 }
 
 
@@ -111,7 +111,7 @@ def review_texts(console: OperatorConsoleForm) -> Response:
         is_reviewed = changes.review_texts(
             uow, console.caller, kind, parse_id(record_id) or 0, version
         )
-    notice = "It is shown again once its texts change."
+    notice = "The texts were marked as reviewed. Changed texts are shown again."
     return console.redirect_with_notice(
         OPERATORS_PAGE.path, notice if is_reviewed else _TEXTS_CHANGED_NOTICE
     )
@@ -166,12 +166,16 @@ def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Res
 def change_plan(console: OperatorConsoleForm, user_id: PathId) -> Response:
     plan_name = console.form.get("plan")
     if plan_name not in tuple(Plan):
-        error = build_field_error("plan", "must be one of those that the page offers")
+        error = build_field_error("plan", "choose one of the listed plans")
         return show_user(console, user_id, console.add_error(error))
     plan = Plan(plan_name)
     with console.unit_of_work() as uow:
         is_changed = changes.change_plan(uow, console.caller, user_id, plan)
-    notice = f"They are on the {plan} plan now." if is_changed else "They were on it already."
+    notice = (
+        f"The user is now on the {plan} plan."
+        if is_changed
+        else "The user was already on this plan."
+    )
     return console.redirect_with_notice(f"{USERS_PATH}/{user_id}", notice)
 
 
@@ -291,11 +295,11 @@ def change_job(console: OperatorConsoleForm, job_id: PathId) -> Response:
         with console.unit_of_work() as uow:
             if console.form.get("act") == "retry":
                 changes.retry_job(uow, console.caller, job_id)
-                notice = "The job starts again."
+                notice = "The job will run again."
             elif changes.cancel_job(uow, console.caller, job_id):
-                notice = "It stops at its next step."
+                notice = "The job stops at its next step."
             else:
-                notice = "It had ended already."
+                notice = "The job had already finished."
     except DomainError as error:
         return show_job(console, job_id, console.add_error(error))
     return console.redirect_with_notice(f"{JOBS_PATH}/{job_id}", notice)
@@ -317,4 +321,6 @@ def start_maintenance(console: OperatorConsoleForm) -> Response:
             changes.request_maintenance(uow, console.caller, name)
     except DomainError as error:
         return show_maintenance(console, console.add_error(error))
-    return console.redirect_with_notice(MAINTENANCE_PATH, f"A worker runs {name} within seconds.")
+    return console.redirect_with_notice(
+        MAINTENANCE_PATH, f"A worker will run {name} within seconds."
+    )

@@ -83,7 +83,7 @@ def _list_warnings(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
         if endpoint.state == EndpointState.PAUSED or endpoint.failing_since is not None:
             host = urlsplit(endpoint.url).netloc
             is_paused = endpoint.state == EndpointState.PAUSED
-            text = f"The webhook to {host} {'is paused' if is_paused else 'fails'}."
+            text = f"The webhook to {host} {'is paused' if is_paused else 'is failing'}."
             warnings.append((text, f"{CONSOLE_PATH}/developers/webhooks/{endpoint.id}"))
     for task in records.list_recent_failures(uow, user_id):
         text = f"The import of {task.filename or 'members'} failed."
@@ -97,17 +97,18 @@ def _list_next_steps(
     """Return suggestions for a new owner, such as creating the first list."""
     steps = []
     if not newest_lists:
-        text = "Create your first list. People subscribe to it, and you send to it."
+        text = "Create your first list. People subscribe to the list to receive your newsletter."
         steps.append({"label": "Create a list", "path": f"{CONSOLE_PATH}/lists/new", "text": text})
     elif usage[PlanQuota.MEMBERS].used == 0:
-        text = f"“{newest_lists[0].title}” has no members yet. See how people come onto it."
+        title = newest_lists[0].title
+        text = f"“{title}” has no members yet. Share its sign-up page or import members."
         if plan is Plan.FREE:
-            text += " Your plan has sign-up forms; importing members needs the paid plan."
+            text += " Importing members needs the paid plan."
         steps.append(
-            {"label": "Bring members", "path": get_list_path(newest_lists[0].id), "text": text}
+            {"label": "Add members", "path": get_list_path(newest_lists[0].id), "text": text}
         )
     if usage[PlanQuota.KEYS].used == 0:
-        text = "Whatever you do here, an app can do with a key."
+        text = "Create an API key to let an app use your account."
         steps.append({"label": "Create an API key", "path": NEW_KEY_PATH, "text": text})
     return steps
 

@@ -37,7 +37,7 @@ def read_unticked_boxes(form: dict[str, str]) -> KeptAccess:
     """Return the API keys, passkeys and webhook endpoints that the form doesn't revoke, by id.
 
     The user keeps an item if its checkbox isn't ticked. API keys that were created after the page
-    was loaded are not kept.
+    was loaded are revoked too.
     """
     ticked = read_ticked_boxes(form)
     return KeptAccess(

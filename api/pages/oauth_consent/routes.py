@@ -71,7 +71,7 @@ def decide_consent(request: Request, state: StateOf, uow: Transaction, form: For
     require_recent_session(uow, member)
     decision = form.get("decision")
     if decision not in {"allow", "deny"}:
-        raise BODY_INVALID(place="body.decision", rule="allow or deny")
+        raise BODY_INVALID(place="body.decision", rule="must be allow or deny")
     scopes = [scope for scope in Scope if decision == "allow" and f"scope.{scope}" in form]
     return _redirect_to_client(authorization.decide(member.caller, scopes))
 

@@ -28,7 +28,7 @@ REASONS = {
 
 
 def build_unknown_action_error() -> DomainError:
-    rule = f"one of {', '.join((*OPT_OUTS, *LIFT_OPT_OUT))}"
+    rule = f"must be one of {', '.join((*OPT_OUTS, *LIFT_OPT_OUT))}"
     return requests.BODY_INVALID(place="body.action", rule=rule)
 
 

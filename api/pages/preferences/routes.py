@@ -76,7 +76,8 @@ async def change_list(request: Request, state: StateOf, form: FormOf) -> Respons
     def lift_opt_out(uow: UnitOfWork) -> None:
         visit = find_visit(uow, request, state)
         own_lists.find_list(uow, visit, list_id)
-        # ``get_list`` raises an error for an archived list, because it accepts no members.
+        # ``get_list`` raises an error for an archived list, because archived lists accept no
+        # members.
         mailing_list = lists.get_list(uow, list_id)
         LIFT_OPT_OUT[action](uow, mailing_list, visit.person, _build_actor(request, visit))
 

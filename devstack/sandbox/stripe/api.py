@@ -1,7 +1,7 @@
 """Simulates the part of Stripe's HTTP API that Pressroom uses.
 
-Each API call checks the secret key and the idempotency key, and fails if a developer has requested
-a failure. Source: docs.stripe.com/api/idempotent_requests.
+The simulated API checks the secret key and the idempotency key of each call. Developers can make
+calls fail. Source: docs.stripe.com/api/idempotent_requests.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ MAX_SESSION_SECONDS = 24 * 60 * 60
 class InjectedFailure(BaseModel):
     """A failure that a developer requests for the next ``count`` API calls.
 
-    With ``when="before"``, the API call changes nothing. With ``when="after"``, the API call makes
-    its changes, but the caller gets no response. Without an HTTP status, the failure only delays
-    the response.
+    With ``when="before"``, the call fails before it changes anything. With ``when="after"``, the
+    API call makes its changes, but the caller gets no response. If the simulated failure has no
+    HTTP status, the response is only delayed.
     """
 
     count: int = Field(default=1, ge=0, le=10_000)

@@ -179,7 +179,7 @@ Object = dict[str, Any]
 
 
 def select_fields(record: object, names: str) -> Object:
-    """Return the attributes ``names`` of ``record`` as a JSON object."""
+    """Return the attributes of ``record`` that ``names`` lists, as a JSON object."""
     return {name: getattr(record, name) for name in names.split()}
 
 

@@ -1,4 +1,4 @@
-"""Plans the programs and settings of the embedded services Postgres, Valkey and S3."""
+"""Defines the programs and settings of the embedded services Postgres, Valkey and S3."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -89,11 +89,11 @@ def lock_services(home: Home, report: Callable[[str], None] = lambda _: None) ->
     """Wait until earlier servers have ended, and hold the services' lock during the block."""
     lock = Lock(home.services_lock)
     if not lock.acquire():
-        report("Waiting for the servers of an earlier run to end.")
+        report("Waiting for the servers of an earlier run to stop.")
         if not lock.acquire(wait_seconds=MAX_STOP_SECONDS):
             raise StackError(
-                f"Servers of an earlier run still use {home.path}. "
-                f"`fuser {home.services_lock}` shows which processes to end."
+                f"Servers of an earlier run still use {home.path}. Run `fuser "
+                f"{home.services_lock}` to find their processes, and stop them."
             )
     with closing(lock):
         yield lock

@@ -24,8 +24,8 @@ _REMOVED = EventType.FACTOR_REMOVED
 class FactorChange(Enum):
     """A change to a person's second factors, such as a new passkey.
 
-    A value consists of the type of the security event, the name of the factor, and a text for the
-    mail.
+    Each value of the enum consists of the type of the security event, the name of the factor, and a
+    text for the mail.
     """
 
     APP_ADDED = (_ADDED, "app", "An authenticator app was added.")
@@ -75,7 +75,7 @@ def add_passkey(
 ) -> list[str]:
     """Add a passkey. Return recovery codes if the caller had no second factor before.
 
-    Raises ``auth.login_again`` if the caller's last login is too old. Raises every error of
+    Raises ``auth.login_again`` if the caller's last login is too old. Raises the same errors as
     ``passkeys.add_passkey``.
     """
     sessions.lock_caller(uow, caller)

@@ -100,7 +100,7 @@ def complete_second_step(
 ) -> User:
     """Verify a submitted second factor, and return the person who has passed both login steps.
 
-    Raises every error of ``read_first_step`` and ``require_second_factor``.
+    Raises the same errors as ``read_first_step`` and ``require_second_factor``.
     """
     person = read_first_step(uow, first_step, factor.form_cookie)
     require_second_factor(uow, person, factor)

@@ -93,7 +93,7 @@ class Playback(Image.Image):
         max_ms = _MAX_TIMESTAMP_MILLISECONDS
         if end_ms > max_ms:
             raise create_unreadable_error(
-                f"One showing may last {max_ms:,} ms; the frames add to {end_ms:,}."
+                f"An animation can last at most {max_ms:,} ms. This animation lasts {end_ms:,} ms."
             )
         self.n_frames = len(steps)
         self.durations = [ms for _, ms in steps]

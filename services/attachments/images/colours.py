@@ -21,8 +21,8 @@ _POINTS = struct.Struct(">8I")
 _PROFILE_HEADER = struct.Struct(">I4xI4s4s4s12x4s28x12s48x")
 _PROFILE_VERSION = 0x04300000
 _PROFILE_TAG = struct.Struct(">4sII")
-# The ICC profile of a screen has a few kilobytes. The ICC profile of a printer can be as large as
-# two megabytes.
+# The ICC profile of a screen is a few kilobytes long. The ICC profile of a printer can be as large
+# as two megabytes.
 _MAX_PROFILE_BYTES = 4 * 1024 * 1024
 _MAX_RENDERING_INTENT = 3
 _LEVELS = 256

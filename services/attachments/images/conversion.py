@@ -57,7 +57,7 @@ def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedIma
             raise outcome.create_refusal(IMAGE_OUT_OF_MEMORY) from error
         if "truncated" in text.lower():
             raise outcome.create_truncated_error(
-                f"The {kind.name} stops before its pixels do: {text}"
+                f"The {kind.name} ends before all pixels are complete: {text}"
             ) from error
         reason = f"The {kind.name} could not be decoded: {text or type(error).__name__}"
         raise outcome.create_unreadable_error(reason) from error

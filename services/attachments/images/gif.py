@@ -28,7 +28,7 @@ class _Reader:
         block = self.data[self.at : self.at + count]
         if len(block) < count:
             raise create_truncated_error(
-                f"The GIF stops at byte {len(self.data):,}, inside a block."
+                f"The GIF ends inside a block, at byte {len(self.data):,}."
             )
         self.at += count
         return block
@@ -79,9 +79,11 @@ def read_gif(data: bytes) -> Animation:
         elif introducer != b"\0" and frames:
             break  # Like browsers, keep the GIF frames before an invalid block.
         elif introducer != b"\0":
-            raise create_unreadable_error(f"The GIF has no block at byte {reader.at - 1:,}.")
+            raise create_unreadable_error(
+                f"The GIF has an invalid block at byte {reader.at - 1:,}."
+            )
     if not frames:
-        raise create_unreadable_error("The GIF has no image.")
+        raise create_unreadable_error("The GIF contains no image.")
     # Like browsers, enlarge the canvas if the first GIF frame doesn't fit into it.
     width = max(_u16(header, 6), frames[0].left + sizes[0][0])
     height = max(_u16(header, 8), frames[0].top + sizes[0][1])

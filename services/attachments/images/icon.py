@@ -70,17 +70,17 @@ def _list_positions(data: bytes) -> Iterator[tuple[int, int]]:
     Raises ``UnreadableImage`` if the icon file is truncated or contains no image.
     """
     if len(data) < _COUNT.size:
-        raise create_truncated_error("The ICO stops before its directory.")
+        raise create_truncated_error("The ICO ends before its directory.")
     (count,) = _COUNT.unpack_from(data)
     if not count:
         raise create_unreadable_error("The ICO's directory is empty.")
     if len(data) < 6 + 16 * count:
-        raise create_truncated_error(f"The ICO stops inside its directory of {count:,} images.")
+        raise create_truncated_error(f"The ICO ends inside its directory of {count:,} images.")
     for number in range(count):
         size, offset = _SIZE_AND_OFFSET.unpack_from(data, 6 + 16 * number)
         if offset + size > len(data):
             raise create_truncated_error(
-                f"The ICO's image at byte {offset:,} runs past the end of the file."
+                f"The ICO's image at byte {offset:,} extends beyond the end of the file."
             )
         yield offset, size
 
@@ -91,15 +91,15 @@ def _read_entry(data: bytes, offset: int, size: int) -> _Entry:
     head = data[offset : offset + min(size, _BITMAP_HEADER.size)]
     if head.startswith(png.SIGNATURE):
         if len(head) < _PNG_HEADER.size:
-            raise create_truncated_error("The ICO's PNG stops inside its header.")
+            raise create_truncated_error("The ICO's PNG ends inside its header.")
         width, height, depth, colour = _PNG_HEADER.unpack_from(head)
         bits = depth * _PNG_CHANNELS.get(colour, 1)
     elif len(head) < _BITMAP_HEADER.size:
-        raise create_truncated_error("The ICO's bitmap stops inside its header.")
+        raise create_truncated_error("The ICO's bitmap ends inside its header.")
     else:
         header_size, width, doubled, _, bits = _BITMAP_HEADER.unpack_from(head)
         if header_size < _BITMAP_HEADER.size or bits not in (1, 4, 8, 16, 24, 32):
-            raise create_unreadable_error("The ICO holds neither a PNG nor a bitmap.")
+            raise create_unreadable_error("The ICO contains neither a PNG nor a bitmap.")
         height = abs(doubled) // 2
     outcome.check_canvas(width, height, f"ICO image at byte {offset:,}")
     return _Entry(width, height, bits, offset, size)

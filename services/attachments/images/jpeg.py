@@ -59,7 +59,7 @@ def read_jpeg(data: bytes) -> Picture:
             elif marker == _APP1 and body.startswith(_XMP_PREFIX):
                 metadata["xmp"] = body.removeprefix(_XMP_PREFIX)
     raise create_truncated_error(
-        f"The JPEG's {len(data):,} bytes stop before its end-of-image marker."
+        f"The JPEG is incomplete: its {len(data):,} bytes contain no end-of-image marker."
     )
 
 

@@ -71,7 +71,8 @@ class _PngFile:
         plays: how often the animation is played. 0 means endless repetition.
         frames: the frames that have been read. The pixels of the last frame may still follow in the
             file.
-        is_faulty: whether the animation has a fault. All frames after a fault are ignored.
+        is_faulty: whether the file contains an invalid animation chunk. All animation chunks after
+            the invalid chunk are ignored.
     """
 
     header: bytes = b""
@@ -152,13 +153,15 @@ def _iterate_chunks(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
         if name == b"IEND":
             return
         at = stop + 4
-    raise create_truncated_error(f"The PNG's {len(data):,} bytes stop before its end chunk.")
+    raise create_truncated_error(
+        f"The PNG is incomplete: its {len(data):,} bytes contain no end chunk."
+    )
 
 
 def _record_chunk(file: _PngFile, name: bytes, body: bytes) -> None:
     if name == b"IHDR":
         if file.header or len(body) != _HEADER_BYTES:
-            raise create_unreadable_error("The PNG's header chunk is not 13 bytes, once.")
+            raise create_unreadable_error("The PNG must have exactly one header chunk of 13 bytes.")
         file.header = body
         outcome.check_canvas(*file.size, "PNG header")
     elif name == b"IDAT":

@@ -164,7 +164,7 @@ def _build_transform(profile: bytes, source: str, target: str) -> ImageCms.Image
 
 
 def read_orientation(info: Mapping[str, bytes]) -> int:
-    """Return the EXIF orientation of an image, by the rules of Pillow's `exif_transpose`."""
+    """Return an image's EXIF orientation, which Pillow's `exif_transpose` would apply."""
     holder = Image.new("L", (1, 1))
     holder.info.update(info)
     try:

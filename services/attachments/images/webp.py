@@ -41,7 +41,7 @@ def read_webp(data: bytes) -> WebpFile:
     end = 8 + int.from_bytes(data[4:8], "little")
     if end > len(data):
         raise create_truncated_error(
-            f"The RIFF header gives {end:,} bytes; the file has {len(data):,}."
+            f"The RIFF header declares {end:,} bytes, but the file has only {len(data):,}."
         )
     file = WebpFile()
     pieces = list[bytes]()
@@ -65,7 +65,7 @@ def read_webp(data: bytes) -> WebpFile:
         else:
             _record_picture(file, name, body)
     if not file.pictures:
-        raise create_unreadable_error("The WebP has no picture chunk.")
+        raise create_unreadable_error("The WebP contains no image chunk.")
     outcome.check_canvas(file.width, file.height, "WebP header")
     outcome.check_animation(len(file.durations), file.width * file.height, "WebP")
     file.data = _build_chunk(b"RIFF", b"WEBP" + b"".join(pieces))
@@ -123,7 +123,7 @@ def _iterate_chunks(data: bytes, at: int, end: int) -> Iterator[tuple[bytes, byt
             return
         if stop > end:
             raise create_truncated_error(
-                f"The WebP chunk at byte {at:,} runs past the end of the file."
+                f"The WebP chunk at byte {at:,} extends beyond the end of the file."
             )
         yield data[at : at + 4], data[start:stop]
         at = stop + (stop - start) % 2

@@ -30,8 +30,8 @@ _SPELLINGS = {
     "de": str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"}),
     "da": str.maketrans({"å": "aa", "ø": "oe", "æ": "ae", "Å": "Aa", "Ø": "Oe", "Æ": "Ae"}),
 }
-# Matches two consecutive kana, which occur only in Japanese. A single kana may be an ornament in
-# other languages.
+# Matches two consecutive kana, which occur only in Japanese. A single kana doesn't count as
+# Japanese, because texts in other languages use kana as ornaments.
 _KANA_WORD = re.compile("[\u3041-\u3096\u30a1-\u30ff]{2}")
 # Matches the end of a Chinese or Japanese sentence and the following space. A space after a Chinese
 # or Japanese sentence is removed, because these languages don't separate sentences with spaces.

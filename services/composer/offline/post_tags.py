@@ -47,7 +47,7 @@ _ARTICLES = _load_words("articles.txt")
 # Words for quantities and times, which are frequent but never a post's topic.
 _MEASURES = _load_words("measures.txt")
 
-# The keys of a phrase's one or two words.
+# The keys of the words in a phrase, which has one or two words.
 PhraseKey = tuple[str, ...]
 
 
@@ -234,8 +234,8 @@ def _drop_overlapping(
 def _spell_phrase(key: PhraseKey, phrases: dict[PhraseKey, _PhraseCounts]) -> str:
     """Return the most frequent spelling of a phrase inside sentences.
 
-    A phrase that never occurs inside a sentence loses its capital letter if its first word is
-    usually lower-case.
+    If a phrase occurs only at the start of sentences, the capital letter is kept only if the post
+    usually capitalises the phrase's first word.
     """
     counts = phrases[key]
     if counts.inner_surfaces or len(key) == 1:

@@ -30,7 +30,7 @@ _BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
 _MODIFIERS = "\u200c\u200d\ufe0e\ufe0f\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _SPACES = re.compile(r"\s+")
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00-\uffef"
-# Matches a Chinese character or the iteration mark, which also occur in Japanese.
+# Matches a Chinese character or the iteration mark. Japanese texts also contain these characters.
 CHINESE = re.compile("[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
 _BOUNDARY = re.compile(rf"[\s{_WIDE}]")
 # Matches a line break inside Chinese or Japanese text, where it doesn't separate words.
@@ -101,8 +101,9 @@ def remove_invisible_characters(text: str) -> str:
 def _limit_marks(characters: Iterable[str]) -> str:
     """Shorten each sequence of combining marks, such as accents, to 30 marks.
 
-    The limit of 30 combining marks comes from Unicode's Stream-Safe Text Format. Without a limit,
-    Unicode normalisation could take too long, because it sorts combining marks in quadratic time.
+    The limit of 30 combining marks comes from Unicode's Stream-Safe Text Format. Without a limit on
+    combining marks, Unicode normalisation could take too long, because it sorts combining marks in
+    quadratic time.
     """
     remaining = []
     marks = 0
@@ -141,7 +142,9 @@ def transliterate(text: str) -> str:
 
 
 def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> str:
-    """Shorten a text to ``max_length`` with `…` at the end, if possible between two words.
+    """Shorten a text to ``max_length``, and append `…`.
+
+    If possible, cut the text between two words.
 
     ``measure``: a function that returns the length of a text.
     """

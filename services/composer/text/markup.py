@@ -74,10 +74,10 @@ _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.
 _CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
 # While a text is parsed again, each URL is replaced with a placeholder of private-use Unicode
-# characters. Cleaned texts contain no private Unicode characters.
+# characters. Cleaned texts don't contain such characters.
 _URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
-# A private character at the start of a text, so that the parser recognises no heading, list or
-# horizontal rule there.
+# A private-use character in front of a text. The character keeps the parser from reading the text
+# as a heading, list or horizontal rule.
 _TEXT_START = "\ue002"
 
 
@@ -220,7 +220,8 @@ def parse_post(post: Post) -> PlainPost:
         blocks = HtmlBlocks(pyromark.html(markdown, options=_OPTIONS)[:_MAX_HTML_CHARACTERS])
     title = clean_text(post.title)
     texts = _clean_blocks(blocks.paragraphs)
-    # Skip empty paragraphs in the indexes of list items, because they are removed from the post.
+    # Leave out empty paragraphs, because ``listed`` must have exactly one entry per paragraph of
+    # the post.
     listed = [place in blocks.listed for place, text in enumerate(texts) if text]
     paragraphs = tuple(filter(None, texts)) or tuple(
         filter(None, _clean_blocks(blocks.table_texts))

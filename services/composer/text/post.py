@@ -18,7 +18,7 @@ _TWEET_SEPARATOR = "\n\n"
 
 @dataclass(frozen=True)
 class Post:
-    """A post with the markup of its author.
+    """A post in the markup that its author used.
 
     The title and the content of a post may contain Markdown or HTML. A post has a title, content or
     both.
@@ -102,12 +102,12 @@ class PostMetadata:
     tags: tuple[str, ...] | None = None
 
     def to_fields(self) -> dict[str, str]:
-        """Return the requested metadata fields as texts for the API's response."""
+        """Return the requested metadata fields as strings for the API's response."""
         tags = None if self.tags is None else ",".join(self.tags)
         fields = {"slug": self.slug, "summary": self.summary, "tags": tags}
         return {name: text for name, text in fields.items() if text is not None}
 
 
 def join_tweets(tweets: Iterable[str]) -> dict[str, str]:
-    """Return the response field `tweets`, a text with all tweets."""
+    """Return the response field `tweets`, a string that contains all tweets."""
     return {"tweets": _TWEET_SEPARATOR.join(tweets)}

@@ -86,7 +86,7 @@ Decide = Callable[[re.Match[str], _Surroundings], str | None]
 
 @dataclass(frozen=True)
 class _Form:
-    """The syntax of a kind of template placeholder, such as `{{ … }}`."""
+    """A syntax of template placeholders, such as `{{ … }}`."""
 
     # Repetitions in the pattern must be bounded or stop at the next template placeholder, because a
     # hostile text could otherwise cause quadratic time.
@@ -275,8 +275,8 @@ def _find_removals(form: _Form, text: str, surroundings: _Surroundings) -> Itera
 def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
     """Yield the parts of a text that remain without the placeholders in ``removals``.
 
-    With a placeholder for a person's name, the preceding greeting and the following comma are
-    removed.
+    When a placeholder for a person's name is removed, the greeting before the placeholder and the
+    comma after it are removed too.
     """
     at = 0
     for removal in _join_adjacent(text, removals):
@@ -321,8 +321,8 @@ def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
 def _remove_comma(text: str, before: str, removal: _Removal) -> tuple[str, int, bool]:
     """Remove the comma next to a template placeholder if it is no longer needed.
 
-    With a placeholder for a person's name, the preceding greeting is removed. Returns the text
-    before the placeholder, the position after it, and whether a sentence begins there.
+    If the placeholder stands for a person's name, the preceding greeting is removed too. Returns
+    the text before the placeholder, the position after it, and whether a sentence begins there.
     """
     comma = _COMMA.match(text, removal.end)
     stripped = before.rstrip()
@@ -359,7 +359,7 @@ def _compile_greeting_pattern() -> re.Pattern[str]:
 
 @cache
 def _load_field_names(kind: str) -> frozenset[str]:
-    """Return the known merge field names of a kind.
+    """Return the names of known merge fields.
 
     ``kind``: ``person`` for fields with a person's name, or ``other``.
     """

@@ -29,7 +29,7 @@ _ENGLISH_CONTENT_WORDS = frozenset(
 
 
 def fold_word(text: str) -> str:
-    """Normalise a word, to ignore case and letter width in comparisons."""
+    """Normalise a word, so that comparisons ignore case and letter width."""
     return unicodedata.normalize("NFKC", text).casefold()
 
 

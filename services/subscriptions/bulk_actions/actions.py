@@ -63,12 +63,12 @@ def check_order(order: BulkOrder) -> BulkOrder:
         try:
             return BulkOrder(order.action, tags.normalise_tag(order.value or ""))
         except InvalidAttribute as error:
-            raise BULK_VALUE(rule=f"the name of a tag {error}") from None
+            raise BULK_VALUE(rule=f"{error}") from None
     if order.action is BulkActionKind.SET_TYPE:
         if order.value not in [*Tier]:
-            raise BULK_VALUE(rule=f"{order.action} takes one of {', '.join(Tier)}")
+            raise BULK_VALUE(rule=f"must be one of {', '.join(Tier)} for the action {order.action}")
     elif order.value is not None:
-        raise BULK_VALUE(rule=f"{order.action} takes no value")
+        raise BULK_VALUE(rule=f"must not be set for the action {order.action}")
     return order
 
 
@@ -246,7 +246,8 @@ CHANGE_MEMBERS = register_kind(
         Scope.SUBSCRIPTION_FULL,
         retryable=True,
         run=change_members,
-        # Restarting a job requires a recent login, because the bulk action may remove members.
+        # Restarting the job of a bulk action requires a recent login, because the bulk action may
+        # remove members.
         needs_recent_login=True,
         # The changes of an abandoned bulk action stay until the owner undoes the bulk action.
         on_abandoned=call_with_subject(BulkAction, _end_bulk_action),

@@ -65,8 +65,8 @@ _IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
-# An undo that removes a tier also removes the tier from the values that later bulk actions have
-# stored, so that no later undo restores the tier.
+# When an undo removes a tier, it also removes the tier from the values that later bulk actions have
+# stored. Otherwise, undoing a later action would restore the tier.
 _UPDATE_LATER_ACTIONS = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after
@@ -244,7 +244,7 @@ class MemberBatch(NamedTuple):
         after: a number below the ids of all members in the batch.
         last: the highest id of a member in the batch.
         seen: the number of members in the batch.
-        at: the time to record for the changes to the members in the batch.
+        at: the timestamp of the changes to the members in the batch.
     """
 
     status: SubscriptionStatus

@@ -26,8 +26,8 @@ HOW_BY_VIA: Mapping[str, ConsentHow] = {
     # If the undo of a bulk action restores a removed member, a consent entry is recorded.
     "bulk": ConsentHow.OWNER,
 }
-# How many bits of an IPv4 or IPv6 address are kept when only its network is stored. The database
-# function ``network_of_ip`` must use the same numbers.
+# How many bits of an IPv4 or IPv6 address are kept when only its network is stored.
+# ``_NETWORK_PREFIX_BITS`` must contain the same numbers as the database function ``network_of_ip``.
 _NETWORK_PREFIX_BITS = {4: 24, 6: 48}
 
 

@@ -67,6 +67,6 @@ def copy_history(uow: UnitOfWork, source: Subscription, target: Subscription) ->
 def erase_history(uow: UnitOfWork, people: Sequence[int], *, limit: int = _ALL_ROWS) -> int:
     """Delete the consent entries and claims about erased people. Return the number of deleted rows.
 
-    The consent wordings of lists that erased people owned are also blanked.
+    If an erased person owned lists, the consent wordings of these lists are blanked too.
     """
     return uow.session.scalar(_ERASE, {"people": list(people), "most": limit}) or 0

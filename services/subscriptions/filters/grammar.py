@@ -39,8 +39,9 @@ class Combination:
         return combine(*(part.build_condition(members) for part in self.parts))
 
     def build_indexed_condition(self, members: Members) -> Condition | None:
-        """Build an SQL condition that can use an index and is true for all matching members.
+        """Build an SQL condition that can use an index.
 
+        The condition is true for all members who match the filter, and possibly for other members.
         Return ``None`` if no index can speed up the search.
         """
         possible_conditions = [part.build_indexed_condition(members) for part in self.parts]
@@ -118,7 +119,7 @@ class _Parser:
         if not isinstance(written, dict):
             _raise_invalid(place, "type", "must be an object")
         if depth > MAX_DEPTH:
-            _raise_invalid(place, "too_deep", f"stands in more than {MAX_DEPTH - 1} others")
+            _raise_invalid(place, "too_deep", f"exceeds the limit of {MAX_DEPTH} nested levels")
         if "field" in written:
             return self._parse_condition(written, place)
         match list(written):
@@ -127,7 +128,9 @@ class _Parser:
                 return Combination(word == "all", parts)
             case ["not"]:
                 return Negation(self.parse_node(written["not"], f"{place}.not", depth + 1))
-        _raise_invalid(place, "form", "has either all, any or not alone, or field and one operator")
+        _raise_invalid(
+            place, "form", "must have exactly one of all, any and not, or field and one operator"
+        )
 
     def _parse_parts(self, written: object, place: str, depth: int) -> tuple[Node, ...]:
         if not isinstance(written, list) or not 0 < len(written) <= MAX_CONDITIONS:
@@ -141,28 +144,28 @@ class _Parser:
         self.condition_count += 1
         if self.condition_count > MAX_CONDITIONS:
             _raise_invalid(
-                place, "too_many", f"is one more than the {MAX_CONDITIONS} conditions there may be"
+                place, "too_many", f"exceeds the limit of {MAX_CONDITIONS} conditions per filter"
             )
         field = written["field"]
         name = self.names.get(field) if isinstance(field, str) else None
         if name is None:
-            rule = f"is not known; there are {', '.join(self.names)}"
+            rule = f"must be one of {', '.join(self.names)}"
             _raise_invalid(f"{place}.field", "unknown", rule)
         words = [key for key in written if key != "field"]
         if len(words) != 1:
-            _raise_invalid(place, "form", "has one operator beside field")
+            _raise_invalid(place, "form", "must have field and exactly one operator")
         (word,) = words
         if word not in name.operators:
             supported = ", ".join(name.operators)
             # Don't quote an unknown operator from the request in the error message.
             place_word = word if word in set(Operator) else "operator"
             _raise_invalid(
-                f"{place}.{place_word}", "operator", f"{name.name} goes with {supported}"
+                f"{place}.{place_word}", "operator", f"must be one of {supported} for {name.name}"
             )
         node = _parse_comparison(name, Operator(word), written[word], f"{place}.{word}")
         self.value_count += sum(len(each.values) for each in node.comparisons())
         if self.value_count > MAX_VALUES_PER_FILTER:
-            rule = f"has more than what is left of the {MAX_VALUES_PER_FILTER} values of a filter"
+            rule = f"exceeds the limit of {MAX_VALUES_PER_FILTER} values per filter"
             _raise_invalid(f"{place}.{word}", "too_many", rule)
         return node
 

@@ -64,7 +64,7 @@ class MemberFilter:
     def list_statuses(
         self, allowed: Collection[SubscriptionStatus] | None = None
     ) -> tuple[SubscriptionStatus, ...]:
-        """Return the statuses that matching members may have.
+        """Return the statuses that a member who matches the filter can have.
 
         Args:
             allowed: the statuses that the result may contain. By default, the result can only

@@ -25,8 +25,8 @@ _MOMENT_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
 # Matches NUL characters and surrogates, which Postgres can't store.
 _INVALID_CHARACTER = re.compile("[\0\ud800-\udfff]")
 _SPAN_RULE = (
-    "must be a day such as 2026-11-21, or a moment with an offset such as 2026-11-21T09:30:00Z, "
-    f"in the years {_YEARS[0]} to {_YEARS[-1]}"
+    "must be a date such as 2026-11-21 or a time such as 2026-11-21T09:30:00Z, in the years "
+    f"{_YEARS[0]} to {_YEARS[-1]}"
 )
 
 
@@ -133,7 +133,7 @@ COMMON_NAMES = (
 def build_filter_names(
     fields: Iterable[MemberField], *, are_stored: bool = False
 ) -> dict[str, FilterName]:
-    """Return the names that filters may contain if the list's owner has the fields in ``fields``.
+    """Return the names that can occur in filters of an owner who has the fields in ``fields``.
 
     ``are_stored``: whether the names are for stored filters, which contain ids of fields and tags.
     """
@@ -182,9 +182,9 @@ def parse_value(name: FilterName, value: object) -> Value:
 
 def _parse_text(value: object) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT_CHARACTERS:
-        raise InvalidValue(f"must be a text of 1 to {MAX_TEXT_CHARACTERS} characters")
+        raise InvalidValue(f"must be a string of 1 to {MAX_TEXT_CHARACTERS} characters")
     if _INVALID_CHARACTER.search(value):
-        raise InvalidValue("must not hold NUL characters and half ones")
+        raise InvalidValue("must not contain NUL characters or lone surrogates")
     return value
 
 
@@ -237,7 +237,7 @@ def _parse_day(value: object) -> str:
     with suppress(ValueError):  # The pattern also matches invalid days such as 2026-02-30.
         if _matches(value, _DAY_PATTERN):
             return date.fromisoformat(value).isoformat()
-    raise InvalidValue("must be a day such as 2026-11-21")
+    raise InvalidValue("must be a date such as 2026-11-21")
 
 
 def _matches(value: object, pattern: re.Pattern[str]) -> TypeGuard[str]:

@@ -139,7 +139,7 @@ def commit_chunk(
     except IntegrityError as error:
         constraint = get_constraint(error)
         if constraint in _TRANSIENT_CONSTRAINTS:
-            raise TransientError("another act on the list came between") from error
+            raise TransientError("another request changed the list at the same time") from error
         log.exception("import.chunk_broke", number=chunk.number, constraint=constraint)
         raise ChunkFailed(chunk.first_and_last_line) from error
 
@@ -251,7 +251,7 @@ def _write_rows(
     if known and _fetch_count(uow, write_statements.LOCK_KNOWN_PEOPLE) != known:
         # Retry the chunk, because a person was erased after the rows were compared with the
         # database.
-        raise TransientError("a person was erased meanwhile")
+        raise TransientError("a person was erased at the same time")
     if new:
         _add_people(uow, new)
     if counts[LEFT]:
@@ -289,7 +289,7 @@ def _add_people(uow: UnitOfWork, count: int) -> None:
         # people.
         added = _execute_write(uow, write_statements.ADD_MISSING_PEOPLE)
         if added != count and _execute_write(uow, write_statements.FIND_PEOPLE_AGAIN) != count:
-            raise TransientError("a person was made meanwhile, and erased") from None
+            raise TransientError("a person was created and erased at the same time") from None
 
 
 def _find_undelivered_rows(rows: list[JudgedRow]) -> dict[str, list[int]]:
@@ -316,7 +316,7 @@ def _find_dropped_expiries(
     column = next(iter(columns), "paid_expiry")
     numbers = uow.session.scalars(text(_DROPPED_EXPIRIES))
     return {
-        number: OmittedValue(column, "needs a paid tier", rows[number].paid_expiry)
+        number: OmittedValue(column, "requires a paid tier", rows[number].paid_expiry)
         for number in numbers
     }
 

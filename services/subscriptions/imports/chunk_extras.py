@@ -35,7 +35,7 @@ def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedR
 
     The result omits new tags that would exceed the maximum number of tags per list. Tags are
     created in a separate short transaction, because other transactions that create the same tag
-    must wait.
+    wait until it commits.
     """
     # If several rows spell a new tag differently, the first spelling is stored.
     names = dict.fromkeys(name for _, extras in _list_extras(rows) for name in extras.tags)
@@ -83,13 +83,13 @@ def describe_omissions(
         reasons = [str(value) for value in extras.left_out]
         missing = [name for name in extras.tags if name not in tag_ids]
         if missing and not task.dry_run:
-            reasons.append(f"The list has no room for more tags, such as {missing[0]!r}.")
+            reasons.append(f"The list has too many tags to add {missing[0]!r}.")
         if reasons:
             sentences[number] = reasons
     if tag_ids:
         dropped = uow.session.scalars(text(_DROP_TAGS), {"most": MAX_TAGS_OF_MEMBER}).all()
         for number in dropped:
-            reason = f"A member has at most {MAX_TAGS_OF_MEMBER} tags."
+            reason = f"A member can have at most {MAX_TAGS_OF_MEMBER} tags."
             sentences.setdefault(number, []).append(reason)
         if dropped:
             values = {"numbers": dropped, "update": task.on_existing == "update"}

@@ -33,8 +33,9 @@ class ColumnForms:
     """Detects the day-month order of each date column, and the decimal mark of each number column.
 
     In a date such as 25/04/2025, the number over 12 reveals that the day comes first. A column's
-    notation is guessed from the first records of the file, and later checked against all records.
-    If a guess about a column's dates or numbers was wrong, the file is read a second time.
+    number or date format is guessed from the first records of the file, and later checked against
+    all records. If a guess about a column's dates or numbers was wrong, the file is read a second
+    time.
 
     Args:
         notations: the result of ``find_notations`` from the first reading of the file.
@@ -52,7 +53,7 @@ class ColumnForms:
             int(index): DateOrder(form) if form in set(DateOrder) else DecimalMark(form)
             for index, form in (notations or {}).items()
         }
-        # Maps column indexes to the notations that occur in unambiguous cells of the columns.
+        # Maps a column's index to the number or date formats of the column's unambiguous cells.
         self._evident_notations: dict[int, set[DateOrder | DecimalMark]] = defaultdict(set)
         # Maps the indexes of columns with ambiguous dates to an example such as 03/04/2025.
         self._ambiguous_dates: dict[int, str] = {}
@@ -63,7 +64,7 @@ class ColumnForms:
     def learn(
         self, dates: Iterable[int], numbers: Iterable[int], records: Sequence[Sequence[str]]
     ) -> None:
-        """Determine the notations of columns from a sample of the file's records."""
+        """Guess the number or date format of each column from a sample of the file's records."""
         for indexes, record_cell in ((dates, self._record_date), (numbers, self._record_number)):
             for index in indexes:
                 for record in records:
@@ -87,7 +88,7 @@ class ColumnForms:
         return normalise_number(text, self._used_notations.get(index))
 
     def find_notations(self, header: Sequence[str]) -> dict[str, str]:
-        """Return the final notation of each column in the file.
+        """Return the number or date format of each column in the file.
 
         Call the method only after the whole file has been read. Raises
         ``import.date_order_needed``.
@@ -107,7 +108,7 @@ class ColumnForms:
         return notations
 
     def has_misread_cells(self, notations: Mapping[str, str]) -> bool:
-        """Return whether a column was read with a notation that differs from ``notations``."""
+        """Return whether a column was read with a different format than ``notations`` contains."""
         return any(
             self._find_used_notation(int(index), form) != form for index, form in notations.items()
         )
@@ -131,7 +132,7 @@ class ColumnForms:
             self._ambiguous_numbers.add(index)
 
     def _find_used_notation(self, index: int, form: str) -> str | None:
-        """Return the notation used for a column, or ``None`` if its decimal mark is unknown."""
+        """Return the format used for a column, or ``None`` if its decimal mark is unknown."""
         if index in self._used_notations or form in set(DateOrder):
             notation: str = self._used_notations.get(index, self._usual_order)
             return notation
@@ -150,7 +151,7 @@ def normalise_number(text: str, mark: DecimalMark | None) -> str:
     number = _remove_separators(text)
     marks = _find_possible_marks(number)
     if mark is None and len(marks) > 1 and "," in number:
-        raise ValueError("could be a thousand times as much: write it without the comma")
+        raise ValueError("must be written without an ambiguous comma")
     used_mark = mark or DecimalMark.POINT
     if used_mark not in marks:
         return text

@@ -47,8 +47,9 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# Maps each role that several columns can have to a role in an owner's column mapping that prevents
-# its automatic assignment. If the owner has mapped a column to ``tier``, for example, no header is
+# Maps each role that several columns can have to a role that an owner can assign. If the owner has
+# assigned that role, no column gets the shared role automatically. For example, ``tier`` and
+# ``paid`` columns both state the tier. If the owner has mapped a column to ``tier``, no header is
 # recognised as ``paid``.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
@@ -193,7 +194,7 @@ class ColumnLayout:
 
 
 def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> ColumnLayout:
-    """Return the layout for a header, still without the consent columns.
+    """Return the layout for a header. The caller adds the consent columns later.
 
     Raises ``import.mapping_column`` if the column mapping names a column that doesn't exist. Raises
     ``import.mapping_role`` if the column mapping contains an unknown role, or assigns a role to too

@@ -12,14 +12,14 @@ _WORDS = load_words("column_vocabulary.toml")
 NAME_OR_PART = normalise_words(_WORDS["name_or_part"])
 # Maps each role to the headers that are recognised as the role.
 COLUMNS = {role: normalise_words(words) for role, words in _WORDS["columns"].items()}
-# Pairs of a newsletter product and a set of headers. A file that has all headers in a pair was
-# exported by the pair's product.
+# Pairs of a newsletter product and a set of headers. If a file has all headers of a pair, the
+# pair's product exported the file.
 PRODUCTS = [
     (product, normalise_words(headers))
     for product, alternatives in _WORDS["products"].items()
     for headers in alternatives
 ]
-# The headers in exports from Pressroom whose columns are ignored.
+# Headers in files that Pressroom has exported. An import ignores columns with these headers.
 OWN_COLUMNS = normalise_words(_WORDS["own_columns"])
 # Maps words in tier columns, such as "premium", to tiers.
 TIERS: dict[str, str] = {

@@ -1,8 +1,8 @@
 """Determines the subscription status that a cell of a consent column states.
 
-The status depends on the subject of the column and on the meaning of the cell. In a consent column,
-"no" means that the person is unsubscribed. In an opt-out column, "no" says nothing about the
-person's status.
+The member's status depends on what the column is about and on what the cell means. In a consent
+column, "no" means that the person is unsubscribed. In an opt-out column, "no" says nothing about
+the person's status.
 """
 
 from collections.abc import Iterable, Mapping
@@ -177,7 +177,7 @@ def name_answer(answer: Answer) -> str:
 
 
 def fold_value(text: str) -> str:
-    """Return a text in lower case, without accents and extra spaces."""
+    """Return a text in lower case, with accents and extra spaces removed."""
     return " ".join(fold_text(text).split())
 
 

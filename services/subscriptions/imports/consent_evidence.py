@@ -24,7 +24,7 @@ Records = Sequence[Sequence[str]]
 
 
 class ColumnEvidence:
-    """The evidence in a column's cells that the column is a consent column.
+    """Collects evidence from a column's cells for deciding whether the column is a consent column.
 
     Args:
         column: how to interpret the cells if the column is a consent column.
@@ -55,7 +55,7 @@ class ColumnEvidence:
         return evidence
 
     def add_cell(self, cell: str) -> None:
-        """Add the evidence from one cell."""
+        """Add one cell to the evidence about the column."""
         for item in split_items(cell):
             meaning = interpret_item(item)
             if meaning is Meaning.EMPTY:

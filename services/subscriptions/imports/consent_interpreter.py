@@ -141,7 +141,10 @@ class ConsentInterpreter:
             self._counts[value] += rows
 
     def count_ignored(self, index: int, answer: Answer, rows: int) -> None:
-        """Count an opt-out in a consent column that the owner's column mapping ignores."""
+        """Count an answer in an ignored consent column.
+
+        If the answer is an opt-out, add ``rows`` to the number of ignored opt-outs.
+        """
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 
     def find_decisions(self) -> dict[str, bool]:
@@ -156,7 +159,7 @@ class ConsentInterpreter:
         }
 
     def has_misread_rows(self) -> bool:
-        """Return whether the file contradicts a provisional decision."""
+        """Return whether the file contradicts a provisional decision about a consent column."""
         return self._final_decisions() != self._decisions
 
     def list_values_by_column(self) -> dict[int, list[dict[str, Any]]]:

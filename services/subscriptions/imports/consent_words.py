@@ -31,8 +31,8 @@ _ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
 _ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
 _BLANKS = " \t\r\n\xa0\ufeff\u200b"
 _MINUS = "\N{MINUS SIGN}"
-# Matches texts whose punctuation doesn't change the meaning of known words, unlike a question mark
-# after a word.
+# Matches texts without punctuation that changes the meaning of the words. A question mark, for
+# example, changes the meaning.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
 # The years in which a person can have opted out. In some newsletter products, an opt-out date
@@ -91,7 +91,7 @@ _SIGNS = {
 
 
 def split_items(cell: str) -> Iterator[str]:
-    """Yield the items of a list such as ``['HARD_BOUNCE']``.
+    """Yield the items of a cell that contains a list such as ``['HARD_BOUNCE']``.
 
     Yield the whole cell if it isn't a list.
     """
@@ -134,7 +134,7 @@ def is_opt_out_from_mail(text: str) -> bool:
 
 
 def is_date(text: str) -> bool:
-    """Return whether the text is a date on which a person may have opted out."""
+    """Return whether the text is a plausible date of an opt-out."""
     if not any(map(str.isdecimal, text)):
         return False
     for order in DateOrder:
@@ -148,7 +148,7 @@ def is_date(text: str) -> bool:
 
 
 def is_number(text: str) -> bool:
-    """Return whether the text is a number except 0, 1 or a date."""
+    """Return whether the text is a number other than 0 or 1, and isn't a date."""
     return _NUMBER.match(text) is not None and interpret_item(text) is Meaning.UNKNOWN
 
 
@@ -199,7 +199,7 @@ def _interpret_phrase(text: str, words: list[str]) -> Meaning:
 def _find_longest_word(words: list[str]) -> tuple[Meaning, list[str]]:
     """Find the longest known term at the start of ``words``.
 
-    Return the meaning of the term, and the words after the term.
+    Return the meaning of the term at the start of ``words``, and the words after the term.
     """
     for count in range(len(words), 0, -1):
         word = "".join(words[:count])

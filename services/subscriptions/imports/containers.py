@@ -136,7 +136,7 @@ def _refuse_nested(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """Return ``chunks``, or raise ``import.unknown_format`` if the content is itself an archive."""
     head, all_chunks = take_head(chunks, _MAGIC_BYTES)
     if head.startswith((_GZIP, _ZIP)):
-        raise errors.IMPORT_UNKNOWN_FORMAT(what="an archive in an archive")
+        raise errors.IMPORT_UNKNOWN_FORMAT(what="an archive inside an archive")
     _refuse_unsupported(head)
     return all_chunks
 

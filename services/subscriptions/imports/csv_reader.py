@@ -110,7 +110,7 @@ class CsvRecords:
         """Yield lists of lines for the csv module to parse.
 
         The last yielded line is ``_END_LINE``. If the csv module returns ``_END_LINE`` as a
-        separate record, no quotation mark is unclosed.
+        separate record, every quotation mark is closed.
         """
         while True:
             while self._buffer and self._is_parsed(self._buffer[0]):
@@ -166,5 +166,5 @@ class CsvRecords:
 
     def _build_rejection(self, line: int, text: str) -> RejectedRecord:
         (cells,) = csv.reader([text], delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
-        reason = "A quote that opens here is not closed where its cell ends."
+        reason = "A cell that starts here has no closing quote."
         return RejectedRecord(line, "row.unclosed_quote", reason, cells)

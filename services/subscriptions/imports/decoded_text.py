@@ -2,8 +2,8 @@
 
 A byte-order mark at the start of a file determines the encoding. Without a byte-order mark, a file
 is UTF-16 if many bytes at even or at odd positions are zero. A file that isn't UTF-16 counts as
-UTF-8 unless most of its non-ASCII characters are invalid UTF-8. Other encodings are detected by
-``encoding_detection`` from cells with non-ASCII bytes.
+UTF-8 unless most of its non-ASCII characters are invalid UTF-8. Encodings other than UTF-8 and
+UTF-16 are detected by ``encoding_detection`` from cells with non-ASCII bytes.
 
 Invalid bytes in a UTF-8 file become lone surrogates, so that ``is_damaged`` can detect a damaged
 address. In a name, ``repair_text`` decodes invalid bytes as Windows-1252.
@@ -48,8 +48,8 @@ class DecodedText:
     ``is_binary`` is true if the first line of the file contains control characters.
 
     ``named`` is the encoding that the owner has chosen. If ``named`` is ``None``, the encoding is
-    detected from the first ``head_bytes`` bytes. After the whole file was decoded,
-    ``find_final_encoding`` may return a different encoding.
+    detected from the first ``head_bytes`` bytes. When the whole file has been decoded,
+    ``find_final_encoding`` can return a different encoding than the first guess.
 
     Raises ``EncodingUnclear`` for a short file whose encoding can't be detected.
     """

@@ -152,8 +152,8 @@ def _is_like_address(cell: str) -> bool:
 def _build_default_header(records: Sequence[Record], email: int | None) -> list[str]:
     """Invent column names for a file without a header.
 
-    If a file without a header has two columns, the column without addresses may get the header
-    ``name``.
+    If a file has two columns, and the cells next to the addresses are probably names, these cells
+    get the header ``name``.
     """
     header = extend_header((), max(map(len, records), default=0))
     if email is None:

@@ -70,9 +70,11 @@ _MIN_FACTOR = 2.0
 _MIN_FACTOR_MANY_CELLS = 1.2
 _FEW_CELLS = 3
 _MANY_CELLS = 20
-# An East Asian encoding needs at least this share of characters that are frequent in names.
+# An East Asian encoding is chosen only if at least this share of the decoded characters is frequent
+# in names.
 _MIN_NAME_SHARE = 0.34
-# If an East Asian encoding reaches this share, no alphabetic encoding is chosen automatically.
+# If at least this share of characters decoded as East Asian text is frequent in names, no
+# alphabetic encoding is chosen automatically.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
 # The Cyrillic and Greek encodings. Hebrew text may look like lower-case letters in Cyrillic and
@@ -307,7 +309,8 @@ def _choose_best(
         return None
     best = alphabetic[0]
     confidence = confidences.get(best, 0.0)
-    # Require more confidence for Windows-1252, because the text doesn't look Western European.
+    # Require a larger lead of Windows-1252 over other encodings, because the text doesn't look
+    # Western European.
     is_doubtful = ambiguous_cells < _FEW_CELLS or best == WINDOWS_1252
     factor = _MIN_FACTOR_FEW_CELLS if is_doubtful else _MIN_FACTOR
     if ambiguous_cells >= _MANY_CELLS:

@@ -11,8 +11,8 @@ _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _TO_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
 _MAX_CELL_BYTES = 200
-# The maximum number of sample cells that are kept per non-ASCII byte value. The limit saves memory,
-# and applies per byte value because some letters occur only late in a large file.
+# The maximum number of sample cells that are kept per non-ASCII byte value. This maximum saves
+# memory. The maximum applies per byte value, because some letters occur only late in a large file.
 _MAX_CELLS_PER_BYTE = 40
 _MAX_ROWS = 200
 _MAX_ROW_BYTES = 400
@@ -49,7 +49,7 @@ class EncodingEvidence:
         self._collect_cells(rows)
 
     def end(self) -> None:
-        """Collect cells from the last row, which may not end with a line break."""
+        """Collect cells from the file's last row, even if no line break follows the row."""
         self._collect_cells(self._incomplete_row)
         self._incomplete_row = b""
 

@@ -75,7 +75,7 @@ def _finish(
 ) -> None:
     """Announce the end of an import, mail the owner, and schedule the removal of the file.
 
-    The row counts of the import are kept after the file was removed.
+    The row counts of the import are kept after its file has been removed.
     """
     announce_event(
         uow,
@@ -177,8 +177,8 @@ def get_columns(task: MemberImport) -> dict[str, Any]:
 def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
     """Mail the result of a file import to the owner, unless the owner has disabled result mails.
 
-    No mail is sent for imports from API requests or by operators, because somebody is waiting for
-    the result.
+    Imports of members in an API request and imports by an operator send no mail, because somebody
+    is waiting for the result.
     """
     needs_mail = task.source == "file" and not (task.dry_run or task.by_operator)
     if not needs_mail or task.status == "cancelled":

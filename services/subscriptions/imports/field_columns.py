@@ -17,8 +17,9 @@ from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS
 from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
 
-# The maximum number of new fields that are proposed for a file. Owners can have fewer fields, but a
-# file may have a hundred thousand columns.
+# The maximum number of new fields that are proposed for a file. The maximum is needed because a
+# file may have a hundred thousand columns. The maximum exceeds the number of fields that an owner
+# can have.
 MAX_NEW_FIELDS = 500
 # The types of fields that an import can create. An import can't create a choice field, because the
 # owner must define its choices first.
@@ -42,7 +43,7 @@ def match_fields(
         mapped_key, type_ = layout.mapped_fields.get(index, ("", ""))
         if (mapped := by_key.get(mapped_key)) is not None:
             if type_ not in ("", mapped.type):
-                rule = f"The field's type is {mapped.type}."
+                rule = f"This field already has the type {mapped.type}."
                 raise IMPORT_MAPPING_TYPE(type=type_[:60], key=mapped.key, rule=rule)
             layout.fields[index] = mapped
     for normalise in (str, normalise_word):
@@ -136,7 +137,7 @@ def _build_field(layout: ColumnLayout, index: int, key: str, sample: Records) ->
         label = f"Column {index + 1}"
     _, mapped_type = layout.mapped_fields.get(index, ("", ""))
     if mapped_type and mapped_type not in NEW_TYPES:
-        rule = f"A new field has one of {', '.join(NEW_TYPES)}."
+        rule = f"The type of a new field must be one of {', '.join(NEW_TYPES)}."
         raise IMPORT_MAPPING_TYPE(type=mapped_type[:60], key=key, rule=rule)
     type_ = FieldType(mapped_type) if mapped_type else guess_type(_get_cells(sample, index))
     return MemberField(id=-index - 1, key=key, label=label, type=type_, choices=[])

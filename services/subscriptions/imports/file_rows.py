@@ -112,7 +112,7 @@ class FileRows:
         return chunk
 
     def find_facts(self) -> FileFacts:
-        """Return the file's encoding, notations and consent columns, or an error.
+        """Return the file's encoding, column formats and consent columns, or an error.
 
         Call the method only after the whole file has been read.
         """
@@ -147,7 +147,7 @@ class FileRows:
         self._ordinary_rows.add(batch, characters)
 
     def _end_file(self) -> None:
-        """Complete the last chunks and the samples after the last row."""
+        """Complete the last chunks and the samples when all rows have been read."""
         self._is_read = True
         rows = self._opt_outs.rows + self._ordinary_rows.rows
         if not self.count and len(rows) <= chunks.ROWS_PER_CHUNK:

@@ -49,9 +49,9 @@ _ADDRESS_ROLES = ("email", "name", "first_name", "last_name")
 
 Outcome = MemberRow | RejectedRecord | None
 Records = Sequence[Sequence[str]]
-# A function that assigns the owner's fields to the columns of a layout. The function gets a sample
-# of the file's first records. When a later record adds columns, the function is called again with
-# an empty sample.
+# A function that assigns the owner's fields to the columns of a layout. The ``Records`` are a
+# sample of the file's first records. If a later record adds columns, ``FindFields`` is called again
+# with an empty sample.
 FindFields = Callable[[ColumnLayout, Records], None]
 # A function that receives the header and the first records before the roles of the columns are
 # known.
@@ -201,8 +201,8 @@ class _LayoutDetector:
         self.email = self._find_email(dialect)
         interpret_columns(self.layout)
         find_fields(self.layout, self._sample)
-        # The header, including the columns that records have added so far. New columns are added to
-        # the existing list object, because the ``RowReader`` refers to the list.
+        # The header, including the columns that records have added so far. Append new columns to
+        # ``header`` in place, because the ``RowReader`` holds a reference to this Python list.
         self.header = [*self.layout.header]
 
     def extend(self, header: Sequence[str]) -> ColumnLayout:
@@ -222,7 +222,7 @@ class _LayoutDetector:
         return layout
 
     def _find_email(self, dialect: Dialect) -> int:
-        """Find the address column by the owner's column mapping, by its header or by its cells."""
+        """Find the address column by the owner's column mapping, the headers or the cells."""
         email = self.layout.find_first_column("email")
         if email is None:
             if dialect.email is None:

@@ -16,10 +16,10 @@ chunks, the helper applies two chunks at the same time. A helper's claim on a ch
 helper job's current attempt. If the import is cancelled or the helper loses its lease, the
 transaction of the chunk is rolled back.
 
-An address is never applied from more than one chunk of a file. If two imports into a list are
-running, only one of the imports may have several helpers, because both may contain the same people.
-While an import with several helpers is running, a second import into the same list has a single
-helper, which locks the list for each chunk.
+Two chunks of a file never apply rows with the same address. If two imports into a list are running,
+only one of the imports may have several helpers, because both may contain the same people. While an
+import with several helpers is running, a second import into the same list has a single helper,
+which locks the list for each chunk.
 
 Chunks without opt-outs wait until all chunks with opt-outs have been applied.
 
@@ -212,8 +212,8 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
         if import_lease is None:
             return None
         task = uow.session.get_one(MemberImport, import_lease.subject_id)
-        # Cancel the import's job, because an older release can cancel an import but not its
-        # helpers.
+        # If an older release has cancelled the import, cancel the import's job too, because the
+        # older release doesn't know the helpers.
         if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None
@@ -244,8 +244,8 @@ def _find_other_helpers(uow: UnitOfWork, lease: Lease, task: MemberImport) -> Se
 
 
 # Claims the first waiting chunk that no helper has claimed. Chunks without opt-outs wait until all
-# chunks with opt-outs were applied. A chunk that was tried before can be claimed only as the first
-# chunk of a helper's turn.
+# chunks with opt-outs have been applied. A chunk that was tried before can be claimed only as the
+# first chunk of a helper's turn.
 _CLAIM_CHUNK = Statement("""
     UPDATE waiting_chunks SET job_id = :job_id, attempt = :attempt, tries = tries + 1
     WHERE import_id = :import_id AND number = (
@@ -306,8 +306,8 @@ def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) 
                 lease.check_cancelled()
                 claims = resources.database.rows(_CLAIM_CHUNK, is_first=tries == 0, **candidates)
                 if not claims and commits.end_all():
-                    # Retry the claim, because chunks without opt-outs become available when the
-                    # last chunk with opt-outs was applied.
+                    # Retry the claim, because chunks without opt-outs can be claimed as soon as the
+                    # last chunk with opt-outs has been applied.
                     continue
                 if not claims:
                     break

@@ -175,8 +175,8 @@ def _store_file(
 def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:
     """Store the next chunk of the file.
 
-    After the last chunk, mark duplicate rows in one stored chunk. Return the ``FileFacts`` after
-    all chunks have been stored and marked, and ``None`` before.
+    When all chunks have been stored, mark the duplicate rows in the next unmarked chunk. Return the
+    ``FileFacts`` after all chunks have been stored and marked, and ``None`` before.
     """
     chunk = rows.next_chunk()
     if chunk is not None:

@@ -85,7 +85,10 @@ def read_status_values(text: str | None) -> dict[str, str] | None:
         return None
     parsed = _parse_strings(text)
     if parsed is None or len(parsed) > MAX_STATUS_VALUES:
-        reason = f"It can have up to {MAX_STATUS_VALUES} values, and all of them must be strings."
+        reason = (
+            f"The object can have at most {MAX_STATUS_VALUES} values, and all of them must be "
+            "strings."
+        )
         raise errors.IMPORT_STATUS_VALUES(reason=reason)
     check_status_values(parsed)
     return parsed

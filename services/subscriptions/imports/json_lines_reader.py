@@ -100,7 +100,7 @@ def read_objects(blocks: Iterable[Block]) -> Iterator[tuple[int, Values] | Rejec
                 document = orjson.loads(stripped.encode("utf-8", "surrogateescape"))
             except orjson.JSONDecodeError as error:
                 document = None
-                reason = f"Not JSON: {error.msg}."
+                reason = f"Invalid JSON: {error.msg}."
             except UnicodeEncodeError:
                 document = None
             if isinstance(document, dict):

@@ -17,12 +17,12 @@ from services.subscriptions.members.opt_out_checks import build_opt_out_query
 # id, outdated statistics could suggest an empty list, and Postgres would scan all members for each
 # row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
-# Selects the applied row for each member who has changed their address. A member may have several
-# rows, because a former address also identifies the member. Only one row per member is applied. If
-# any row of the member is an opt-out, an opt-out is applied. The rows of a member that aren't
-# applied are duplicates, even in different chunks. Chunks with opt-outs are applied first, so that
-# an opt-out is never skipped as the duplicate of an ordinary row. Rows are sorted by person, so
-# that the transactions of two chunks can't deadlock.
+# Selects the row that an import applies for each member who has changed their address. The file may
+# contain several rows of one member, because a former address also identifies the member. If any
+# row of the member is an opt-out, an opt-out is applied. Only one row of a member is applied. The
+# member's other rows count as duplicates, even in different chunks. Chunks with opt-outs are
+# applied first, so that an opt-out is never skipped as the duplicate of an ordinary row. Rows are
+# sorted by person, so that the transactions of two chunks can't deadlock.
 _APPLIED_ROWS = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number
@@ -35,8 +35,8 @@ _APPLIED_ROWS = """first AS (
 ), named AS (
     SELECT first.number FROM first JOIN recorded USING (user_id)
 )"""
-# Excludes rows that wouldn't change an active member. In a chunk with extras, rows of unchanged
-# members are kept, because their consent claims must be stored.
+# Excludes rows that wouldn't change an active member. In a chunk with consent claims, rows of
+# unchanged members are kept, because their consent claims must be stored.
 _CHANGED_ROWS = (
     "WHERE k.has_left OR k.is_updated OR k.is_duplicate OR NOT k.is_active OR k.drops_expiry"
 )
@@ -55,12 +55,12 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person whose address is in a row. The first choice is a member of the list whose
-# subscription has the address, even if the member has changed their address. The second choice for
-# the person is the account with the address (``u``). The third choice is a person who formerly had
-# the address. ``OFFSET 0`` makes Postgres use an index even if outdated statistics suggest a scan.
-# The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres scan a table
-# instead of using an index.
+# Finds the person whose address is in a row. A member whose subscription has the row's address
+# takes precedence, even if the member has since changed their address. Otherwise, the query chooses
+# the account with the address (``u``). If there is no such account, the query chooses a person who
+# formerly had the address. ``OFFSET 0`` makes Postgres use an index even if outdated statistics
+# suggest a scan. The subqueries of ``_PERSON`` have no LIMIT, because a LIMIT would make Postgres
+# scan a table instead of using an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions
@@ -164,8 +164,8 @@ FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN L
 ) AS m
 WHERE j.number = k.number AND j.verdict = 'already' AND j.number = ANY(:numbers)
 """  # noqa: S608
-# The SQL statements that fill the table JUDGED, one for chunks without extras and one for chunks
-# with extras.
+# The two SQL statements that fill the table JUDGED. One is for chunks whose rows contain only
+# addresses, names and tiers.
 JUDGE_STATEMENTS = {
     has_extras: _build_judge_statement(has_extras=has_extras) for has_extras in (False, True)
 }

@@ -18,8 +18,8 @@ from services.subscriptions.imports.rows import (
 # A value of ``paid_expiry`` that removes the stored end of the paid tier.
 CLEARED = ""
 DUPLICATE_CODE = "row.duplicate"
-EARLIER_ROW_REASON = "The address came before in the same file."
-STRICTER_ROW_REASON = "Another row of this address counts, because it is stricter."
+EARLIER_ROW_REASON = "The address occurs earlier in the same file."
+STRICTER_ROW_REASON = "Another row with this address is stricter and was used instead."
 _STORED_FIELDS = itemgetter(slice(0, 9))
 
 
@@ -32,7 +32,7 @@ class JudgedRow(NamedTuple):
     Attributes:
         line: the line number where the row begins, counted from 1. For a request, ``line`` is the
             member's position in the request.
-        email: the normalised address, or an empty text if the address is invalid or the row is a
+        email: the normalised address, or an empty string if the address is invalid or the row is a
             duplicate.
         paid_expiry: when the paid tier ends, or ``None`` if the row states no end. The value
             ``CLEARED`` removes the member's end date.

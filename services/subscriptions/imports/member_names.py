@@ -27,8 +27,8 @@ def assign_name_column(
 
     In a file with the German header ``Vorname;Name``, for example, the column ``Name`` contains the
     last name. In a file with the header ``Name;Surname``, the column ``Name`` contains the first
-    name. If most cells in the column ``Name`` include the name in the other column, ``Name``
-    contains the full name.
+    name. If most cells in the column ``Name`` include the row's separate first or last name,
+    ``Name`` contains the full name.
     """
     index = layout.find_first_column("name")
     first_names = layout.find_columns("first_name")
@@ -85,7 +85,8 @@ class NameReader:
 def tidy_cell(cell: str) -> str:
     """Return the member's name in a cell, without surrounding spaces and quotes.
 
-    An apostrophe that prevents formulas in spreadsheets is removed.
+    A leading apostrophe that keeps spreadsheet programs from reading the name as a formula is
+    removed.
     """
     return tidy_name(unguard_cell(cell) if "'" in cell else cell)
 

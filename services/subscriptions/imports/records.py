@@ -127,7 +127,7 @@ def undo_import(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
     are undone, a second call can undo the import for these members. Raises ``auth.login_again`` if
     the caller hasn't logged in recently. Raises ``import.not_found`` for an unknown import. Raises
     ``import.running`` while the import is running. Raises ``import.undo_over`` if the import is too
-    old for an undo.
+    old to be undone.
     """
     require_recent_login(uow, caller)
     return IMPORT_UNDO.start(uow, caller, import_id)

@@ -31,12 +31,12 @@ from storage.resources import Resources
 # The columns that are added to the columns of the imported file.
 ADDED_COLUMNS = ("line", "code", "reason")
 REASONS = {
-    ALREADY: ("member.already", "The person is an active member."),
-    OPTED_OUT: ("member.opted_out", "The person opted out; only they can come back."),
-    OVER_QUOTA: (QUOTA_EXCEEDED.code, "The plan has no room for more members."),
-    DENIED: (MEMBER_DENIED.code, "A deny list has the address or its domain."),
-    DUPLICATE: (DUPLICATE_CODE, "Another row of the file names the same member."),
-    LEFT: ("member.left", "The file says that this person gets no mail."),
+    ALREADY: ("member.already", "The person is already an active member."),
+    OPTED_OUT: ("member.opted_out", "The person opted out. Only the person can subscribe again."),
+    OVER_QUOTA: (QUOTA_EXCEEDED.code, "The limit of members in your plan is reached."),
+    DENIED: (MEMBER_DENIED.code, "The address or its domain is on a deny list."),
+    DUPLICATE: (DUPLICATE_CODE, "Another row of the file contains the same member."),
+    LEFT: ("member.left", "The file says that this person must not get mail."),
 }
 _LEFT_OUT = "row.left_out"
 
@@ -64,7 +64,7 @@ def format_csv_lines(
             code = row.code
             reason = row.reason or ""
         else:
-            code, reason = REASONS.get(verdict, (_LEFT_OUT, "Some of its values are left out:"))
+            code, reason = REASONS.get(verdict, (_LEFT_OUT, "Some values were not imported:"))
         # Escape a reason that quotes a cell, because a spreadsheet could interpret the reason as a
         # formula.
         if sentences or row.code is not None:

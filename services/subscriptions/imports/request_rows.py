@@ -21,7 +21,7 @@ REQUEST_DESCRIPTION: Mapping[str, Any] = {"format": "request", "header": ["email
 class RequestRows:
     """The members in an API request.
 
-    The chunks of a request aren't stored, because the request itself is stored.
+    An import from an API request stores no chunks, because the request itself is stored.
 
     Attributes:
         total: the number of members in the request.

@@ -94,7 +94,7 @@ class RowExtrasReader:
                 if tags.fold_tag(name) in names or len(names) < MAX_TAGS_OF_MEMBER:
                     names.setdefault(tags.fold_tag(name), name)
                 else:
-                    rule = f"a member has at most {MAX_TAGS_OF_MEMBER} tags"
+                    rule = f"a member can have at most {MAX_TAGS_OF_MEMBER} tags"
                     problem = problem or self._build_omission(index, rule)
             if problem is not None:
                 left_out.append(problem)
@@ -129,7 +129,7 @@ class RowExtrasReader:
         return claim.get("confirmed_at") or claim.get("at")
 
     def _parse_claim(self, part: str, index: int, text: str) -> str | None:
-        """Convert a part of the consent, such as a time, to the form in which it is stored.
+        """Convert a value of a consent claim, such as its time, to the stored form.
 
         Raises ``ValueError`` if the text isn't a valid value for ``part``. The error's message
         states which rule the text breaks.

@@ -25,8 +25,8 @@ from services.subscriptions.imports.rows import (
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
-# The last characters of address cells that need special treatment, including empty cells. Some old
-# programs end files with "\x1a".
+# An address cell needs extra parsing if it ends with one of these characters. The empty string
+# stands for an empty cell. Some old programs end files with "\x1a".
 _ODD_ENDS = ("", ">", "\x1a")
 # The tiers of members, from lowest to highest.
 _TIERS = ("free", "silver", "gold")
@@ -66,7 +66,7 @@ class RowMapper:
             has_damaged_email = any(map(is_damaged, cells[self._email : self._email + 1]))
             cells = [repair_text(cell) for cell in cells]
             if has_damaged_email:
-                reason = "The address has bytes that are not in the encoding."
+                reason = "The address contains bytes that are invalid in the file's encoding."
                 return RejectedRecord(line, "encoding.invalid", reason, cells)
         missing_cells = self._width - len(cells)
         padded = [*cells, *[ABSENT] * missing_cells] if missing_cells > 0 else cells
@@ -78,7 +78,7 @@ class RowMapper:
             if not email and not any(strip_invisible(cell) for cell in cells):
                 return None
             if not email:
-                reason = "There is no e-mail address in this row."
+                reason = "The row has no e-mail address."
                 return RejectedRecord(line, "row.no_email", reason, cells)
         return self._map_row(line, email, name, cells, padded)
 
@@ -126,7 +126,7 @@ class RowMapper:
             if status is not SuppressionStatus.WANTED:
                 # An opt-out is imported even if the end date of the paid tier is invalid.
                 return None, False
-            raise ValueError(f"{unguard_cell(cell).strip()[:60]!r} is no date.") from None
+            raise ValueError(f"{unguard_cell(cell).strip()[:60]!r} is not a date.") from None
         # In a file with a tier column, a row without a tier and without an end date doesn't remove
         # the stored end date.
         can_clear = tier is not None or not self._has_tiers
@@ -134,7 +134,7 @@ class RowMapper:
 
 
 class _TierReader:
-    """A reader that finds the tier of each record in the columns about tiers and payment."""
+    """Determines each record's tier from the columns about tiers and payment."""
 
     def __init__(self, layout: ColumnLayout) -> None:
         self._layout = layout

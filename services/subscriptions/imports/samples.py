@@ -58,8 +58,8 @@ class ImportSamples(NamedTuple):
     Attributes:
         examples: some cells of each column, in the order of the columns.
         preview: how the first rows would be imported, but only in a dry run.
-        problems: the problems with rows, grouped by column and rule, which are complete after the
-            whole file has been read.
+        problems: the problems with rows, grouped by column and rule. All problems are known only
+            after the whole file has been read.
         consent: how the values in consent columns were interpreted. The entries ``values`` and
             ``ignored_opt_outs`` are maps by column index, and ``unknown`` lists the unrecognised
             values.

@@ -35,8 +35,8 @@ def name_table(name: str, columns: str) -> str:
     """Return a different table name for each list of columns.
 
     With a connection pooler, processes of two releases can share a database session and its
-    temporary tables. Each list of columns has a different table name, so that a process never uses
-    a table with another release's columns.
+    temporary tables. The table name depends on the columns, so that a process never uses a table
+    that another release created with other columns.
     """
     return f"{name}_{hashlib.sha256(columns.encode()).hexdigest()[:8]}"
 
@@ -91,7 +91,7 @@ def copy_rows(uow: UnitOfWork, lines: str) -> None:
 
 
 def copy_digests(uow: UnitOfWork, rows: Sequence[JudgedRow], *, all_rows: bool) -> None:
-    """Copy the digests of the rows' addresses, because opt-outs contain digests of addresses.
+    """Copy the digests of the rows' addresses to the database, to compare them with opt-outs.
 
     Each address has one digest per key in the keyring, including retired keys. If ``all_rows`` is
     false, digests are copied only for opt-outs.

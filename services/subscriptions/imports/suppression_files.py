@@ -43,7 +43,8 @@ _SUBJECTS = normalise_words(_WORDS["headers"]["subjects"])
 _HEADER_WORDS = _SUBJECTS | normalise_words(_WORDS["headers"]["others"])
 # The headers of columns that contain the responses of mail servers.
 _RESPONSES = normalise_words(_WORDS["headers"]["answers"])
-# Maps the header of each column with numeric reasons to the statuses for the numbers.
+# For each column whose reasons are numbers, maps the header to the status that each number stands
+# for.
 _NUMBERED_REASONS = {
     header: {
         str(number): SuppressionStatus(status)
@@ -76,12 +77,12 @@ _NEGATIONS = frozenset({"not", "no", "false", "never"})
 # The only key in the result of ``SuppressionReader.find_decisions``.
 _HAS_REASONS = "types"
 _KIND_UNKNOWN = RowProblem(
-    "row.kind_unknown", "The row gives no reason that we recognise for not mailing the person."
+    "row.kind_unknown", "The row gives no known reason for suppressing the address."
 )
 
 
 class SuppressionReader:
-    """A reader that finds the reason in each row why the person must not get mail.
+    """A reader that finds in each row the reason why the person must not get mail.
 
     Args:
         sample: the first records of the file.
@@ -144,7 +145,7 @@ class SuppressionReader:
         return self._used_default and bool(self._reason_columns)
 
     def list_unknown_values(self) -> list[dict[str, object]]:
-        """Return the unrecognised values in columns with reasons, the most frequent first."""
+        """Return the unrecognised reasons for not mailing people, the most frequent first."""
         return [
             {"column": column, "value": value, "rows": rows}
             for (column, value), rows in self._unknown.most_common(MAX_VALUES_SHOWN)

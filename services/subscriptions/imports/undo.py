@@ -134,7 +134,8 @@ def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
         restored, last = uow.session.execute(text(statement), values).one()
         if last is not None:
             return RestoredBatch(restored, {position_column: last})
-    # After all members were restored or removed, delete the consent claims that the import stored.
+    # After all members have been restored or removed, delete the consent claims that the import
+    # stored.
     return RestoredBatch(0, {}) if delete_claims(uow, task.id, limit=MEMBERS_PER_BATCH) else None
 
 

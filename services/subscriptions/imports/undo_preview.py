@@ -56,10 +56,11 @@ class UndoForecast:
         kept: the number of members that the undo would skip, because they were changed after the
             import.
         left: the number of imported people who are no longer active members.
-        held_by: the bulk actions and imports that changed the skipped members after the import.
-            After these bulk actions and imports were undone, the skipped members can be restored.
+        held_by: the bulk actions and imports that changed the skipped members after the import. The
+            owner can restore the skipped members after undoing the blocking bulk actions and
+            imports.
         is_exact: whether all members of the import were counted. If ``is_exact`` is false, the
-            actual numbers may be higher.
+            numbers of members are lower bounds.
     """
 
     undone: int

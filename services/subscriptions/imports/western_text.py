@@ -115,7 +115,7 @@ def _has_paired_marks(text: str) -> bool:
 def _fits_apostrophe(before: str, after: str, text: str) -> bool:
     """Return whether an apostrophe between ``before`` and ``after`` is plausible.
 
-    An implausible apostrophe may be the letter í in Mac Roman, which has the same byte.
+    An implausible apostrophe suggests Mac Roman, where the same byte is the letter í.
     """
     if not before:
         return True

@@ -13,7 +13,7 @@ SELECT count(*) FILTER (WHERE NOT is_new_person), count(*) FILTER (WHERE is_new_
 FROM {JUDGED} WHERE verdict IN ('added', 'left') OR is_updated
 """  # noqa: S608
 # Locks the existing people in a chunk, so that they can't be erased until the transaction ends.
-# Returns the number of locked people, which excludes people who were already erased.
+# Returns the number of locked people without those who were already erased.
 LOCK_KNOWN_PEOPLE = f"""
 SELECT count(*) FROM (
     SELECT user_id FROM {JUDGED}
@@ -145,7 +145,7 @@ FROM changed
 
 
 def build_insert_statement(*, has_extras: bool) -> str:
-    """Build the SQL statement that adds people without a subscription to the list as members."""
+    """Build the SQL statement that subscribes people who have no subscription to the list yet."""
     extras = "coalesce(e.fields, '{}'), coalesce(e.tag_ids, '{}'), e.joined_at,"
     return f"""
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,

@@ -132,7 +132,7 @@ def change_record(
     Return whether any column has changed.
 
     Raises ``subscription.changed`` if a concurrent transaction changed the status or the mail
-    setting. Callers can prevent ``subscription.changed`` by locking the subscription.
+    setting. Callers that lock the subscription never get ``subscription.changed``.
     """
     differing = {name: new for name, new in values.items() if getattr(subscription, name) != new}
     if not differing:

@@ -1,10 +1,10 @@
 """Locks subscriptions, so that only one transaction at a time can change a subscription.
 
 Pressroom uses advisory locks, because Postgres can't lock a missing row (see "Explicit Locking" in
-the Postgres manual). For example, a person may opt out of a list without a subscription while an
-owner adds the person. To change a single subscription, a transaction locks the pair of list and
-person exclusively, and takes a shared lock on the list. A bulk action locks the list exclusively,
-because locking each subscription would take too many locks.
+the Postgres manual). For example, an owner may add a person at the moment when this person, still
+without a subscription, opts out. To change a single subscription, a transaction locks the pair of
+list and person exclusively, and takes a shared lock on the list. A bulk action locks the list
+exclusively, because locking each subscription would take too many locks.
 
 Several chunks of an import can be applied at the same time, because no person is in two chunks.
 Each chunk of an import takes a shared lock on the list, so that no bulk action runs at the same
@@ -27,7 +27,7 @@ To avoid deadlocks, every transaction first locks the list, then the gate, the r
 pairs of list and person, and finally rows of people.
 
 A transaction that changes a single subscription waits at most two seconds for each lock. The
-transactions of an import end within two seconds, but a bulk action may lock a list for longer.
+transactions of an import end within two seconds, but a bulk action can lock a list for longer.
 """
 
 from collections.abc import Iterator
@@ -161,14 +161,16 @@ def lock_lists_shared(uow: UnitOfWork, *list_ids: int) -> None:
 
 def _translate_lock_timeout() -> AbstractContextManager[None]:
     """Convert a lock timeout to ``TransientError``, so that the worker retries the job."""
-    return raise_instead(psycopg2.errors.LockNotAvailable, TransientError("A list is busy."))
+    return raise_instead(
+        psycopg2.errors.LockNotAvailable, TransientError("Another request is changing the list.")
+    )
 
 
 def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: bool = True) -> bool:
     """Lock the person's subscriptions to the lists until the transaction ends.
 
-    Return whether the person exists and isn't erased. If the person doesn't exist or is erased, the
-    caller must not change any records. Raises ``list.busy``.
+    Return whether the person exists and hasn't been erased. If the person doesn't exist or is
+    erased, the caller must not change any records. Raises ``list.busy``.
 
     ``wait_for_lists``: whether to wait while a bulk action locks a list, or to raise ``list.busy``
     immediately.
@@ -187,7 +189,7 @@ def lock_pair(uow: UnitOfWork, user_id: int, *list_ids: int, wait_for_lists: boo
 def lock_person_shared(uow: UnitOfWork, user_id: int) -> bool:
     """Lock the person's row, so that the person can't be erased until the transaction ends.
 
-    Return whether the person exists and isn't erased.
+    Return whether the person exists and hasn't been erased.
     """
     return uow.session.scalar(_LOCK_PERSON_SHARED, {"user_id": user_id}) is not None
 

@@ -1,7 +1,7 @@
 """Sends confirmation mails, reminders and welcome mails to subscribers.
 
-A job sends each mail to a subscriber. If a worker crashes after sending a mail but before
-completing the mail's job, the mail is sent twice, which is better than losing a mail.
+Each mail is sent by its own job. If a worker crashes after sending a mail but before completing the
+mail's job, the mail is sent twice, which is better than losing a mail.
 
 The rate limits for unsolicited mail apply to reminders, because strangers can trigger reminders. An
 address gets at most one reminder per day, no matter from how many lists. If a rate limit is

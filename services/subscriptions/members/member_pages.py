@@ -59,8 +59,8 @@ from storage.unit_of_work import UnitOfWork
 _Row = dict[str, Any]
 # An estimate of how many bytes the JSON format adds to each row of a response.
 _ADDED_JSON_BYTES = 150
-# Placeholders for an e-mail address in the key of a cached statement, so that all addresses use the
-# same statement.
+# In the key of a cached statement, these placeholders replace e-mail addresses, so that all
+# addresses use the same statement.
 _ADDRESS = "an address"
 _ADDRESS_PREFIX = "the beginning of one*"
 _record = Subscription.__table__.c

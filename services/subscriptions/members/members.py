@@ -211,8 +211,8 @@ def list_history(
 
     Raises ``cursor.invalid``.
 
-    Imports store no history events, so the function adds an event without an id that describes the
-    import.
+    Imports store no history events, so the function adds an event that describes the import and has
+    no id.
     """
     member = get_member(uow, mailing_list, user_id)
     is_of_member = (

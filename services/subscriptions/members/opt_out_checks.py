@@ -133,7 +133,7 @@ def build_no_opt_out_condition(member: str, kind: OptOutKind | None = None) -> s
 
 
 def build_opt_out_query(list_id: str, condition: str) -> str:
-    """Build an SQL query for the kinds of all opt-outs from a list that meet a condition.
+    """Build an SQL query for the kinds of a list's opt-outs, restricted by a condition.
 
     OFFSET 0 makes Postgres look up opt-outs one by one (see ``imports.judge_statements``).
     """

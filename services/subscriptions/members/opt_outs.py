@@ -1,4 +1,4 @@
-"""Stores and deletes the opt-outs of people from a list or from a list's mail.
+"""Stores and deletes opt-outs, either from a list or only from the list's mail.
 
 An opt-out can only be undone by the person who has opted out.
 
@@ -170,7 +170,8 @@ def _release_digests(
 ) -> None:
     """Remove a person's address from opt-outs of other people who once had the address.
 
-    The opt-outs of the other people stay valid, because an opt-out also contains a person's id.
+    The opt-out of a person who once had the address stays valid, because it also contains this
+    person's id.
     """
     is_of_other_person = (
         OptOut.list_id == list_id,
@@ -201,8 +202,8 @@ def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
         account_opt_out.kind == OptOut.kind,
         account_opt_out.user_id == to.id,
     )
-    # If the account already has the same kind of opt-out from the list, set the user id to NULL,
-    # because an account can't have two equal opt-outs.
+    # If the account already has an opt-out of the same kind from the same list, set the user id of
+    # the transferred opt-out to NULL. An account can't have two equal opt-outs.
     new_user_id = case((has_same_opt_out, None), else_=to.id)
     _execute_update(uow, update(OptOut).where(is_of_person).values(user_id=new_user_id))
 
@@ -219,8 +220,8 @@ def copy_opt_outs_to_address(uow: UnitOfWork, person: User, address: str) -> Non
 def detach_opt_outs(uow: UnitOfWork, person: User, address: str) -> int:
     """Remove a person's id from the person's opt-outs before the person is erased.
 
-    Return the number of changed opt-outs. The opt-outs stay valid without the id, because opt-outs
-    also contain HMACs of addresses.
+    Return the number of changed opt-outs. The opt-outs stay valid without the person's id, because
+    they also contain HMACs of the person's addresses.
 
     ``address``: a verified address of the person. Opt-outs are stored for this address and for the
     person's former addresses.

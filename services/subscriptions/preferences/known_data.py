@@ -15,7 +15,8 @@ from services.subscriptions.members import opt_out_checks
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of consent entries and of history events that are exported per list.
+# The maximum number of entries that are exported per list, counted separately for consent entries
+# and history events.
 _MAX_ENTRIES_PER_LIST = 1_000
 _RECORD_COLUMNS = (
     *("status", "email_enabled", "name", "email"),

@@ -74,7 +74,7 @@ def change_answers(
 ) -> None:
     """Change the visitor's name and the public field values that a list has stored.
 
-    An empty text deletes the name or the value of a field.
+    An empty string deletes the name or the value of a field.
 
     Raises ``list.not_found``, ``subscription.not_found``, ``list.busy`` and ``field.value``.
     """
@@ -85,7 +85,7 @@ def change_answers(
         raise SUBSCRIPTION_NOT_FOUND()
     if len(name) > MAX_NAME_CHARACTERS:
         problem = FieldProblem(
-            "body.name", FIELD_VALUE.code, f"has at most {MAX_NAME_CHARACTERS} characters"
+            "body.name", FIELD_VALUE.code, f"must have at most {MAX_NAME_CHARACTERS} characters"
         )
         raise FIELD_VALUE(rules=f"body.name: {problem.message}", problems=(problem,))
     public_fields = fields.read_own_fields(uow, mailing_list.user_id).select_public()

@@ -1,6 +1,7 @@
 """The whole database of release 1.0.0: tables, functions, triggers and first rows.
 
-Its SQL stands beside it and never changes. A change of the database is a migration after it.
+The SQL of this migration is in a file next to this module, and must never change. Each later change
+to the database is a separate migration.
 """
 
 from pathlib import Path

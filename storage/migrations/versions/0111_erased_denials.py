@@ -1,6 +1,7 @@
 """Add the table erased_denials.
 
-Release 1.0.0 doesn't use erased_denials, and deletes the denied entry of an erased person.
+Release 1.0.0 doesn't use the table erased_denials. It deletes deny list entries with the address of
+an erased person.
 """
 
 from alembic import op

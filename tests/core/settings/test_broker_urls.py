@@ -103,5 +103,5 @@ def test_sentinel_url_is_parsed_into_hosts_credentials_and_tls_options() -> None
     ],
 )
 def test_malformed_sentinel_url_is_rejected(url: str) -> None:
-    with pytest.raises(ValueError, match="must be sentinel://"):
+    with pytest.raises(ValueError, match="must have the form sentinel://"):
         Sentinels.parse(url)

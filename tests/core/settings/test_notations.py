@@ -47,7 +47,7 @@ def test_deny_list_file_that_is_not_utf8_text_is_rejected(
 ) -> None:
     file = tmp_path / "denied.txt"
     file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ValidationError, match="no UTF-8 text"):
+    with pytest.raises(ValidationError, match="not valid UTF-8"):
         read(monkeypatch, str(file))
 
 

@@ -62,7 +62,7 @@ def test_every_secret_setting_can_be_read_from_a_file(
         (None, "No such file or directory"),
         (b"", "it is empty"),
         (b"\n", "it is empty"),
-        (b"\xff\xfe", "it is no UTF-8 text"),
+        (b"\xff\xfe", "it is not valid UTF-8"),
         (b"x" * (MAX_SECRET_BYTES + 1), "it has more than 65536 bytes"),
     ],
 )
@@ -97,7 +97,7 @@ def test_secret_set_both_directly_and_by_file_is_rejected(
     file.write_text(URL)
     monkeypatch.setenv("PRESSROOM_DATABASE_URL", URL)
     monkeypatch.setenv("PRESSROOM_DATABASE_URL_FILE", str(file))
-    with pytest.raises(SettingsError, match="are both set: set one of them") as raised:
+    with pytest.raises(SettingsError, match="are both set; set only one of them") as raised:
         read_settings(DatabaseSettings)
     assert "u:p" not in str(raised.value)
     # An empty variable counts as not set, as everywhere.

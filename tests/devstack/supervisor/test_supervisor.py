@@ -321,7 +321,11 @@ def test_killed_devstack_process_is_restarted(running_stack: Stack, name: str) -
     os.kill(before, signal.SIGKILL)
     eventually(lambda: running_stack.run["pids"].get(name, before) != before)
     log = running_stack.home / "logs" / "supervisor.log"
-    eventually(lambda: f"{name} is back (pid {running_stack.run['pids'][name]})" in log.read_text())
+    eventually(
+        lambda: (
+            f"{name} is running again (pid {running_stack.run['pids'][name]})" in log.read_text()
+        )
+    )
     assert f"{name} was killed by SIGKILL" in log.read_text()
     eventually(lambda: is_responding(int(running_stack.variables["PORT"]), "/readyz"))
 

@@ -59,7 +59,7 @@ def test_invalid_llm_setting_is_rejected_by_name_without_its_value(
 def test_llm_worker_requires_api_key_for_openai() -> None:
     # The API needs none: it looks for results that are there.
     given = openai(llm_api_key=None)
-    with pytest.raises(SettingsError, match=r"^PRESSROOM_LLM_API_KEY: is needed for api.openai"):
+    with pytest.raises(SettingsError, match=r"^PRESSROOM_LLM_API_KEY: is required for api.openai"):
         given.require_model_key()
     openai().require_model_key()
 

@@ -98,7 +98,7 @@ def test_backup_verification_detects_missing_and_swapped_files(backups: Backups)
     first.write_bytes(second.read_bytes())
     assert keys[0] in error_message("backup.damaged", verify)
     first.unlink()
-    assert "it is missing" in error_message("backup.damaged", verify)
+    assert "the file is missing" in error_message("backup.damaged", verify)
     first.write_bytes(content)
     verify()
 
@@ -197,7 +197,7 @@ def test_backup_from_unsupported_old_revision_is_rejected_by_restore_and_verify(
         message = error_message(
             "backup.too_old", partial(action, target.resources, target.place, manifest)
         )
-        assert "restore it with that release" in message
+        assert "Restore the backup with release" in message
     assert stack_without_tables.query("SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
 
 

@@ -40,7 +40,7 @@ def test_error_without_any_complete_backup_names_the_backup_url_setting(
     backups: Backups, tmp_path: Path
 ) -> None:
     place = open_backups(backups.stack, tmp_path / "empty").place
-    with pytest.raises(DomainError, match=r"no whole backup where PRESSROOM_BACKUP_URL leads\."):
+    with pytest.raises(DomainError, match=r"no complete backup in PRESSROOM_BACKUP_URL\."):
         manifests.find_manifest(place, manifests.NEWEST)
 
 
@@ -101,7 +101,7 @@ def test_backup_pruning_deletes_no_objects_while_a_kept_backup_is_unreadable(
     [listed] = (backups.folder / "backups" / new.id / "objects").iterdir()
     listed.write_bytes(b"")
     copies = backups.files("objects")
-    with pytest.raises(DomainError, match="can't be used"):
+    with pytest.raises(DomainError, match="is damaged"):
         creating.prune_backups(backups.place, clock.now() - DAY)
     assert backups.files("objects") == copies
 

@@ -61,7 +61,7 @@ def test_ledger_fault_after_a_checkpoint_is_reported_by_every_verification(
     grant_entries(falsifiable_stack, verified_user_id, 2)
     falsify_tables(falsifiable_stack, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 7")
     for _ in range(2):
-        assert faults(falsifiable_stack) == [(7, "the hash does not fit what it says")]
+        assert faults(falsifiable_stack) == [(7, "the hash does not match the entry")]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_change_before_a_ledger_checkpoint_is_reported_by_full_and_later_verific
 ) -> None:
     falsify_tables(falsifiable_stack, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
     assert faults(falsifiable_stack) == []
-    found = [(3, "the hash does not fit what it says")]
+    found = [(3, "the hash does not match the entry")]
     assert faults(falsifiable_stack, full=True) == found
     assert faults(falsifiable_stack) == found
 
@@ -95,7 +95,7 @@ def test_truncated_ledger_is_detected_by_its_checkpoint(
         "UPDATE credit_accounts SET balance = 4, last_seq = 4,"
         " last_hash = (SELECT hash FROM credit_entries WHERE seq = 4)",
     )
-    found = [(None, "the entry of the checkpoint is not as it was verified")]
+    found = [(None, "the entry at the checkpoint was changed")]
     assert faults(falsifiable_stack, full=True) == found
     assert faults(falsifiable_stack) == found
     # Nothing else in the database can tell: what is left is a whole ledger.
@@ -113,9 +113,7 @@ def test_rewritten_hash_chain_is_detected_by_its_checkpoint(
         f"UPDATE credit_entries e SET hash = credit_entry_hash({before}, e) WHERE seq = 5",
         "UPDATE credit_accounts SET last_hash = (SELECT hash FROM credit_entries WHERE seq = 5)",
     )
-    assert (None, "the entry of the checkpoint is not as it was verified") in faults(
-        falsifiable_stack
-    )
+    assert (None, "the entry at the checkpoint was changed") in faults(falsifiable_stack)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +138,7 @@ def test_forged_ledger_checkpoint_hides_no_fault(
         "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3",
     )
     for _ in range(2):
-        assert (3, "the hash does not fit what it says") in faults(falsifiable_stack)
+        assert (3, "the hash does not match the entry") in faults(falsifiable_stack)
 
 
 def test_restored_old_checkpoint_only_makes_ledger_verification_read_more(

@@ -62,7 +62,7 @@ def test_job_is_given_up_after_failing_for_24_hours(probes: Bench) -> None:
     assert job.status == JobStatus.FAILED
     assert job.error is not None
     assert job.error["code"] == "job.given_up"
-    assert job.error["message"] == "Not now. The job was tried for 24 hours."
+    assert job.error["message"] == "Not now. The job was retried for 24 hours."
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_full_backup_folder_causes_a_transient_error(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(TransientError, match="folder of the backups"):
+    with pytest.raises(TransientError, match="backup folder can't be used"):
         FolderPlace(tmp_path).put("a/b", b"x", BYTES)
 
 

@@ -44,7 +44,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Accepted:
-    """The job that continues the work after the end of the caller's wait."""
+    """The job that continues the work after the caller has stopped waiting."""
 
     job_id: int
 

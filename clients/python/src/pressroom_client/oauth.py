@@ -24,8 +24,8 @@ _EARLY_SECONDS = 60.0
 class BegunLogin:
     """A login in progress.
 
-    Redirect the person to ``url``. Store the login in the person's session until the person
-    returns.
+    Redirect the person to ``url``. Store the ``BegunLogin`` in the person's session until the
+    person returns from the login page.
     """
 
     url: str
@@ -82,7 +82,7 @@ class OAuth:
         return BegunLogin(url, state, verifier)
 
     def finish(self, login: BegunLogin, returned_url: str) -> Tokens:
-        """Return the tokens after the person has returned from the login page.
+        """Exchange the code in the returned URL for tokens.
 
         Raises ``ApiError`` if the person denied access (`access_denied`), or if the URL belongs to
         another login (`state.mismatch`) or to another server (`iss.mismatch`).

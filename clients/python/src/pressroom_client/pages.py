@@ -9,7 +9,9 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
-    """A page of a list. Iterating over a page returns the items of this page and all later pages.
+    """A page of a paginated list.
+
+    Iterating over a page returns the items of this page and all later pages.
 
     Attributes:
         items: the items of this page.

@@ -18,7 +18,7 @@ _MAX_PAUSE_SECONDS = 8.0
 
 @dataclass(frozen=True)
 class Retries:
-    """The limits of retries.
+    """The maximum number of retries and the longest pause before a retry.
 
     If the API requires a longer pause than ``max_wait``, the client raises the error immediately.
     The error's ``retry_after`` contains the required pause.

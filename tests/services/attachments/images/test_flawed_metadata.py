@@ -239,7 +239,7 @@ def test_gif_shows_frames_before_the_first_unknown_block() -> None:
         (*GREEN, 255),
     ]
     at = data.index(b"!\xf9")
-    with pytest.raises(UnreadableImage, match="no block"):
+    with pytest.raises(UnreadableImage, match="invalid block"):
         convert_image(data[:at] + b"junk" + data[at:])
 
 

@@ -222,7 +222,7 @@ def test_payment_for_a_failed_order_requires_review_by_an_operator(
     failed = told(order(), Evidence(order_id=7, failed=True))
     assert failed.status == OrderStatus.FAILED
     told(failed, PAID, PAID, Evidence(order_id=7, failed=True))
-    assert (failed.status, failed.mismatch) == ("review", "it was paid after it had failed")
+    assert (failed.status, failed.mismatch) == ("review", "the order was paid after it had failed")
     assert not order_facts.is_credited(failed)
     failed.resolution = resolution
     assert walk(failed)[-1] == status

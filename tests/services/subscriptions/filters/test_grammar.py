@@ -127,6 +127,6 @@ def test_oversized_filter_is_rejected_without_being_parsed_completely() -> None:
     part = Counted(ADA)
     for _ in range(3):
         part = Counted({"any": [part] * 50})
-    with pytest.raises(DomainError, match="one more than"):
+    with pytest.raises(DomainError, match="exceeds the limit of"):
         grammar.parse_filter(part, NAMES)
     assert Counted.seen < 100

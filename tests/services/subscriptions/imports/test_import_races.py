@@ -237,7 +237,7 @@ def test_rows_rejected_by_the_database_fail_the_import_after_all_others_are_appl
     assert (job.status, job.attempt) == ("failed", 2 if rows > 2 else 1)
     assert job.error is not None
     assert (job.error["kind"], job.error["code"]) == ("damaged", "job.rows_failed")
-    assert "line 2 to line 3" in job.error["message"]
+    assert "Lines 2 to 3" in job.error["message"]
     assert importing.active(list_id) == set(people[2:])
     # Once the fault is mended, it goes on with what is left.
     with importing.resources.unit_of_work() as uow:

@@ -218,7 +218,7 @@ def test_members_are_imported_without_new_tags_when_the_list_has_no_room_for_tag
 
     assert (task.added, task.left_out) == (1, 1)
     assert shown(importing, importer, list_id)[people[0]]["tags"] == {"old"}
-    assert "no room for more tags" in importing.not_added(task.id)[0][-1]
+    assert "too many tags to add" in importing.not_added(task.id)[0][-1]
 
 
 def test_imported_opt_out_gets_no_fields_and_no_consent_claims(

@@ -131,7 +131,7 @@ def test_paid_expiry_without_a_paid_tier_is_reported_and_not_imported(
     result = add_samples(importing.resources, job.result)
     examples = [{"line": line, "cell": "2041-01-01T00:00:00.000000Z"} for line in (2, 4)]
     assert result["problems"] == [
-        {"column": END, "rule": "needs a paid tier", "rows": 2, "examples": examples}
+        {"column": END, "rule": "requires a paid tier", "rows": 2, "examples": examples}
     ]
     assert (result["left_out"], result["updated"], result["added"]) == (2, 1, 1)
     codes = {cells[0]: cells[-2] for cells in importing.not_added(result["import_id"])}

@@ -1,0 +1,42 @@
+"""Decides by the local part of a recipient whether the sandbox refuses, delays or defers a mail.
+
+Mails over SMTP and mails over the simulated HTTP APIs have the same faults.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+REJECTED = "reject"
+DEFERRED = "later"
+SLOW = "slow"
+_DEFERRED_ATTEMPTS = 2
+# How long the mail server waits before it accepts a mail to a slow recipient. The delay must exceed
+# Pressroom's timeout for mail servers.
+SLOW_SECONDS = 60.0
+
+
+def has_fault(address: str, fault: str) -> bool:
+    """Return whether an e-mail address has the local part ``fault``, with or without a tag.
+
+    A tag is the part of an address between a plus sign and the at sign, such as ``+news``.
+    """
+    return address.rpartition("@")[0].partition("+")[0].lower() == fault
+
+
+class DeferredMails:
+    """Counts the failed attempts to send mails to ``later@…``."""
+
+    def __init__(self) -> None:
+        self._attempts: Counter[tuple[str, str]] = Counter()
+
+    def defer(self, recipients: Iterable[str], subject: str) -> int:
+        """Return the number of this failed attempt, or 0 if the mail must be accepted."""
+        deferred = [each.lower() for each in recipients if has_fault(each, DEFERRED)]
+        if not deferred:
+            return 0
+        mail = (deferred[0], subject)
+        self._attempts[mail] += 1
+        if self._attempts[mail] <= _DEFERRED_ATTEMPTS:
+            return self._attempts[mail]
+        del self._attempts[mail]
+        return 0

@@ -1,0 +1,303 @@
+"""The recipes of docs/sending.md, run as a reader runs them, and the mails that arrive."""
+
+import json
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from core.scopes import Scope
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack, plain_client
+from devstack.sandbox.sandbox_settings import (
+    LISTMONK_TOKEN,
+    LISTMONK_USER,
+    RESEND_API_KEY,
+    RESEND_PREFIX,
+)
+from devstack.supervisor.prepare import DEMO_EMAIL, DEMO_LIST_SLUG
+from models import Plan
+from services.accounts import accounts
+from tests.support.documents import markdown
+from tests.support.http.replies import data
+from tests.support.imports.bulk import emails_of
+from tests.support.prerequisites import pass_over
+
+_DOCUMENT = markdown.ROOT / "docs" / "sending.md"
+_FILE_NAME = re.compile(r"# (\w+\.py)\n")
+_LINK = re.compile(r"<(http\S+/unsubscribe\?trace_id=[\w.~-]+)>")
+_RECIPES = ("smtp", "resend", "listmonk")
+# The member of the document's list for whom the first two attempts fail, and the other one.
+_READERS = ["ada@example.com", "later@example.com"]
+
+
+def _blocks(language: str) -> list[str]:
+    return [
+        each.text
+        for each in markdown.blocks(_DOCUMENT)
+        if each.is_run and each.language == language
+    ]
+
+
+def _preparation() -> str:
+    return _blocks("sh")[0]
+
+
+def _commands(recipe: str) -> str:
+    return next(each for each in _blocks("sh") if f"send_{recipe}.py" in each)
+
+
+@dataclass
+class Sender:
+    """The computer of a reader who has saved all files of the document in one directory."""
+
+    stack: Stack
+    folder: Path
+    owner: Owner
+
+    def run(self, script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            check=False,
+            cwd=self.folder,
+            env=self.build_environment(**environment),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def build_environment(self, **environment: str) -> dict[str, str]:
+        home = {"HOME": str(self.folder), "CURL_HOME": str(self.folder)}
+        return {**self.stack.environment, **home, **environment}
+
+    def create_list(self, *members: str) -> str:
+        """Create a list with these members, in this order, and return the list's slug."""
+        slug = f"letter-{time.time_ns()}"
+        with self.stack.client(self.owner.key) as client:
+            data(client.post("/lists", json={"title": "Letter", "slug": slug}))
+            for email in members:
+                data(client.put(f"/lists/{slug}/members/{email}", json={}))
+        return slug
+
+    def build_resend_environment(self, slug: str) -> dict[str, str]:
+        """Return the environment of ``send_resend.py`` for a list."""
+        return {
+            "API": self.stack.api_url,
+            "KEY": self.stack.create_key(self.owner.user_id, Scope.DELIVERY),
+            "LIST": slug,
+            "ISSUE": slug,
+            "RESEND_URL": f"{self.stack.sandbox_url}{RESEND_PREFIX}",
+            "RESEND_API_KEY": RESEND_API_KEY,
+        }
+
+    def mails(self, to: str) -> list[dict[str, Any]]:
+        with plain_client() as client:
+            reply = client.get(f"{self.stack.sandbox_url}/mail/messages", params={"to": to})
+        listed: list[dict[str, Any]] = reply.raise_for_status().json()
+        return listed
+
+    def clear_mailbox(self, *addresses: str) -> None:
+        with plain_client() as client:
+            for address in addresses:
+                path = f"{self.stack.sandbox_url}/mail/messages"
+                client.delete(path, params={"to": address}).raise_for_status()
+
+
+@pytest.fixture(scope="module")
+def demo(stack: Stack) -> Owner:
+    """The demo account and its list, which `pressroom up` creates for a reader."""
+    with stack.resources.unit_of_work() as uow:
+        user_id = accounts.create_user(uow, email=DEMO_EMAIL, name="Demo Owner").id
+        accounts.set_plan(uow, email=DEMO_EMAIL, plan=Plan.PAID)
+    owner = Owner(user_id, DEMO_EMAIL, stack.create_key(user_id))
+    with stack.client(owner.key) as client:
+        data(client.post("/lists", json={"title": "The Daily Demo", "slug": DEMO_LIST_SLUG}))
+    return owner
+
+
+@pytest.fixture
+def sender(stack: Stack, demo: Owner, tmp_path: Path) -> Iterator[Sender]:
+    if shutil.which("curl") is None:
+        pass_over("the recipes need curl")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    (tmp_path / ".curlrc").write_text("fail-with-body\n")
+    (tmp_path / ".pressroom").mkdir()
+    run = {
+        "api_url": stack.api_url,
+        "sandbox_url": stack.sandbox_url,
+        "settings": {"PRESSROOM_MAIL_URL": stack.environment["PRESSROOM_MAIL_URL"]},
+        "demo": {"api_key": demo.key},
+    }
+    (tmp_path / ".pressroom" / "run.json").write_text(json.dumps(run))
+    for block in _blocks("python"):
+        name = _FILE_NAME.match(block)
+        assert name is not None, block
+        (tmp_path / name[1]).write_text(block)
+    sender = Sender(stack, tmp_path, demo)
+    yield sender
+    # Other tests expect only Pressroom's own mails to these addresses.
+    sender.clear_mailbox(*_READERS)
+
+
+def header(mail: dict[str, Any], name: str) -> str:
+    return str(mail["headers"][name])
+
+
+@pytest.mark.parametrize("recipe", _RECIPES)
+def test_recipe_mails_each_member_once_with_working_unsubscribe_link(
+    recipe: str, sender: Sender
+) -> None:
+    leaver, muted = f"leaver-{recipe}@example.com", f"muted-{recipe}@example.com"
+    pending, removed = f"pending-{recipe}@example.com", f"removed-{recipe}@example.com"
+    path = f"/lists/{DEMO_LIST_SLUG}/members"
+    with sender.stack.client(sender.owner.key) as client:
+        members = {
+            each: data(client.put(f"{path}/{each}", json={})) for each in (leaver, muted, removed)
+        }
+        subscriptions = f"/subscriptions/{DEMO_LIST_SLUG}/members"
+        muted_id, removed_id = members[muted]["user_id"], members[removed]["user_id"]
+        data(client.put(f"{subscriptions}/{muted_id}/email", json={"enabled": False}))
+        data(client.delete(f"{subscriptions}/{removed_id}"))
+        list_id = data(client.get(f"/lists/{DEMO_LIST_SLUG}"))["id"]
+    with sender.stack.client() as stranger:
+        data(stranger.post(f"/subscriptions/{list_id}", json={"email": pending}))
+    sender.clear_mailbox(*_READERS)
+
+    script = _preparation() + _commands(recipe)
+    for count in (len((*_READERS, leaver)), 0):
+        done = sender.run(script)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.endswith(f"{count} mails sent\n")
+
+    links: list[str] = []
+    for address in (*_READERS, leaver):
+        [mail] = sender.mails(address)
+        assert mail["subject"] == "Tea in November"
+        assert mail["from"] == "The Daily Demo <news@example.com>"
+        assert header(mail, "To") == address
+        assert header(mail, "List-Unsubscribe-Post") == "List-Unsubscribe=One-Click"
+        assert header(mail, "List-Id").startswith(f"<{DEMO_LIST_SLUG}."), mail["headers"]
+        link = _LINK.fullmatch(header(mail, "List-Unsubscribe"))
+        assert link is not None, mail["headers"]
+        links.append(link[1])
+        assert f'<a href="{link[1]}">Unsubscribe</a>' in mail["html"]
+        if recipe != "listmonk":
+            assert f"Unsubscribe: {link[1]}\n" in mail["text"]
+    assert len(set(links)) == len(links)
+    subjects = [each["subject"] for each in sender.mails(pending)]
+    assert "Tea in November" not in subjects
+    assert sender.mails(muted) == sender.mails(removed) == []
+
+    one_click = httpx2.post(links[-1], data={"List-Unsubscribe": "One-Click"})
+    assert one_click.status_code == 200, one_click.text
+    key = sender.stack.create_key(sender.owner.user_id, Scope.DELIVERY)
+    with sender.stack.client(key) as client:
+        assert sorted(emails_of(client, list_id, "delivery")) == _READERS
+
+
+def test_sending_continues_after_a_crash_without_a_second_mail(sender: Sender) -> None:
+    first, slow, last = (
+        f"{name}+{time.time_ns()}@example.com" for name in ("first", "slow", "last")
+    )
+    slug = sender.create_list(first, slow, last)
+    environment = sender.build_resend_environment(slug)
+    command = [sys.executable, "send_resend.py"]
+    crashing = subprocess.Popen(
+        command, cwd=sender.folder, env=sender.build_environment(**environment)
+    )
+    try:
+        eventually(lambda: len(_read_log(sender.folder, slug)) == 2, what="the slow mail")
+        second_program = sender.run("python send_resend.py", **environment, PATH=_python_path())
+        assert "database is locked" in second_program.stderr
+    finally:
+        crashing.kill()
+        crashing.wait()
+    assert sorted(_read_log(sender.folder, slug)) == [0, 1]
+    assert sender.mails(last) == []
+
+    # The program forgot that the provider accepted the first mail, as after a crash in between.
+    with sqlite3.connect(sender.folder / f"{slug}.sqlite3") as log:
+        log.execute("UPDATE members SET sent = 0")
+    with sender.stack.client(sender.owner.key) as client:
+        slow_id = data(client.get(f"/lists/{slug}/members/{slow}"))["user_id"]
+        data(client.delete(f"/subscriptions/{slug}/members/{slow_id}"))
+    done = sender.run("python send_resend.py", **environment, PATH=_python_path())
+    assert done.returncode == 0, done.stderr
+    assert [len(sender.mails(each)) for each in (first, slow, last)] == [1, 0, 1]
+
+
+def test_sending_skips_refused_addresses_and_reports_their_number(sender: Sender) -> None:
+    refused, accepted = (f"{name}+{time.time_ns()}@example.com" for name in ("reject", "reader"))
+    slug = sender.create_list(refused, accepted)
+    environment = sender.build_resend_environment(slug) | {
+        "SMTP_URL": sender.stack.environment["PRESSROOM_MAIL_URL"]
+    }
+    for _ in range(2):
+        done = sender.run("python send_smtp.py", **environment, PATH=_python_path())
+        assert done.returncode == 1
+        assert "There is no such mailbox" in done.stderr
+        assert "1 mails were not sent. Run the program again later" in done.stderr
+    assert len(sender.mails(accepted)) == 1
+
+
+def test_sending_skips_people_who_unsubscribe_while_it_runs(sender: Sender) -> None:
+    names = ("first", "second", "third")
+    emails = [f"{name}+{time.time_ns()}@example.com" for name in names]
+    slug = sender.create_list(*emails)
+    script = """
+import httpx2
+import roster
+
+roster.MAX_ROSTER_SECONDS = 0
+links = {each["email"]: each["one_click_url"] for each in roster.read_roster()}
+got_mail = []
+
+
+def send(member):
+    got_mail.append(member["email"])
+    if len(got_mail) == 1:
+        form = {"List-Unsubscribe": "One-Click"}
+        httpx2.post(links["SECOND_ADDRESS"], data=form).raise_for_status()
+
+
+roster.send_issue(send)
+print(*got_mail)
+""".replace("SECOND_ADDRESS", emails[1])
+    (sender.folder / "driver.py").write_text(script)
+    environment = sender.build_resend_environment(slug)
+    done = sender.run("python driver.py", **environment, PATH=_python_path())
+    assert done.stdout == f"2 mails sent\n{emails[0]} {emails[2]}\n", done.stderr
+
+
+def test_sandbox_credentials_in_the_document_are_right() -> None:
+    text = _DOCUMENT.read_text()
+    assert f"RESEND_API_KEY={RESEND_API_KEY}\n" in text
+    assert f"LISTMONK_USER={LISTMONK_USER} LISTMONK_TOKEN={LISTMONK_TOKEN}\n" in text
+
+
+def _python_path() -> str:
+    return f"{Path(sys.executable).parent}:/usr/bin:/bin"
+
+
+def _read_log(folder: Path, issue: str) -> list[int]:
+    """Return for each member in the issue's file whether the mail was sent."""
+    path, copy = folder / f"{issue}.sqlite3", folder / "copy.sqlite3"
+    if not path.exists():
+        return []
+    # The running program locks the file, so read a copy.
+    shutil.copy(path, copy)
+    try:
+        with sqlite3.connect(copy) as log:
+            return [sent for (sent,) in log.execute("SELECT sent FROM members ORDER BY rowid")]
+    except sqlite3.Error:
+        # The file was copied during a write.
+        return []

@@ -1,0 +1,85 @@
+"""Tests of the documentation site that ``make site`` builds."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.support.documents.markdown import ROOT
+
+pytestmark = pytest.mark.tier("check")
+
+_LOADING_ATTRIBUTES = {"link": "href", "script": "src", "img": "src", "iframe": "src"}
+_CSS_URL = re.compile(r"""(?:url\(|@import\s+)["']?((?:https?:)?//[^"')\s]+)""")
+_LLMS_LINK = re.compile(r"\]\(([^)]+)\)")
+
+
+class _LoadedUrls(HTMLParser):
+    """Collects the URLs of all files that a browser loads together with a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.urls: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        url = dict(attrs).get(_LOADING_ATTRIBUTES.get(tag, ""))
+        if url:
+            self.urls.append(url)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("documentation") / "site"
+    made = subprocess.run(
+        ["make", "site", f"SITE={folder}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    return folder
+
+
+def documents() -> Iterator[Path]:
+    for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md"):
+        yield from (path.relative_to(ROOT) for path in ROOT.glob(pattern))
+
+
+def test_site_has_a_page_and_a_markdown_file_of_every_document(site: Path) -> None:
+    missing = {
+        path
+        for path in documents()
+        if not (site / path.with_suffix(".html")).is_file()
+        or (site / "_sources" / path).read_text() != (ROOT / path).read_text()
+    }
+    assert missing == set()
+
+
+def test_llms_txt_links_to_the_markdown_file_of_every_document(site: Path) -> None:
+    links = set(_LLMS_LINK.findall((site / "llms.txt").read_text()))
+    assert {f"_sources/{path}" for path in documents()} <= links
+    assert {link for link in links if not (site / link).is_file()} == set()
+
+
+def test_first_page_of_the_site_leads_to_the_documentation(site: Path) -> None:
+    [target] = re.findall(r'url=([^"]+)"', (site / "index.html").read_text())
+    assert "Pressroom" in (site / target).read_text()
+
+
+def test_search_index_of_the_site_knows_the_words_of_its_pages(site: Path) -> None:
+    assert "searchindex.js" in (site / "search.html").read_text()
+    index = (site / "searchindex.js").read_text()
+    stems = {"backup", "unsubscrib", "webhook"}
+    assert {stem for stem in stems if f'"{stem}"' not in index} == set()
+
+
+def test_site_loads_nothing_from_other_servers(site: Path) -> None:
+    loaded: set[str] = set()
+    for page in site.rglob("*.html"):
+        parser = _LoadedUrls()
+        parser.feed(page.read_text())
+        loaded.update(parser.urls)
+    for style in site.rglob("*.css"):
+        loaded.update(_CSS_URL.findall(style.read_text()))
+    assert {url for url in loaded if re.match(r"(https?:)?//", url)} == set()
+    assert loaded
