@@ -28,51 +28,57 @@ from services.oauth.adapters import AUTHORIZE_PATH, TOKEN_PATH
 _DESCRIPTION = """
 The back end of a newsletter and publishing platform.
 
-Every successful answer is `{"data": …, "ts": <Unix seconds>}`; every error is
-`application/problem+json` with a stable `code`; `/oauth/*` answers as the RFCs of OAuth say. Ids
-are integers below 2^53, which every JavaScript number holds exactly; money and credits are numbers
-of at most four decimals. Send an API key or an access token as `Authorization: Bearer …`, or the
-key in `X-API-Key`; a browser with a session needs neither. Workers do slow work while your call
-waits; `Prefer: respond-async` or `Prefer: wait=N` (seconds, at most 60) says for how long.
-`Pressroom-Version` asks for the version of this contract that a program was written for.
+Every successful response is `{"data": …, "ts": <Unix seconds>}`. Every error is
+`application/problem+json` with a stable `code`. `/oauth/*` responds as the OAuth RFCs define.
+
+Ids are integers below 2^53, so JavaScript represents them exactly. Amounts of money and credits are
+numbers with at most four decimals.
+
+Send an API key or an access token as `Authorization: Bearer …`. You can also send an API key in
+`X-API-Key`. Browsers with a session need neither.
+
+Slow work runs in the background while your request waits. Send `Prefer: respond-async` for an
+immediate response, or `Prefer: wait=N` to wait for at most N seconds, up to 60.
+
+Send the version of the API for which your program was written as `Pressroom-Version`.
 """
 
 # The chapters of the API reference, in the order in which a newcomer reads them.
 _TAGS = {
-    "Accounts": "Who you are, what your plan allows, and the API keys of your programs.",
-    "OAuth": "Access to the accounts of other people, who agree to it and can end it.",
-    "Lists": "Mailing lists: people subscribe to them, and their owner sends to them.",
-    "Subscriptions": "For subscribers and the forms and mails they use: join, leave, stop mails.",
-    "Members": "The people on a list, for its owner.",
-    "Fields and tags": "What an owner keeps of members beside name and address.",
-    "Bulk members": "Many members at once: add, import from a file, undo an import, export.",
-    "Events": "What happened to what is yours, in order, for 30 days.",
-    "Webhooks": "What Pressroom sends to URLs that an owner named, by Standard Webhooks.",
-    "Jobs": "Slow work: its progress and result, also as a stream; cancel it or try it again.",
-    "Attachments": "Images: uploaded, made ready for web and mail, and served.",
-    "Composer": "What goes with a post: slug, summary, tags, posts for networks, stock photos.",
-    "Credits": "Prepaid credits: the balance and its ledger, charges, and orders of credits.",
-    "Operations": "For operators: what this is, whether it works, and its figures.",
+    "Accounts": "Your account, the quotas of your plan, and your API keys.",
+    "OAuth": "Access for apps to the accounts of users. Users can revoke the access at any time.",
+    "Lists": "Mailing lists, to which people subscribe.",
+    "Subscriptions": "Requests of subscribers: subscribe, unsubscribe, and turn mail off or on.",
+    "Members": "The people on a list, for the owner of the list.",
+    "Fields and tags": "Custom data about members, in addition to name and address.",
+    "Bulk members": "Add, import, export or change many members, and undo the changes.",
+    "Events": "Changes to your lists, files, orders and keys in the last 30 days, in order.",
+    "Webhooks": "Events that Pressroom sends to your URLs, as Standard Webhooks defines.",
+    "Jobs": "Progress and results of background work. You can stream, cancel or retry jobs.",
+    "Attachments": "Images to upload, convert for web pages and e-mails, and serve.",
+    "Composer": "Slugs, summaries, tags, social posts and stock photos for your posts.",
+    "Credits": "Prepaid credits with a balance, a ledger, charges and orders.",
+    "Operations": "Version, health and metrics of the service, for operators.",
 }
 
 _SESSION_SCHEME = {
     "type": "apiKey",
     "in": "cookie",
     "name": "__Host-pressroom_session",
-    "description": "Of a user who logged in on the page /login; it may do what its user may. "
-    "Writes need our own Origin or the header X-CSRF-Token too. Where the API is reached over http "
-    "on its own machine, the name has no __Host-.",
+    "description": "The session cookie of a user who logged in at /login. A session has every "
+    "permission of its user. Requests that change data also need the Origin of this server or the "
+    "header X-CSRF-Token. Over http on the local machine, the name has no prefix __Host-.",
 }
 
 VERSION_PARAMETER = {
     "name": VERSION_HEADER,
     "in": "header",
-    "description": "The version of this contract that the program was written for; without it the "
-    "oldest that there is.",
+    "description": "The version of the API for which the program was written. Defaults to the "
+    "oldest supported version.",
     "schema": {"type": "string", "enum": list(VERSIONS)},
 }
 VERSION_RESPONSE_HEADER = {
-    "description": "The version of this contract by which the call was answered.",
+    "description": "The version of the API with which the request was processed.",
     "schema": {"type": "string"},
     "example": VERSIONS[0],
 }
@@ -85,25 +91,30 @@ _PROBLEM_REFERENCE = "#/components/schemas/Problem"
 PREFER_PARAMETER = {
     "name": "Prefer",
     "in": "header",
-    "description": "wait=N: seconds to wait, at most 60. respond-async: answer 202 at once.",
+    "description": "wait=N waits for at most N seconds, up to 60. respond-async returns 202 "
+    "immediately.",
     "schema": {"type": "string"},
     "example": "wait=30",
 }
 WAIT_PARAMETER = {
     "name": "Prefer",
     "in": "header",
-    "description": "wait=N: seconds to wait at most. Work that takes longer is 504, and not done.",
+    "description": "wait=N waits for at most N seconds. Work that takes longer is abandoned, and "
+    "the response is 504.",
     "schema": {"type": "string"},
     "example": "wait=10",
 }
 IDEMPOTENCY_KEY_PARAMETER = {
     "name": "Idempotency-Key",
     "in": "header",
-    "description": "The same key and request within 24 hours have one effect and one answer.",
+    "description": "A unique key for the request. A repeated request with the same key within 24 "
+    "hours has no further effect and returns the same response.",
     "schema": {"type": "string", "minLength": 16, "maxLength": 255},
 }
 
-JOB_ACCEPTED = "The wait ran out; the work goes on. Location leads to its job."
+JOB_ACCEPTED = (
+    "The job continues after the wait. The `Location` header contains the URL of the job."
+)
 
 # Errors that several routes can return, grouped by cause.
 IDEMPOTENCY_ERRORS = (
@@ -126,7 +137,7 @@ SELECTION_ERRORS = (
 
 # The description of the ``Link`` header of responses whose body is a bare array.
 LINK_HEADER: dict[str, Any] = {
-    "description": 'With rel="next": the next page; not there at the end',
+    "description": 'The URL of the next page with rel="next", omitted on the last page',
     "schema": {"type": "string"},
 }
 
@@ -163,7 +174,7 @@ def describe_security_schemes(settings: Settings) -> dict[str, Any]:
         "session": _SESSION_SCHEME,
         "oauth2": {
             "type": "oauth2",
-            "description": "Authorization code with PKCE (S256), always.",
+            "description": "The authorization code flow. PKCE with S256 is required.",
             "flows": {"authorizationCode": flow},
         },
     }
@@ -355,7 +366,6 @@ def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
     schemas = document["components"]["schemas"]
     for method in route.methods or ():
         operation = document["paths"][route.path_format][method.lower()]
-        operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
         _add_common_errors(operation, route, schemas)
         access = find_access(route)
         if access and access.stranger:

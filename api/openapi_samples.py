@@ -81,19 +81,21 @@ _WEBHOOK_TAG = "Webhooks"
 # The headers of a webhook request (Standard Webhooks 1.0), with descriptions and examples.
 _WEBHOOK_HEADERS = {
     "webhook-id": (
-        "The same for one event and URL, however often it is sent: take each once",
+        "Id of the delivery, the same for each attempt. Use the id to skip duplicates.",
         "evt_48213",
     ),
-    "webhook-timestamp": ("When it was sent, in Unix seconds; refuse old ones", "1795253400"),
+    "webhook-timestamp": ("Time of the attempt in Unix seconds. Reject old times.", "1795253400"),
     "webhook-signature": (
-        "Signatures of id, timestamp and body, separated by spaces; one that fits is enough",
+        "Signatures of id, timestamp and body, separated by spaces. One must match.",
         "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
     ),
 }
 _WEBHOOK_RESPONSES = {
-    "2XX": {"description": "Any success within the time limit: the event is not sent again."},
-    "410": {"description": "The URL takes no events any more, and gets none."},
-    "default": {"description": "Anything else, redirects too: the event is sent again later."},
+    "2XX": {"description": "The event was received and is not sent again."},
+    "410": {"description": "The URL no longer accepts events. Pressroom stops sending."},
+    "default": {
+        "description": "Any other response, including redirects. The event is retried later."
+    },
 }
 
 
@@ -249,11 +251,10 @@ def describe_event_calls(
 def _describe_event_call(
     kind: FeedEventType, entry: TypeEntry, schemas: dict[str, Any]
 ) -> dict[str, Any]:
-    words = kind.value.replace(".", " ").replace("_", " ")
     content = {"schema": _describe_body(kind, entry, schemas), "example": _build_event(kind, entry)}
     return {
         "operationId": f"receive_{kind.value.replace('.', '_')}",
-        "summary": words.capitalize(),
+        "summary": entry.summary,
         "description": entry.meaning,
         "tags": [_WEBHOOK_TAG],
         "security": [],
@@ -292,13 +293,13 @@ def _describe_body(
             "timestamp": {
                 "type": "string",
                 "format": "date-time",
-                "description": "When it happened: occurred_at of the event",
+                "description": "Time of the event, the same as occurred_at",
             },
             "data": {
                 "type": "object",
                 "required": event["required"],
                 "properties": properties,
-                "description": "The event as GET /events answers it",
+                "description": "The event in the format of GET /events",
             },
         },
     }

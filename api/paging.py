@@ -10,13 +10,21 @@ from services.paging import UNPAGED, PageOfRows, PageRequest
 
 MAX_PAGE_ITEMS = 1000
 
-Offset = Annotated[int, Query(ge=0, le=ids.MAX_ID, description="How many to skip, newest first")]
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_ITEMS, description="How many to answer at most")]
+Offset = Annotated[
+    int, Query(ge=0, le=ids.MAX_ID, description="The number of items to skip, newest first")
+]
+Limit = Annotated[
+    int, Query(ge=1, le=MAX_PAGE_ITEMS, description="The maximum number of items to return")
+]
 Cursor = Annotated[
-    str | None, Query(description="next_cursor of the page before, instead of an offset")
+    str | None,
+    Query(description="The `next_cursor` of the previous page. Overrides an offset."),
 ]
 ArrayCursor = Annotated[
-    str | None, Query(description="That of the link to the next page, in the header Link")
+    str | None,
+    Query(
+        description="The cursor of the next page, from the `Link` header of the previous response"
+    ),
 ]
 
 

@@ -74,7 +74,7 @@ def _validate_list_name(value: object) -> int | str:
 
 
 ListName = Annotated[
-    int | str, BeforeValidator(_validate_list_name), Path(description="The list's id or slug")
+    int | str, BeforeValidator(_validate_list_name), Path(description="The id or slug of the list")
 ]
 
 
@@ -104,5 +104,5 @@ def _validate_member_name(value: object) -> int | str:
 MemberName = Annotated[
     int | str,
     BeforeValidator(_validate_member_name),
-    Path(description="The member's user id, or the address that the list has of them"),
+    Path(description="The member's user id or e-mail address on the list"),
 ]

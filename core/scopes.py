@@ -5,10 +5,7 @@ from enum import StrEnum
 
 
 class Scope(StrEnum):
-    """A permission of a credential.
-
-    An API key without scopes has every permission except ``delivery``.
-    """
+    """A permission of a credential. An API key without scopes has all except ``delivery``."""
 
     CREDIT_READ = "credit.read"
     CREDIT_FULL = "credit.full"

@@ -33,7 +33,7 @@ class AccessDocs:
 
 def describe_optional_credential() -> AccessDocs:
     return AccessDocs(
-        "Credential: none needed; any is taken.",
+        "Credential: optional.",
         [access.AUTH_INVALID_API_KEY, access.AUTH_SECOND_FACTOR],
         [{}, *_all_schemes()],
     )
@@ -45,7 +45,7 @@ def describe_any_credential(sentence: str) -> AccessDocs:
 
 def describe_unrestricted_credential() -> AccessDocs:
     return AccessDocs(
-        "Credential: a session, or an API key without restriction to scopes.",
+        "Credential: a session or an unrestricted API key.",
         [*_MISSING_OR_INVALID, access.AUTH_RESTRICTED_CREDENTIAL],
         _schemes_without_oauth(),
     )
@@ -66,7 +66,7 @@ def describe_scope_or_trace(scope: Scope) -> AccessDocs:
         mailing.TRACE_INVALID,
         access.AUTH_INSUFFICIENT_SCOPE.fill(scope=scope),
     ]
-    sentence = f"Credential: a trace id, or a login. Scope: `{scope}`."
+    sentence = f"Credential: a trace id or a login. Scope: `{scope}`."
     return AccessDocs(sentence, errors, [{}, *_all_schemes(scope)])
 
 

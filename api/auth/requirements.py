@@ -204,14 +204,14 @@ OPTIONAL = Depends(
 )
 # Access rules that accept credentials with any scope. The required scope depends on the requested
 # record, so the service checks the scope after finding the record.
-ANY_CALLER = _any_credential("Scope: any credential.")
-JOB_KIND_SCOPE = _any_credential("Scope: that of the job's kind, such as `attachment`.")
+ANY_CALLER = _any_credential("Scope: none. Every credential is accepted.")
+JOB_KIND_SCOPE = _any_credential("Scope: the scope of the job's kind, such as `attachment`.")
 EXPORT_KIND_SCOPE = _any_credential(
-    "Scope: `subscription.read` for members, `delivery` for the roster."
+    "Scope: `subscription.read` for members, `delivery` for delivery exports."
 )
 EVENT_TYPE_SCOPES = _any_credential(
-    "Scope: those of the events' types; those of keys and grants need a session or an unrestricted "
-    "key."
+    "Scope: the scopes of the event types. Event types of keys and grants require a session or an "
+    "unrestricted key."
 )
 # Creating or revoking credentials requires credentials that aren't restricted to scopes.
 UNRESTRICTED = Depends(

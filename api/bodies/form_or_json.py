@@ -53,7 +53,10 @@ async def read_form_or_json(
     request: Request,
     trace_id: Annotated[
         str | None,
-        Query(description="From a mail of the list; stands for the person it was mailed to"),
+        Query(
+            description="The trace id from an e-mail of the list, which identifies the recipient "
+            "of the e-mail"
+        ),
     ] = None,
 ) -> FormOrJsonBody:
     """Read the request body, and the trace id from the query or the body.

@@ -72,18 +72,19 @@ def _parse_required_boolean(value: object) -> bool:
 Encrypted = Annotated[
     bool,
     BeforeValidator(_parse_required_boolean),
-    Query(description="Keep the file encrypted, for its owner only"),
+    Query(description="Whether to store the file encrypted and serve it only to its owner"),
 ]
 
 Renditions = Annotated[
     bool,
     BeforeValidator(_parse_required_boolean),
-    Query(description="Make smaller copies for pages too, and one for mails"),
+    Query(description="Whether to create smaller copies for web pages and one copy for e-mails"),
 ]
 
 
 @router.post(
     "/attachments",
+    summary="Upload an image",
     response_model=Envelope[AttachmentRecord],
     openapi_extra=_UPLOAD_BODY,
     responses=accepted_response(
@@ -108,7 +109,8 @@ Renditions = Annotated[
         *QUEUE_ERRORS,
         requests.SERVICE_BUSY,
         requests.SERVICE_UNAVAILABLE,
-        description="The job continues after this answer. Location leads to the record.",
+        description="The conversion continues in the background. The `Location` header "
+        "contains the URL of the attachment.",
     ),
 )
 async def upload_attachment(
@@ -120,12 +122,12 @@ async def upload_attachment(
     encrypted: Encrypted = False,
     renditions: Renditions = False,
 ) -> JSONResponse:
-    """Upload an image and get it back as WebP (an ICO as PNG), ready to be shown.
+    """Upload an image and convert it to WebP. An ICO file becomes a PNG.
 
-    The file's bytes decide its type. The picture is turned upright, converted to sRGB and stripped
-    of its metadata. With `renditions=1` in the query it gets smaller copies for pages (320, 640 and
-    1280 pixels wide) and a JPEG or PNG for mails. The call waits for the conversion, 15 s unless
-    `Prefer: wait=N` says otherwise.
+    The file type is detected from the content of the file. The image is rotated upright, converted
+    to sRGB, and stripped of metadata. With `renditions=1`, smaller copies are created: WebP copies
+    for web pages, 320, 640 and 1280 pixels wide, and a JPEG or PNG copy for e-mails. The request
+    waits up to 15 seconds for the conversion. Set `Prefer: wait=N` to wait up to N seconds instead.
     """
     seconds = preference.seconds(WAIT_SECONDS)
     owner_id = caller.user_id
@@ -178,11 +180,15 @@ def _build_upload_response(state: State, accepted: AcceptedJob) -> JSONResponse:
     return JSONResponse(build_envelope(record).model_dump(mode="json"), status, headers)
 
 
-@router.get("/attachments", responses=error_responses(requests.CURSOR_INVALID))
+@router.get(
+    "/attachments",
+    summary="List all attachments",
+    responses=error_responses(requests.CURSOR_INVALID),
+)
 def list_attachments(
     uow: Transaction, caller: AttachmentCaller, paging: Paging
 ) -> Envelope[Page[AttachmentRecord]]:
-    """The caller's attachments, newest first."""
+    """List your attachments, newest first."""
     settings = uow.settings
 
     def convert(rows: list[Attachment]) -> list[AttachmentRecord]:
@@ -193,36 +199,37 @@ def list_attachments(
     )
 
 
-@router.get("/attachments/{hash_id}", responses=_NOT_FOUND)
+@router.get("/attachments/{hash_id}", summary="Retrieve an attachment", responses=_NOT_FOUND)
 def read_attachment(
     uow: Transaction, caller: AttachmentCaller, hash_id: str
 ) -> Envelope[AttachmentRecord]:
-    """Return one of the caller's attachments, whatever its status."""
+    """Retrieve one of your attachments in any status."""
     attachment = records.get_attachment(uow, caller, hash_id)
     return build_envelope(AttachmentRecord.of(attachment, uow.settings))
 
 
-@router.patch("/attachments/{hash_id}", responses=_NOT_FOUND)
+@router.patch("/attachments/{hash_id}", summary="Update an attachment", responses=_NOT_FOUND)
 def change_attachment(
     uow: Transaction, caller: AttachmentCaller, hash_id: str, body: AttachmentChanges
 ) -> Envelope[AttachmentRecord]:
-    """Set the picture's text for people who don't see it, its title or its tags.
+    """Update the alt text, title or tags of an attachment.
 
-    Unnamed fields stay.
+    Fields that the request omits don't change.
     """
     attachment = records.change_attachment(uow, caller, hash_id, body.sent())
     uow.session.refresh(attachment)
     return build_envelope(AttachmentRecord.of(attachment, uow.settings))
 
 
-@router.delete("/attachments/{hash_id}", responses=_NOT_FOUND)
+@router.delete("/attachments/{hash_id}", summary="Delete an attachment", responses=_NOT_FOUND)
 def delete_attachment(uow: Transaction, caller: AttachmentCaller, hash_id: str) -> Envelope[int]:
-    """Delete the record and the file. Copies in browsers and caches stay until they expire."""
+    """Delete an attachment and its file. Copies in browsers and caches remain until they expire."""
     return build_envelope(records.delete_attachment(uow, caller, hash_id))
 
 
 @router.post(
     "/attachments/{hash_id}/links",
+    summary="Create a signed URL for an attachment",
     responses=error_responses(
         media.ATTACHMENT_NOT_FOUND,
         media.MEDIA_NOT_FOUND,
@@ -233,9 +240,10 @@ def delete_attachment(uow: Transaction, caller: AttachmentCaller, hash_id: str) 
 def create_attachment_link(
     uow: Transaction, caller: AttachmentCaller, hash_id: str, body: NewLink
 ) -> Envelope[LinkRecord]:
-    """Create a signed URL, by which anyone can see an encrypted file until it expires.
+    """Create a signed URL for an encrypted file. Anyone with the URL can see the file until the URL
+    expires.
 
-    A session needs a login of the last 15 minutes.
+    A session must have logged in within the last 15 minutes.
     """
     url, expires_at = records.sign_link(
         uow, caller, hash_id, expires_in=body.expires_in, filename=body.filename

@@ -65,7 +65,8 @@ def _describe_responses(source: str, *errors: ErrorType) -> Responses:
 
 _WRITING_RESPONSES = {
     **_describe_responses(
-        "Who wrote it: `offline` or `openai/<model>`; with `; fallback` or `; cached`",
+        "The author of the text: `offline` or `openai/<model>`, followed by `; "
+        "fallback` or `; cached` if applicable",
         composer.COMPOSER_POST_TOO_SLOW,
         composer.COMPOSER_POST_UNREADABLE,
     ),
@@ -73,7 +74,10 @@ _WRITING_RESPONSES = {
         requests.IDEMPOTENCY_KEY_INVALID, money.CREDITS_INSUFFICIENT, money.CHARGE_IN_PROGRESS
     ),
 }
-_CHARGED_ONCE_DESCRIPTION = "Calls with the same key and request within 24 hours are charged once."
+_CHARGED_ONCE_DESCRIPTION = (
+    "A unique key for the request. Requests with the same key and the same "
+    "content within 24 hours are charged once."
+)
 _WRITING_EXTRA = {
     "parameters": [
         WAIT_PARAMETER,
@@ -84,6 +88,7 @@ _WRITING_EXTRA = {
 
 @_routes.post(
     "/composer/metadata",
+    summary="Generate metadata for a post",
     response_model=Envelope[schemas.GeneratedMetadata],
     openapi_extra=_WRITING_EXTRA,
     responses={
@@ -98,13 +103,16 @@ async def generate_metadata(
     body: schemas.PostBody,
     preference: PreferenceOf,
     includes: Annotated[
-        str, Query(description="Which of slug, summary and tags, separated by commas")
+        str,
+        Query(
+            description="A comma-separated list of the fields to generate: slug, summary and tags"
+        ),
     ] = "slug,summary,tags",
 ) -> Response:
-    """Write a slug, a summary and tags for a post, in the post's own language.
+    """Generate a slug, a summary and tags for a post, in the language of the post.
 
-    Where the operator has set a price for calls that a language model answers, this needs the scope
-    `credit.full` too. An answer that is cached or written without the model costs nothing.
+    If the operator charges for texts from a language model, the scope `credit.full` is also
+    required. Cached responses and texts that are generated without a language model are free.
     """
     # The parameter ``includes`` is documented as a single text, but a caller may also repeat the
     # parameter.
@@ -121,6 +129,7 @@ async def generate_metadata(
 
 @_routes.post(
     "/composer/generate-tweets",
+    summary="Generate tweets about a post",
     response_model=Envelope[schemas.GeneratedTweets],
     openapi_extra=_WRITING_EXTRA,
     responses=_WRITING_RESPONSES,
@@ -132,9 +141,10 @@ async def generate_tweets(
     body: schemas.PostBody,
     preference: PreferenceOf,
 ) -> Response:
-    """Write tweets about a post, with no link or mention that the post doesn't have.
+    """Generate tweets about a post. The tweets contain only links and mentions that the post
+    contains.
 
-    Costs what metadata costs, and needs the same scopes.
+    The price and the required scopes are the same as for metadata.
     """
     calls = ComposerCaller(request, state, caller, preference)
     return await _write_metadata(calls, MetadataRequest(body.post()))
@@ -156,10 +166,13 @@ def _require_text(text: str) -> str:
 
 @_routes.get(
     "/composer/{provider}/photos/search",
+    summary="Search stock photos",
     response_model=Envelope[schemas.PhotoPage],
     openapi_extra=_PREFER_EXTRA,
     responses={
-        **_describe_responses("The provider; with `; cached`"),
+        **_describe_responses(
+            "The provider of the photos, followed by `; cached` for a cached response"
+        ),
         **error_responses(composer.STOCKPHOTO_REFUSED, *_PHOTO_ERRORS),
     },
 )
@@ -168,16 +181,16 @@ async def search_photos(
     state: StateOf,
     caller: Author,
     provider: schemas.StockPhotoSource,
-    query: Annotated[str, AfterValidator(_require_text), Query(description="What is searched for")],
+    query: Annotated[str, AfterValidator(_require_text), Query(description="The search text")],
     preference: PreferenceOf,
     page: Annotated[int, Query(ge=1, le=ids.MAX_ID)] = 1,
     limit: Annotated[
-        int, Query(ge=1, le=_MAX_PHOTOS_PER_PAGE, description="Photos on a page")
+        int, Query(ge=1, le=_MAX_PHOTOS_PER_PAGE, description="The number of photos per page")
     ] = 10,
 ) -> Response:
-    """Search stock photos. The data is the provider's payload, unchanged.
+    """Search stock photos. The response contains the provider's payload unchanged.
 
-    Openverse gives at most 20 photos on a page.
+    Openverse returns at most 20 photos per page.
     """
     search = PhotoSearch(provider.named(state.photos.providers.default), query, page, limit)
     result = await ComposerCaller(request, state, caller, preference).search_photos(search)
@@ -188,6 +201,7 @@ async def search_photos(
 
 @_routes.get(
     "/composer/{provider}/photos/download_url",
+    summary="Retrieve the URL of a stock photo",
     openapi_extra=_PREFER_EXTRA,
     responses=error_responses(
         access.QUOTA_EXCEEDED,
@@ -204,13 +218,13 @@ async def locate_photo_file(
     endpoint: Annotated[
         str,
         Query(
-            description="Of the photo, as the search gave it: links.download_location at Unsplash, "
-            "detail_url at Openverse"
+            description="A URL from the search result: `links.download_location` for Unsplash, "
+            "`detail_url` for Openverse"
         ),
     ],
     preference: PreferenceOf,
 ) -> Envelope[schemas.PhotoFile]:
-    """Tell the provider that a photo is used, and learn the address of its file."""
+    """Report the use of a photo to its provider, and return the URL of the photo's file."""
     chosen = provider.named(state.photos.providers.default)
     use = PhotoUse(chosen, state.photos.providers.get_provider(chosen).parse_endpoint(endpoint))
     url = await ComposerCaller(request, state, caller, preference).obtain_photo_url(use)

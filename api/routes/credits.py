@@ -43,7 +43,11 @@ PRICES_CACHE_CONTROL = "public, max-age=300"
 Payer = Annotated[Caller | None, OPTIONAL]
 Actions = Annotated[
     list[CreditAction],
-    Query(alias="action", description="Only entries of these actions. May be given several times"),
+    Query(
+        alias="action",
+        description="Return only entries with these actions. Repeat the parameter to pass "
+        "several actions.",
+    ),
 ]
 
 router = APIRouter(tags=["Credits"], route_class=JsonRoute)
@@ -52,6 +56,7 @@ orders_router = APIRouter(tags=["Credits"], route_class=JsonRoute)
 
 @router.post(
     "/auxilia/credits/consume",
+    summary="Consume credits",
     response_model=Envelope[schemas.CreditEntryRecord],
     openapi_extra=describe_json_body(
         schemas.NewCharge.model_json_schema(), parameters=[IDEMPOTENCY_KEY_PARAMETER]
@@ -70,9 +75,10 @@ orders_router = APIRouter(tags=["Credits"], route_class=JsonRoute)
     ),
 )
 async def consume_credits(request: Request, caller: CreditSpender) -> Response:
-    """Charge the caller. Two calls are two charges, unless they have one `Idempotency-Key`.
+    """Charge your credit account. Two requests with the same `Idempotency-Key` are charged once.
 
-    An error for too few credits names the caller's `balance_credit` and what is `needed`.
+    If the account has too few credits, the error contains the balance in `balance_credit` and the
+    required credits in `needed`.
     """
     content = await request.body()
     return await MONEY.run(_charge, request, caller, content)
@@ -92,16 +98,21 @@ def _charge(request: Request, caller: Caller, content: bytes) -> Response:
     return schemas.build_decimal_response(charge.entry, headers)
 
 
-@router.get("/auxilia/credits/balance", response_model=Envelope[schemas.CreditBalance])
+@router.get(
+    "/auxilia/credits/balance",
+    summary="Retrieve the balance",
+    response_model=Envelope[schemas.CreditBalance],
+)
 @MONEY.threaded
 def read_balance(state: StateOf, caller: CreditReader) -> Response:
-    """The caller's credits. The first call opens an empty account."""
+    """Retrieve your credit balance. The first request opens an empty account."""
     database = state.resources.database
     return schemas.build_decimal_response(ledger.read_account(database, caller.user_id))
 
 
 @router.get(
     "/auxilia/credits/ledger",
+    summary="List ledger entries",
     response_model=Envelope[schemas.LedgerPage],
     responses=error_responses(requests.CURSOR_INVALID),
 )
@@ -114,17 +125,24 @@ def read_ledger(
     cursor: Cursor = None,
     actions: Actions = [],  # noqa: B006 - FastAPI copies it
     first: Annotated[
-        date | None, Query(alias="from", description="The first day (UTC); that of the oldest")
+        date | None,
+        Query(
+            alias="from",
+            description="The first day in UTC. Defaults to the day of the oldest entry.",
+        ),
     ] = None,
     last: Annotated[
-        date | None, Query(alias="to", description="The last day; that of the newest")
+        date | None,
+        Query(
+            alias="to", description="The last day in UTC. Defaults to the day of the newest entry."
+        ),
     ] = None,
 ) -> Response:
-    """The entries of the caller's credit account, newest first.
+    """List the entries of your credit account, newest first.
 
-    With `action`, `from` or `to` it looks at 5,000 entries for each 50 of `limit`, and takes no
-    offset: a page may hold fewer than `limit`, or none, and goes on with `next_cursor` until that
-    is null.
+    With `action`, `from` or `to`, a request scans at most 5,000 entries for each 50 of `limit`. A
+    page can therefore contain fewer entries than `limit`, or none. Continue with `next_cursor`
+    until `next_cursor` is null. Requests with a filter don't support `offset`.
     """
     page_request = PageRequest(limit, offset, cursor)
     filters = LedgerFilter(actions, first, last)
@@ -139,16 +157,21 @@ def read_ledger(
     return schemas.build_decimal_response(f'{{"pagination":{pagination},"items":[{items}]}}')
 
 
-@router.get("/auxilia/credits/low-balance", response_model=Envelope[schemas.LowBalance])
+@router.get(
+    "/auxilia/credits/low-balance",
+    summary="Retrieve the low-balance threshold",
+    response_model=Envelope[schemas.LowBalance],
+)
 @MONEY.threaded
 def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
-    """Below which balance the caller's events tell of low credits; 100 until it is set."""
+    """Retrieve the balance below which you receive the event `credits.low`. The default is 100."""
     below = thresholds.read_threshold(state.resources.database, caller.user_id)
     return schemas.build_decimal_response(f'{{"below_credit":{below}}}')
 
 
 @router.put(
     "/auxilia/credits/low-balance",
+    summary="Set the low-balance threshold",
     response_model=Envelope[int],
     openapi_extra=describe_json_body(schemas.NewLowBalance.model_json_schema()),
     responses=error_responses(
@@ -159,8 +182,10 @@ def read_low_balance(state: StateOf, caller: CreditReader) -> Response:
     ),
 )
 async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[int]:
-    """Set below which balance the caller's events tell that the credits run low: 1, or 0 when it
-    was so already."""
+    """Set the balance below which you receive the event `credits.low`.
+
+    Returns 1, or 0 if the threshold didn't change.
+    """
     content = await request.body()
 
     def set_threshold() -> int:
@@ -173,6 +198,7 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
 
 @orders_router.post(
     "/auxilia/credits/topup",
+    summary="Create an order",
     response_model=Envelope[schemas.NewOrderRecord],
     openapi_extra=describe_json_body(
         schemas.NewOrder.model_json_schema(),
@@ -202,12 +228,12 @@ async def set_low_balance(request: Request, caller: CreditEditor) -> Envelope[in
 async def topup_credits(
     request: Request, state: StateOf, caller: Payer, preference: PreferenceOf
 ) -> Response:
-    """Order credits, and get the URL of the page on which a payer pays for them.
+    """Order credits, and return the URL of the payment page.
 
-    With credentials, the credits will be the caller's, and an `Idempotency-Key` counts. Without
-    credentials, any user who has the `claim_token` can claim the order. For a `credit_amount`, the
-    price is rounded up to the currency's decimals; for an `amount`, the credits are rounded down to
-    four decimals.
+    If the request contains credentials, you own the credits, and you can send an `Idempotency-Key`.
+    Without credentials, any user with the `claim_token` can claim the order. If you send
+    `credit_amount`, the price is rounded up to the decimals of the currency. If you send `amount`,
+    the credits are rounded down to four decimals.
     """
     content = await request.body()
     body = read_exact_json(request, content, schemas.NewOrder)
@@ -241,12 +267,13 @@ def _build_order_response(state: State, accepted: AcceptedJob) -> Response:
 
 @orders_router.post(
     "/auxilia/credits/orders/claim",
+    summary="Claim an order",
     response_model=Envelope[schemas.OrderRecord],
     responses=error_responses(money.ORDER_NOT_FOUND, money.ORDER_CLAIMED, money.ORDER_OVER),
 )
 @MONEY.threaded
 def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken) -> Response:
-    """Claim an order that was made without credentials: its credits become the caller's."""
+    """Claim an order that was created without credentials. You receive the credits."""
     order = claim_tokens.claim_order(uow, caller.user_id, body.claim_token)
     uow.session.refresh(order)
     return schemas.build_decimal_response(schemas.describe_order(order))
@@ -254,13 +281,14 @@ def claim_order(uow: Transaction, caller: CreditEditor, body: schemas.ClaimToken
 
 @orders_router.post(
     "/auxilia/credits/orders/status",
+    summary="Retrieve an order by its claim token",
     response_model=Envelope[schemas.OrderRecord],
     dependencies=[PUBLIC],
     responses=error_responses(money.ORDER_NOT_FOUND),
 )
 @MONEY.threaded
 def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
-    """The order of a `claim_token`; no credentials are needed."""
+    """Retrieve an order by its `claim_token`. The request needs no credentials."""
     return schemas.build_decimal_response(
         schemas.describe_order(claim_tokens.find_order(uow, body.claim_token))
     )
@@ -268,6 +296,7 @@ def read_order_by_token(uow: Transaction, body: schemas.ClaimToken) -> Response:
 
 @orders_router.get(
     "/auxilia/credits/orders",
+    summary="List all orders",
     response_model=Envelope[Page[schemas.OrderRecord]],
     responses=error_responses(requests.CURSOR_INVALID),
 )
@@ -276,9 +305,11 @@ def list_orders(
     uow: Transaction,
     caller: CreditReader,
     paging: Paging,
-    status: Annotated[OrderStatus | None, Query(description="Those of this status alone")] = None,
+    status: Annotated[
+        OrderStatus | None, Query(description="Return only orders with this status")
+    ] = None,
 ) -> Response:
-    """The caller's orders, those that they claimed too, newest first."""
+    """List your orders, newest first. The list includes orders that you claimed."""
     read = partial(orders.list_orders, uow, caller.user_id, status=status)
     records = fill_page(
         paging, read, lambda rows: [*map(schemas.describe_order, rows)], schemas.count_json_bytes
@@ -288,22 +319,26 @@ def list_orders(
 
 
 @orders_router.get(
-    "/auxilia/credits/prices", response_model=Envelope[schemas.CreditPrices], dependencies=[PUBLIC]
+    "/auxilia/credits/prices",
+    summary="List prices",
+    response_model=Envelope[schemas.CreditPrices],
+    dependencies=[PUBLIC],
 )
 async def read_prices(state: StateOf) -> Response:
-    """The currencies in which credits are sold, and what they cost. Caches may keep the answer."""
+    """List the currencies in which credits are sold, and the prices. The response can be cached."""
     prices = schemas.describe_prices(state.resources.settings, state.payments.configured)
     return schemas.build_decimal_response(prices, {"Cache-Control": PRICES_CACHE_CONTROL})
 
 
 @orders_router.get(
     "/auxilia/credits/orders/{order_id}",
+    summary="Retrieve an order",
     response_model=Envelope[schemas.OrderRecord],
     responses=error_responses(money.ORDER_NOT_FOUND),
 )
 @MONEY.threaded
 def read_order(uow: Transaction, caller: CreditReader, order_id: PathId) -> Response:
-    """Return one of the caller's orders."""
+    """Retrieve one of your orders."""
     return schemas.build_decimal_response(
         schemas.describe_order(orders.get_order(uow, caller.user_id, order_id))
     )

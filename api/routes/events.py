@@ -26,12 +26,17 @@ router = APIRouter(tags=["Events"], route_class=JsonRoute)
 
 Types = Annotated[
     list[FeedEventType],
-    Query(alias="type", description="These types alone; may be given several times"),
+    Query(
+        alias="type",
+        description="Return only events of these types. Repeat the parameter to pass several "
+        "types.",
+    ),
 ]
 
 
 @router.get(
     "/events",
+    summary="List all events",
     response_model=Envelope[FeedEventsPage],
     responses=error_responses(
         AUTH_INSUFFICIENT_SCOPE, AUTH_RESTRICTED_CREDENTIAL, CURSOR_INVALID, LIST_NOT_FOUND
@@ -41,18 +46,23 @@ def list_events(
     state: StateOf,
     caller: Annotated[Caller, EVENT_TYPE_SCOPES],
     types: Types = [],  # noqa: B006 - FastAPI copies it
-    list_id: Annotated[PathId | None, Query(description="Of this list alone")] = None,
+    list_id: Annotated[PathId | None, Query(description="Return only events of this list")] = None,
     cursor: Annotated[
-        str | None, Query(description="next_cursor of the page before; none: the oldest kept")
+        str | None,
+        Query(
+            description="The `next_cursor` of the previous page. Omit the cursor to start with "
+            "the oldest event."
+        ),
     ] = None,
     limit: Limit = 50,
 ) -> Response:
-    """What happened to what the caller has, oldest first, of the last 30 days and the types that
-    the credential may see.
+    """List your events of the last 30 days, oldest first. The response contains only event types
+    that your credential can read.
 
     To get the next page, pass `next_cursor` as `cursor`, even after an empty page. No event is
-    skipped or repeated. A bulk action is one event with its counts. A session gets at most 200
-    events per page. Its pages count towards the hourly number of pages of members, too.
+    skipped or repeated. A bulk action creates one event with its counts. A session receives at most
+    200 events per page. After more than 100 pages of events or members in an hour, Pressroom
+    records the security event `members.read`.
     """
     limit = limit_members_page(caller, PageRequest(limit)).limit
     with state.resources.unit_of_work() as uow:

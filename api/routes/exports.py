@@ -39,13 +39,14 @@ WAIT_SECONDS = 30.0
 
 
 _FILE_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"content": describe_file("application/gzip"), "description": "The file"},
+    200: {"content": describe_file("application/gzip"), "description": "The file of the export"},
     **error_responses(media.SIGNED_LINK_INVALID, mailing.EXPORT_NOT_FOUND, media.MEDIA_DAMAGED),
 }
 
 
 @router.post(
     "/lists/{list_id}/exports",
+    summary="Export a list",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[JobRecord],
     responses=accepted_response(
@@ -72,12 +73,14 @@ async def export_list(
     body: NewExport,
     preference: PreferenceOf,
 ) -> JSONResponse:
-    """Write a list to a file; the job's result has its `url` and its number of `rows`.
+    """Export a list to a file. The job result contains the `url` of the file and the number of
+    `rows`.
 
-    CSV.gz, or JSON Lines in gzip. `members`, for the owner: all present and former members, except
-    those who were removed; or those of a segment, of a filter, or of some statuses. `delivery`, for
-    the program that sends the list's mail: all members who get it, or those of them whom a segment
-    or a filter means, each with a trace id and headers.
+    The file is CSV or JSON Lines, compressed with gzip. A `members` export is for the owner of the
+    list. The export contains current and former members, except removed members. Pass a segment, a
+    filter or statuses to select members. A `delivery` export is for the program that sends the
+    newsletter. The export contains members who receive mail, each with a trace id and mail headers.
+    Pass a segment or a filter to select members.
     """
     seconds = preference.seconds(WAIT_SECONDS)
     state.queue_ages.check(Queue.EXPORT, waits=seconds > 0)
@@ -90,25 +93,27 @@ async def export_list(
 
 @router.get(
     "/exports/{export_id}/file.csv.gz",
+    summary="Download an export as CSV",
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses=_FILE_RESPONSES,
 )
 @STORAGE.threaded
 def download_export(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
-    """The file of an export, by its signed URL; it is kept for seven days."""
+    """Download the CSV file of an export with its signed URL. Files expire after seven days."""
     return _stream_export(request, state, export_id, ExportFormat.CSV)
 
 
 @router.get(
     "/exports/{export_id}/file.jsonl.gz",
+    summary="Download an export as JSON Lines",
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses=_FILE_RESPONSES,
 )
 @STORAGE.threaded
 def download_export_lines(request: Request, state: StateOf, export_id: PathId) -> StreamingResponse:
-    """The file of an export in JSON Lines, compressed by gzip."""
+    """Download the JSON Lines file of an export, compressed with gzip."""
     return _stream_export(request, state, export_id, ExportFormat.JSONL)
 
 

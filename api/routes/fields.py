@@ -29,19 +29,23 @@ _FIELD_ERRORS = (
 )
 
 
-@router.post("/fields", responses=error_responses(mailing.FIELD_TOO_MANY, *_FIELD_ERRORS))
+@router.post(
+    "/fields",
+    summary="Create a field",
+    responses=error_responses(mailing.FIELD_TOO_MANY, *_FIELD_ERRORS),
+)
 def create_field(uow: Transaction, caller: ListEditor, body: NewField) -> Envelope[FieldRecord]:
-    """Create a field that the members of all the caller's lists may have a value of.
+    """Create a custom field for the members of all your lists.
 
-    An owner has at most 50 fields.
+    You can have at most 50 fields.
     """
     field = fields.create_field(uow, caller.user_id, **body.columns())
     return build_envelope(_build_record(field))
 
 
-@router.get("/fields")
+@router.get("/fields", summary="List all fields")
 def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldRecord]]:
-    """The caller's fields, the oldest first."""
+    """List your custom fields, oldest first."""
     return build_envelope(
         [_build_record(field) for field in fields.list_fields(uow, caller.user_id)]
     )
@@ -49,6 +53,7 @@ def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldReco
 
 @router.patch(
     "/fields/{field_id}",
+    summary="Update a field",
     responses=error_responses(
         mailing.FIELD_NOT_FOUND,
         *_FIELD_ERRORS,
@@ -61,22 +66,26 @@ def list_fields(uow: Transaction, caller: ListReader) -> Envelope[list[FieldReco
 def change_field(
     uow: Transaction, caller: ListEditor, field_id: PathId, body: FieldChanges
 ) -> Envelope[FieldRecord]:
-    """Change what the body names. A new key or label changes no member.
+    """Update a custom field. Members keep their values if the key or the label changes.
 
-    A choice that is taken away stays the value of the members who have it. Another type converts
-    the values of all members, as an import reads them: nothing is changed unless every value fits.
-    The error names in `used_by` each segment, and each unfinished bulk action, export and import
-    that may use the field.
+    If you remove a choice, members keep the choice as their value. If you change the type, the
+    values of all members are converted as in an import. The type changes only if every value can be
+    converted. If the field is in use, the error lists segments, unfinished bulk actions, exports
+    and imports in `used_by`.
     """
     field = field_types.change_field_and_type(uow, caller.user_id, field_id, body.columns())
     return build_envelope(_build_record(field))
 
 
-@router.delete("/fields/{field_id}", responses=error_responses(mailing.FIELD_NOT_FOUND))
+@router.delete(
+    "/fields/{field_id}",
+    summary="Retire a field",
+    responses=error_responses(mailing.FIELD_NOT_FOUND),
+)
 def retire_field(uow: Transaction, caller: ListEditor, field_id: PathId) -> Envelope[int]:
-    """Show a field no more. Another field may have its key; its own values are never that one's.
+    """Retire a custom field. A new field can use the same key, but doesn't receive the old values.
 
-    Members keep the values, unseen, until they are erased.
+    Members keep their values, which are hidden, until the members are erased.
     """
     return build_envelope(fields.retire_field(uow, caller.user_id, field_id))
 
@@ -86,12 +95,14 @@ def _build_record(field: MemberField) -> FieldRecord:
 
 
 @router.get(
-    "/lists/{list_id}/tags", responses=error_responses(*LIST_ERRORS, requests.CURSOR_INVALID)
+    "/lists/{list_id}/tags",
+    summary="List all tags",
+    responses=error_responses(*LIST_ERRORS, requests.CURSOR_INVALID),
 )
 def list_tags(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[TagRecord]]:
-    """The tags of a list, newest first. A list has at most 10,000."""
+    """List the tags of a list, newest first. A list can have at most 10,000 tags."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     read = partial(tags.list_tags, uow, mailing_list.id)
     return build_envelope(
@@ -101,12 +112,13 @@ def list_tags(
 
 @router.patch(
     _TAG_PATH,
+    summary="Rename a tag",
     responses=error_responses(*LIST_ERRORS, mailing.TAG_NOT_FOUND, mailing.TAG_NAME_TAKEN),
 )
 def rename_tag(
     uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId, body: TagChange
 ) -> Envelope[TagRecord]:
-    """Give a tag another name, for all members who have it."""
+    """Rename a tag for all members with the tag."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     return build_envelope(
         TagRecord.model_validate(tags.rename_tag(uow, mailing_list.id, tag_id, body.name))
@@ -115,6 +127,7 @@ def rename_tag(
 
 @router.delete(
     _TAG_PATH,
+    summary="Delete a tag",
     responses=error_responses(
         *LIST_ERRORS, mailing.TAG_NOT_FOUND, mailing.TAG_IN_USE, mailing.LIST_BUSY
     ),
@@ -122,10 +135,10 @@ def rename_tag(
 def delete_tag(
     uow: Transaction, caller: ListEditor, list_id: ListId, tag_id: PathId
 ) -> Envelope[int]:
-    """Take a tag off all members, and off the list, unless something uses it.
+    """Delete a tag from a list and from all members.
 
-    The error names in `used_by` each segment, unfinished bulk action and unfinished export that
-    uses it: its `kind`, `id` and `name`.
+    A tag that is in use can't be deleted. The error lists segments, unfinished bulk actions and
+    unfinished exports in `used_by`, each with `kind`, `id` and `name`.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     return build_envelope(tags.delete_tag(uow, mailing_list.id, tag_id))

@@ -52,29 +52,36 @@ router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 IMPORT_WAIT_SECONDS = 0.0
 
 Filename = Annotated[
-    str | None, Query(max_length=255, description="Of a file that is the body itself")
+    str | None,
+    Query(
+        max_length=255, description="The name of the file if the request body is the file itself"
+    ),
 ]
-DryRun = Annotated[bool, Query(description="Judge every row and change nothing")]
+DryRun = Annotated[
+    bool, Query(description="Whether to check every row without changing any member")
+]
 OnExisting = Annotated[
     Literal["skip", "update"],
     Query(
-        description="update: active members get the file's name, tier and fields; skip: they only "
-        "get fields and tags that they lack"
+        description="What to do with active members. With `update`, the values in the file "
+        "replace the name, tier and fields. With `skip`, only missing fields and "
+        "tags are added."
     ),
 ]
 CreateFields = Annotated[
     bool,
-    Query(description="Create a field of each column that nothing else is known of; at most 50"),
+    Query(description="Whether to create a field for each unknown column, at most 50 fields"),
 ]
 Mapping = Annotated[
     str | None,
     Query(
-        description="JSON object: columns, by name or place from 0, and what they are: email, "
-        "name, first_name, middle_name, last_name, tier, paid_expiry, status, subscribed, "
-        "unsubscribed, confirmed, tags, joined_at, fields.<key>, "
-        "fields.<key>:<type> with the type of a new field, "
-        "consent.at, consent.ip, consent.url, consent.wording, consent.confirmed_at, "
-        "consent.confirmed_ip or ignore",
+        description="A JSON object that maps columns to their meanings. A key is the name of "
+        "a column, or its position starting at 0. A value is email, name, "
+        "first_name, middle_name, last_name, tier, paid_expiry, status, "
+        "subscribed, unsubscribed, confirmed, tags, joined_at, fields.<key>, "
+        "consent.at, consent.ip, consent.url, consent.wording, "
+        "consent.confirmed_at, consent.confirmed_ip or ignore. Use "
+        "fields.<key>:<type> to create a field.",
         examples=['{"Mail": "email", "Company": "fields.company"}'],
     ),
 ]
@@ -82,7 +89,7 @@ Mapping = Annotated[
 StatusValues = Annotated[
     str | None,
     Query(
-        description="JSON object that maps each consent value in the file to a status: "
+        description="A JSON object that maps each consent value in the file to a status: "
         "subscribed, unsubscribed, bounced, complained or not_subscribed",
         examples=['{"1": "subscribed", "2": "unsubscribed"}'],
     ),
@@ -91,17 +98,18 @@ StatusValues = Annotated[
 DateOrderOf = Annotated[
     DateOrder | None,
     Query(
-        description="Whether the day or the month comes first in dates such as 03/04/2025, where "
-        "no date of the same column shows it. Without it such a file fails with "
-        "import.date_order_needed"
+        description="Whether the day or the month comes first in ambiguous dates such as "
+        "03/04/2025. Without this parameter, a file with only ambiguous dates in "
+        "a column fails with import.date_order_needed."
     ),
 ]
 
 EncodingOf = Annotated[
     str | None,
     Query(
-        description="The encoding of the file: " + ", ".join(ENCODINGS) + ". Without it, the "
-        "encoding is detected; if it is uncertain, the import fails with import.encoding_needed",
+        description="The encoding of the file: " + ", ".join(ENCODINGS) + ". Without "
+        "this parameter, the encoding is detected. If the encoding is uncertain, the import fails "
+        "with import.encoding_needed.",
         examples=["cp1250"],
     ),
 ]
@@ -109,15 +117,16 @@ EncodingOf = Annotated[
 Kind = Annotated[
     ImportKind,
     Query(
-        description="members, or the addresses that a sending product suppresses: suppressions "
-        "names each row's reason, or bounces, or complaints"
+        description="The kind of rows in the file. Use suppressions, bounces or complaints "
+        "for suppression lists of a sending product. In a suppressions file, each "
+        "row contains its reason."
     ),
 ]
 
-_FILE_SCHEMA = {"type": "string", "format": "binary", "description": "At most 2 GB"}
+_FILE_SCHEMA = {"type": "string", "format": "binary", "description": "A file of at most 2 GB"}
 _FORM_SCHEMA = {
     "type": "object",
-    "description": "The file alone: options go into the query",
+    "description": "A form with the file. Pass the options in the query string.",
     "required": ["file"],
     "properties": {"file": _FILE_SCHEMA},
 }
@@ -125,6 +134,7 @@ _FORM_SCHEMA = {
 
 @router.post(
     "/lists/{list_id}/imports",
+    summary="Import members from a file",
     openapi_extra={
         "parameters": [PREFER_PARAMETER],
         "requestBody": {
@@ -171,12 +181,13 @@ async def import_members(
     status_values: StatusValues = None,
     encoding: EncodingOf = None,
 ) -> JSONResponse:
-    """Import members from a file of up to 2 GB, on the paid plan; a dry run needs none.
+    """Import members from a file of up to 2 GB. Imports require the paid plan, but dry runs don't.
 
-    CSV, TSV and JSON Lines, also as .gz or .zip, as the part `file` of a form or as the body
-    itself. Exports of Mailchimp, Substack, Ghost, Buttondown, Kit and beehiiv need no changes. The
-    job's result has what each column becomes. A row of another `kind` than members is an opt-out.
-    Answers 202 with the job once the file is stored; `Prefer: wait=N` waits for the job's end.
+    The file can be CSV, TSV or JSON Lines, and can be compressed as .gz or .zip. Send the file as
+    the form part `file` or as the request body. Exports from Mailchimp, Substack, Ghost,
+    Buttondown, Kit and beehiiv need no changes. The job result contains the meaning of each column.
+    In files of another `kind` than members, each row is an opt-out. The response is 202 with the
+    job after the file is stored. Set `Prefer: wait=N` to wait for the end of the job.
     """
     columns = import_options.read_mapping(mapping, imports.IMPORT_MAPPING)
     statuses = import_options.read_status_values(status_values)
@@ -215,17 +226,21 @@ async def import_members(
     return await RECORDS.run(build_job_response, state, job)
 
 
-@router.get("/imports", responses=error_responses(requests.CURSOR_INVALID))
+@router.get(
+    "/imports", summary="List all imports", responses=error_responses(requests.CURSOR_INVALID)
+)
 def list_imports(
     state: StateOf,
     uow: Transaction,
     caller: ListReader,
     paging: Paging,
-    list_id: Annotated[int | None, Query(ge=0, description="Of this list alone")] = None,
+    list_id: Annotated[
+        int | None, Query(ge=0, description="Return only imports into this list")
+    ] = None,
 ) -> Envelope[Page[ImportRecord]]:
-    """The caller's imports, newest first.
+    """List your imports, newest first.
 
-    If the login of a session is older than 15 minutes, each `errors_url` lacks its signature, so it
+    If the session logged in more than 15 minutes ago, each `errors_url` lacks its signature and
     can't be opened.
     """
     is_recent = has_recent_login(uow, caller)
@@ -238,14 +253,18 @@ def list_imports(
     )
 
 
-@router.get("/imports/{import_id}", responses=error_responses(imports.IMPORT_NOT_FOUND))
+@router.get(
+    "/imports/{import_id}",
+    summary="Retrieve an import",
+    responses=error_responses(imports.IMPORT_NOT_FOUND),
+)
 def read_import(
     state: StateOf, uow: Transaction, caller: ListReader, import_id: PathId
 ) -> Envelope[ImportRecord]:
-    """Return one of the caller's imports: its options, its progress and its counts.
+    """Retrieve the options, progress and counts of an import.
 
-    If the login of a session is older than 15 minutes, `errors_url` lacks its signature, so it
-    can't be opened.
+    If the session logged in more than 15 minutes ago, `errors_url` lacks its signature and can't be
+    opened.
     """
     task = records.get_import(uow, caller, import_id)
     return build_envelope(
@@ -255,6 +274,7 @@ def read_import(
 
 @router.get(
     "/imports/{import_id}/errors.csv",
+    summary="Download rejected rows",
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses={
@@ -264,7 +284,7 @@ def read_import(
                 "Email Address,Name,line,code,reason\n"
                 "ada@,Ada Reader,17,email.invalid,There must be something after the @-sign.\n",
             ),
-            "description": "The original columns, then ours",
+            "description": "The original columns, followed by the columns line, code and reason",
         },
         **error_responses(media.SIGNED_LINK_INVALID, imports.IMPORT_ERRORS_GONE),
     },
@@ -272,18 +292,25 @@ def read_import(
 def download_import_errors(
     request: Request, state: StateOf, import_id: PathId
 ) -> StreamingResponse:
-    """The rows that were not added, each with its line, code and reason; by a signed URL."""
+    """Download the rejected rows of an import, each with its line, code and reason. The request
+    needs the signed URL.
+    """
     require_signed_url(request)
     headers = build_download_headers(f"import-{import_id}-not-added.csv")
     lines = rejected_rows.stream_rejected_rows(state.resources, import_id)
     return stream_file(request, RECORDS, lines, headers, "text/csv; charset=utf-8")
 
 
-@router.get("/imports/{import_id}/undo", responses=error_responses(imports.IMPORT_NOT_FOUND))
+@router.get(
+    "/imports/{import_id}/undo",
+    summary="Preview the undo of an import",
+    responses=error_responses(imports.IMPORT_NOT_FOUND),
+)
 def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Envelope[UndoPreview]:
-    """Count whom an undo would take back now, and name what holds the members who would stay.
+    """Count the members that an undo would restore or keep. The response also lists actions that
+    block the undo for some members.
 
-    Looks at no more than 100,000 of the import's members.
+    At most 100,000 members of the import are counted.
     """
     forecast = forecast_undo(uow, records.get_import(uow, caller, import_id))
     return build_envelope(UndoPreview.model_validate(forecast, from_attributes=True))
@@ -291,6 +318,7 @@ def preview_undo(uow: Transaction, caller: ListReader, import_id: PathId) -> Env
 
 @router.delete(
     "/imports/{import_id}/members",
+    summary="Undo an import",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[int],
     responses=accepted_response(
@@ -308,12 +336,13 @@ async def undo_import(
     import_id: PathId,
     preference: PreferenceOf,
 ) -> JSONResponse:
-    """Undo an import; the answer is how many members are as they were before it.
+    """Undo an import, and return the number of restored members.
 
-    A member who was changed since then stays, and is counted as `kept` in the job's result; once
-    nothing holds them any more, another call takes them back too. 0: the import was undone whole
-    before. It can be undone until `undo_until`. Waits 30 s unless `Prefer` says
-    otherwise; a 202 has the job's id. A session needs a login of the last 15 minutes.
+    Members who changed after the import are not restored. The job result counts these members as
+    `kept`. To restore these members, undo the later changes and send the request again. Returns 0
+    if the import is already undone. You can undo an import until `undo_until`. The request waits up
+    to 30 seconds unless `Prefer` sets a different time. A 202 response contains the id of the job.
+    A session must have logged in within the last 15 minutes.
     """
     undo = partial(records.undo_import, caller=caller, import_id=import_id)
     return await respond_to_undo(request, state, preference, undo)

@@ -44,11 +44,13 @@ _EVENT_EXAMPLE = 'id: 3\nevent: job\ndata: {"id": 6204117398252, "status": "runn
 _NOT_FOUND = error_responses(jobs.JOB_NOT_FOUND, access.AUTH_INSUFFICIENT_SCOPE)
 
 
-@router.get("/jobs", responses=error_responses(requests.CURSOR_INVALID))
+@router.get("/jobs", summary="List all jobs", responses=error_responses(requests.CURSOR_INVALID))
 def list_jobs(
     state: StateOf, uow: Transaction, caller: JobCaller, paging: Paging
 ) -> Envelope[Page[JobRecord]]:
-    """The caller's jobs of the kinds that the credential's scopes cover, newest first."""
+    """List your jobs, newest first. The list contains only kinds of jobs that your credential can
+    access.
+    """
     is_recent = has_recent_login(uow, caller)
 
     def convert(rows: list[Job]) -> list[JobRecord]:
@@ -57,40 +59,48 @@ def list_jobs(
     return build_envelope(build_page(paging, partial(records.list_jobs, uow, caller), convert))
 
 
-@router.get("/jobs/{job_id}", responses=_NOT_FOUND)
+@router.get("/jobs/{job_id}", summary="Retrieve a job", responses=_NOT_FOUND)
 def read_job(state: StateOf, caller: JobCaller, job_id: PathId) -> Envelope[JobRecord]:
-    """One of the caller's jobs, with its progress.
+    """Retrieve one of your jobs and its progress.
 
-    If the login of a session is older than 15 minutes, the `url` of an export is null, and the
-    `errors_url` of an import lacks its signature, so it can't be opened.
+    If the session logged in more than 15 minutes ago, the URLs of files can't be opened. The `url`
+    of an export is null, and the `errors_url` of an import lacks its signature.
     """
     return build_envelope(_read_job(state, caller, job_id)[1])
 
 
-@router.delete("/jobs/{job_id}", responses=_NOT_FOUND)
+@router.delete("/jobs/{job_id}", summary="Cancel a job", responses=_NOT_FOUND)
 def cancel_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
-    """Cancel a job: a queued one ends at once, a running one at its next step. 0: it had ended."""
+    """Cancel a job. A queued job is cancelled immediately, and a running job at its next step.
+
+    Returns 1, or 0 if the job has already ended.
+    """
     return build_envelope(records.cancel_own_job(uow, caller, job_id))
 
 
 @router.post(
     "/jobs/{job_id}/retry",
+    summary="Retry a job",
     responses={
         **_NOT_FOUND,
         **error_responses(jobs.JOB_NOT_RETRYABLE, access.AUTH_LOGIN_AGAIN, access.QUOTA_EXCEEDED),
     },
 )
 def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[int]:
-    """Start a failed or cancelled job again, if its kind allows that."""
+    """Retry a failed or cancelled job. Some kinds of jobs can't be retried."""
     return build_envelope(records.retry_own_job(uow, caller, job_id))
 
 
 @router.get(
     "/jobs/{job_id}/events",
+    summary="Stream the state of a job",
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "Server-sent events: the job's present state, with its version as id",
+            "description": (
+                "Server-sent events with the current state of the job. The id of each "
+                "event is the version of the job."
+            ),
             "content": {
                 "text/event-stream": {
                     # The schema of the event stream is empty, because OpenAPI 3.1 doesn't say
@@ -107,9 +117,10 @@ def retry_job(uow: Transaction, caller: JobCaller, job_id: PathId) -> Envelope[i
 async def stream_job_events(
     request: Request, state: StateOf, caller: JobCaller, job_id: PathId
 ) -> StreamingResponse:
-    """The job's state at each change, until it ends. A comment every 15 s keeps the stream open.
+    """Stream the state of a job at each change until the job ends. A comment every 15 seconds keeps
+    the stream open.
 
-    The stream ends with its credential, too.
+    The stream also ends when its credential is revoked or expires.
     """
     job_and_record = await RECORDS.run(_read_job, state, caller, job_id)
     last_event_id = request.headers.get("last-event-id", "")

@@ -45,11 +45,15 @@ _LIST_FIELD_ERRORS = (
 router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
-@router.post("/lists", responses=error_responses(access.QUOTA_EXCEEDED, *_LIST_FIELD_ERRORS))
+@router.post(
+    "/lists",
+    summary="Create a list",
+    responses=error_responses(access.QUOTA_EXCEEDED, *_LIST_FIELD_ERRORS),
+)
 def create_list(
     state: StateOf, uow: Transaction, caller: ListEditor, body: schemas.NewList
 ) -> Envelope[schemas.Channel]:
-    """Create a list that the caller owns."""
+    """Create a list that you own."""
     mailing_list = lists.create_own_list(
         uow,
         caller,
@@ -61,27 +65,31 @@ def create_list(
     return build_envelope(describe_list(uow, state, mailing_list))
 
 
-@router.get("/lists", responses=error_responses(requests.CURSOR_INVALID))
+@router.get("/lists", summary="List all lists", responses=error_responses(requests.CURSOR_INVALID))
 def list_lists(
     state: StateOf, uow: Transaction, caller: ListReader, paging: Paging
 ) -> Envelope[Page[schemas.Channel]]:
-    """The caller's lists without archived ones, newest first."""
+    """List your lists, newest first. Archived lists are not included."""
     read = partial(lists.list_for_user, uow, caller.user_id)
     return build_envelope(build_page(paging, read, partial(describe_lists, uow, state)))
 
 
 @router.get(
-    "/lists/{list_id}", responses=error_responses(mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND)
+    "/lists/{list_id}",
+    summary="Retrieve a list",
+    responses=error_responses(mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND),
 )
 def read_list(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: str
 ) -> Envelope[schemas.Channel]:
-    """A list of any owner, by its id or slug."""
+    """Retrieve a list by its id or slug. You can retrieve lists of other owners."""
     return build_envelope(describe_list(uow, state, lists.get_named(uow, list_id)))
 
 
 @router.get(
-    "/lists/{list_id}/stats", responses=error_responses(*LIST_ERRORS, mailing.FIGURES_RANGE)
+    "/lists/{list_id}/stats",
+    summary="Retrieve list statistics",
+    responses=error_responses(*LIST_ERRORS, mailing.FIGURES_RANGE),
 )
 def read_list_stats(
     uow: Transaction,
@@ -89,15 +97,19 @@ def read_list_stats(
     list_id: ListId,
     by: FiguresBy = FiguresBy.DAY,
     first: Annotated[
-        date | None, Query(alias="from", description="The first day; 29 days before the last one")
+        date | None,
+        Query(alias="from", description="The first day. Defaults to 29 days before the last day."),
     ] = None,
-    last: Annotated[date | None, Query(alias="to", description="The last day; today")] = None,
+    last: Annotated[
+        date | None, Query(alias="to", description="The last day. Defaults to today.")
+    ] = None,
 ) -> Envelope[schemas.ListFigures]:
-    """How many members joined and left a list, by day, by source or by tier.
+    """Count the members who joined and left a list, by day, source or tier.
 
-    An import joins members, and its undo lets them leave; a removal, an erasure and a transfer to
-    another list count as left. A pending person has not joined. By tier, a member who gets another
-    tier left the one and joined the other. The net of all days is the number of active members.
+    Members who are added by an import count as joined. Members count as left after an undone
+    import, a removal, an erasure, or a transfer to another list. Pending members don't count as
+    joined. By tier, a member who changes tiers leaves the old tier and joins the new tier. The net
+    of all days is the number of active members.
     """
     days = daily_figures.choose_days(first, last)
     mailing_list = lists.get_own_list(uow, caller, list_id)
@@ -108,13 +120,14 @@ def read_list_stats(
 
 @router.patch(
     "/lists/{list_id}",
+    summary="Update a list",
     responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, *_LIST_FIELD_ERRORS),
 )
 @threaded_by_list
 def change_list(
     state: StateOf, uow: Transaction, caller: ListEditor, list_id: ListId, body: schemas.ListChanges
 ) -> Envelope[schemas.Channel]:
-    """Change the fields that the body names; the others stay."""
+    """Update a list. Fields that the request omits don't change."""
     values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.get_own_list(uow, caller, list_id)
     lists.change_list(uow, mailing_list, values, state.challenges.configured)
@@ -124,14 +137,16 @@ def change_list(
 
 @router.delete(
     "/lists/{list_id}/traces",
+    summary="Revoke trace ids",
     responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, access.AUTH_LOGIN_AGAIN),
 )
 @threaded_by_list
 def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
-    """Revoke the trace ids of all deliveries so far, such as after a roster got into wrong hands.
+    """Revoke the trace ids of all deliveries so far, for example after a delivery export was
+    leaked.
 
-    In mails that were sent they still leave the list and stop its mail, and open nothing else.
-    A session needs a login of the last 15 minutes.
+    Links in sent e-mails can still unsubscribe the reader or stop the mail, but no longer open
+    anything else. A session must have logged in within the last 15 minutes.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     traces.revoke_traces(uow, caller, mailing_list)
@@ -139,30 +154,46 @@ def revoke_trace_ids(uow: Transaction, caller: ListEditor, list_id: ListId) -> E
 
 
 @router.delete(
-    "/lists/{list_id}", responses=error_responses(mailing.LIST_NAME_INVALID, *LIST_ERRORS)
+    "/lists/{list_id}",
+    summary="Archive a list",
+    responses=error_responses(mailing.LIST_NAME_INVALID, *LIST_ERRORS),
 )
 @threaded_by_list
 def archive_list(uow: Transaction, caller: ListEditor, list_id: ListId) -> Envelope[int]:
-    """Archive a list: all calls treat it as gone, but people who got its mail can still leave."""
+    """Archive a list. Most requests treat an archived list as deleted, but readers can still
+    unsubscribe.
+    """
     return build_envelope(lists.archive_list(uow, lists.get_own_list(uow, caller, list_id)))
 
 
 Language = Annotated[
-    str | None, Query(description="Such as `de`; English where we have no such language")
+    str | None,
+    Query(
+        description="The language as a code such as `de`. Defaults to English for unsupported "
+        "languages."
+    ),
 ]
 
 
-@router.get("/lists/{list_id}/embed", responses=error_responses(*LIST_ERRORS))
+@router.get(
+    "/lists/{list_id}/embed",
+    summary="Retrieve the embedded sign-up form",
+    responses=error_responses(*LIST_ERRORS),
+)
 def read_embedded_form(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, language: Language = None
 ) -> Envelope[schemas.EmbeddedForm]:
-    """The list's sign-up form, to be pasted into a page of any site as plain HTML."""
+    """Retrieve the sign-up form of a list as plain HTML, which you can paste into any web page."""
     form = ListForm.read(uow, lists.get_own_list(uow, caller, list_id), state.resources.settings)
     reader_language = reader_languages.choose_language(language or "")
     return build_envelope(render_embedded_form(state, form, language=reader_language))
 
 
-@router.get("/lists/{list_id}/previews/{part}", responses=error_responses(*LIST_ERRORS))
+@router.get(
+    "/lists/{list_id}/previews/{part}",
+    summary="Preview a page or e-mail",
+    responses=error_responses(*LIST_ERRORS),
+)
 def preview_list(
     state: StateOf,
     uow: Transaction,
@@ -171,9 +202,9 @@ def preview_list(
     part: schemas.PreviewPart,
     language: Language = None,
 ) -> Envelope[schemas.ListPreview]:
-    """A page or a mail of the list, with its look and words, as readers get it in a language.
+    """Preview a page or e-mail of a list in a language, with the list's design and texts.
 
-    Its links lead nowhere.
+    The links in a preview don't work.
     """
     reader_language = reader_languages.choose_language(language or "")
     mailing_list = lists.get_own_list(uow, caller, list_id)
@@ -182,6 +213,7 @@ def preview_list(
 
 @router.post(
     "/lists/{list_id}/previews/{part}",
+    summary="Preview list changes",
     responses=error_responses(*LIST_ERRORS, mailing.LIST_BUSY, *_LIST_FIELD_ERRORS),
 )
 @threaded_by_list
@@ -194,7 +226,9 @@ def preview_changed_list(
     body: schemas.ListChanges,
     language: Language = None,
 ) -> Envelope[schemas.ListPreview]:
-    """A preview of a page or mail of the list with these changes. The list stays as it is."""
+    """Preview a page or e-mail of a list with the changes in the request. The list itself doesn't
+    change.
+    """
     reader_language = reader_languages.choose_language(language or "")
     values = lists.validate_values(uow.settings, body.sent())
     mailing_list = lists.get_own_list(uow, caller, list_id)
@@ -208,9 +242,9 @@ def preview_changed_list(
 deny_list_router = APIRouter(tags=["Lists"], route_class=JsonRoute)
 
 
-@deny_list_router.get("/deny-list")
+@deny_list_router.get("/deny-list", summary="Retrieve the deny list")
 def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[schemas.DenyListRecord]:
-    """The addresses and domains of which the caller wants no new members."""
+    """Retrieve your deny list. Denied addresses and domains can't join your lists."""
     deny_list = deny_lists.read_deny_list(uow, caller.user_id)
     return build_envelope(
         schemas.DenyListRecord(
@@ -220,27 +254,32 @@ def read_deny_list(uow: Transaction, caller: ListReader) -> Envelope[schemas.Den
 
 
 @deny_list_router.put(
-    "/deny-list", responses=error_responses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
+    "/deny-list",
+    summary="Replace the deny list",
+    responses=error_responses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG),
 )
 def replace_deny_list(
     uow: Transaction, caller: ListEditor, body: schemas.NewDenyList
 ) -> Envelope[int]:
-    """Replace the whole deny list; the answer is how many entries came or went.
+    """Replace all entries of the deny list, and return the number of added and removed entries.
 
-    People with a denied address can't join a list of the caller. Existing members stay. Denied
-    addresses of erased people stay denied. To remove one, name the address in a PATCH.
+    People with a denied address can't join your lists. Existing members stay. Denied addresses of
+    erased people stay denied. To remove the address of an erased person, name the address in a
+    PATCH request.
     """
     entries = deny_lists.normalise_entries(body.addresses, body.domains)
     return build_envelope(deny_lists.replace_entries(uow, caller.user_id, entries))
 
 
 @deny_list_router.patch(
-    "/deny-list", responses=error_responses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG)
+    "/deny-list",
+    summary="Update the deny list",
+    responses=error_responses(mailing.DENY_LIST_ENTRY, mailing.DENY_LIST_TOO_LONG),
 )
 def change_deny_list(
     uow: Transaction, caller: ListEditor, body: schemas.DenyListChanges
 ) -> Envelope[int]:
-    """Add and remove entries of the deny list; the answer is how many came or went."""
+    """Add and remove entries of the deny list, and return the number of changed entries."""
     add = deny_lists.normalise_entries(body.add_addresses, body.add_domains, verb="add_")
     remove = deny_lists.normalise_entries(
         body.remove_addresses, body.remove_domains, verb="remove_"

@@ -83,12 +83,13 @@ def parse_range(header: str | None, size: int) -> ByteRange | None:
 
 @router.get(
     "/media/{filename}",
+    summary="Download a file",
     dependencies=[UNLIMITED],
     response_class=StreamingResponse,
     responses={
         200: {"content": describe_file(*_MEDIA_TYPES), "description": "The file"},
-        206: {"content": describe_file(*_MEDIA_TYPES), "description": "The range asked for"},
-        304: {"description": "The caller's copy, named by If-None-Match, is still right"},
+        206: {"content": describe_file(*_MEDIA_TYPES), "description": "The requested byte range"},
+        304: {"description": "The copy that `If-None-Match` identifies is still current."},
         **error_responses(
             access.AUTH_INSUFFICIENT_SCOPE.fill(scope=Scope.ATTACHMENT),
             media.MEDIA_NOT_FOUND,
@@ -98,7 +99,9 @@ def parse_range(header: str | None, size: int) -> ByteRange | None:
 )
 @STORAGE.threaded
 def download_media(request: Request, filename: str) -> Response:
-    """The stored file. An encrypted one needs its owner's credentials or a signed URL."""
+    """Download the file of an attachment. An encrypted file needs the credentials of its owner or a
+    signed URL.
+    """
     state = state_of(request)
     with state.resources.unit_of_work() as uow:
         attachment, file = records.find_media(uow, filename)

@@ -21,20 +21,25 @@ from storage.unit_of_work import UnitOfWork
 router = APIRouter(tags=["OAuth"], route_class=ThreadedRoute)
 
 _ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    400: {"model": OAuthError, "description": "`invalid_request`, `invalid_grant` and the like"},
+    400: {
+        "model": OAuthError,
+        "description": "An OAuth error such as `invalid_request` or `invalid_grant`",
+    },
     401: {"model": OAuthError, "description": "`invalid_client`"},
 }
 _CLIENT_FIELDS = {
-    "client_id": "A public client says only this",
-    "client_secret": "Or by HTTP Basic",
+    "client_id": "The id of the client. A public client sends no secret.",
+    "client_secret": (
+        "The secret of the client. The secret can also be sent with HTTP Basic authentication."
+    ),
 }
 _EXCHANGE_FIELDS = {
-    "grant_type": "authorization_code or refresh_token",
-    "code": "From the redirect; counts once, within a minute",
-    "redirect_uri": "The one that the code was sent to",
-    "code_verifier": "What the code_challenge was made of (PKCE, S256)",
-    "refresh_token": "The last one; each counts once",
-    "scope": "On a refresh: less than was given",
+    "grant_type": "`authorization_code` or `refresh_token`",
+    "code": ("The code from the redirect. The code expires after one minute and works once."),
+    "redirect_uri": "The redirect URI to which the code was sent",
+    "code_verifier": "The verifier from which the `code_challenge` was derived (PKCE, S256)",
+    "refresh_token": "The most recent refresh token. Each refresh token works once.",
+    "scope": "Fewer scopes than the client was granted. Used only to refresh tokens.",
 }
 _FIELD_EXAMPLES = {
     "grant_type": "authorization_code",
@@ -44,7 +49,10 @@ _FIELD_EXAMPLES = {
     "client_id": "5d1f0c8e7a",
     "token": "pra_…",
 }
-_TOKEN_FIELDS = {"token": "Of either kind", "token_type_hint": "Not needed"}
+_TOKEN_FIELDS = {
+    "token": "An access token or a refresh token",
+    "token_type_hint": "An optional hint, which is ignored",
+}
 
 
 def _describe_form(required: str, fields: dict[str, str]) -> dict[str, Any]:
@@ -60,56 +68,64 @@ def _describe_form(required: str, fields: dict[str, str]) -> dict[str, Any]:
 
 @router.post(
     adapters.TOKEN_PATH,
+    summary="Issue tokens",
     response_model=TokenAnswer,
     responses=_ERROR_RESPONSES,
     dependencies=[PUBLIC],
     openapi_extra=_describe_form("grant_type", _EXCHANGE_FIELDS),
 )
 def issue_tokens(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
-    """Exchange a code, or the last refresh token, for a new pair of tokens.
+    """Exchange a code or the most recent refresh token for an access token and a refresh token.
 
-    A code or refresh token that is used twice ends all tokens that its first use gave.
+    If a code or refresh token is used twice, all tokens from its first use are revoked.
     """
     return build_oauth_response(_build_server(uow).issue_tokens(oauth_request))
 
 
 @router.post(
     adapters.REVOKE_PATH,
+    summary="Revoke a token",
     responses={
-        200: {"description": "It counts no more, if it did", "model": dict},
+        200: {"description": "The token is revoked, or was already invalid.", "model": dict},
         **_ERROR_RESPONSES,
     },
     dependencies=[PUBLIC],
     openapi_extra=_describe_form("token", _TOKEN_FIELDS),
 )
 def revoke_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
-    """End a token (RFC 7009). A refresh token ends with every token of the same login."""
+    """Revoke a token (RFC 7009). Revoking a refresh token also revokes all tokens of the same
+    login.
+    """
     return build_oauth_response(_build_server(uow).revoke_token(oauth_request))
 
 
 @router.post(
     adapters.INTROSPECT_PATH,
+    summary="Introspect a token",
     response_model=IntrospectionAnswer,
     responses=_ERROR_RESPONSES,
     dependencies=[PUBLIC],
     openapi_extra=_describe_form("token", _TOKEN_FIELDS),
 )
 def introspect_token(uow: Transaction, oauth_request: OAuthRequestOf) -> Response:
-    """Tell whether a token is still valid, and for what (RFC 7662). Only the client to which
-    it was given may ask, and needs its secret."""
+    """Check whether a token is valid, and return its scopes and other details (RFC 7662). Only the
+    client that owns the token can make this request. The client must send its secret.
+    """
     return build_oauth_response(_build_server(uow).introspect_token(oauth_request))
 
 
-@router.get(adapters.USERINFO_PATH, response_model_exclude_none=True)
+@router.get(
+    adapters.USERINFO_PATH, summary="Retrieve the token's user", response_model_exclude_none=True
+)
 def read_userinfo(uow: Transaction, caller: AnyCaller) -> UserInfo:
-    """The user to whom the token belongs."""
+    """Retrieve the user who authorized the token."""
     user = accounts.get_user(uow, caller.user_id)
     return UserInfo(sub=str(user.id), email=user.email, name=user.name)
 
 
-@router.get(adapters.METADATA_PATH, dependencies=[PUBLIC])
+@router.get(adapters.METADATA_PATH, summary="Retrieve the OAuth metadata", dependencies=[PUBLIC])
 async def read_oauth_metadata(state: StateOf) -> Metadata:
-    """The authorization server's endpoints and abilities (RFC 8414)."""
+    """Retrieve the endpoints and capabilities of the authorization server (RFC 8414)."""
     return Metadata(**adapters.build_metadata(state.resources.settings.public_base))
 
 

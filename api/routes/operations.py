@@ -33,23 +33,23 @@ _SERVICE_DESCRIPTION = (
     "The back end of a newsletter and publishing platform: lists and their members, images, texts "
     "that go with a post, and credits. It sends no newsletters; it knows who gets them, and why."
 )
-_NOT_READY_DESCRIPTION = "The database is missing, or outdated, or the process is about to end"
+_NOT_READY_DESCRIPTION = "The database is unavailable or outdated, or the process is shutting down."
 # RFC 9116 recommends that ``security.txt`` expires in less than a year.
 SECURITY_TXT_LIFETIME = timedelta(days=180)
 
 router = APIRouter(tags=["Operations"], dependencies=[UNLIMITED], route_class=JsonRoute)
 
 
-@router.get("/healthz")
+@router.get("/healthz", summary="Check liveness")
 async def check_health(request: Request, response: Response, state: StateOf) -> ProcessHealth:
-    """The process is alive; its dependencies are not checked."""
+    """Check whether the process is running. Dependencies are not checked."""
     description = describe_caller(request, state.resources.settings)
     if description is not None:
         response.headers[SEEN_HEADER] = description
     return ProcessHealth(status="ok")
 
 
-@router.get("/health", include_in_schema=False)
+@router.get("/health", summary="Redirect to the liveness check", include_in_schema=False)
 async def find_health() -> RedirectResponse:
     """Redirect to `/healthz`, because some people guess this path."""
     return RedirectResponse("/healthz")
@@ -57,15 +57,17 @@ async def find_health() -> RedirectResponse:
 
 @router.get(
     "/readyz",
+    summary="Check readiness",
     response_model=DependenciesHealth,
     responses={503: {"model": DependenciesHealth, "description": _NOT_READY_DESCRIPTION}},
 )
 async def check_readiness(state: StateOf) -> JSONResponse:
-    """200 while this process can serve calls, else 503; with the status of each dependency.
+    """Return 200 if the process can serve requests, and 503 otherwise. The response contains the
+    status of each dependency.
 
-    Only the database is needed, with its migrations done; without another one the status is
-    `degraded`. That is at most a second old. A process that was asked to end says `ending`, and
-    still serves for a few seconds.
+    Readiness requires only a database with all migrations. If another dependency is missing, the
+    status is `degraded`. The status is at most one second old. A process that is shutting down
+    reports `ending`, and still serves requests for a few seconds.
     """
     dependencies = await state.readiness.check_dependencies()
     status = judge_process(dependencies, is_ending=state.drain.has_begun)
@@ -77,20 +79,21 @@ async def check_readiness(state: StateOf) -> JSONResponse:
 
 @router.get(
     "/metrics",
+    summary="Retrieve metrics",
     response_class=Response,
     responses={
         200: {
             "content": describe_text("text/plain", "pressroom_waiting_requests 0.0\n"),
-            "description": "Prometheus text format",
+            "description": "Metrics in the Prometheus text format",
         },
         **error_responses(access.AUTH_METRICS_TOKEN),
     },
 )
 async def read_metrics(request: Request, state: StateOf) -> Response:
-    """Prometheus metrics, for the bearer of PRESSROOM_METRICS_TOKEN.
+    """Retrieve Prometheus metrics. Send PRESSROOM_METRICS_TOKEN as the bearer token.
 
-    Figures of a dependency that does not answer within a second are left out. A call that
-    accepts OpenMetrics gets that, with the trace of one request in each bucket as an exemplar.
+    Metrics of a dependency that doesn't respond within a second are omitted. If the request accepts
+    OpenMetrics, the response contains trace ids as exemplars of the histogram buckets.
     """
     token = state.resources.settings.metrics_token
     scheme, _, sent_token = request.headers.get("authorization", "").partition(" ")
@@ -108,11 +111,14 @@ service_router = APIRouter(tags=["Operations"], dependencies=[PUBLIC], route_cla
 
 @service_router.get(
     "/",
+    summary="Retrieve service information",
     response_model=Envelope[ServiceRecord],
     responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
 )
 async def read_service(request: Request, state: StateOf) -> Response:
-    """What this is, in which version, and where to go on: a page where the caller accepts HTML."""
+    """Retrieve the name and version of the service, and links. The response is HTML if the request
+    accepts HTML.
+    """
     record = _build_record(state.resources.settings)
     if "text/html" in request.headers.get("accept", ""):
         reply = render_page("service.html", service=record)
@@ -149,9 +155,11 @@ well_known_router = APIRouter(
 )
 
 
-@well_known_router.get("/security.txt")
+@well_known_router.get("/security.txt", summary="Retrieve security contacts")
 async def read_security_txt(state: StateOf) -> Response:
-    """Name the contacts for vulnerabilities (RFC 9116); ``route.not_found`` without one."""
+    """Retrieve the contacts for security reports (RFC 9116). Returns ``route.not_found`` if no
+    contact is configured.
+    """
     settings = state.resources.settings
     if not settings.security_contacts:
         raise requests.ROUTE_NOT_FOUND()
@@ -168,7 +176,7 @@ async def read_security_txt(state: StateOf) -> Response:
     return PlainTextResponse(text, headers={"Cache-Control": "public, max-age=86400"})
 
 
-@well_known_router.get("/change-password")
+@well_known_router.get("/change-password", summary="Redirect to the password page")
 async def find_password_page(state: StateOf) -> Response:
     """Redirect a password manager to the page for changing the password."""
     return redirect_to_path(state, page_paths.PASSWORD_PATH)

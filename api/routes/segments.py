@@ -37,15 +37,17 @@ _SEGMENT_PATH = "/lists/{list_id}/segments/{segment_id}"
 
 @router.post(
     "/lists/{list_id}/segments",
+    summary="Create a segment",
     responses=error_responses(*LIST_ERRORS, *_SEGMENT_ERRORS, mailing.SEGMENT_TOO_MANY),
 )
 def create_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, body: NewSegment
 ) -> Envelope[SegmentRecord]:
-    """Keep a filter under a name. Its members are looked up when it is used.
+    """Create a segment, which is a saved filter. The members are looked up each time the segment is
+    used.
 
-    A list has at most 500. Fields and tags that get another name stay the same here, and a tag that
-    the list does not have is made.
+    A list can have at most 500 segments. A segment still works after a field or tag is renamed.
+    Tags that the list doesn't have yet are created.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     segment = list_segments_module.create_segment(uow, mailing_list, body.name, body.filter)
@@ -53,12 +55,14 @@ def create_segment(
 
 
 @router.get(
-    "/lists/{list_id}/segments", responses=error_responses(*LIST_ERRORS, requests.CURSOR_INVALID)
+    "/lists/{list_id}/segments",
+    summary="List all segments",
+    responses=error_responses(*LIST_ERRORS, requests.CURSOR_INVALID),
 )
 def list_segments(
     uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
 ) -> Envelope[Page[SegmentRecord]]:
-    """The segments of a list, newest first."""
+    """List the segments of a list, newest first."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     read = partial(list_segments_module.list_segments, uow, mailing_list, with_filters=True)
 
@@ -76,6 +80,7 @@ def list_segments(
 
 @router.get(
     _SEGMENT_PATH,
+    summary="Retrieve a segment",
     responses=error_responses(
         *LIST_ERRORS,
         mailing.SEGMENT_NOT_FOUND,
@@ -88,10 +93,10 @@ def list_segments(
 async def read_segment(
     state: StateOf, caller: ListReader, list_id: ListId, segment_id: PathId
 ) -> Envelope[CountedSegment]:
-    """Return one segment, with the number of its members now.
+    """Retrieve a segment and the current number of its members.
 
-    Members are counted for two seconds at most, which is enough for about a million. Where that is
-    not enough, `count_is_exact` is false, and the segment means at least `count` members.
+    Counting stops after two seconds, which is enough for about a million members. If counting stops
+    early, `count_is_exact` is false, and the segment has at least `count` members.
     """
 
     def read_and_count() -> CountedSegment:
@@ -110,22 +115,23 @@ async def read_segment(
 
 @router.patch(
     _SEGMENT_PATH,
+    summary="Update a segment",
     responses=error_responses(*LIST_ERRORS, mailing.SEGMENT_NOT_FOUND, *_SEGMENT_ERRORS),
 )
 def change_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId, body: SegmentChanges
 ) -> Envelope[SegmentRecord]:
-    """Change the name or the filter; what the body doesn't name stays."""
+    """Update the name or filter of a segment. Fields that the request omits don't change."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     segment = list_segments_module.change_segment(uow, mailing_list, segment_id, body.sent())
     return build_envelope(_build_record(uow, mailing_list, segment))
 
 
-@router.delete(_SEGMENT_PATH, responses=error_responses(*LIST_ERRORS))
+@router.delete(_SEGMENT_PATH, summary="Delete a segment", responses=error_responses(*LIST_ERRORS))
 def delete_segment(
     uow: Transaction, caller: ListEditor, list_id: ListId, segment_id: PathId
 ) -> Envelope[int]:
-    """Delete a segment, and no member: 1, or 0 when there is none."""
+    """Delete a segment, but no members. Returns 1, or 0 if the segment doesn't exist."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     return build_envelope(list_segments_module.delete_segment(uow, mailing_list, segment_id))
 

@@ -60,7 +60,7 @@ def _describe_body(**properties: Any) -> dict[str, Any]:
     """Return the ``openapi_extra`` of a route whose body has ``properties``, in JSON or a form."""
     trace_id = {
         "type": "string",
-        "description": "Instead of the query parameter",
+        "description": "The trace id, as an alternative to the query parameter",
         "examples": ["1AAAAAAAEEgAAAABMxF8AAAAAAAC8VQ.k1.BwgJCgsMDQ4PEBESExQVFg"],
     }
     schema = {"type": "object", "properties": {**properties, "trace_id": trace_id}}
@@ -70,6 +70,7 @@ def _describe_body(**properties: Any) -> dict[str, Any]:
 
 @router.post(
     "/subscriptions/{list_id}/no-challenge",
+    summary="Subscribe yourself",
     responses=error_responses(
         mailing.LIST_NOT_FOUND, mailing.MEMBER_DENIED, mailing.LIST_BUSY, mailing.FIELD_VALUE
     ),
@@ -82,9 +83,9 @@ def subscribe_me(
     list_id: ListId,
     body: OwnSubmission | None = None,
 ) -> Envelope[int]:
-    """Subscribe the caller, also one who had left: 1, or 0 when all was so before.
+    """Subscribe the caller to a list, even if the caller left the list before.
 
-    The body may set the fields that the list's owner made public.
+    Returns 1, or 0 if nothing changed. The request can set the public fields of the list's owner.
     """
     person = accounts.get_user(uow, caller.user_id)
     actor = actors.build_principal_actor(request, Principal(person.id, Via.LOGIN, None))
@@ -98,6 +99,7 @@ def subscribe_me(
 
 @router.delete(
     "/subscriptions/{list_id}",
+    summary="Unsubscribe from a list",
     dependencies=[TRACE_OR_FULL_SCOPE],
     openapi_extra=_describe_body(),
     responses=error_responses(mailing.LIST_NAME_INVALID, *_TRACE_ERRORS),
@@ -106,9 +108,10 @@ def subscribe_me(
 def unsubscribe(
     request: Request, state: StateOf, list_id: str, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
-    """Unsubscribe the person of the trace id, or else the caller, from a list, by its id or slug.
+    """Unsubscribe the person of the trace id, or the caller, from a list.
 
-    Always 1. Only that person can subscribe again; no owner and no import can add them.
+    Always returns 1. Afterwards, only the person can subscribe again. Neither the owner nor an
+    import can add the person.
     """
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     with state.resources.unit_of_work() as uow:
@@ -122,6 +125,7 @@ def unsubscribe(
 
 @router.put(
     "/subscriptions/{list_id}/email",
+    summary="Turn your mail on or off",
     dependencies=[TRACE_OR_FULL_SCOPE],
     openapi_extra=_describe_body(enabled={"type": "boolean", "examples": [False]}),
     responses=error_responses(*_TRACE_ERRORS, mailing.LIST_BUSY),
@@ -129,7 +133,9 @@ def unsubscribe(
 async def set_email_enabled(
     request: Request, state: StateOf, list_id: ListId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
-    """Switch a list's mail off or on, for the person of the trace id or the caller. Always 1."""
+    """Turn the mail of a list on or off for the person of the trace id or the caller. Always
+    returns 1.
+    """
     try:
         is_enabling = submission.read_boolean("enabled")
     except DomainError:
@@ -143,6 +149,7 @@ async def set_email_enabled(
 
 @router.post(
     "/subscriptions/{list_id}/delete",
+    summary="Turn off your mail with one click",
     dependencies=[TRACE_OR_FULL_SCOPE],
     openapi_extra=_describe_body(
         **{"List-Unsubscribe": {"type": "string", "examples": ["One-Click"]}}
@@ -153,7 +160,9 @@ async def set_email_enabled(
 def disable_email(
     request: Request, state: StateOf, list_id: ListId, submission: FormOrJsonBodyOf
 ) -> Envelope[int]:
-    """Switch a list's mail off by one click (RFC 8058), for the trace id's person. Always 1."""
+    """Turn off the mail of a list with one click (RFC 8058) for the person of the trace id. Always
+    returns 1.
+    """
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_FULL)
     _disable_email(request, state, list_id, principal)
     return build_envelope(ACCEPTED_COUNT)
@@ -182,6 +191,7 @@ def _disable_email(request: Request, state: State, list_id: int, principal: Prin
 
 @router.get(
     "/subscriptions/{list_id}/rel",
+    summary="Retrieve your subscription",
     responses=error_responses(
         mailing.LIST_NAME_INVALID, mailing.LIST_NOT_FOUND, mailing.SUBSCRIPTION_NOT_FOUND
     ),
@@ -189,14 +199,14 @@ def _disable_email(request: Request, state: State, list_id: int, principal: Prin
 def read_my_subscription(
     state: StateOf, uow: Transaction, caller: ListReader, list_id: str
 ) -> Envelope[SubscriptionRecord]:
-    """The caller's subscription to a list, by its id or slug, whatever its status."""
+    """Retrieve the caller's subscription to a list, in any status."""
     mailing_list = lists.get_named(uow, list_id, archived=True)
     record = members.get_own_subscription(uow, mailing_list.id, caller.user_id)
     channel = describe_list(uow, state, mailing_list)
     return build_envelope(SubscriptionRecord.of_row(record, list=channel))
 
 
-@router.get("/subscriptions", responses=array_page_responses())
+@router.get("/subscriptions", summary="List your subscriptions", responses=array_page_responses())
 def list_my_subscriptions(
     request: Request,
     response: Response,
@@ -205,7 +215,7 @@ def list_my_subscriptions(
     caller: ListReader,
     paging: ArrayPaging,
 ) -> Envelope[list[SubscriptionRecord]]:
-    """The caller's subscriptions, pending ones too, newest first."""
+    """List the caller's subscriptions, newest first. Pending subscriptions are included."""
     page = members.list_subscriptions(uow, caller.user_id, paging)
     channels = describe_lists(uow, state, [mailing_list for _, mailing_list in page.rows])
     records = [
@@ -218,6 +228,7 @@ def list_my_subscriptions(
 
 @router.get(
     "/subscriptions/opponent",
+    summary="Retrieve a list with your subscription",
     dependencies=[requires_scope_or_trace(Scope.SUBSCRIPTION_READ)],
     responses=error_responses(
         mailing.LIST_ID_MISSING, *_TRACE_ERRORS, mailing.SUBSCRIPTION_NOT_FOUND
@@ -228,12 +239,14 @@ def read_opponent(
     state: StateOf,
     uow: Transaction,
     submission: FormOrJsonBodyOf,
-    list_id: Annotated[PathId | None, Query(description="Which list, for a login")] = None,
+    list_id: Annotated[
+        PathId | None, Query(description="The id of the list, required without a trace id")
+    ] = None,
 ) -> Envelope[Opponent]:
-    """A list and a person's subscription to it: the trace id's person, or else the caller.
+    """Retrieve a list and the subscription of the trace id's person or of the caller.
 
-    By a trace id the address is masked, and name, user id and the tier's end are null: mails are
-    passed on, with the links in them.
+    With a trace id, the address is masked, and name, user id and paid_expiry are null, because
+    readers may forward e-mails with their links.
     """
     principal = actors.identify_principal(request, state, submission, Scope.SUBSCRIPTION_READ)
     if list_id is None and principal.trace:

@@ -25,23 +25,23 @@ from services.webhooks.endpoints_of_keys import revoke_key
 from storage.unit_of_work import UnitOfWork
 
 KeepEndpoints = Annotated[
-    bool, Query(description="Leave the webhook endpoints of the key as they are")
+    bool, Query(description="Whether to keep the webhook endpoints of the key unchanged")
 ]
 
 router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
 
 
-@router.get("/users/me")
+@router.get("/users/me", summary="Retrieve your user account")
 def read_me(uow: Transaction, caller: AnyCaller) -> Envelope[schemas.UserRecord]:
-    """The user to whom the credentials belong, and how much of their plan's quotas is used."""
+    """Retrieve the user of the credential, and the used and available quotas of the plan."""
     return build_envelope(_build_record(uow, accounts.get_user(uow, caller.user_id)))
 
 
-@router.patch("/users/me")
+@router.patch("/users/me", summary="Update your settings")
 def change_me(
     uow: Transaction, caller: UnrestrictedCaller, body: schemas.UserChanges
 ) -> Envelope[schemas.UserRecord]:
-    """Change the settings that the body names; the others stay."""
+    """Update your settings. Settings that the request omits don't change."""
     user = accounts.get_user(uow, caller.user_id)
     for name, value in body.sent().items():
         setattr(user, name, value)
@@ -54,12 +54,18 @@ def _build_record(uow: UnitOfWork, user: User) -> schemas.UserRecord:
     return schemas.UserRecord.of_row(user, quotas=quotas.list_uses(uow, user))
 
 
-@router.get("/users/me/security-events", responses=error_responses(requests.CURSOR_INVALID))
+@router.get(
+    "/users/me/security-events",
+    summary="List security events",
+    responses=error_responses(requests.CURSOR_INVALID),
+)
 def list_security_events(
     uow: Transaction, caller: UnrestrictedCaller, limit: Limit = 50, cursor: Cursor = None
 ) -> Envelope[schemas.SecurityEventsPage]:
-    """List what happened to the account in the last year, newest first: logins, also failed
-    ones, credentials that were made or ended, exports, and what the plan refused."""
+    """List the security events of your account in the last year, newest first. Security events
+    include logins, failed logins, created and revoked credentials, exports, and requests that
+    the plan rejected.
+    """
     page_request = PageRequest(limit, cursor=cursor)
     read = partial(security_events.list_events, uow, caller.user_id)
     page = fill_page(page_request, read, lambda rows: [*map(schemas.SecurityEvent.of, rows)])
@@ -69,6 +75,7 @@ def list_security_events(
 
 @router.post(
     "/apikeys",
+    summary="Create an API key",
     responses=error_responses(
         access.AUTH_SCOPE_NOT_GRANTABLE,
         access.AUTH_LOGIN_AGAIN,
@@ -79,9 +86,10 @@ def list_security_events(
 def create_api_key(
     uow: Transaction, caller: UnrestrictedCaller, body: schemas.NewApiKey
 ) -> Envelope[schemas.CreatedApiKey]:
-    """Make an API key. The key itself is in this answer and never shown again.
+    """Create an API key. Only this response contains the key itself.
 
-    A session needs a login of the last 15 minutes. A key that another key makes ends with it.
+    A session must have logged in within the last 15 minutes. If an API key creates another key, the
+    new key expires no later than the first key, and is revoked with the first key.
     """
     key, secret = own_keys.create_own_key(
         uow, caller, name=body.name, scopes=body.scopes, expires_at=body.expires_at
@@ -89,7 +97,7 @@ def create_api_key(
     return build_envelope(schemas.CreatedApiKey.of_row(key, key=secret))
 
 
-@router.get("/apikeys", responses=array_page_responses())
+@router.get("/apikeys", summary="List all API keys", responses=array_page_responses())
 def list_api_keys(
     request: Request,
     response: Response,
@@ -97,14 +105,18 @@ def list_api_keys(
     caller: UnrestrictedCaller,
     paging: ArrayPaging,
 ) -> Envelope[list[schemas.ApiKeyRecord]]:
-    """The caller's API keys, newest first, revoked ones too."""
+    """List your API keys, newest first. Revoked keys are included."""
     keys = api_keys.list_keys(uow, caller.user_id, paging)
     records = [schemas.ApiKeyRecord.model_validate(key) for key in keys.rows]
     link_next_page(request, response, keys)
     return build_envelope(records)
 
 
-@router.delete("/apikeys/{key_id}", responses=error_responses(access.API_KEY_NOT_FOUND))
+@router.delete(
+    "/apikeys/{key_id}",
+    summary="Revoke an API key",
+    responses=error_responses(access.API_KEY_NOT_FOUND),
+)
 def revoke_api_key(
     uow: Transaction,
     caller: UnrestrictedCaller,
@@ -112,10 +124,10 @@ def revoke_api_key(
     *,
     keep_endpoints: KeepEndpoints = False,
 ) -> Envelope[int]:
-    """Revoke an API key, from the next request on: 1, or 0 when it was revoked before.
+    """Revoke an API key immediately. Returns 1, or 0 if the key was already revoked.
 
-    The keys that it made end with it, and so do the webhook endpoints that these keys made or gave
-    their URL, unless `keep_endpoints=1`.
+    API keys that the revoked key created are also revoked. Webhook endpoints that were created or
+    redirected with these keys are deleted, unless you set `keep_endpoints=1`.
     """
     revoked = revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=keep_endpoints)
     return build_envelope(revoked)
@@ -124,7 +136,7 @@ def revoke_api_key(
 grants_router = APIRouter(tags=["OAuth"], route_class=JsonRoute)
 
 
-@grants_router.get("/grants", responses=array_page_responses())
+@grants_router.get("/grants", summary="List all grants", responses=array_page_responses())
 def list_grants(
     request: Request,
     response: Response,
@@ -132,14 +144,19 @@ def list_grants(
     caller: UnrestrictedCaller,
     paging: ArrayPaging,
 ) -> Envelope[list[GrantRecord]]:
-    """The programs that may act for the caller, with the newest consent first."""
+    """List the apps that can access your account, ordered by newest consent first."""
     page = grants.list_grants(uow, caller.user_id, paging)
     link_next_page(request, response, page)
     return build_envelope([GrantRecord.model_validate(grant) for grant in page.rows])
 
 
-@grants_router.delete("/grants/{grant_id}", responses=error_responses(access.GRANT_NOT_FOUND))
+@grants_router.delete(
+    "/grants/{grant_id}",
+    summary="Revoke a grant",
+    responses=error_responses(access.GRANT_NOT_FOUND),
+)
 def revoke_grant(uow: Transaction, caller: UnrestrictedCaller, grant_id: PathId) -> Envelope[int]:
-    """Revoke a grant with all its tokens, from the next request on: 1, or 0 when it was revoked
-    before."""
+    """Revoke a grant and all its tokens immediately. Returns 1, or 0 if the grant was already
+    revoked.
+    """
     return build_envelope(grants.revoke_grant(uow, grant_id=grant_id, user_id=caller.user_id))

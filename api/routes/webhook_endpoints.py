@@ -26,6 +26,7 @@ router = APIRouter(tags=["Webhooks"], route_class=JsonRoute)
 
 @router.post(
     _ENDPOINTS_PATH,
+    summary="Create a webhook endpoint",
     responses=error_responses(
         webhooks.WEBHOOK_URL_NOT_ALLOWED,
         webhooks.WEBHOOK_TOO_MANY,
@@ -37,13 +38,14 @@ router = APIRouter(tags=["Webhooks"], route_class=JsonRoute)
 async def create_webhook_endpoint(
     state: StateOf, caller: WebhookKeeper, body: schemas.NewWebhookEndpoint
 ) -> Envelope[schemas.CreatedWebhookEndpoint]:
-    """Have events sent to a URL from now on. The secret is in this answer and never shown again.
+    """Create a webhook endpoint, which receives new events. Only this response contains the secret.
 
-    Each event is posted as `{"type", "timestamp", "data"}`, where `data` is the event as
-    `GET /events` answers it, signed by Standard Webhooks 1.0. It is sent at least once, by its
-    `webhook-id` always the same; any answer but 2xx is tried again for three days. The types of
-    keys and grants need a session or an unrestricted key. A session needs a login of the last 15
-    minutes; a mail tells the account's person of the endpoint.
+    Each event is sent as a POST request with the body `{"type", "timestamp", "data"}`, signed as
+    Standard Webhooks 1.0 defines. The format of `data` is the same as in `GET /events`. Events are
+    delivered at least once, with the same `webhook-id` each time. If the response is not 2xx, the
+    delivery is retried for three days. Event types of keys and grants require a session or an
+    unrestricted key. A session must have logged in within the last 15 minutes. The account's user
+    is notified by e-mail.
     """
     await state.check_receiver(caller.user_id, body.url)
     endpoint, secret = await state.in_unit_of_work(
@@ -56,28 +58,35 @@ async def create_webhook_endpoint(
     return build_envelope(schemas.CreatedWebhookEndpoint.of_row(endpoint, secret=secret))
 
 
-@router.get(_ENDPOINTS_PATH)
+@router.get(_ENDPOINTS_PATH, summary="List all webhook endpoints")
 def list_webhook_endpoints(
     uow: Transaction, caller: WebhookKeeper
 ) -> Envelope[list[schemas.WebhookEndpointRecord]]:
-    """The caller's endpoints whose types the credential may see, newest first."""
+    """List your webhook endpoints, newest first. The list contains only endpoints whose event types
+    your credential can read.
+    """
     endpoints = webhook_endpoints.list_endpoints(uow, caller)
     return build_envelope(
         [schemas.WebhookEndpointRecord.model_validate(each) for each in endpoints]
     )
 
 
-@router.get(_ENDPOINT_PATH, responses=error_responses(*_ENDPOINT_ERRORS))
+@router.get(
+    _ENDPOINT_PATH,
+    summary="Retrieve a webhook endpoint",
+    responses=error_responses(*_ENDPOINT_ERRORS),
+)
 def read_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.WebhookEndpointRecord]:
-    """Return an endpoint of the caller."""
+    """Retrieve one of your webhook endpoints."""
     endpoint = webhook_endpoints.get_endpoint(uow, caller, endpoint_id)
     return build_envelope(schemas.WebhookEndpointRecord.model_validate(endpoint))
 
 
 @router.patch(
     _ENDPOINT_PATH,
+    summary="Update a webhook endpoint",
     responses=error_responses(
         *_ENDPOINT_ERRORS,
         webhooks.WEBHOOK_URL_NOT_ALLOWED,
@@ -88,10 +97,10 @@ def read_webhook_endpoint(
 async def change_webhook_endpoint(
     state: StateOf, caller: WebhookKeeper, endpoint_id: PathId, body: schemas.WebhookEndpointChange
 ) -> Envelope[schemas.WebhookEndpointRecord]:
-    """Change the URL or the types, pause the endpoint, or make it active again.
+    """Update the URL or event types of an endpoint, or pause or resume deliveries.
 
-    An endpoint that is active again gets the events that it missed. If a type is added, the
-    endpoint gets later events of this type. A session needs a login of the last 15 minutes.
+    A resumed endpoint receives the events that it missed. If you add an event type, the endpoint
+    receives only new events of this type. A session must have logged in within the last 15 minutes.
     """
     if body.url is not None:
         await state.check_receiver(caller.user_id, body.url)
@@ -102,16 +111,21 @@ async def change_webhook_endpoint(
     return build_envelope(schemas.WebhookEndpointRecord.model_validate(endpoint))
 
 
-@router.delete(_ENDPOINT_PATH, responses=error_responses(*_ENDPOINT_ERRORS))
+@router.delete(
+    _ENDPOINT_PATH,
+    summary="Delete a webhook endpoint",
+    responses=error_responses(*_ENDPOINT_ERRORS),
+)
 def delete_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[int]:
-    """Send nothing more to the endpoint, and show it no more."""
+    """Delete a webhook endpoint. Pressroom no longer sends events to its URL."""
     return build_envelope(webhook_endpoints.delete_endpoint(uow, caller, endpoint_id))
 
 
 @router.post(
     f"{_ENDPOINT_PATH}/rotate",
+    summary="Rotate a webhook secret",
     responses=error_responses(
         *_ENDPOINT_ERRORS,
         webhooks.WEBHOOK_ENDED,
@@ -122,13 +136,16 @@ def delete_webhook_endpoint(
 def rotate_webhook_secret(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.RotatedSecret]:
-    """Make a new secret. For 24 hours the former one signs too: `webhook-signature` has both."""
+    """Create a new secret for an endpoint. For 24 hours, `webhook-signature` contains signatures
+    with the new and the previous secret.
+    """
     secret = webhook_endpoints.rotate_secret(uow, caller, endpoint_id)
     return build_envelope(schemas.RotatedSecret(secret=secret))
 
 
 @router.post(
     f"{_ENDPOINT_PATH}/test",
+    summary="Send a test event",
     responses=error_responses(
         *_ENDPOINT_ERRORS,
         webhooks.WEBHOOK_NOT_ACTIVE,
@@ -139,13 +156,14 @@ def rotate_webhook_secret(
 def test_webhook_endpoint(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId
 ) -> Envelope[schemas.WebhookDeliveryRecord]:
-    """Send an event of the type `webhook.test`. Nothing has changed when it is sent."""
+    """Send an event of the type `webhook.test` to the endpoint."""
     delivery = deliveries.send_test(uow, caller, endpoint_id)
     return build_envelope(schemas.WebhookDeliveryRecord.of(delivery))
 
 
 @router.post(
     f"{_ENDPOINT_PATH}/replay",
+    summary="Replay events",
     responses=error_responses(
         *_ENDPOINT_ERRORS, webhooks.WEBHOOK_NOT_ACTIVE, access.QUOTA_EXCEEDED
     ),
@@ -153,7 +171,7 @@ def test_webhook_endpoint(
 def replay_webhook_events(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, body: schemas.ReplaySince
 ) -> Envelope[int]:
-    """Send all events since a time again, including delivered events.
+    """Send all events since a chosen time again, including delivered events.
 
     Returns 1, or 0 if there is no such event.
     """
@@ -162,6 +180,7 @@ def replay_webhook_events(
 
 @router.get(
     f"{_ENDPOINT_PATH}/deliveries",
+    summary="List webhook deliveries",
     responses=error_responses(*_ENDPOINT_ERRORS, requests.CURSOR_INVALID),
 )
 def list_webhook_deliveries(
@@ -171,7 +190,7 @@ def list_webhook_deliveries(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Envelope[schemas.WebhookDeliveriesPage]:
-    """Return the deliveries of the last 30 days, newest first, with the last answers."""
+    """List the deliveries of the last 30 days, newest first, with the last responses."""
     read = partial(deliveries.list_deliveries, uow, caller, endpoint_id)
     page = fill_page(
         PageRequest(limit, cursor=cursor),
@@ -184,6 +203,7 @@ def list_webhook_deliveries(
 
 @router.post(
     f"{_ENDPOINT_PATH}/deliveries/{{delivery_id}}/resend",
+    summary="Resend an event",
     responses=error_responses(
         *_ENDPOINT_ERRORS,
         webhooks.WEBHOOK_DELIVERY_NOT_FOUND,
@@ -195,6 +215,6 @@ def list_webhook_deliveries(
 def resend_webhook_delivery(
     uow: Transaction, caller: WebhookKeeper, endpoint_id: PathId, delivery_id: PathId
 ) -> Envelope[schemas.WebhookDeliveryRecord]:
-    """Send one event again, even if it was delivered."""
+    """Send an event again, even if the event was delivered."""
     delivery = deliveries.resend_delivery(uow, caller, endpoint_id, delivery_id)
     return build_envelope(schemas.WebhookDeliveryRecord.of(delivery))

@@ -23,6 +23,7 @@ _SIGNATURE_PARAMETER = {
 
 @router.post(
     "/webhooks/stripe",
+    summary="Receive a Stripe event",
     responses=error_responses(
         money.WEBHOOK_SIGNATURE_INVALID,
         money.WEBHOOK_UNREADABLE,
@@ -38,7 +39,7 @@ _SIGNATURE_PARAMETER = {
                 "application/json": {
                     "schema": {
                         "type": "object",
-                        "description": "An event as Stripe sends it",
+                        "description": "An event in Stripe's format",
                         "examples": [{"id": "evt_1NG8Du2eZvKYlo2C", "type": "charge.refunded"}],
                     }
                 }
@@ -47,7 +48,7 @@ _SIGNATURE_PARAMETER = {
     },
 )
 async def receive_stripe_webhook(request: Request, state: StateOf) -> Envelope[int]:
-    """Receive an event of Stripe. It may come twice, late, and before the events that led to it."""
+    """Receive an event from Stripe. Events may be repeated, delayed, or out of order."""
     body = await request.body()
     signature = request.headers.get("stripe-signature", "")
     await MONEY.run(

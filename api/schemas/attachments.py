@@ -30,15 +30,19 @@ PictureTag = Annotated[
 
 class RenditionRecord(Schema):
     name: str = Field(
-        description="320, 640 or 1280: a WebP so many pixels wide, for pages. mail: a JPEG or a "
-        "PNG, at most 1,280 pixels wide, for mail programs that show no WebP",
+        description="The kind of copy. 320, 640 and 1280 are WebP images for web pages, named "
+        "by their width in pixels. mail is a JPEG or PNG image for mail programs "
+        "that don't support WebP, at most 1,280 pixels wide.",
         examples=["640"],
     )
     mime_type: str = Field(examples=["image/webp"])
-    width: int = Field(description="Pixels", examples=[640])
-    height: int = Field(description="Pixels", examples=[427])
-    size: int = Field(description="Bytes of the stored file", examples=[15213])
-    checksum: str = Field(description="As that of the attachment", examples=[_CHECKSUM])
+    width: int = Field(description="Width in pixels", examples=[640])
+    height: int = Field(description="Height in pixels", examples=[427])
+    size: int = Field(description="Size of the stored file in bytes", examples=[15213])
+    checksum: str = Field(
+        description="SHA-256 of the stored file before encryption, in hex",
+        examples=[_CHECKSUM],
+    )
     filename: str = Field(examples=["k3v09xq2m7ta-640.webp"])
     pathname: str = Field(examples=["media/k3v09xq2m7ta-640.webp"])
     view_url: Url = Field(examples=["https://api.example.com/media/k3v09xq2m7ta-640.webp"])
@@ -47,46 +51,53 @@ class RenditionRecord(Schema):
 class AttachmentRecord(Schema):
     id: int
     hash_id: str = Field(
-        description="12 random characters of a-z and 0-9", examples=["k3v09xq2m7ta"]
+        description="12 random characters from a-z and 0-9", examples=["k3v09xq2m7ta"]
     )
     user_id: int
-    status: int = Field(description="0 created, 1 processing, 2 ready, 3 failed", examples=[2])
+    status: int = Field(
+        description="0 for created, 1 for processing, 2 for ready, 3 for failed", examples=[2]
+    )
     encrypted: bool = Field(examples=[False])
-    size: int = Field(description="Bytes of the stored file; 0 until it is ready", examples=[48213])
+    size: int = Field(
+        description="Size of the stored file in bytes, or 0 until the attachment is ready",
+        examples=[48213],
+    )
     mime_type: str = Field(examples=["image/webp"])
     pathname: str = Field(examples=["media/k3v09xq2m7ta.webp"])
     filename: str = Field(examples=["k3v09xq2m7ta.webp"])
     checksum: str = Field(
-        description="Of the stored file's plain bytes, in hex; empty until ready",
+        description="SHA-256 of the stored file before encryption, in hex. Empty until the "
+        "attachment is ready.",
         examples=[_CHECKSUM],
     )
     checksum_method: str = Field(examples=["sha256"])
-    width: int | None = Field(description="Pixels", examples=[1200])
-    height: int | None = Field(description="Pixels", examples=[800])
-    frames: int | None = Field(description="1 for a still picture", examples=[1])
+    width: int | None = Field(description="Width in pixels", examples=[1200])
+    height: int | None = Field(description="Height in pixels", examples=[800])
+    frames: int | None = Field(description="Number of frames, or 1 for a still image", examples=[1])
     blurhash: str | None = Field(
-        description="A few characters to paint while the picture loads",
+        description="A short code from which a blurred placeholder is painted while the image "
+        "loads",
         examples=["LEHV6nWB2yk8pyo0adR*.7kCMdnj"],
     )
     original_filename: str = Field(examples=["harbour.jpg"])
     original_mime_type: str = Field(examples=["image/jpeg"])
-    original_size: int = Field(description="Bytes of the uploaded file", examples=[2310446])
+    original_size: int = Field(description="Size of the uploaded file in bytes", examples=[2310446])
     original_checksum: str = Field(
         description="SHA-256 of the uploaded file, in hex",
         examples=["60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752"],
     )
     renditions: list[RenditionRecord] = Field(
-        description="Smaller copies, the narrowest first, and one for mails, if the upload asked "
-        "for them; none is wider than the picture"
+        description="Smaller copies for web pages, narrowest first, and one copy for e-mails, "
+        "if requested at upload. No copy is wider than the image."
     )
     alt_text: str | None = Field(
-        description="What the picture shows, for people who don't see it; empty: it only decorates",
+        description="Alt text, which describes the image. Empty for a decorative image.",
         examples=["Boats in the harbour at dusk"],
     )
     title: str | None = Field(examples=["The harbour"])
     tags: list[str] = Field(examples=[["harbour", "Lisbon"]])
     error: dict[str, Any] | None = Field(
-        description="code and message of a failed conversion", examples=[None]
+        description="Error code and message of a failed conversion", examples=[None]
     )
     created_at: Timestamp
     updated_at: Timestamp
@@ -115,7 +126,7 @@ class AttachmentChanges(Body):
     alt_text: str | None = Field(
         default=None,
         max_length=_MAX_ALT_TEXT_CHARACTERS,
-        description="What the picture shows, for people who don't see it; empty: it only decorates",
+        description="Alt text, which describes the image. Empty for a decorative image.",
         examples=["Boats in the harbour at dusk"],
     )
     title: str | None = Field(
@@ -123,25 +134,29 @@ class AttachmentChanges(Body):
     )
     tags: Annotated[list[PictureTag], AtMost(_MAX_PICTURE_TAGS)] = Field(
         default=[],
-        description="Of tags that differ in their case alone the first stays",
+        description="Tags of the attachment. If tags differ only in upper and lower case, "
+        "only the first tag is stored.",
         examples=[["harbour", "Lisbon"]],
     )
 
 
 class NewLink(Body):
     expires_in: int = Field(
-        ge=1, le=604_800, description="Seconds that the link lasts; 7 days at most", examples=[3600]
+        ge=1,
+        le=604_800,
+        description="Lifetime of the URL in seconds, at most 7 days",
+        examples=[3600],
     )
     filename: str | None = Field(
         default=None,
-        description="That of a rendition; without it the link is to the attachment itself",
+        description="File name of a smaller copy. Omit this field for the attachment itself.",
         examples=[None],
     )
 
 
 class LinkRecord(Schema):
     url: Url = Field(
-        description="Anyone who has it can see the file",
+        description="URL of the file. Anyone with the URL can see the file.",
         examples=[
             "https://api.example.com/media/k3v09xq2m7ta.webp?expires=1795257000&signature=Zk3nq0"
         ],

@@ -15,7 +15,7 @@ class PostBody(Body):
     title: str = Field(max_length=MAX_POST_TITLE_CHARACTERS, examples=["How we bake bread"])
     content: str = Field(
         max_length=MAX_POST_CONTENT_CHARACTERS,
-        description="Plain, Markdown or HTML",
+        description="Plain text, Markdown or HTML",
         examples=["Flour, water, salt and time are all that a loaf needs. We start at five."],
     )
 
@@ -30,25 +30,28 @@ class PostBody(Body):
 
 
 class GeneratedMetadata(BaseModel):
-    """Only the fields that were asked for."""
+    """The generated fields. Only requested fields are included."""
 
     slug: str = Field(
-        default="", description="1 to 80 of a-z, 0-9 and hyphens", examples=["how-we-bake-bread"]
+        default="",
+        description="1 to 80 characters from a-z, 0-9 and hyphens",
+        examples=["how-we-bake-bread"],
     )
     summary: str = Field(
         default="",
-        description="Plain text in the post's language, at most 300 characters",
+        description="Plain text in the language of the post, at most 300 characters",
         examples=["Flour, water, salt and time are all that a loaf needs."],
     )
     tags: str = Field(
-        default="", description="At most 8, separated by commas", examples=["bread,sourdough"]
+        default="", description="At most 8 tags, separated by commas", examples=["bread,sourdough"]
     )
 
 
 class GeneratedTweets(BaseModel):
     tweets: str = Field(
-        description="1 to 5 tweets, separated by one blank line; each has at most 280 characters "
-        "as the platform counts: wide ones are 2, a link is 23",
+        description="1 to 5 tweets, separated by blank lines. Each tweet has at most 280 "
+        "characters as the platform counts them. A wide character counts as 2, "
+        "and a link as 23.",
         examples=["Flour, water, salt and time: that is a loaf.\n\nWe start at five."],
     )
 
@@ -58,7 +61,7 @@ class PhotoFile(BaseModel):
 
 
 class PhotoPage(BaseModel):
-    """The provider's own payload: its shape is the provider's."""
+    """The provider's payload, in the provider's own format."""
 
     model_config = ConfigDict(
         extra="allow",
@@ -67,7 +70,7 @@ class PhotoPage(BaseModel):
 
 
 class StockPhotoSource(StrEnum):
-    """The provider of the settings, or one by its name."""
+    """The provider of stock photos. ``default`` selects the configured provider."""
 
     CONFIGURED = "stockphoto"
     UNSPLASH = "unsplash"

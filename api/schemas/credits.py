@@ -69,23 +69,25 @@ class MoneyBody(BaseModel):
 
 class NewCharge(MoneyBody):
     amount_credit: Money = Field(
-        description="At most four decimals",
+        description="Credits to charge, with at most four decimals",
         examples=[1.5],
         json_schema_extra={"exclusiveMinimum": 0},
     )
     source_id: Text = Field(
-        description="What was bought; not unique",
+        description="Your id of the purchased item. The id doesn't have to be unique.",
         examples=["article-1043"],
         json_schema_extra={"minLength": 1, "maxLength": MAX_SOURCE_ID_CHARACTERS},
     )
     meta: OptionalObject = Field(
-        default=None, description="At most 8 KB", examples=[{"title": "How we bake bread"}]
+        default=None,
+        description="Additional data as a JSON object of at most 8 KB",
+        examples=[{"title": "How we bake bread"}],
     )
 
 
 class NewLowBalance(MoneyBody):
     below_credit: Money = Field(
-        description="At most four decimals. 0 disables the event",
+        description="Threshold in credits, with at most four decimals. 0 disables the event.",
         examples=[250],
         json_schema_extra={"minimum": 0},
     )
@@ -94,19 +96,22 @@ class NewLowBalance(MoneyBody):
 class NewOrder(MoneyBody):
     amount: OptionalMoney = Field(
         default=None,
-        description="What to pay, with the currency's own decimals",
+        description="Amount to pay, with at most the decimals of the currency",
         json_schema_extra={"minimum": 0},
     )
     credit_amount: OptionalMoney = Field(
         default=None,
-        description="What to buy, at most four decimals",
+        description="Credits to buy, with at most four decimals",
         examples=[500],
         json_schema_extra={"minimum": 0},
     )
-    currency: OptionalText = Field(default=None, description="Such as USD", examples=["USD"])
+    currency: OptionalText = Field(
+        default=None, description="Code of the currency, such as USD", examples=["USD"]
+    )
     channel: OptionalText = Field(default=None, json_schema_extra={"enum": [*PaymentChannel]})
     redirect_url: Annotated[Url, BeforeValidator(_read_text)] = Field(
-        description="Where the payer goes afterwards; order_id and status are added to its query",
+        description="URL to which the payer returns after the payment. Pressroom adds "
+        "order_id and status to the query.",
         examples=["https://www.example.com/thanks"],
     )
 
@@ -114,8 +119,12 @@ class NewOrder(MoneyBody):
 class CreditBalance(Schema):
     id: int
     user_id: int
-    balance_credit: float = Field(description="Exact to four decimals", examples=[12.5])
-    debt_credit: float = Field(description="What the next topup pays first", examples=[0.0])
+    balance_credit: float = Field(
+        description="Balance in credits, exact to four decimals", examples=[12.5]
+    )
+    debt_credit: float = Field(
+        description="Debt in credits, which the next order pays first", examples=[0.0]
+    )
     status: str = Field(examples=["active"])
     created_at: Timestamp
     updated_at: Timestamp
@@ -123,22 +132,28 @@ class CreditBalance(Schema):
 
 class LowBalance(Schema):
     below_credit: float = Field(
-        description="A charge that takes the balance below this is the event credits.low; 0: none",
+        description="Threshold in credits. A charge that takes the balance below the "
+        "threshold creates the event credits.low. 0 disables the event.",
         examples=[100.0],
     )
 
 
 class CreditEntryRecord(Schema):
     id: int
-    seq: int = Field(description="1, 2, 3 … of the account, without gaps", examples=[42])
+    seq: int = Field(
+        description="Number of the entry within the account, starting at 1, without gaps",
+        examples=[42],
+    )
     user_id: int
     order_id: int | None = Field(examples=[None])
     action: str = Field(
         description="topup, consume, consume_reversal, topup_refund, grant, adjust or debt_payment",
         examples=["consume"],
     )
-    amount_credit: float = Field(description="Always positive", examples=[1.5])
-    delta_credit: float = Field(description="What it did to the balance", examples=[-1.5])
+    amount_credit: float = Field(description="Amount of credits, always positive", examples=[1.5])
+    delta_credit: float = Field(
+        description="Change of the balance in credits, which can be negative", examples=[-1.5]
+    )
     balance_after: float = Field(examples=[12.5])
     rate_usd_to_credit: float | None = Field(examples=[None])
     currency: str | None = Field(examples=[None])
@@ -156,24 +171,23 @@ class LedgerPage(Schema):
 class OrderRecord(Schema):
     order_id: int
     status: OrderStatus = Field(
-        description="Paid is paid; paid_unclaimed waits for a claim", examples=["pending"]
+        description="Status of the order. A paid_unclaimed order is paid and can still be claimed.",
+        examples=["pending"],
     )
     channel: str = Field(examples=["stripe"])
     currency: str = Field(examples=["USD"])
-    amount: float = Field(description="What is paid, in the currency", examples=[5.0])
+    amount: float = Field(description="Amount to pay, in the currency of the order", examples=[5.0])
     credit_amount: float = Field(
-        description="What it buys, exact to four decimals", examples=[500.0]
+        description="Credits of the order, exact to four decimals", examples=[500.0]
     )
-    refunded_amount: float = Field(
-        description="What of the amount was given back so far", examples=[0.0]
-    )
+    refunded_amount: float = Field(description="Amount refunded so far", examples=[0.0])
     rate_usd_to_credit: float = Field(examples=[100.0])
     payment_url: Url | None = Field(
-        description="Where it can be paid, while it can",
+        description="URL of the payment page, or null if the order can't be paid",
         examples=["https://checkout.stripe.com/c/pay/cs_live_a1B2c3"],
     )
-    is_claimed: bool = Field(description="Whether it belongs to a user", examples=[True])
-    error: dict[str, Any] | None = Field(description="Why it failed", examples=[None])
+    is_claimed: bool = Field(description="Whether the order belongs to a user", examples=[True])
+    error: dict[str, Any] | None = Field(description="Reason for the failure", examples=[None])
     expires_at: Timestamp
     paid_at: Timestamp | None = Field(examples=[None])
     created_at: Timestamp
@@ -182,30 +196,37 @@ class OrderRecord(Schema):
 
 class NewOrderRecord(OrderRecord):
     claim_token: str | None = Field(
-        description="Takes the credits of an order made without credentials; works once. Keep it "
-        "secret, and out of URLs",
+        description="Secret with which a user can claim an order that was created without "
+        "credentials. Works once. Never put the token into a URL.",
         examples=["dG9rZW4tb2YtMjU2LXJhbmRvbS1iaXRz"],
     )
 
 
 class CurrencyPrice(Schema):
     currency: str = Field(examples=["EUR"])
-    decimals: int = Field(description="How many decimals an amount may have", examples=[2])
-    minimum: float = Field(description="The smallest order, in the currency", examples=[0.5])
-    maximum: float = Field(description="The largest order, in the currency", examples=[999999.99])
+    decimals: int = Field(description="Maximum number of decimals of an amount", examples=[2])
+    minimum: float = Field(
+        description="Smallest amount of an order, in the currency", examples=[0.5]
+    )
+    maximum: float = Field(
+        description="Largest amount of an order, in the currency", examples=[999999.99]
+    )
     credits_per_unit: float = Field(
-        description="What one unit of the currency buys, rounded down to four decimals",
+        description="Credits per unit of the currency, rounded down to four decimals",
         examples=[108.6956],
     )
 
 
 class CreditPrices(Schema):
     channels: list[str] = Field(
-        description="Where an order can be paid; the first is the default", examples=[["stripe"]]
+        description="Payment channels. The first channel is the default.", examples=[["stripe"]]
     )
-    currencies: list[CurrencyPrice] = Field(description="The first is the default")
+    currencies: list[CurrencyPrice] = Field(
+        description="Currencies. The first currency is the default."
+    )
     composer_call: float | None = Field(
-        description="Credits for a call of the composer that a language model answers; null: none",
+        description="Credits per composer request that uses a language model, or null if "
+        "these requests are free",
         examples=[2.0],
     )
 

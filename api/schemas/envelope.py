@@ -199,7 +199,7 @@ def _name_in_document(kind: Any) -> str:
 
 class Envelope(BaseModel, Generic[T]):
     data: T
-    ts: int = Field(description="When the answer was made, in Unix seconds")
+    ts: int = Field(description="Time of the response, in Unix seconds")
 
     @classmethod
     def model_parametrized_name(cls, params: tuple[Any, ...]) -> str:
@@ -208,11 +208,13 @@ class Envelope(BaseModel, Generic[T]):
 
 class Pagination(BaseModel):
     offset: int
-    next_offset: int = Field(description="offset + items returned")
+    next_offset: int = Field(
+        description="Offset of the next page, which is offset plus the number of returned items"
+    )
     limit: int
     next_cursor: str | None = Field(
-        description="The next page at any depth; null at the end, and only there: a page of large "
-        "items has fewer than limit"
+        description="Cursor of the next page, or null on the last page. A page can contain "
+        "fewer items than limit even if more pages follow."
     )
 
     @classmethod
@@ -242,23 +244,23 @@ class InvalidField(BaseModel):
 
 
 class Problem(BaseModel):
-    """An error as RFC 9457 has it, and a stable code beside it."""
+    """An error as RFC 9457 defines, with a stable error code."""
 
     type: str = Field(examples=["about:blank"])
     title: str
     status: int
     detail: str
-    code: str = Field(description="Stable and dotted, such as attachment.too_large")
+    code: str = Field(description="Stable error code, such as attachment.too_large")
     message: str = Field(description="The same text as detail")
     ts: int
     request_id: str
     errors: list[InvalidField] = Field(
         default_factory=list,
-        description="The first 100 errors of an invalid request; omitted for other problems",
+        description="The first 100 errors of an invalid request. Omitted for other problems.",
     )
     omitted_errors: int = Field(
         default=0,
-        description="How many more errors the request has; omitted if `errors` lists them all",
+        description="Number of further errors. Omitted if `errors` lists all errors.",
     )
 
 

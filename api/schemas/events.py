@@ -26,22 +26,26 @@ class FeedSubject(Schema):
 class FeedEventRecord(Schema):
     model_config = ConfigDict(json_schema_extra={"examples": [_EVENT_EXAMPLE]})
 
-    id: int = Field(description="The event's own: an event that comes twice has the same")
+    id: int = Field(description="Id of the event. A repeated delivery of an event has the same id.")
     type: FeedEventType = Field(description=_TYPE_MEANINGS)
     occurred_at: Timestamp
-    list_id: int | None = Field(description="The list that it is about, if it is about one")
-    subject: FeedSubject | None = Field(description="The record that it is about")
+    list_id: int | None = Field(
+        description="Id of the list, or null if the event isn't about a list"
+    )
+    subject: FeedSubject | None = Field(description="The record that the event is about")
     data: dict[str, Any] = Field(
-        description="What its type says; personal data is null once the person was erased"
+        description="Data of the event, which depends on its type. Personal data is null "
+        "after the person is erased."
     )
 
 
 class FeedPagination(Schema):
     limit: int
     next_cursor: str = Field(
-        description="Where to go on, also from an empty page", examples=["73315-48213"]
+        description="Cursor of the next page. Present even after an empty page.",
+        examples=["73315-48213"],
     )
-    has_more: bool = Field(description="Whether the next page has an event already")
+    has_more: bool = Field(description="Whether the next page already contains events")
 
 
 class FeedEventsPage(Schema):

@@ -27,7 +27,8 @@ FieldValues = Annotated[
     dict[_Key, _Value | None],
     AtMost(MAX_FIELDS),
     Field(
-        description="Values by the keys of fields; null removes one, and what is not named stays",
+        description="Values by field key. null removes a value. Fields that the request omits "
+        "don't change.",
         examples=[{"city": "Paris", "visits": 3, "birthday": "1990-02-28", "vegan": True}],
     ),
 ]
@@ -44,16 +45,20 @@ TagNames = Annotated[
     list[TagName],
     AtMost(MAX_TAGS_OF_MEMBER),
     Field(
-        description="1 to 40 characters each, no comma; upper and lower case are the same",
+        description="Tags of 1 to 40 characters without commas. Upper and lower case are "
+        "treated as equal.",
         examples=[["VIP", "Spring fair"]],
     ),
 ]
 
 # The service allows only 100 choices, and has a separate error code for too many choices.
 _MAX_CHOICES = 1_000
-_KEY_DESCRIPTION = "1 to 40 of a-z, 0-9 and '_', a letter first; callers name the field by it"
-_CHOICES_DESCRIPTION = "Of a field of the type choice: 1 to 100 texts"
-_PUBLIC_DESCRIPTION = "Whether people may set it themselves when they subscribe"
+_KEY_DESCRIPTION = (
+    "1 to 40 characters from a-z, 0-9 and '_', starting with a letter. The "
+    "key identifies the field in requests and responses."
+)
+_CHOICES_DESCRIPTION = "Choices of a field of the type choice, 1 to 100 texts"
+_PUBLIC_DESCRIPTION = "Whether people can set the field when they subscribe"
 
 
 class FieldRecord(Schema):
@@ -82,7 +87,7 @@ class _FieldWords(Body):
 
 class NewField(_FieldWords):
     key: str = Field(description=_KEY_DESCRIPTION, examples=["city"])
-    label: str = Field(description="1 to 100 characters", examples=["City"])
+    label: str = Field(description="Label of the field, 1 to 100 characters", examples=["City"])
     type: FieldTypeName = Field(
         description="text, number, date, boolean or choice", examples=["text"]
     )
@@ -90,22 +95,29 @@ class NewField(_FieldWords):
 
 class FieldChanges(_FieldWords):
     key: str = Field(default="", description=_KEY_DESCRIPTION, examples=["town"])
-    label: str = Field(default="", description="1 to 100 characters", examples=["Town"])
+    label: str = Field(
+        default="", description="Label of the field, 1 to 100 characters", examples=["Town"]
+    )
     type: FieldTypeName = Field(
         default=FieldType.TEXT,
-        description="Another type converts all values, if every one fits",
+        description="Type of the field. A new type converts all values, and is rejected if a "
+        "value can't be converted.",
         examples=["number"],
     )
 
 
 class TagRecord(Schema):
     id: int = Field(examples=[31])
-    name: str = Field(description="As it was first written", examples=["VIP"])
+    name: str = Field(
+        description="Name of the tag, with upper and lower case as in its first use",
+        examples=["VIP"],
+    )
     created_at: Timestamp
 
 
 class TagChange(Body):
     name: TagName = Field(
-        description="1 to 40 characters, no comma; upper and lower case are the same",
+        description="Name of the tag, 1 to 40 characters without commas. Upper and lower case "
+        "are treated as equal.",
         examples=["Patrons"],
     )

@@ -24,22 +24,25 @@ class MembersInput(TypedDict):
 class ImportColumn(Schema):
     name: str = Field(examples=["Company"])
     becomes: str = Field(
-        description="What it is to us, such as email, tags or fields.company; or ignored",
+        description="Meaning of the column, such as email, tags or fields.company, or ignored",
         examples=["fields.company"],
     )
     consent: str | None = Field(
         default=None,
-        description="Only for a consent column. unsubscribed, subscribed or confirmed: the meaning "
-        "of a yes in this column; status: the cells are statuses",
+        description="Meaning of a consent column. With unsubscribed, subscribed or "
+        "confirmed, a yes in the column has that meaning. With status, the cells "
+        "contain statuses. Omitted for other columns.",
         examples=["unsubscribed"],
     )
     creates: str | None = Field(
-        default=None, description="The type of the field that is made of it", examples=["text"]
+        default=None,
+        description="Type of the field that the import creates from the column",
+        examples=["text"],
     )
     written: str | None = Field(
         default=None,
-        description="How it writes dates (dmy or mdy) or numbers (point or comma), where the file "
-        "shows it",
+        description="Detected format of dates (dmy or mdy) or numbers (point or comma) in the "
+        "column, or null if no value shows the format",
         examples=["dmy"],
     )
 
@@ -47,25 +50,29 @@ class ImportColumn(Schema):
 class ImportRecord(Schema):
     id: int
     list_id: int
-    source: str = Field(description="members (of one request) or file", examples=["file"])
+    source: str = Field(
+        description="members for members in one request, or file", examples=["file"]
+    )
     kind: str = Field(
-        description="members, or the suppressed addresses of a sending product: suppressions, "
-        "bounces or complaints",
+        description="members, or one of the suppression lists of a sending product: "
+        "suppressions, bounces or complaints",
         examples=["members"],
     )
     filename: str | None = Field(examples=["members.csv"])
-    size: int = Field(description="Bytes", examples=[284113])
+    size: int = Field(description="Size of the file in bytes", examples=[284113])
     dry_run: bool = Field(examples=[False])
-    on_existing: str = Field(description="skip or update", examples=["skip"])
+    on_existing: str = Field(
+        description="How active members are handled, skip or update", examples=["skip"]
+    )
     create_fields: bool = Field(
-        description="Whether unknown columns become fields", examples=[False]
+        description="Whether the import creates fields for unknown columns", examples=[False]
     )
     date_order: str | None = Field(
-        description="dmy or mdy, for columns of dates that don't show it", examples=[None]
+        description="Order of day and month in ambiguous dates, dmy or mdy", examples=[None]
     )
     encoding: str | None = Field(
-        description="The encoding that the owner set, or that was detected in the whole file after "
-        "the beginning of the file had suggested another one",
+        description="Encoding of the file that the owner set. Also set if the whole file has "
+        "a different encoding than its beginning suggested.",
         examples=[None],
     )
     status: str = Field(
@@ -73,50 +80,61 @@ class ImportRecord(Schema):
     )
     error: dict[str, Any] | None = Field(examples=[None])
     description: dict[str, Any] | None = Field(
-        description="What the file was taken for",
+        description="Detected format and columns of the file",
         examples=[{"format": "csv", "columns": {"email": "Email Address", "name": "Name"}}],
     )
-    columns: list[ImportColumn] = Field(
-        description="What the columns of the file become; the first 500"
-    )
+    columns: list[ImportColumn] = Field(description="Meanings of the first 500 imported columns")
     ignored_columns: list[str] = Field(
-        description="The columns that become nothing; the first 500", examples=[["Notes"]]
+        description="Names of the first 500 ignored columns", examples=[["Notes"]]
     )
     received: int = Field(
-        description="Rows of the file; all of them once it has been split", examples=[5000]
+        description="Number of rows in the file. The number is final after the whole file has "
+        "been read.",
+        examples=[5000],
     )
-    added: int = Field(description="Made active", examples=[4930])
-    already: int = Field(description="Were active members", examples=[40])
-    opted_out: int = Field(description="Said no, here or by the file's own mark", examples=[12])
+    added: int = Field(description="Number of rows whose members became active", examples=[4930])
+    already: int = Field(
+        description="Number of rows whose members were already active", examples=[40]
+    )
+    opted_out: int = Field(
+        description="Number of rows that opted out, on this list or in the file", examples=[12]
+    )
     invalid: int = Field(examples=[8])
-    duplicate: int = Field(description="Came before in the same file", examples=[10])
-    denied: int = Field(
-        description="Not added, since a deny list has the address or its domain", examples=[0]
+    duplicate: int = Field(
+        description="Number of rows that repeat an earlier row of the file", examples=[10]
     )
+    denied: int = Field(description="Number of rows rejected by the deny list", examples=[0])
     updated: int = Field(
-        description="Of the already ones: got another name, tier, fields or tags", examples=[0]
+        description="Number of already active members whose name, tier, fields or tags were "
+        "updated",
+        examples=[0],
     )
     left_out: int = Field(
-        description="Values that rows were taken over without, since they don't fit their fields",
+        description="Number of values that were not imported because the values are invalid "
+        "for their fields",
         examples=[0],
     )
     unknown_status: int = Field(
-        description="Rows that are invalid because their consent value isn't recognised",
+        description="Number of invalid rows whose consent value was not recognised",
         examples=[0],
     )
     over_quota: int = Field(
-        description="Not added, since the plan has no room for more members", examples=[0]
+        description="Number of rows rejected because the plan's member limit was reached",
+        examples=[0],
     )
-    undone: int = Field(description="Taken back by an undo", examples=[0])
+    undone: int = Field(description="Number of members restored by an undo", examples=[0])
     kept: int = Field(
-        description="Left alone by the undo, since they were changed after the import", examples=[0]
+        description="Number of members that the undo did not restore, because the members "
+        "changed after the import",
+        examples=[0],
     )
     undone_at: Timestamp | None = Field(examples=[None])
     undo_until: Timestamp | None = Field(
-        description="Until when it can be undone; null while it runs, and once nobody is left"
+        description="Time until which the import can be undone. null during the import, and "
+        "if no member is left to restore."
     )
     errors_url: Url = Field(
-        description="CSV of the rows that were not added; lasts 15 minutes",
+        description="URL of a CSV file with the rejected rows. The URL expires after 15 minutes.",
         examples=[
             "https://api.example.com/imports/6204117398252/errors.csv?expires=1795254300&signature=Zk3nq0"
         ],
@@ -128,18 +146,25 @@ class ImportRecord(Schema):
 class UndoHolder(Schema):
     kind: str = Field(description="bulk_action or import", examples=["bulk_action"])
     id: int
-    name: str = Field(description="The action, or the name of the file", examples=["tag"])
+    name: str = Field(
+        description="Kind of the bulk action, or name of the imported file", examples=["tag"]
+    )
     members: int = Field(examples=[143])
 
 
 class UndoPreview(Schema):
-    undone: int = Field(description="Would be as they were before the import", examples=[159])
+    undone: int = Field(description="Number of members that an undo would restore", examples=[159])
     kept: int = Field(
-        description="Would stay, since they were changed after the import", examples=[143]
+        description="Number of members that an undo would not restore, because the members "
+        "changed after the import",
+        examples=[143],
     )
-    left: int = Field(description="Are no members any more", examples=[0])
+    left: int = Field(description="Number of people who are no longer members", examples=[0])
     held_by: list[UndoHolder] = Field(
-        description="The bulk actions and imports that changed those who would stay: undo these "
-        "first, then the import takes them back too; the 20 with most members"
+        description="The 20 bulk actions and imports that changed the most of the kept "
+        "members. Undo these actions first to be able to restore their members."
     )
-    is_exact: bool = Field(description="false: the import brought more than were counted")
+    is_exact: bool = Field(
+        description="Whether all members were counted. false if the import is larger than the "
+        "counting limit."
+    )

@@ -10,17 +10,21 @@ from models import Job
 from services.jobs.records import describe_error, get_retry_time, measure_progress
 
 JobId = TypeAliasType(
-    "JobId", Annotated[int, Field(description="Of the job that goes on", examples=[6204117398252])]
+    "JobId", Annotated[int, Field(description="Id of the running job", examples=[6204117398252])]
 )
 
 
 class JobProgress(Schema):
     done: int = Field(examples=[5000])
-    total: int | None = Field(description="null until it is known", examples=[5000])
-    per_second: float | None = Field(
-        description="Mean rate since the job started", examples=[2500.0]
+    total: int | None = Field(
+        description="Total number of steps, or null if the total isn't known yet", examples=[5000]
     )
-    eta_seconds: float | None = Field(description="Seconds to go at that rate", examples=[0.0])
+    per_second: float | None = Field(
+        description="Average number of steps per second since the job started", examples=[2500.0]
+    )
+    eta_seconds: float | None = Field(
+        description="Estimated remaining time in seconds", examples=[0.0]
+    )
 
 
 class JobRecord(Schema):
@@ -32,13 +36,13 @@ class JobRecord(Schema):
     progress: JobProgress
     result: dict[str, Any] | None = Field(examples=[{"added": 4930, "invalid": 8}])
     error: dict[str, Any] | None = Field(
-        description="code and message of what ended it", examples=[None]
+        description="Error code and message of a failed job", examples=[None]
     )
     last_reason: str | None = Field(
-        description="Why the last try failed, while it fails", examples=[None]
+        description="Reason why the last attempt failed, while the job is failing", examples=[None]
     )
     next_try_at: Timestamp | None = Field(
-        description="When a job that failed is tried again", examples=[None]
+        description="Time of the next retry of a failing job", examples=[None]
     )
     created_at: Timestamp
     started_at: Timestamp | None

@@ -20,7 +20,7 @@ from services.subscriptions.deny_lists import MAX_ENTRIES
 from services.subscriptions.fields import MAX_FIELDS
 
 ChallengeProvider = Literal["turnstile", "hcaptcha", "recaptcha"]
-_IMAGE_DESCRIPTION = "An absolute http or https address"
+_IMAGE_DESCRIPTION = "An absolute http or https URL"
 
 
 # The service allows only 10 origins, and has a separate error code for too many origins.
@@ -37,52 +37,59 @@ class Channel(Schema):
     description: str | None = Field(examples=["Short letters about how things are made."])
     avatar_image_url: Url | None = Field(examples=["https://www.example.com/avatar.png"])
     favicon_image_url: Url | None = Field(examples=["https://www.example.com/favicon.ico"])
-    user_id: int = Field(description="Its owner")
-    subscriber_count: int = Field(description="Active subscribers", examples=[4930])
+    user_id: int = Field(description="User id of the list's owner")
+    subscriber_count: int = Field(description="Number of active subscribers", examples=[4930])
     email_channel_enabled: bool = Field(
-        description="Whether apps that send mail get its members", examples=[True]
+        description="Whether programs that send newsletters receive the members of the list",
+        examples=[True],
     )
-    challenge_enabled: bool = Field(description="Whether strangers subscribe with a challenge")
+    challenge_enabled: bool = Field(description="Whether the public sign-up requires a CAPTCHA")
     challenge_provider: ChallengeProvider | None
     challenge_site_key: str | None = Field(
-        description="For the provider's widget in a page", examples=["0x4AAAAAAADnPIDROrmt1Wwj"]
+        description="Site key for the widget of the CAPTCHA provider",
+        examples=["0x4AAAAAAADnPIDROrmt1Wwj"],
     )
-    confirm_required: bool = Field(description="Whether strangers confirm by a mailed link")
+    confirm_required: bool = Field(
+        description="Whether new subscribers must confirm with the link in an e-mail"
+    )
     redirect_origins: list[str] = Field(
-        description="Where a sign-up form may lead back to", examples=[["https://www.example.com"]]
+        description="Origins of websites to which a sign-up form can redirect",
+        examples=[["https://www.example.com"]],
     )
     asked_fields: list[str] | None = Field(
-        description="The public fields that its sign-up form asks for, by their keys; null: all",
+        description="Keys of the public fields on the sign-up form, or null for all public fields",
         examples=[None],
     )
     required_fields: list[str] = Field(
-        description="The fields without which nobody signs up", examples=[[]]
+        description="Keys of the fields that are required for a sign-up", examples=[[]]
     )
     consent_wording: str | None = Field(
-        description="What people agree to who subscribe",
+        description="Consent text shown at sign-up",
         examples=["I want The Daily Demo by e-mail. I can leave at any time."],
     )
     consent_wording_version: int | None = Field(
-        description="Which of its wordings that is", examples=[1]
+        description="Version of the consent text", examples=[1]
     )
-    colour: str | None = Field(description="Of its pages and mails", examples=["#1d4ed8"])
+    colour: str | None = Field(
+        description="Accent colour of the list's pages and e-mails", examples=["#1d4ed8"]
+    )
     logo_hash_id: str | None = Field(
-        description="The image on its pages", examples=["k3v09xq2m7ta"]
+        description="Id of the logo on the list's pages", examples=["k3v09xq2m7ta"]
     )
     sender_name: str | None = Field(
-        description="Who its mails say that they are from", examples=["The Demo team"]
+        description="Sender name of the list's e-mails", examples=["The Demo team"]
     )
     sign_up_text: str | None = Field(
-        description="On the page on which people subscribe",
+        description="Introduction on the sign-up page",
         examples=["One letter each morning, in two minutes."],
     )
     thanks_text: str | None = Field(
-        description="On the page after the confirmation; on the page after the form too, where the "
-        "list has no `confirm_required`",
+        description="Text on the page after the confirmation. Lists without "
+        "`confirm_required` also show the text after the sign-up form.",
         examples=["The next letter comes tomorrow at six."],
     )
     confirmation_text: str | None = Field(
-        description="In the mail that asks for a confirmation, as the owner's words",
+        description="Text from the owner in the confirmation e-mail",
         examples=["Welcome to The Daily Demo!"],
     )
     created_at: Timestamp
@@ -123,89 +130,101 @@ class ListFields(Body):
     challenge_provider: ChallengeProvider | None = None
     confirm_required: bool = Field(
         default=True,
-        description="false: whoever names an address makes it a member, without its person's word",
+        description="Whether new subscribers must confirm with the link in an e-mail. If this "
+        "is off, anyone can subscribe any address.",
     )
     redirect_origins: Annotated[list[str], AtMost(_MAX_ORIGINS)] = Field(
         default_factory=list,
-        description="At most 10 origins of web pages, to which a sign-up form may lead back",
+        description="At most 10 origins of websites to which a sign-up form can redirect",
         examples=[["https://www.example.com"]],
     )
     asked_fields: FieldKeys | None = Field(
         default=None,
-        description="Keys of your public fields that its sign-up form asks for; null: all of them",
+        description="Keys of your public fields on the sign-up form, or null for all public fields",
         examples=[["city"]],
     )
     required_fields: FieldKeys = Field(
         default_factory=list,
-        description="The fields among them without which nobody signs up",
+        description="Keys of the asked fields that are required for a sign-up",
         examples=[["city"]],
     )
     consent_wording: str | None = Field(
         default=None,
         max_length=MAX_WORDING_CHARACTERS,
-        description="What people agree to who subscribe. Each version is kept; null: no text",
+        description="Consent text shown at sign-up, or null for no text. Earlier versions are "
+        "kept.",
         examples=["I want The Daily Demo by e-mail. I can leave at any time."],
     )
 
     colour: str | None = Field(
         default=None,
-        description="#rrggbb, with a contrast of at least 4.5 to our pages; a lighter one is made "
-        "of it for dark windows",
+        description="Accent colour as #rrggbb, with a contrast of at least 4.5 to the pages' "
+        "background. Dark mode uses a lighter shade.",
         examples=["#1d4ed8"],
     )
     logo_hash_id: str | None = Field(
         default=None,
-        description="One of the owner's own attachments that are not encrypted",
+        description="Id of one of your unencrypted attachments",
         examples=["k3v09xq2m7ta"],
     )
     sender_name: str | None = Field(
         default=None,
-        description=f"At most {MAX_SENDER_CHARACTERS} characters; mails are from '<name> via "
-        "<installation>', at the installation's address",
+        description=f"At most {MAX_SENDER_CHARACTERS} characters. E-mails are sent from '<name> "
+        "via <installation>', with the installation's address.",
         examples=["The Demo team"],
     )
     sign_up_text: str | None = Field(
         default=None,
-        description=f"Plain text of at most {MAX_PAGE_TEXT_CHARACTERS} characters without links",
+        description=f"Plain text of at most {MAX_PAGE_TEXT_CHARACTERS} characters, without links",
         examples=["One letter each morning, in two minutes."],
     )
     thanks_text: str | None = Field(
         default=None,
-        description=f"Plain text of at most {MAX_PAGE_TEXT_CHARACTERS} characters without links",
+        description=f"Plain text of at most {MAX_PAGE_TEXT_CHARACTERS} characters, without links",
         examples=["The next letter comes tomorrow at six."],
     )
     confirmation_text: str | None = Field(
         default=None,
-        description=f"Plain text of at most {MAX_MAIL_TEXT_CHARACTERS} characters without links",
+        description=f"Plain text of at most {MAX_MAIL_TEXT_CHARACTERS} characters, without links",
         examples=["Welcome to The Daily Demo!"],
     )
 
 
 class NewList(ListFields):
-    title: str = Field(description="1 to 200 characters", examples=["The Daily Demo"])
+    title: str = Field(
+        description="Title of the list, 1 to 200 characters", examples=["The Daily Demo"]
+    )
     slug: str = Field(
-        description="1 to 80 of a-z, 0-9 and '-', never all digits", examples=["the-daily-demo"]
+        description="1 to 80 characters from a-z, 0-9 and '-', not only digits",
+        examples=["the-daily-demo"],
     )
 
 
 class ListChanges(ListFields):
-    title: str = Field(default="", description="1 to 200 characters", examples=["The Daily Demo"])
-    slug: str = Field(default="", description="1 to 80 of a-z, 0-9 and '-', never all digits")
+    title: str = Field(
+        default="",
+        description="Title of the list, 1 to 200 characters",
+        examples=["The Daily Demo"],
+    )
+    slug: str = Field(
+        default="", description="1 to 80 characters from a-z, 0-9 and '-', not only digits"
+    )
 
 
 class EmbeddedForm(Schema):
-    """A list's sign-up form for a page of another site."""
+    """A list's sign-up form for other websites."""
 
     html: str = Field(
-        description="To be pasted as it is: no frame, no style, and no script but a challenge's",
+        description="HTML to paste unchanged into a page. Contains no frame and no style, and "
+        "only the script of the CAPTCHA.",
         examples=['<form method="post" action="https://pressroom.example.com/subscriptions/4711">'],
     )
     action: str = Field(
-        description="Where the form is sent",
+        description="URL to which the form is sent",
         examples=["https://pressroom.example.com/subscriptions/4711"],
     )
     page_url: str = Field(
-        description="The list's own page with the same form",
+        description="URL of the list's own sign-up page",
         examples=["https://pressroom.example.com/s/the-daily-demo"],
     )
 
@@ -217,43 +236,49 @@ class PreviewPart(StrEnum):
 
 
 class ListPreview(Schema):
-    """A page or a mail as readers get it."""
+    """A page or an e-mail as readers see it."""
 
     html: str = Field(examples=["<!doctype html>"])
     subject: str | None = Field(
-        default=None, description="Of a mail", examples=["Confirm: “The Daily Demo”"]
+        default=None, description="Subject of the e-mail", examples=["Confirm: “The Daily Demo”"]
     )
     text: str | None = Field(
-        default=None, description="The same mail as plain text", examples=["Please confirm"]
+        default=None, description="The e-mail as plain text", examples=["Please confirm"]
     )
     sender_name: str | None = Field(
         default=None,
-        description="Whom the mail is from, before 'via' and the installation's name; null: from "
-        "the installation alone",
+        description="Sender name before 'via' and the installation's name. null if the "
+        "sender is only the installation.",
         examples=["The Demo team"],
     )
 
 
 class FiguresRow(Schema):
-    key: str = Field(description="The day, the source or the tier", examples=["2026-11-20"])
-    joined: int = Field(description="How often a person became an active member", examples=[31])
-    left: int = Field(
-        description="How often an active member ceased to be one, whoever wanted it", examples=[4]
+    key: str = Field(description="The day, source or tier", examples=["2026-11-20"])
+    joined: int = Field(
+        description="Number of times that a person became an active member", examples=[31]
     )
-    net: int = Field(description="joined - left", examples=[27])
+    left: int = Field(
+        description="Number of times that a person stopped being an active member, for any reason",
+        examples=[4],
+    )
+    net: int = Field(description="joined minus left", examples=[27])
 
 
 class ListFigures(Schema):
     by: FiguresBy
-    first_day: date = Field(description="Days are those of UTC", examples=["2026-11-20"])
+    first_day: date = Field(
+        description="First day of the statistics, in UTC", examples=["2026-11-20"]
+    )
     last_day: date = Field(examples=["2026-11-20"])
     rows: list[FiguresRow] = Field(
-        description="Each day in order; or the sources, or the tiers, of those who came or went"
+        description="One row per day in order, or one row per source or tier with changes"
     )
     asked: int = Field(
-        description="How often in this time a person was asked by mail to confirm", examples=[120]
+        description="Number of requests for confirmation that were sent in this period",
+        examples=[120],
     )
-    confirmed: int = Field(description="How often one did so", examples=[96])
+    confirmed: int = Field(description="Number of confirmations in this period", examples=[96])
 
     @classmethod
     def of(
@@ -269,12 +294,12 @@ Entries = Annotated[list[str], AtMost(MAX_ENTRIES)]
 class DenyListRecord(Schema):
     addresses: list[str] = Field(examples=[_EXAMPLE_ADDRESSES])
     domains: list[str] = Field(
-        description="*.example.org stands for all subdomains of example.org",
+        description="Denied domains. *.example.org denies all subdomains of example.org.",
         examples=[_EXAMPLE_DOMAINS],
     )
     erased: int = Field(
-        description="The number of denied addresses of erased people; these can't be listed, "
-        "because only hashes of them are stored",
+        description="Number of denied addresses of erased people. These addresses can't be "
+        "listed, because only their hashes are stored.",
         examples=[0],
     )
 
@@ -282,7 +307,7 @@ class DenyListRecord(Schema):
 class NewDenyList(Body):
     addresses: Entries = Field(examples=[_EXAMPLE_ADDRESSES])
     domains: Entries = Field(
-        description="*.example.org stands for all subdomains of example.org",
+        description="Denied domains. *.example.org denies all subdomains of example.org.",
         examples=[_EXAMPLE_DOMAINS],
     )
 

@@ -7,17 +7,19 @@ from core.scopes import Scope
 
 
 class TokenAnswer(Schema):
-    """RFC 6749, 5.1."""
+    """A pair of tokens (RFC 6749, section 5.1)."""
 
     access_token: str = Field(examples=["pra_…"])
     token_type: str = Field(examples=["Bearer"])
-    expires_in: int = Field(description="Seconds", examples=[3600])
-    refresh_token: str = Field(description="For one refresh", examples=["prr_…"])
-    scope: str = Field(description="What was given", examples=["credit.read"])
+    expires_in: int = Field(description="Lifetime of the access token in seconds", examples=[3600])
+    refresh_token: str = Field(description="A token for one refresh", examples=["prr_…"])
+    scope: str = Field(description="Granted scopes", examples=["credit.read"])
 
 
 class IntrospectionAnswer(Schema):
-    """RFC 7662, 2.2: of a token that does not count, `active` alone."""
+    """Details of a token (RFC 7662, section 2.2). For an invalid token, the response contains only
+    `active`.
+    """
 
     active: bool
     client_id: str | None = Field(default=None, examples=["prc_7Kd02mQx"])
@@ -30,7 +32,7 @@ class IntrospectionAnswer(Schema):
 
 
 class OAuthError(Schema):
-    """RFC 6749, 5.2."""
+    """An OAuth error (RFC 6749, section 5.2)."""
 
     error: str = Field(examples=["invalid_grant"])
     error_description: str | None = Field(default=None, examples=["The code was used before."])
@@ -39,11 +41,13 @@ class OAuthError(Schema):
 class UserInfo(Schema):
     sub: str = Field(description="The user's id", examples=["4831920047116"])
     email: str
-    name: str | None = Field(default=None, description="Left out where there is none")
+    name: str | None = Field(
+        default=None, description="Name of the user. Omitted if the user has no name."
+    )
 
 
 class Metadata(Schema):
-    """RFC 8414, 2."""
+    """Metadata of the authorization server (RFC 8414, section 2)."""
 
     issuer: Url = Field(examples=["https://api.example.com"])
     authorization_endpoint: Url = Field(examples=["https://api.example.com/oauth/authorize"])
@@ -74,4 +78,4 @@ class GrantRecord(Schema):
     client_name: str = Field(examples=["Writing Desk"])
     scopes: list[Scope]
     created_at: Timestamp
-    updated_at: Timestamp = Field(description="When it was last agreed to")
+    updated_at: Timestamp = Field(description="Time of the most recent consent")

@@ -7,19 +7,20 @@ from api.schemas.envelope import Schema, Url
 
 class ServiceLinks(Schema):
     documentation: Url | None = Field(
-        description="The page of all operations; null where the operator serves none",
+        description="URL of the API reference for people, or null if the operator has "
+        "disabled the reference",
         examples=["https://api.example.com/docs"],
     )
     openapi: Url | None = Field(
-        description="The same for programs, in OpenAPI 3.1",
+        description="URL of the API reference for programs, in OpenAPI 3.1",
         examples=["https://api.example.com/openapi.json"],
     )
     console: Url = Field(
-        description="For people: their lists, images, texts and credits",
+        description="URL of the console with a user's lists, images, texts and credits",
         examples=["https://api.example.com/console"],
     )
     account: Url = Field(
-        description="For people: their keys, sessions and programs",
+        description="URL of the account page with keys, sessions and apps",
         examples=["https://api.example.com/account"],
     )
     health: Url = Field(examples=["https://api.example.com/healthz"])
@@ -30,10 +31,10 @@ class ServiceRecord(Schema):
     description: str = Field(
         examples=["The back end of a newsletter and publishing platform: it has no web site."]
     )
-    version: str = Field(description="Of the program", examples=["1.0.0"])
+    version: str = Field(description="Version of the software", examples=["1.0.0"])
     contract: str = Field(description="The newest Pressroom-Version", examples=["2026-11-21"])
     contracts: list[str] = Field(
-        description="All that a call may ask for, the newest first", examples=[["2026-11-21"]]
+        description="Supported values of Pressroom-Version, newest first", examples=[["2026-11-21"]]
     )
     links: ServiceLinks
 
@@ -47,6 +48,6 @@ class DependenciesHealth(Schema):
         description="ok, degraded, unavailable, outdated or ending", examples=["ok"]
     )
     dependencies: dict[str, str] = Field(
-        description="The status of each by its name",
+        description="Status of each dependency by name",
         examples=[{"database": "ok", "redis": "ok", "broker": "ok", "objects": "ok"}],
     )

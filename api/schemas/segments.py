@@ -19,7 +19,7 @@ from services.subscriptions.filters.names import COMMON_NAMES, Operator
 from services.subscriptions.segments import MAX_SEGMENT_NAME_CHARACTERS
 
 _NAME_DESCRIPTION = (
-    f"1 to {MAX_SEGMENT_NAME_CHARACTERS} characters; a list has each once, whatever its case"
+    f"1 to {MAX_SEGMENT_NAME_CHARACTERS} characters, unique within the list regardless of case"
 )
 # The maximum number of statuses in a request exceeds the number of different statuses, because a
 # caller may repeat a status.
@@ -39,14 +39,17 @@ _PARTS_SCHEMA = {
     "maxItems": MAX_CONDITIONS,
 }
 _VALUE_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}
-_MOMENT_SCHEMA = {"type": "string", "description": "A day in UTC (2026-11-21), or a moment"}
+_MOMENT_SCHEMA = {"type": "string", "description": "A day in UTC (2026-11-21) or a time"}
 _BOUND_SCHEMA = {
     "anyOf": [{"type": "string"}, {"type": "number"}],
-    "description": "A number, a day in UTC (2026-11-21), or a moment",
+    "description": "A number, a day in UTC (2026-11-21) or a time",
 }
 _OPERAND_SCHEMAS: dict[Operator, dict[str, Any]] = {
     Operator.IS: _VALUE_SCHEMA,
-    Operator.IS_NOT: {**_VALUE_SCHEMA, "description": "Members without any value are found too"},
+    Operator.IS_NOT: {
+        **_VALUE_SCHEMA,
+        "description": "Matches members with a different value and members without a value",
+    },
     Operator.IN: {
         "type": "array",
         "items": _VALUE_SCHEMA,
@@ -59,7 +62,7 @@ _OPERAND_SCHEMAS: dict[Operator, dict[str, Any]] = {
     Operator.AFTER: _MOMENT_SCHEMA,
     Operator.NOT_BEFORE: _BOUND_SCHEMA,
     Operator.NOT_AFTER: _BOUND_SCHEMA,
-    Operator.EXISTS: {"type": "boolean", "description": "Whether there is any value"},
+    Operator.EXISTS: {"type": "boolean", "description": "Whether the member has any value"},
 }
 
 
@@ -77,11 +80,11 @@ def _describe_condition() -> dict[str, Any]:
     names = ", ".join(each.name for each in COMMON_NAMES)
     field = {
         "type": "string",
-        "description": f"{names}, or fields. and the key of a field",
+        "description": f"{names}, or 'fields.' followed by the key of a field",
         "examples": ["fields.city"],
     }
     operands = {operator.value: operand for operator, operand in _OPERAND_SCHEMAS.items()}
-    description = _describe_object("One name and one of the operators that go with it", field=field)
+    description = _describe_object("A field with one operator that the field supports", field=field)
     return {
         **description,
         "properties": {**description["properties"], **operands},
@@ -95,9 +98,9 @@ def _describe_condition() -> dict[str, Any]:
 # filters, because the service's own errors contain the place of the error in the filter.
 FILTER_SCHEMAS: dict[str, dict[str, Any]] = {
     "MemberFilter": {
-        "description": f"Which members are meant. At most {MAX_DEPTH} deep, with at most "
-        f"{MAX_CONDITIONS} conditions and {MAX_VALUES_PER_FILTER} values. Active members only, "
-        "unless it names `status`",
+        "description": f"A filter that selects members. At most {MAX_DEPTH} levels deep, with at "
+        f"most {MAX_CONDITIONS} conditions and {MAX_VALUES_PER_FILTER} values. Selects only active "
+        "members unless a condition names `status`.",
         "anyOf": [
             {"$ref": f"#/components/schemas/{name}"}
             for name in ("FilterOfAll", "FilterOfAny", "FilterOfOthers", "FilterCondition")
@@ -105,15 +108,15 @@ FILTER_SCHEMAS: dict[str, dict[str, Any]] = {
         "examples": [_FILTER_EXAMPLE],
     },
     "FilterOfAll": {
-        **_describe_object("All parts are true", all=_PARTS_SCHEMA),
+        **_describe_object("Matches members for whom all parts are true", all=_PARTS_SCHEMA),
         "examples": [_FILTER_EXAMPLE],
     },
     "FilterOfAny": {
-        **_describe_object("At least one part is true", any=_PARTS_SCHEMA),
+        **_describe_object("Matches members for whom at least one part is true", any=_PARTS_SCHEMA),
         "examples": [{"any": [{"field": "type", "is": "gold"}, {"field": "tag", "is": "vip"}]}],
     },
     "FilterOfOthers": {
-        **_describe_object("The part is not true", **{"not": _FILTER_SCHEMA}),
+        **_describe_object("Matches members for whom the part is false", **{"not": _FILTER_SCHEMA}),
         "examples": [{"not": {"field": "tag", "is": "vip"}}],
     },
     "FilterCondition": _describe_condition(),
@@ -129,11 +132,13 @@ class MemberSearch(Body):
     status: SubscriptionStatus | None = Field(
         default=None,
         strict=False,
-        description="Only members who have it, instead of the active ones",
+        description="Return only members with this status instead of active members.",
     )
-    limit: int = Field(default=50, ge=1, le=UNPAGED.limit, description="How many to answer at most")
+    limit: int = Field(
+        default=50, ge=1, le=UNPAGED.limit, description="Maximum number of members to return"
+    )
     cursor: str | None = Field(
-        default=None, description="next_cursor of the page before", examples=[None]
+        default=None, description="The next_cursor of the previous page", examples=[None]
     )
 
 
@@ -147,9 +152,9 @@ class SegmentRecord(Schema):
 
 
 class CountedSegment(SegmentRecord):
-    count: int = Field(description="How many members it means now", examples=[1204])
+    count: int = Field(description="Current number of matching members", examples=[1204])
     count_is_exact: bool = Field(
-        description="Otherwise it means at least that many; to count all would take too long",
+        description="Whether count is exact. If counting took too long, count is a lower bound.",
         examples=[True],
     )
 
@@ -165,13 +170,13 @@ class SegmentChanges(Body):
 
 
 class MemberChoice(Body):
-    """Which members: those of a segment, or those of a filter."""
+    """The selected members, either of a segment or of a filter."""
 
     segment_id: int | None = Field(
         default=None,
         ge=0,
         le=MAX_ID,
-        description="Of the list; instead of a filter",
+        description="Id of a segment of the list. Can't be combined with a filter.",
         examples=[None],
     )
     filter: FilterDocument | None = Field(default=None, examples=[_FILTER_EXAMPLE])
@@ -184,32 +189,35 @@ class NewExport(MemberChoice):
     kind: Annotated[ExportKind, Field(strict=False)]
     status: Annotated[list[StatusName], Field(min_length=1), AtMost(_MAX_STATUSES)] | None = Field(
         default=None,
-        description="Only members with one of these; of kind members alone. Without it: active "
-        "ones or those that the filter names; without a filter all but removed ones",
+        description="Statuses to export, only for kind members. By default, a filter without "
+        "a status selects active members, and an export without a filter contains all "
+        "statuses except removed.",
         examples=[["active", "pending"]],
     )
     format: Annotated[ExportFormat, Field(strict=False)] = Field(
-        default=ExportFormat.CSV, description="csv, or jsonl: one JSON object a line"
+        default=ExportFormat.CSV, description="csv, or jsonl with one JSON object per line"
     )
     bom: bool = Field(
         default=False,
-        description="Whether the file begins with a byte-order mark, so that Excel reads it as "
-        "UTF-8; only for a CSV file of kind members",
+        description="Whether the file begins with a byte-order mark, so that Excel reads "
+        "UTF-8. Only for a CSV file of kind members.",
     )
 
 
 class NewBulkAction(MemberChoice):
     action: Annotated[BulkActionKind, Field(strict=False)] = Field(
-        description="tag and untag: value is the name of a tag. set_type: value is free, silver or "
-        "gold; an end that has passed goes. remove, email_off: without a value",
+        description="Action to apply. tag and untag need the name of a tag in value. set_type "
+        "needs free, silver or gold in value and removes an expired paid_expiry. "
+        "remove and email_off need no value.",
         examples=["tag"],
     )
     value: str | None = Field(default=None, examples=["vip"])
 
 
 class BulkPreview(Schema):
-    matched: int = Field(description="How many members it is about", examples=[1204])
+    matched: int = Field(description="Number of matching members", examples=[1204])
     is_exact: bool = Field(
-        description="Otherwise at least that many; to count all would take too long",
+        description="Whether matched is exact. If counting took too long, matched is a lower "
+        "bound.",
         examples=[True],
     )

@@ -35,37 +35,46 @@ Address = Annotated[str, AfterValidator(_normalise_address)]
 class Person(Schema):
     id: int
     name: str | None = Field(
-        description="What the person calls themselves; to an owner, if they came by a login"
+        description="Name that the person chose. Owners see the name only if the person "
+        "subscribed with a login."
     )
 
 
 class SubscriptionRecord(Schema):
     id: int
-    user_id: int | None = Field(description="null where a trace id asks")
+    user_id: int | None = Field(
+        description="Id of the member, or null if the request used a trace id"
+    )
     list_id: int
     status: str = Field(description="pending, active, unsubscribed or removed", examples=["active"])
-    type: str = Field(description="free, silver or gold", examples=["free"])
+    type: str = Field(
+        description="Tier of the member, which is free, silver or gold", examples=["free"]
+    )
     paid_expiry: Timestamp | None = Field(examples=[None])
     email_enabled: bool
-    name: str | None = Field(description="The list's own name for the member")
-    email: str | None = Field(description="The list's own record of the member's address")
+    name: str | None = Field(description="Name of the member on this list")
+    email: str | None = Field(description="Address of the member on this list")
     source: str = Field(
-        description="How they came: challenge, form, login, transfer, import, or owner for those "
-        "whom the owner added one by one",
+        description="Origin of the subscription, which is challenge, form, login, transfer, "
+        "import or owner. owner means that the owner added the member "
+        "individually.",
         examples=["import"],
     )
     fields: ShownFields | None = Field(
-        default=None, description="By the keys of the owner's fields; null to all but the owner"
+        default=None,
+        description="Values by the keys of the owner's fields. Only the owner sees these values.",
     )
-    tags: ShownTags | None = Field(default=None, description="null to all but the owner")
+    tags: ShownTags | None = Field(
+        default=None, description="Tags of the member. Only the owner sees the tags."
+    )
     joined_at: Timestamp | None = Field(
         default=None,
-        description="When they joined, as the source of an import said; otherwise created_at. null "
-        "to all but the owner",
+        description="Time when the member joined, as stated by an import. Otherwise the same "
+        "as created_at. Only the owner sees this time.",
     )
     import_id: int | None = Field(
         default=None,
-        description="The import that last made them active; null to all but the owner",
+        description="Id of the import that last activated the member. Only the owner sees this id.",
         examples=[None],
     )
     created_at: Timestamp
@@ -102,8 +111,8 @@ def build_member_item(row: dict[str, Any]) -> dict[str, Any]:
 
 class MembersPagination(Pagination):
     total: int | None = Field(
-        description="How many are meant; with a filter on the first page alone, and null where the "
-        "list is too long to count them"
+        description="Total number of matching members. With a filter, only the first page "
+        "contains the total. null if counting takes too long."
     )
 
 
@@ -118,18 +127,24 @@ class Opponent(Schema):
 
 
 class HistoryEntry(Schema):
-    id: int | None = Field(description="null for the import that brought the member")
+    id: int | None = Field(
+        description="Id of the entry. null for the import that added the member."
+    )
     action: str = Field(
-        description="requested, subscribed, added, confirmed, unsubscribed, unsubscribing_undone, "
-        "email_enabled, email_disabled, removed, edited, transferred_in, transferred_away, "
-        "imported, import_undone, bulk_undone, lapsed, erased",
+        description="requested, subscribed, added, confirmed, unsubscribed, "
+        "unsubscribing_undone, email_enabled, email_disabled, removed, edited, "
+        "transferred_in, transferred_away, imported, import_undone, bulk_undone, "
+        "lapsed, erased",
         examples=["confirmed"],
     )
-    actor: str = Field(description="user, owner, import, operator or stranger", examples=["user"])
+    actor: str = Field(
+        description="Who made the change: user, owner, import, operator or stranger",
+        examples=["user"],
+    )
     actor_id: int | None = Field(examples=[4831920047116])
     via: str = Field(
-        description="login, challenge, form, confirmation, trace, one-click, page, import, bulk or "
-        "command",
+        description="How the change was made: login, challenge, form, confirmation, trace, "
+        "one-click, page, import, bulk or command",
         examples=["confirmation"],
     )
     status_before: str | None = Field(examples=["pending"])
@@ -137,14 +152,14 @@ class HistoryEntry(Schema):
     email_enabled_before: bool | None = Field(examples=[None])
     email_enabled_after: bool | None = Field(examples=[True])
     changed: list[str] | None = Field(
-        description="What else changed, without the values: name, type, paid_expiry, email, tags, "
-        "and fields.city for the field city",
+        description="Names of other changed values: name, type, paid_expiry, email and tags, "
+        "or fields.city for the field city",
         examples=[["tags", "fields.city"]],
     )
     reason: str | None = Field(
         default=None,
-        description="Why they left or stopped the mail, where they said: too_many, other_topics, "
-        "never_asked, elsewhere or other",
+        description="Reason for leaving or turning off the mail, if the person gave one: "
+        "too_many, other_topics, never_asked, elsewhere or other",
         examples=[None],
     )
     ip: str | None
@@ -157,7 +172,7 @@ class _SignUp(Body):
     name: str | None = Field(
         default=None,
         max_length=200,
-        description="The list's own name for the person, on a new record",
+        description="Name of the person on this list, used only for a new subscription",
         examples=["Ada Reader"],
     )
     # The challenge fields accept any text, because a form sends the fields even to a list without a
@@ -174,7 +189,7 @@ class _SignUp(Body):
 class NewSubscription(_SignUp):
     fields: FieldValues = Field(
         default_factory=dict,
-        description="By the keys of fields that the owner made public",
+        description="Values by the keys of the owner's public fields",
         examples=[{"city": "Paris"}],
     )
 
@@ -182,21 +197,22 @@ class NewSubscription(_SignUp):
 class OwnSubmission(Body):
     fields: FieldValues = Field(
         default_factory=dict,
-        description="By the keys of fields that the owner made public; what is not named stays",
+        description="Values by the keys of the owner's public fields. Fields that the request "
+        "omits don't change.",
         examples=[{"city": "Paris"}],
     )
 
 
 class SignUpForm(_SignUp):
-    """The fields of a plain HTML form; the widget of a challenge adds one of its own.
+    """The fields of a plain HTML form. A CAPTCHA widget adds one more field.
 
-    An input named `fields.city` is the value of the owner's public field `city`.
+    An input named `fields.city` sets the public field `city`.
     """
 
     redirect_url: str | None = Field(
         default=None,
-        description="Where the browser goes afterwards, at an origin that the list or the operator "
-        "allows; otherwise to a page of ours",
+        description="URL to which the browser is redirected. The list or the operator must "
+        "allow the origin. Without this field, a Pressroom page shows the result.",
         examples=["https://www.example.com/thanks"],
     )
 
@@ -215,7 +231,7 @@ class MemberValues(Body):
     )
     paid_expiry: Moment | None = Field(
         default=None,
-        description="When the paid tier ends; null: it doesn't",
+        description="Time when the paid tier ends, or null if the tier doesn't end",
         examples=["2027-11-21T00:00:00Z"],
     )
     fields: FieldValues = Field(default_factory=dict)
@@ -230,56 +246,61 @@ class MemberValues(Body):
 class MemberUpsert(MemberValues):
     tags: TagNames | None = Field(
         default=None,
-        description="All that the member is to have",
+        description="Complete list of tags, which replaces the current tags",
         examples=[["VIP", "Spring fair"]],
     )
 
 
 class MemberChanges(MemberUpsert):
     add_tags: TagNames = Field(
-        default_factory=list, description="Beside those that they have", examples=[["Patron"]]
+        default_factory=list, description="Tags to add to the current tags", examples=[["Patron"]]
     )
     remove_tags: TagNames = Field(default_factory=list, examples=[["Newcomer"]])
 
 
 class MemberConsent(Schema):
-    """An act by which a member agreed to get a list, or a claim of others about one."""
+    """A consent to receive a list, either recorded by Pressroom or claimed by someone else."""
 
     at: Timestamp = Field(examples=["2026-11-21T09:30:00.000000Z"])
     how: str = Field(
-        description="form, confirmation, login, link (by which the person came back), owner, "
-        "import or transfer",
+        description="Way in which the person consented: form, confirmation, login, link, "
+        "owner, import or transfer. link means that the person returned with a "
+        "link in an e-mail.",
         examples=["form"],
     )
-    ip: str | None = Field(description="After 90 days its network alone", examples=["192.0.2.7"])
+    ip: str | None = Field(
+        description="IP address. After 90 days, only its network is stored.", examples=["192.0.2.7"]
+    )
     url: str | None = Field(
-        description="The page with the form, without its query",
+        description="URL of the page with the form, without the query",
         examples=["https://www.example.com/tea"],
     )
     browser: str | None = Field(examples=["Firefox on Linux"])
     wording: str | None = Field(
-        description="What the person agreed to",
+        description="Consent text that the person accepted",
         examples=["I want The Daily Demo by e-mail. I can leave at any time."],
     )
-    wording_version: int | None = Field(
-        description="Which of the list's wordings that is", examples=[1]
-    )
+    wording_version: int | None = Field(description="Version of the consent text", examples=[1])
     claimed_by: str | None = Field(
-        description="null for what Pressroom saw itself; otherwise who says so: owner, or the "
-        "product whose file it is",
+        description="Who claims the consent, either owner or the product that the imported "
+        "file comes from. null if Pressroom recorded the consent.",
         examples=[None],
     )
     confirmed: bool = Field(
-        description="Whether Pressroom saw that it was the address's person. A form shows that "
-        "somebody named the address; it is confirmed by a mailed link, then or later",
+        description="Whether Pressroom verified that the person owns the address. A form only "
+        "shows that someone entered the address. The link in a confirmation "
+        "e-mail verifies the address.",
         examples=[True],
     )
     others_of_network: int | None = Field(
-        description="How many other people came onto this list from the network of `ip`, its /24 "
-        f"or /48: {MAX_COUNTED_PEOPLE} at most. null for a claim",
+        description="Number of other people who joined this list from the same network as `ip`, "
+        f"which is its /24 or /48, at most {MAX_COUNTED_PEOPLE}. null for a claim.",
         examples=[0],
     )
-    list_id: int = Field(description="Where the person agreed: another list after a transfer")
+    list_id: int = Field(
+        description="Id of the list to which the person consented. After a transfer, this is "
+        "another list."
+    )
     import_id: int | None = Field(examples=[None])
 
     @classmethod

@@ -23,7 +23,9 @@ _MAX_SCOPES = 100
 
 class QuotaRecord(Schema):
     used: int = Field(examples=[120])
-    limit: int | None = Field(description="null: no limit", examples=[1000])
+    limit: int | None = Field(
+        description="Limit of the quota, or null for no limit", examples=[1000]
+    )
 
 
 class UserRecord(Schema):
@@ -32,11 +34,12 @@ class UserRecord(Schema):
     name: str | None = Field(examples=["Nora Owner"])
     plan: str = Field(description="free or paid", examples=["free"])
     quotas: dict[PlanQuota, QuotaRecord] = Field(
-        description="By name; storage_mb is 1,048,576 bytes of files and rows",
+        description="Quotas by name. storage_mb counts files and rows in units of 1,048,576 bytes.",
         examples=[{"members": {"used": 120, "limit": 1000}, "lists": {"used": 1, "limit": 5}}],
     )
     import_mails: bool = Field(
-        description="Whether a mail tells of the end of each import of a file", examples=[True]
+        description="Whether the user receives an e-mail at the end of each import of a file",
+        examples=[True],
     )
     created_at: Timestamp
     updated_at: Timestamp
@@ -44,7 +47,9 @@ class UserRecord(Schema):
 
 class UserChanges(Body):
     import_mails: bool = Field(
-        default=True, description="Mail the end of each import of a file", examples=[False]
+        default=True,
+        description="Whether to send an e-mail at the end of each import of a file",
+        examples=[False],
     )
 
 
@@ -52,11 +57,11 @@ class NewApiKey(Body):
     name: str = Field(min_length=1, max_length=200, examples=["import script"])
     scopes: Annotated[list[ScopeName], AtMost(_MAX_SCOPES)] | None = Field(
         default=None,
-        description="null: all that its user may do, without delivery",
+        description="Scopes of the key. null grants every permission of the user except delivery.",
         examples=[["attachment"]],
     )
     expires_at: Moment | None = Field(
-        default=None, description="null: the key lasts until it is revoked"
+        default=None, description="Time when the key expires, or null for no expiry"
     )
 
 
@@ -64,7 +69,8 @@ class ApiKeyRecord(Schema):
     id: int
     name: str = Field(examples=["import script"])
     last_four: str = Field(
-        description="The key's last characters, to recognise it by", examples=["x7Qa"]
+        description="The last characters of the key, which help to recognise the key",
+        examples=["x7Qa"],
     )
     scopes: list[Scope] | None = Field(examples=[["attachment"]])
     created_at: Timestamp
@@ -74,12 +80,13 @@ class ApiKeyRecord(Schema):
 
 
 class CreatedApiKey(ApiKeyRecord):
-    key: str = Field(description="The key itself, shown this once", examples=["prk_…"])
+    key: str = Field(description="The key itself, which is shown only once", examples=["prk_…"])
 
 
 class EventCredential(Schema):
     kind: CredentialKind = Field(
-        description="command: an operator, by the command line or on their pages"
+        description="Way in which the action was performed. command means that an operator "
+        "used the command line or the operator pages."
     )
     id: int | None
 
@@ -88,11 +95,15 @@ class SecurityEvent(Schema):
     id: int
     type: EventType
     occurred_at: Timestamp
-    ip: str | None = Field(description="The address from which it happened", examples=["192.0.2.7"])
+    ip: str | None = Field(
+        description="IP address from which the action was performed", examples=["192.0.2.7"]
+    )
     user_agent: str | None = Field(examples=["Mozilla/5.0 (X11; Linux x86_64)"])
-    credential: EventCredential | None = Field(description="By which it happened, if by any")
+    credential: EventCredential | None = Field(
+        description="Credential that performed the action, if any"
+    )
     detail: dict[str, Any] = Field(
-        description="The ids and numbers of what it is about", examples=[{"key_id": 7}]
+        description="Ids and numbers that the action refers to", examples=[{"key_id": 7}]
     )
 
     @classmethod
@@ -108,7 +119,7 @@ class SecurityEvent(Schema):
 
 class EventsPagination(Schema):
     limit: int
-    next_cursor: str | None = Field(description="For the next page; null: this is the last one")
+    next_cursor: str | None = Field(description="Cursor of the next page, or null on the last page")
 
 
 class SecurityEventsPage(Schema):

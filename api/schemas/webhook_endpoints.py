@@ -28,7 +28,7 @@ Url = Annotated[
     Field(
         min_length=1,
         max_length=MAX_URL_CHARACTERS,
-        description="https, to a server with a public address",
+        description="https URL of a server with a public address",
         examples=["https://example.com/hooks/pressroom"],
     ),
 ]
@@ -36,7 +36,7 @@ Types = Annotated[
     list[EventTypeName],
     Field(
         min_length=1,
-        description="Of the events that are sent; the credential needs the scope of each",
+        description="Types of events to send. The credential needs the scope of each type.",
         examples=[["subscription.created", "subscription.left"]],
     ),
     AtMost(100),
@@ -50,26 +50,27 @@ class NewWebhookEndpoint(Body):
         default=None,
         ge=0,
         le=ids.MAX_ID,
-        description="Events of this list alone; null: all",
+        description="Id of a list. The endpoint receives only events of this list. null for "
+        "all events.",
         examples=[4711],
     )
 
 
 class WebhookEndpointChange(Body):
-    """The changes of an endpoint. A field that is absent or null stays as it is."""
+    """The changes of an endpoint. A field that is absent or null doesn't change."""
 
     url: Url | None = None
     types: Types | None = None
     state: StateName | None = Field(
         default=None,
-        description="active or paused; an endpoint that is active again gets what it missed",
+        description="active or paused. A resumed endpoint receives the events that it missed.",
         examples=["active"],
     )
 
 
 class ReplaySince(Body):
     since: Moment = Field(
-        description="All events that happened since then and are kept",
+        description="Time of the earliest event to send again. Events are available for 30 days.",
         examples=["2026-11-20T00:00:00Z"],
     )
 
@@ -78,53 +79,68 @@ class WebhookEndpointRecord(Schema):
     id: int
     url: str = Field(examples=["https://example.com/hooks/pressroom"])
     key_id: int | None = Field(
-        description="The API key that made it or gave it its URL, with which it ends; null: none"
+        description="Id of the API key that created the endpoint or last set its URL. The "
+        "endpoint is deleted with the key. null if a session did."
     )
     types: list[str] = Field(examples=[["subscription.created", "subscription.left"]])
-    list_id: int | None = Field(description="null: the events of all lists, and those of none")
+    list_id: int | None = Field(
+        description="Id of the list whose events are sent. null for all events, including "
+        "events without a list."
+    )
     state: EndpointState
     reason: str | None = Field(
-        description="Why it is not active", examples=["Deliveries failed for three days."]
+        description="Reason why the endpoint is not active",
+        examples=["Deliveries failed for three days."],
     )
     failing_since: Timestamp | None = Field(
-        description="Since when no try succeeded; an endpoint that fails for three days is paused"
+        description="Time since when all attempts have failed. The endpoint is paused after "
+        "three days of failures."
     )
     rests_until: Timestamp | None = Field(
-        description="Until when nothing is sent, since calls got no answer; null or past: it sends"
+        description="Time until which deliveries are suspended because the server didn't "
+        "respond. null or a past time if deliveries are not suspended."
     )
     created_at: Timestamp
 
 
 class CreatedWebhookEndpoint(WebhookEndpointRecord):
-    secret: str = Field(description="Signs what is sent; shown this once", examples=["whsec_…"])
+    secret: str = Field(
+        description="Secret that signs the deliveries, shown only once", examples=["whsec_…"]
+    )
 
 
 class RotatedSecret(Schema):
     secret: str = Field(
-        description="Signs from now on, beside the former one for 24 hours; shown this once",
+        description="New secret, shown only once. The previous secret also signs for 24 hours.",
         examples=["whsec_…"],
     )
 
 
 class WebhookDeliveryRecord(Schema):
     id: int
-    event_id: int | None = Field(description="null: a test event")
+    event_id: int | None = Field(description="Id of the event, or null for a test event")
     event_type: str = Field(examples=["subscription.created"])
     status: DeliveryStatus
     attempts: int
     created_at: Timestamp
     last_attempt_at: Timestamp | None
-    next_attempt_at: Timestamp | None = Field(description="null: it is tried no more")
+    next_attempt_at: Timestamp | None = Field(
+        description="Time of the next attempt, or null if there are no more attempts"
+    )
     delivered_at: Timestamp | None
     status_code: int | None = Field(
-        description="Of the last answer; null: there was none", examples=[200]
+        description="HTTP status of the last response, or null if there was no response",
+        examples=[200],
     )
-    milliseconds: int | None = Field(description="How long the last try took", examples=[84])
+    milliseconds: int | None = Field(
+        description="Duration of the last attempt in milliseconds", examples=[84]
+    )
     answer: str | None = Field(
-        description="The first 4 KB of the last answer, as UTF-8", examples=["ok"]
+        description="The first 4 KB of the last response, decoded as UTF-8", examples=["ok"]
     )
     error: str | None = Field(
-        description="Why there was no answer", examples=["The connection failed: ConnectError."]
+        description="Reason why there was no response",
+        examples=["The connection failed: ConnectError."],
     )
 
     @classmethod
@@ -139,7 +155,7 @@ class WebhookDeliveryRecord(Schema):
 
 class DeliveriesPagination(Schema):
     limit: int
-    next_cursor: str | None = Field(description="For the next page; null: this is the last one")
+    next_cursor: str | None = Field(description="Cursor of the next page, or null on the last page")
 
 
 class WebhookDeliveriesPage(Schema):

@@ -75,11 +75,17 @@ def _describe_body() -> dict[str, Any]:
 
 @router.post(
     "/subscriptions/{list_id}",
+    summary="Subscribe an address",
     dependencies=[PUBLIC],
     openapi_extra=_describe_body(),
     response_model=Envelope[int],
     responses={
-        303: {"description": "To a form: its `redirect_url`, or a page that says what happened"},
+        303: {
+            "description": (
+                "A redirect to `redirect_url`, or to a page with the result. Sent in "
+                "response to a form."
+            )
+        },
         **error_responses(
             requests.BODY_NO_JSON_OR_FORM_TYPE,
             requests.BODY_MALFORMED_FORM,
@@ -95,13 +101,14 @@ def _describe_body() -> dict[str, Any]:
     },
 )
 async def subscribe(request: Request, state: StateOf, list_id: ListId) -> Response:
-    """Subscribe an address, as a stranger. Always 1, even if the address is subscribed already.
+    """Subscribe any e-mail address to a list. Always returns 1, even if the address is already
+    subscribed.
 
-    A list with a challenge needs the three challenge fields; the action is `subscribe`. If the list
-    requires confirmation, or had the person before, or they opted out of it, the subscription is
-    pending until a person confirms the link that is mailed to the address. A caller with
-    credentials calls `/no-challenge` instead. A plain HTML form is answered by a redirect, or by a
-    page that says what to correct.
+    If the list uses a CAPTCHA, send the three challenge fields with the action `subscribe`. The
+    subscription is pending if the list requires confirmation, or if the person was a member before
+    or opted out. The person activates a pending subscription with the link in a confirmation
+    e-mail. Callers with credentials use `/no-challenge` instead. The response to a plain HTML form
+    is a redirect, or a page with errors to correct.
     """
     pairs, is_form = await read_body_fields(request)
     inputs = nest_inputs(pairs, "fields") if is_form else dict(pairs)

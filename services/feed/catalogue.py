@@ -51,19 +51,24 @@ class ShownData(BaseModel):
 class MemberFacts(ShownData):
     model_config = _configure_example(**_MEMBER_EXAMPLE)
 
-    user_id: int = Field(description="The person")
-    action: str = Field(description="As the member's history has it, such as requested or edited")
-    via: str = Field(description="How it came: login, challenge, trace, one-click, page, command …")
-    status: str = Field(description="Of the subscription after the event")
-    email_enabled: bool = Field(description="Whether the member gets mail after the event")
+    user_id: int = Field(description="User id of the person")
+    action: str = Field(
+        description="Action as in the member's history, such as requested or edited"
+    )
+    via: str = Field(
+        description="Way in which the change was made, such as login, challenge, trace, "
+        "one-click, page or command"
+    )
+    status: str = Field(description="Status of the subscription after the event")
+    email_enabled: bool = Field(description="Whether the member receives mail after the event")
     changed: list[str] | None = Field(
-        description="What else changed: name, type, paid_expiry, email, tags or fields"
+        description="Names of other changed values: name, type, paid_expiry, email, tags or fields"
     )
     email: str | None = Field(
-        description="The list's address of the member now; null once the person was erased"
+        description="Current address of the member on the list, or null after the person is erased"
     )
     name: str | None = Field(
-        description="The list's name of the member now; null once the person was erased"
+        description="Current name of the member on the list, or null after the person is erased"
     )
 
 
@@ -81,7 +86,7 @@ class TransferFacts(MemberFacts):
 class JobFacts(ShownData):
     status: str = Field(description="succeeded, failed or cancelled")
     job_id: int
-    path: str = Field(description="Answers the whole result for 30 days: GET /jobs/{job_id}")
+    path: str = Field(description="Path of the job, which returns the complete result for 30 days")
 
 
 class ImportFacts(JobFacts):
@@ -101,9 +106,9 @@ class ImportFacts(JobFacts):
         updated=0,
     )
 
-    source: str = Field(description="file, or members for a call of members/add")
-    dry_run: bool = Field(description="Whether it changed nothing")
-    received: int = Field(description="How many rows came")
+    source: str = Field(description="file, or members for a request to members/add")
+    dry_run: bool = Field(description="Whether the import was a dry run, which changes nothing")
+    received: int = Field(description="Number of received rows")
     added: int
     already: int
     opted_out: int
@@ -119,7 +124,9 @@ class ExportFacts(JobFacts):
     )
 
     kind: str = Field(description="members or delivery")
-    rows: int | None = Field(description="null unless it succeeded")
+    rows: int | None = Field(
+        description="Number of rows in the file, or null unless the export succeeded"
+    )
 
 
 class BulkFacts(JobFacts):
@@ -134,26 +141,28 @@ class BulkFacts(JobFacts):
     )
 
     action: str = Field(
-        description="undo_import: an import was taken back. tag, untag, remove, set_type or "
-        "email_off: it was done to all members that fit a filter. undo_bulk: that was taken back"
+        description="Kind of the change. undo_import is the undo of an import. tag, untag, "
+        "remove, set_type and email_off are bulk actions. undo_bulk is the undo "
+        "of a bulk action."
     )
-    bulk_id: int | None = Field(description="Of a bulk action, and its undo")
-    changed: int = Field(description="How many members it changed")
+    bulk_id: int | None = Field(description="Id of the bulk action, including for an undo")
+    changed: int = Field(description="Number of changed members")
     kept: int = Field(
-        description="How many it left alone: they were so already, or had changed meanwhile"
+        description="Number of members that were not changed, because nothing had to change "
+        "or because the members changed in the meantime"
     )
 
 
 class AttachmentFacts(ShownData):
     model_config = _configure_example(hash_id="k3v09xq2m7ta")
 
-    hash_id: str = Field(description="GET /attachments/{hash_id} answers the record")
+    hash_id: str = Field(description="Id of the attachment, for GET /attachments/{hash_id}")
 
 
 class FailedAttachmentFacts(AttachmentFacts):
     model_config = _configure_example(hash_id="k3v09xq2m7ta", code="attachment.unreadable")
 
-    code: str | None = Field(description="Why, as the codes of errors say")
+    code: str | None = Field(description="Error code of the failure")
 
 
 class OrderFacts(ShownData):
@@ -161,23 +170,28 @@ class OrderFacts(ShownData):
         before="pending", credit_amount=500.0, currency="USD", amount=5.0
     )
 
-    before: str = Field(description="The order's status before the event")
-    credit_amount: float | None = Field(description="What the order buys; null if it is gone")
+    before: str = Field(description="Status of the order before the event")
+    credit_amount: float | None = Field(
+        description="Credits of the order, or null if the order is deleted"
+    )
     currency: str | None
-    amount: float | None = Field(description="What the order costs, in the currency")
+    amount: float | None = Field(description="Price of the order, in its currency")
 
 
 class BalanceFacts(ShownData):
     model_config = _configure_example(balance_credit=99.5, below=100.0)
 
-    balance_credit: float = Field(description="The balance after the charge")
-    below: float = Field(description="The threshold below which it fell")
+    balance_credit: float = Field(description="Balance in credits after the charge")
+    below: float = Field(description="Threshold in credits")
 
 
 class CredentialFacts(ShownData):
     model_config = _configure_example(count=1)
 
-    count: int = Field(description="How many it were; the subject is null if there is none by name")
+    count: int = Field(
+        description="Number of affected credentials. The subject is null if the event isn't "
+        "about a single credential."
+    )
 
 
 class FeedEventType(StrEnum):
@@ -224,12 +238,14 @@ class TypeEntry:
     """The definition of an event type in the event catalogue.
 
     Attributes:
+        summary: a short title for the API documentation.
         meaning: a sentence for the API documentation that explains when the event happens.
         scope: the scope required to see events of this type. If ``scope`` is ``None``, only
             sessions and unrestricted API keys may see events of this type.
         data: the schema of the event's ``data``, with an example.
     """
 
+    summary: str
     meaning: str
     subject: SubjectKind
     scope: Scope | None
@@ -249,47 +265,76 @@ _DEFAULTS_BY_PREFIX: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownDat
     "key": (SubjectKind.KEY, None, CredentialFacts),
     "grant": (SubjectKind.GRANT, None, CredentialFacts),
 }
+_SUMMARIES = {
+    FeedEventType.SUBSCRIPTION_CREATED: "Subscription created",
+    FeedEventType.SUBSCRIPTION_CONFIRMED: "Subscription confirmed",
+    FeedEventType.SUBSCRIPTION_LEFT: "Member unsubscribed",
+    FeedEventType.SUBSCRIPTION_EMAIL_OFF: "Mail turned off",
+    FeedEventType.SUBSCRIPTION_EMAIL_ON: "Mail turned on",
+    FeedEventType.SUBSCRIPTION_REMOVED: "Member removed",
+    FeedEventType.SUBSCRIPTION_TRANSFERRED: "Member transferred",
+    FeedEventType.SUBSCRIPTION_CHANGED: "Member updated",
+    FeedEventType.IMPORT_ENDED: "Import ended",
+    FeedEventType.EXPORT_ENDED: "Export ended",
+    FeedEventType.BULK_ENDED: "Bulk action or undo ended",
+    FeedEventType.ATTACHMENT_READY: "Attachment ready",
+    FeedEventType.ATTACHMENT_FAILED: "Attachment failed",
+    FeedEventType.ATTACHMENT_DELETED: "Attachment deleted",
+    FeedEventType.ORDER_PAID: "Order paid",
+    FeedEventType.ORDER_REFUNDED: "Order refunded",
+    FeedEventType.ORDER_DISPUTED: "Order disputed",
+    FeedEventType.ORDER_REVIEW: "Order needs review",
+    FeedEventType.CREDITS_LOW: "Credits low",
+    FeedEventType.KEY_CREATED: "API key created",
+    FeedEventType.KEY_ENDED: "API key revoked",
+    FeedEventType.GRANT_CREATED: "App access granted",
+    FeedEventType.GRANT_ENDED: "App access revoked",
+}
 _MEANINGS = {
     FeedEventType.SUBSCRIPTION_CREATED: (
-        "A person came onto a list, or came back to it: by a form, by "
-        "their login, or by taking back that they left."
+        "A person joined or rejoined a list with a form, with a login, or by "
+        "undoing an unsubscription."
     ),
     FeedEventType.SUBSCRIPTION_CONFIRMED: (
-        "A pending person became active, by the mailed link or by their login."
+        "A pending person became active through the confirmation link or a login."
     ),
-    FeedEventType.SUBSCRIPTION_LEFT: "A person left the list by their own act.",
-    FeedEventType.SUBSCRIPTION_EMAIL_OFF: "A subscriber's mail was switched off.",
-    FeedEventType.SUBSCRIPTION_EMAIL_ON: "A subscriber's mail was switched on again.",
+    FeedEventType.SUBSCRIPTION_LEFT: "A person unsubscribed from a list.",
+    FeedEventType.SUBSCRIPTION_EMAIL_OFF: "A subscriber's mail was turned off.",
+    FeedEventType.SUBSCRIPTION_EMAIL_ON: "A subscriber's mail was turned on again.",
     FeedEventType.SUBSCRIPTION_REMOVED: "The owner removed a member, or a member was erased.",
     FeedEventType.SUBSCRIPTION_TRANSFERRED: (
-        "The owner moved a member to another list: one event for each of the two lists."
+        "The owner moved a member to another list. Each of the two lists has its own event."
     ),
     FeedEventType.SUBSCRIPTION_CHANGED: "The owner changed a member's name, tier or expiry.",
     FeedEventType.IMPORT_ENDED: (
-        "An import, a dry run, or a call of members/add ended: one event for all of its members."
+        "An import, a dry run or a request to members/add ended. One event covers all members."
     ),
-    FeedEventType.EXPORT_ENDED: "The file of an export is there, or won't be.",
+    FeedEventType.EXPORT_ENDED: "An export ended. If the export succeeded, the file is available.",
     FeedEventType.BULK_ENDED: (
-        "A change of many members ended, such as the undo of an import: one event "
-        "for all. Without a subject it is a bulk action."
+        "A bulk action, its undo, or the undo of an import ended. One event "
+        "covers all members. A bulk action has no subject."
     ),
-    FeedEventType.ATTACHMENT_READY: "An upload was converted and can be seen.",
-    FeedEventType.ATTACHMENT_FAILED: "An upload could not be converted.",
+    FeedEventType.ATTACHMENT_READY: "An uploaded image was converted and can be used.",
+    FeedEventType.ATTACHMENT_FAILED: "An uploaded image couldn't be converted.",
     FeedEventType.ATTACHMENT_DELETED: "The owner deleted an attachment.",
     FeedEventType.ORDER_PAID: (
-        "An order of credits was paid, or is the owner's again after a dispute or a failed refund."
+        "An order of credits was paid, or the payment was restored after a "
+        "dispute or a failed refund."
     ),
-    FeedEventType.ORDER_REFUNDED: "All of an order was refunded.",
-    FeedEventType.ORDER_DISPUTED: "The payer's bank took the payment of an order back for now.",
-    FeedEventType.ORDER_REVIEW: "The payment did not match its order; the operator looks at it.",
+    FeedEventType.ORDER_REFUNDED: "An order was fully refunded.",
+    FeedEventType.ORDER_DISPUTED: "The payer disputed a payment, and the bank withdrew the money.",
+    FeedEventType.ORDER_REVIEW: "The payment didn't match its order. The operator reviews it.",
     FeedEventType.CREDITS_LOW: (
-        "The balance fell below the account's threshold. It is told once, until the "
-        "balance was at the threshold again."
+        "The balance fell below the threshold of the account. The event is not "
+        "repeated until the balance reaches the threshold again."
     ),
-    FeedEventType.KEY_CREATED: "An API key was made.",
-    FeedEventType.KEY_ENDED: "API keys were revoked: one with those that it made, or all at once.",
-    FeedEventType.GRANT_CREATED: "A program was let in, or was given more scopes.",
-    FeedEventType.GRANT_ENDED: "A program, or all of them, may do nothing any more.",
+    FeedEventType.KEY_CREATED: "An API key was created.",
+    FeedEventType.KEY_ENDED: (
+        "One or more API keys were revoked. Revoking a key also revokes the keys "
+        "that the key created."
+    ),
+    FeedEventType.GRANT_CREATED: "An app received access to the account or additional scopes.",
+    FeedEventType.GRANT_ENDED: "One app or all apps lost access to the account.",
 }
 # The data schemas of event types that don't use the default schema of the type's prefix.
 _DATA_EXCEPTIONS: Mapping[FeedEventType, type[ShownData]] = {
@@ -297,7 +342,7 @@ _DATA_EXCEPTIONS: Mapping[FeedEventType, type[ShownData]] = {
     FeedEventType.ATTACHMENT_FAILED: FailedAttachmentFacts,
 }
 CATALOGUE: Mapping[FeedEventType, TypeEntry] = {
-    kind: TypeEntry(meaning, subject, scope, _DATA_EXCEPTIONS.get(kind, data))
+    kind: TypeEntry(_SUMMARIES[kind], meaning, subject, scope, _DATA_EXCEPTIONS.get(kind, data))
     for kind, meaning in _MEANINGS.items()
     for subject, scope, data in [_DEFAULTS_BY_PREFIX[kind.partition(".")[0]]]
 }

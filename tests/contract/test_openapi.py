@@ -108,6 +108,16 @@ def test_every_operation_documents_its_credentials_and_scopes(
         assert ways == [] or "401" in operation["responses"], name
 
 
+def test_every_operation_has_its_own_summary_instead_of_the_default_of_fastapi(
+    operations: dict[str, dict[str, Any]],
+) -> None:
+    summaries = [operation["summary"] for operation in operations.values()]
+    assert len(set(summaries)) == len(summaries)
+    for name, operation in operations.items():
+        default_summary = operation["operationId"].replace("_", " ").title()
+        assert operation["summary"] != default_summary, name
+
+
 def test_every_api_route_is_documented_except_aliases_and_well_known_paths(
     app: FastAPI, document: dict[str, Any]
 ) -> None:

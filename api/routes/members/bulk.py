@@ -76,6 +76,7 @@ _MEMBERS_SCHEMA = {
 
 @adds_router.post(
     "/auxilia/subscriptions/{list_id}/members/add",
+    summary="Add many members",
     openapi_extra=describe_json_body(
         {"type": "object", "required": ["members"], "properties": {"members": _MEMBERS_SCHEMA}},
         parameters=[PREFER_PARAMETER, IDEMPOTENCY_KEY_PARAMETER],
@@ -98,10 +99,12 @@ _MEMBERS_SCHEMA = {
 async def add_members(
     request: Request, state: StateOf, caller: ListEditor, list_id: ListId, preference: PreferenceOf
 ) -> JSONResponse:
-    """Add up to 100,000 members, on the paid plan; the answer is how many became active.
+    """Add up to 100,000 members, and return the number of members who became active. Requires the
+    paid plan.
 
-    A row that can't be added doesn't stop the others; the job's result has the counts and a file of
-    the rows that were not added. Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
+    Rejected rows don't affect other rows. The job result contains the counts, and a file of the
+    rejected rows. The request waits up to 30 seconds unless `Prefer` sets a different time. A 202
+    response contains the id of the job.
     """
     seconds = preference.seconds(WAIT_SECONDS)
     owner_id = caller.user_id
@@ -178,9 +181,10 @@ router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
 @router.post(
     "/lists/{list_id}/members/bulk",
+    summary="Change many members",
     response_model=Envelope[BulkPreview],
     responses={
-        200: {"description": "The answer to a dry run"},
+        200: {"description": "The result of a dry run"},
         **accepted_response(
             Envelope[JobRecord],
             *LIST_ERRORS,
@@ -195,7 +199,7 @@ router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
             access.QUOTA_EXCEEDED,
             requests.QUEUE_OVERLOADED,
             requests.SERVICE_BUSY,
-            description="The job continues. Location leads to it.",
+            description="The job continues. The `Location` header contains the URL of the job.",
         ),
     },
 )
@@ -206,14 +210,17 @@ async def change_members(
     list_id: ListId,
     body: NewBulkAction,
     *,
-    dry_run: Annotated[bool, Query(description="Answer the number, and change nothing")] = False,
+    dry_run: Annotated[
+        bool, Query(description="Whether to count the matching members without changing any")
+    ] = False,
 ) -> JSONResponse:
-    """Do one thing to all members of a segment, or of a filter: tag, untag, remove, set_type or
-    email_off.
+    """Apply an action to all members of a segment or filter. The actions are tag, untag, remove,
+    set_type and email_off.
 
-    Answers 202 with the job; its result has `bulk_id`, how many members `matched` and how many it
-    `changed`. It can be undone for 90 days. A dry run answers `matched`, as a segment's count. For
-    a removal a session needs a login of the last 15 minutes.
+    The response is 202 with the job. The job result contains the `bulk_id`, the number of `matched`
+    members and the number of `changed` members. You can undo a bulk action for 90 days. A dry run
+    only returns the number of `matched` members. To remove members, a session must have logged in
+    within the last 15 minutes.
     """
     refuse_options(request, await request.json())
     order = actions.check_order(BulkOrder(body.action, body.value))
@@ -266,6 +273,7 @@ def _begin_action(
 
 @router.delete(
     "/bulk/{bulk_id}",
+    summary="Undo a bulk action",
     openapi_extra={"parameters": [PREFER_PARAMETER]},
     response_model=Envelope[int],
     responses=accepted_response(
@@ -279,11 +287,12 @@ def _begin_action(
 async def undo_bulk_action(
     request: Request, state: StateOf, caller: ListEditor, bulk_id: PathId, preference: PreferenceOf
 ) -> JSONResponse:
-    """Undo a bulk action; the answer is how many are as they were before it.
+    """Undo a bulk action, and return the number of restored members.
 
-    Members who were changed since stay as they are, and are counted as `kept` in the job's result;
-    so does what people said themselves. 0: it was undone before. It can be undone for 90 days.
-    Waits 30 s unless `Prefer` says otherwise; a 202 has the job's id.
+    Members who changed after the bulk action are not restored. The job result counts these members
+    as `kept`. Choices that people made themselves also stay. Returns 0 if the bulk action is
+    already undone. You can undo a bulk action for 90 days. The request waits up to 30 seconds
+    unless `Prefer` sets a different time. A 202 response contains the id of the job.
     """
     undo = partial(BULK_UNDO.start, caller=caller, row_id=bulk_id)
     return await respond_to_undo(request, state, preference, undo)

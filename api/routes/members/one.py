@@ -41,6 +41,7 @@ _MEMBER_PATH = "/lists/{list_id}/members/{user_id}"
 
 @router.post(
     "/subscriptions/{list_id}/members/{user_id}/transfer",
+    summary="Transfer a member",
     responses=error_responses(*_CHANGE_ERRORS, mailing.TRANSFER_SAME_LIST, mailing.MEMBER_DENIED),
 )
 @threaded_by_list
@@ -50,12 +51,13 @@ def transfer_member(
     caller: ListEditor,
     list_id: ListId,
     user_id: PathId,
-    dst_list_id: Annotated[PathId, Query(description="Another list of the caller's")],
+    dst_list_id: Annotated[PathId, Query(description="The id of another list that you own")],
 ) -> Envelope[int]:
-    """Move a member to another list of the caller's: 1, or 0 for one who was removed before.
+    """Move a member to another list that you own. Returns 1, or 0 if the member was already
+    removed.
 
-    If the other list has the member already, the records merge: the higher tier, the later expiry,
-    and the opt-outs of both.
+    If the person is already a member of the other list, the subscriptions are merged. The merged
+    subscription has the higher tier, the later expiry, and the opt-outs of both subscriptions.
     """
     source = lists.get_own_list(uow, caller, list_id)
     target = lists.get_own_list(uow, caller, dst_list_id)
@@ -65,13 +67,17 @@ def transfer_member(
 
 
 @router.delete(
-    "/subscriptions/{list_id}/members/{user_id}", responses=error_responses(*_CHANGE_ERRORS)
+    "/subscriptions/{list_id}/members/{user_id}",
+    summary="Remove a member",
+    responses=error_responses(*_CHANGE_ERRORS),
 )
 @threaded_by_list
 def remove_member(
     request: Request, uow: Transaction, caller: ListEditor, list_id: ListId, user_id: PathId
 ) -> Envelope[int]:
-    """Remove a member from the list: 1, or 0 for a removed one. They can be added again."""
+    """Remove a member from a list. Returns 1, or 0 if the member was already removed. You can add
+    the member again.
+    """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
     return build_envelope(members.remove_member(uow, mailing_list, user_id, actor))
@@ -79,6 +85,7 @@ def remove_member(
 
 @router.put(
     "/subscriptions/{list_id}/members/{user_id}/email",
+    summary="Turn a member's mail on or off",
     responses=error_responses(*_CHANGE_ERRORS, mailing.SUBSCRIPTION_OPTED_OUT),
 )
 @threaded_by_list
@@ -90,7 +97,9 @@ def set_member_email_enabled(
     user_id: PathId,
     body: schemas.EmailSetting,
 ) -> Envelope[int]:
-    """Switch the mail to a member off or on: 1, or 0 for no change. An opt-out stays."""
+    """Turn a member's mail on or off. Returns 1, or 0 if nothing changed. You can't reverse an
+    opt-out.
+    """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
     return build_envelope(
@@ -99,7 +108,9 @@ def set_member_email_enabled(
 
 
 @router.get(
-    "/subscriptions/{list_id}/members/{user_id}/subs", responses=array_page_responses(*_READ_ERRORS)
+    "/subscriptions/{list_id}/members/{user_id}/subs",
+    summary="List a member's subscriptions",
+    responses=array_page_responses(*_READ_ERRORS),
 )
 def list_member_subscriptions(
     request: Request,
@@ -111,7 +122,7 @@ def list_member_subscriptions(
     user_id: PathId,
     paging: ArrayPaging,
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
-    """The member's records on all lists of this list's owner, newest first."""
+    """List the subscriptions of a member to all lists of this list's owner, newest first."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     page = members.list_subscriptions_to_owner(uow, mailing_list, user_id, paging)
     person = accounts.get_user(uow, user_id)
@@ -127,18 +138,18 @@ def list_member_subscriptions(
     return build_envelope(records)
 
 
-@router.get(_MEMBER_PATH, responses=error_responses(*_READ_ERRORS))
+@router.get(_MEMBER_PATH, summary="Retrieve a member", responses=error_responses(*_READ_ERRORS))
 def read_member(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: MemberName
 ) -> Envelope[schemas.SubscriptionRecord]:
-    """Return one member of the list, in any status, by the user id or the address."""
+    """Retrieve a member of a list, in any status, by user id or e-mail address."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
     return build_envelope(
         _build_record(uow, mailing_list, members.get_member(uow, mailing_list, user_id))
     )
 
 
-@router.patch(_MEMBER_PATH, responses=error_responses(*_EDIT_ERRORS))
+@router.patch(_MEMBER_PATH, summary="Update a member", responses=error_responses(*_EDIT_ERRORS))
 @threaded_by_list
 def change_member(
     request: Request,
@@ -148,9 +159,10 @@ def change_member(
     user_id: MemberName,
     body: schemas.MemberChanges,
 ) -> Envelope[schemas.SubscriptionRecord]:
-    """Set the list's own name for a member, their tier and its end, fields and tags.
+    """Update a member's name, tier, paid_expiry, fields and tags on the list.
 
-    What is not named stays, of `fields` too. Tags are made as they are used.
+    Values that the request omits don't change, including values within `fields`. New tags are
+    created automatically.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
@@ -160,6 +172,7 @@ def change_member(
 
 @router.put(
     _MEMBER_PATH,
+    summary="Create or update a member",
     responses=error_responses(
         *_EDIT_ERRORS,
         mailing.SUBSCRIPTION_OPTED_OUT,
@@ -177,11 +190,12 @@ def put_member(
     user_id: MemberName,
     body: schemas.MemberUpsert,
 ) -> Envelope[schemas.SubscriptionRecord]:
-    """Change the member of this address, or add them: the same call twice does no harm.
+    """Update the member with this address, or add a new member. You can safely repeat the request.
 
-    What is not named stays, of `fields` too. A new member is active at once and gets no mail of
-    ours; adding one needs the paid plan. A pending member stays pending. For a person who opted out
-    the answer is 409, and nothing changes.
+    Values that the request omits don't change, including values within `fields`. A new member is
+    active immediately and receives no mail from Pressroom. Adding a member requires the paid plan.
+    A pending member stays pending. If the person opted out, the response is 409, and nothing
+    changes.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
@@ -199,12 +213,15 @@ def _build_record(
 
 @router.get(
     "/lists/{list_id}/members/{user_id}/history",
+    summary="Retrieve a member's history",
     responses=error_responses(*_READ_ERRORS, requests.CURSOR_INVALID),
 )
 def read_member_history(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
 ) -> Envelope[Page[schemas.HistoryEntry]]:
-    """The events of a member's subscription: who caused each, when and from where; newest first."""
+    """List the changes of a member's subscription, newest first. Each entry contains who made the
+    change, when and from where.
+    """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     entry = schemas.HistoryEntry.model_validate
     read = partial(members.list_history, uow, mailing_list, user_id)
@@ -213,15 +230,17 @@ def read_member_history(
 
 @router.get(
     "/lists/{list_id}/members/{user_id}/consent",
+    summary="Retrieve a member's consent",
     responses=error_responses(*_READ_ERRORS, requests.CURSOR_INVALID),
 )
 def read_member_consent(
     uow: Transaction, caller: ListReader, list_id: ListId, user_id: PathId, paging: Paging
 ) -> Envelope[Page[MemberConsent]]:
-    """How a member agreed to get the list, newest first: what was seen, and what is claimed.
+    """List the consents of a member, newest first. Each entry was recorded by Pressroom or claimed
+    by an import.
 
-    No call changes or deletes an entry. An undo takes back what its import claims, and the erasure
-    of the person takes all.
+    Entries can't be changed or deleted. Claims are removed if their import is undone, and all
+    entries are removed if the person is erased.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     member = members.get_member(uow, mailing_list, user_id)

@@ -51,12 +51,16 @@ def _parse_premium(value: object) -> bool | Tier:
 Premium = Annotated[
     bool | Tier,
     BeforeValidator(_parse_premium, json_schema_input_type=str),
-    Query(description="1: on a paid tier now, 0: not, or the tier now: free, silver, gold"),
+    Query(
+        description="Use 1 for members on a paid tier, 0 for members on the free tier, or the "
+        "name of a tier: free, silver or gold."
+    ),
 ]
 
 
 @router.get(
     "/lists/{list_id}/subscriptions",
+    summary="List all members",
     response_model=Envelope[schemas.MembersPage],
     responses=error_responses(*_SEARCH_ERRORS, mailing.FILTER_ALONE, *SELECTION_ERRORS),
 )
@@ -66,23 +70,30 @@ async def list_members(
     list_id: ListId,
     paging: Paging,
     email: Annotated[
-        str | None, Query(description="A whole address, or the beginning of one and a *")
+        str | None,
+        Query(description="An e-mail address, or the beginning of an address followed by *"),
     ] = None,
     premium: Premium | None = None,
     status: SubscriptionStatus | None = None,
     filter: Annotated[  # noqa: A002 - the name that callers know
-        str | None, Query(description="A MemberFilter as JSON, without offset, email and premium")
+        str | None,
+        Query(
+            description="A MemberFilter as JSON, which can't be combined with offset, email or "
+            "premium"
+        ),
     ] = None,
     segment_id: Annotated[
-        PathId | None, Query(description="Of the list, instead of a filter")
+        PathId | None,
+        Query(description="The id of a segment of the list, which can't be combined with a filter"),
     ] = None,
 ) -> Response:
-    """A list's subscriptions, newest first; only its owner sees them.
+    """List the members of a list that you own, newest first.
 
-    Active ones, unless `status` or the filter names others. With a filter or a segment a page may
-    have fewer items than `limit`, or none, and still lead on: `next_cursor` alone tells where the
-    end is. A session gets 200 at a time at most; more than 100 pages an hour are an event of the
-    account, `members.read`.
+    By default, only active members are returned. Pass `status` or a filter to select other
+    statuses. With a filter or a segment, a page can contain fewer members than `limit`, or none.
+    Continue with `next_cursor` until `next_cursor` is null. A session receives at most 200 members
+    per page. If a session reads more than 100 pages per hour, Pressroom records the security event
+    `members.read`.
     """
     paging = limit_members_page(caller, paging)
     if filter is None and segment_id is None:
@@ -119,16 +130,17 @@ async def list_members(
 
 @router.post(
     "/lists/{list_id}/members/search",
+    summary="Search members",
     response_model=Envelope[schemas.MembersPage],
     responses=error_responses(*_SEARCH_ERRORS),
 )
 async def search_members(
     state: StateOf, caller: ListReader, list_id: ListId, body: MemberSearch
 ) -> Response:
-    """The members whom a filter means, newest first; a filter is written as JSON.
+    """Search the members of a list with a filter, newest first.
 
-    A page may have fewer items than `limit`, or none, and still lead on: `next_cursor` alone tells
-    where the end is.
+    A page can contain fewer members than `limit`, or none. Continue with `next_cursor` until
+    `next_cursor` is null.
     """
     paging = limit_members_page(caller, PageRequest(body.limit, cursor=body.cursor))
     work = partial(_search_members, state, caller, list_id, body.filter, body.status, paging)
