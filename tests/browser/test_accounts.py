@@ -239,7 +239,7 @@ def test_login_without_usable_passkey_shows_error_and_still_accepts_password(
     add_device(page, verifies=False)
     page.goto(f"{named_url}/login")
     page.get_by_role("button", name="Use a passkey").click()
-    expect(page.get_by_role("alert")).to_contain_text("The browser gave no passkey")
+    expect(page.get_by_role("alert")).to_contain_text("Your browser sent no passkey")
     if IS_THOROUGH:
         require_accessible(page)
     type_password(page, named_url, email)

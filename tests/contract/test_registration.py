@@ -407,7 +407,7 @@ def test_address_change_to_the_current_address_only_mails_a_notice(
     logged_in_visitor: Visitor, email: str
 ) -> None:
     logged_in_visitor.fill_in("/account/email", email=email, current=PASSWORD)
-    assert "token=" not in logged_in_visitor.mailed(email, "This address is already in use")
+    assert "token=" not in logged_in_visitor.mailed(email, "Your account already has this address")
 
 
 def test_address_change_requires_the_password_and_a_valid_address(

@@ -60,7 +60,7 @@ def test_sandbox_webhook_path_error_names_the_correct_path(app: FastAPI) -> None
     reply = call_app(app, "POST", "/hooks/mine", content=b"{}")
     assert (reply.status_code, reply.json()["detail"]) == (
         404,
-        "Webhooks are received at /hooks/to/mine.",
+        "Send webhooks to /hooks/to/mine.",
     )
 
 
