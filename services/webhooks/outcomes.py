@@ -175,7 +175,7 @@ def _stop_endpoint(
     endpoint.due_at = None
     log.info("webhook.stopped", endpoint_id=endpoint.id, state=state)
     person = accounts.get_user(uow, endpoint.user_id)
-    detail = f"{endpoint.id} is {state} now. {reason}"
+    detail = f"{endpoint.id} is now {state}. {reason}"
     account_mails.enqueue_mail_to(uow, MailKind.WEBHOOK_STOPPED, person, detail)
 
 
