@@ -30,9 +30,9 @@ MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 # The maximum time for which received bytes may stay in memory. For example, an 8 MB part of an
 # uploaded file must arrive at an average rate of at least 14 KB/s.
 MAX_HELD_SECONDS = 600.0
-# The maximum time for which a body waits until the caller's other bodies have freed memory. The
-# memory per caller is limited. While a body waits for memory, the server doesn't read it, so the
-# sender has to wait.
+# The maximum time for which a request body waits while the caller's other bodies use all the memory
+# allowed per caller. While a body waits for memory, the server doesn't read it, so the sender has
+# to wait.
 MAX_MEMORY_WAIT_SECONDS = 10.0
 _MEMORY_POLL_SECONDS = 0.1
 # The maximum size of a sign-up request. The size limit is low, because anyone can send sign-up

@@ -105,8 +105,8 @@ class RateCounters:
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
         """Count one API call in the memory of this process, and apply half the rate limit.
 
-        While Redis is unreachable, each process counts only its own calls. The limit per process is
-        halved, because a caller's calls can be spread over several processes.
+        While Redis is unreachable, each process counts only its own calls. Each process applies
+        half the limit, because other processes may receive calls from the same caller.
         """
         window = item.get_expiry()
         now = self._now()
