@@ -23,8 +23,8 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A delivery is given up after failing for this time. An endpoint is paused if none of its
-# deliveries has succeeded for ``RETRY_PERIOD``.
+# A failed webhook delivery is retried for this time. An endpoint is paused if none of its
+# deliveries has succeeded for this time.
 RETRY_PERIOD = timedelta(days=3)
 # The longest pause that a receiver can request with ``Retry-After``. All pauses in the normal retry
 # schedule are shorter than ``MAX_RETRY_AFTER``.
