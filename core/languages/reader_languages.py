@@ -2,7 +2,7 @@
 
 Pages for owners and operators are in English. The templates and the Python modules contain the
 English texts. Each catalogue in ``catalogues/`` contains the translations for one language. New
-catalogues take effect after a restart.
+translation catalogues take effect after a restart.
 """
 
 import re

@@ -31,8 +31,8 @@ def end_start() -> None:
 def freeze_before_fork() -> None:
     """Exclude existing objects from garbage collection, so that forked processes share memory.
 
-    Garbage collection writes to every object. If a forked process writes to a shared memory page,
-    the kernel must copy the page.
+    Garbage collection writes to every object, and the kernel copies each shared memory page to
+    which a forked process writes.
     """
     gc.collect()
     gc.freeze()

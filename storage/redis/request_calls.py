@@ -67,8 +67,8 @@ class RequestCalls:
     """The requests whose results callers in this API process are waiting for.
 
     Args:
-        send: a function that sends messages to a broker on a separate server. If ``send`` is
-            ``None``, the script that adds a caller also puts the caller's message on the queue.
+        send: a function that sends messages to a broker on a separate server. If the broker is the
+            same Redis server, ``send`` is ``None`` and a Redis script enqueues the messages.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ class WebhookInvalid(PressroomError):
 def create_api_error(response: httpx2.Response, *, retry_after: float | None) -> ApiError:
     """Return the exception for an error response of the API.
 
-    The caller must have read the response's body.
+    Read the response's body before calling this function.
     """
     try:
         problem = response.json()
