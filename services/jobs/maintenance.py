@@ -7,8 +7,8 @@ time runs a kind of maintenance. Each write of a maintenance run checks that no 
 claimed the row. A duplicate message about a task has no effect. All times in maintenance come from
 the database's clock.
 
-The interval of a kind of maintenance begins at the end of a run. Maintenance runs that were missed
-during an outage are skipped.
+The next run of a kind of maintenance is due one interval after the end of the previous run.
+Maintenance runs that were missed during an outage are skipped.
 """
 
 from collections.abc import Callable, Iterable

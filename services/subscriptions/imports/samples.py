@@ -91,10 +91,7 @@ class ImportSamples(NamedTuple):
 
 
 class Problems:
-    """The problems with the rows of a file.
-
-    Problems in the same column that violate the same rule form a group.
-    """
+    """The problems with the rows of a file. Problems are grouped by column and violated rule."""
 
     def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:
         self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
@@ -113,8 +110,8 @@ class Problems:
         if group is None:
             if len(self._groups) >= MAX_PROBLEMS:
                 # After ``MAX_PROBLEMS`` groups exist, problems that fit no group are added to the
-                # group "Other problems". The number of groups is limited, because a rule may quote
-                # a cell, which could result in one group per row.
+                # group "Other problems". Without a limit on groups, each row could get a group of
+                # its own, because the text of a rule may quote a cell.
                 column = None
                 rule = "Other problems"
             new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}
