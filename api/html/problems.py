@@ -34,8 +34,8 @@ _DOES_NOT_WORK = marked("This link doesn’t work")
 _INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missing."), _OPEN_AGAIN)
 _MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
 
-# Maps an error code to the heading and the sentences of the error page. Only texts that are passed
-# to ``marked`` are translated. Texts that aren't passed to ``marked`` are always in English.
+# Maps an error code to the heading and the sentences of the error page. Texts that are passed to
+# ``marked`` are translated. All other error texts are always in English.
 _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,

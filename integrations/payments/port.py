@@ -75,8 +75,8 @@ class Evidence:
         amount_minor: the amount of the order.
         paid: whether the money has arrived. The money of promised payments, such as bank debits,
             arrives days after the checkout.
-        failed: whether a promised payment has failed. After a promised payment has failed, the
-            checkout can't be paid.
+        failed: whether a promised payment has failed. If a promised payment fails, the checkout
+            can't be paid anymore.
         expired: whether the time for paying the order is over. A payment that was promised before
             the expiry may still arrive.
         closed: whether no payment for the checkout can arrive anymore.
