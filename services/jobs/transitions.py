@@ -65,7 +65,7 @@ def set_total(uow: UnitOfWork, lease: Lease, *, total: int | None) -> None:
 def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = None) -> None:
     """Record how much of the job is done, in the same transaction as the job's work.
 
-    Progress resets the job's counts of crashes and retries, because the job evidently works. Raises
+    A job that makes progress isn't broken, so its counts of crashes and retries are reset. Raises
     ``LeaseLost``.
     """
     changes: dict[str, Any] = {"progress_done": done, "crashes": 0, **_NO_FAILURES}

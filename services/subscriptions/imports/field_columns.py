@@ -17,9 +17,9 @@ from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS
 from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
 
-# The maximum number of new fields that are proposed for a file. The maximum is needed because a
-# file may have a hundred thousand columns. The maximum exceeds the number of fields that an owner
-# can have.
+# The maximum number of new fields that are proposed for a file. The number of new fields is
+# limited, because a file may have a hundred thousand columns. The limit exceeds the number of
+# fields that an owner can have.
 MAX_NEW_FIELDS = 500
 # The types of fields that an import can create. An import can't create a choice field, because the
 # owner must define its choices first.
