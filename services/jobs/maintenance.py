@@ -220,7 +220,7 @@ def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) 
 
 
 def _write_rows(uow: UnitOfWork, kinds: Iterable[MaintenanceKind]) -> None:
-    """Insert missing rows of kinds of maintenance, and update changed intervals."""
+    """Insert a row for each kind of maintenance that has none, and update changed intervals."""
     # Sort the rows, so that two processes that write the same rows at the same time can't deadlock.
     rows = sorted((kind.name, _interval_seconds(kind)) for kind in kinds)
     statement = insert(Maintenance).values(
