@@ -228,7 +228,7 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
             nodes.append(node)
             for key, member in node.items():
                 # A property of a schema may have a name such as ``value`` or ``default``. Don't
-                # skip its schema.
+                # skip the schema of such a property.
                 is_schema = isinstance(member, dict) and "type" in member
                 if key not in _VALUE_KEYS or is_schema:
                     remaining.append(member)

@@ -1,4 +1,4 @@
-"""Changes the status of jobs.
+"""Changes the status of jobs, for example from queued to running.
 
 Each status change of a job is a single UPDATE. The WHERE condition of the UPDATE, which is called
 the fence, checks either the attempt number of a worker's lease or the id of a locked row. If two

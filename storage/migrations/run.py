@@ -31,7 +31,7 @@ log = get_logger(__name__)
 
 ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
 # How long a migration step is retried if it can't get a lock within a second. The retries must take
-# longer than the slowest report query or a period of high load, which block the lock.
+# longer than the slowest report query or a period of high load, which can delay the lock.
 MAX_RETRY_SECONDS = 1800.0
 _PAUSE_SECONDS = 0.5
 _TEMPORARY_ERRORS = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected)
