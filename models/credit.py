@@ -43,13 +43,14 @@ class CreditAccount(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), unique=True)
     balance: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
-    # The number of refunded credits that the user had already spent. The user's next top-up pays
-    # the debt.
+    # The number of refunded credits that the user had already spent. The user's next top-ups pay
+    # off this debt.
     debt: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
     # A balance below the threshold `low_below` causes a low balance event in the owner's feed.
     low_below: Mapped[Decimal] = mapped_column(Amount, server_default=text("100"))
-    # True after a low balance event, until incoming credits raise the balance to the threshold.
-    # Reversed charges don't reset `low_told`, so that they don't cause repeated events.
+    # True after a low balance event, until incoming credits raise the balance to the threshold. A
+    # reversed charge doesn't set `low_told` to false, because the owner would otherwise get a
+    # second low balance event.
     low_told: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     status: Mapped[str] = mapped_column(server_default="active")
     # The `seq` and the hash of the account's last ledger entry.
@@ -241,8 +242,8 @@ class PaymentOrder(Model):
     claim_token_hmac: Mapped[bytes | None] = mapped_column(unique=True)
     claimed_at: Mapped[datetime | None]
 
-    # The facts that the payment provider has reported about the payment. Facts that the provider
-    # has reported are never removed, so that its reports can arrive in any order.
+    # The facts that the payment provider has reported about the payment. Facts are added but never
+    # removed, so that the provider's reports can arrive in any order.
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))

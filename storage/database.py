@@ -40,8 +40,8 @@ SESSION_DEFAULTS: Mapping[str, str] = {
 }
 # The key in `record_info` that marks a pooled connection as counted in the metric.
 _COUNTED_KEY = "counted"
-# Selects the names of required settings that the session lacks. The values of time limits are not
-# checked, because another release may store other values.
+# Selects the names of required settings that the session lacks. The statement doesn't check the
+# values of time limits, because another release may set different values.
 _SELECT_MISSING_SETTINGS = (
     "SELECT name FROM unnest(%s) AS name WHERE current_setting(name) = '0'"
     " UNION ALL SELECT 'timezone' WHERE current_setting('timezone') <> %s"

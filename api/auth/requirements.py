@@ -103,7 +103,7 @@ class CallerAccess(Access):
 
     Attributes:
         check: a function that finds the caller and counts the request against a rate limit.
-            ``check`` queries the database, so it runs in a thread.
+            ``check`` runs in a thread, because it queries the database.
     """
 
     check: Callable[[Request], Caller | None]

@@ -22,8 +22,8 @@ from core.errors import DomainError, FieldProblem, requests
 
 # The maximum number of unknown names that one error lists.
 MAX_LISTED_NAMES = 20
-# The maximum nesting depth at which unknown names are found. A greater depth isn't needed, because
-# routes refuse filters that are nested more deeply.
+# Unknown names in a request are reported only down to this nesting depth. A greater depth isn't
+# needed, because routes refuse filters that are nested more deeply.
 MAX_PLACE_PARTS = 20
 
 # The key of the ``KnownNames`` in the ASGI scope of a request.

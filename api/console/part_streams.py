@@ -21,7 +21,7 @@ _SESSION_CHECK_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class LivePart:
-    """The current HTML of a part of a page.
+    """The new HTML of a part of a page that is updated while the page is open.
 
     Attributes:
         is_last: whether no update follows unless the user does something.

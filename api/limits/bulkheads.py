@@ -35,9 +35,9 @@ READINESS = Bulkhead("readiness", 4)
 # The bulkhead for reading metrics, with one thread for the database and one for Redis.
 METRICS = Bulkhead("metrics", 2)
 
-# The number of threads that may have a database transaction at the same time. Each transaction
-# needs a connection from the connection pool. Only one of the two threads of ``METRICS`` reads the
-# database.
+# The number of threads that may have a database transaction at the same time. The connection pool
+# must have a connection for each of these threads. Only one of the two threads of ``METRICS`` reads
+# the database.
 TRANSACTION_THREADS = 1 + sum(
     bulkhead.threads for bulkhead in (MONEY, LISTS, LEAVING, STORAGE, RECORDS, STREAMS)
 )

@@ -105,8 +105,8 @@ class ChildProcess:
         except BrokenPipeError:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
-            # A job's time limit may interrupt this code anywhere. Kill the child, because the next
-            # call would read the rest of the interrupted answer.
+            # A job's time limit may interrupt the call to the child at any point. Kill the child,
+            # because the next call would read the rest of the interrupted answer.
             self._kill(child)
             raise
         if status == 0:

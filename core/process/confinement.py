@@ -39,7 +39,7 @@ def confine_process(memory_bytes: int) -> None:
     A confined process can't open files or import modules.
     """
     with suppress(OSError):
-        # Call ``supported`` before the resource limits are set, because it starts a process and the
+        # Call ``supported`` before the resource limits are set, because it starts a process. The
         # limits forbid new processes.
         supported()
     limit_resources(memory_bytes)

@@ -30,8 +30,8 @@ from core.telemetry.collector import has_service_name
 
 log = get_logger(__name__)
 
-# The time limit for sending the last spans when a process exits. Without a limit, a hanging
-# collector would delay the exit.
+# The time limit for sending the last spans when a process exits. Without this limit, a trace
+# collector that hangs would delay the exit of the process.
 MAX_END_SECONDS = 2.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 _HEADER = "traceparent"

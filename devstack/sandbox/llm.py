@@ -203,7 +203,7 @@ JsonBody = Annotated[dict[str, Any], Body()]
 def build_router() -> APIRouter:
     router = APIRouter()
     # The number of calls, and the model that answers all calls. If ``model`` is ``None``, each call
-    # is answered by the model that it requests.
+    # uses the model that its request names.
     state: dict[str, Any] = {"model": None, "calls": 0}
 
     @router.get("", response_class=HTMLResponse)

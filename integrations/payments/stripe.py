@@ -149,7 +149,7 @@ def parse_charge(charge: Fields) -> Evidence | None:
 
 
 def parse_failed_refund(refund: Fields) -> Evidence | None:
-    """Return the payment facts in a failed or cancelled refund, or ``None`` for any other refund.
+    """Return the facts about a failed or cancelled refund, or ``None`` for any other refund.
 
     A Stripe refund identifies the payment, but not the order.
     """

@@ -25,8 +25,8 @@ _SERVER = "photo provider"
 _MAX_RETRY_AFTER_SECONDS = 24 * 3600
 
 # Matches the names of the headers that contain a provider's request limit per time window. Unsplash
-# limits only the requests per hour. Openverse has request limits for several time windows.
-# Openverse adds the name of the time window to the header, as in `…-Limit-anon_burst`.
+# has only one limit, for the requests per hour. Openverse has request limits for several time
+# windows. Openverse adds the name of the time window to the header, as in `…-Limit-anon_burst`.
 _LIMIT_HEADER = re.compile(r"x-ratelimit-limit(?:-(?P<window>[a-z0-9_]{1,40}))?\Z")
 _REMAINING_HEADERS = ("x-ratelimit-remaining", "x-ratelimit-available")
 _NUMBER = re.compile(r"\d{1,9}")

@@ -80,7 +80,7 @@ def copy_objects(
     def copy_object(entry: tuple[str, bool]) -> bool:
         """Copy an object to the backup storage, or return false if the object no longer exists.
 
-        An unused object may be removed between listing and copying.
+        Maintenance may have removed an unused object after it was listed.
         """
         key, is_copied = entry
         if not is_copied:
@@ -305,7 +305,7 @@ def piece_name(backup_id: str, number: int) -> str:
 def _split_into_pieces(output: Iterable[bytes]) -> Iterator[bytes]:
     """Split the output of a database dump into pieces of ``PIECE_BYTES`` bytes.
 
-    The last piece of a dump may be shorter.
+    The last piece of a dump may be shorter than ``PIECE_BYTES``.
     """
     buffer = bytearray()
     # An empty chunk marks the end of the dump.

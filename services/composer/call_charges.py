@@ -30,7 +30,7 @@ from storage.resources import Resources
 log = get_logger(__name__)
 
 SOURCE_TYPE = "composer"
-# The key in a request's payload that tells whether the caller is charged. A caller isn't charged
+# Under this key, a request's payload states whether the caller is charged. A caller isn't charged
 # twice for the same call. The key ``is_charged`` is missing if composer calls are free.
 IS_CHARGED = "is_charged"
 CALLS = "calls"

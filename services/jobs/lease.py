@@ -127,11 +127,12 @@ def is_held_by(lease: Lease) -> ColumnElement[bool]:
 
 
 def has_status(status: JobStatus) -> ColumnElement[bool]:
-    """Return the SQL condition that a job has this status, for statements that find jobs by id.
+    """Return the SQL condition that a job has this status.
 
-    ``concat`` hides the status from Postgres's query planner, so that the planner uses the index of
-    job ids. The index of queued or running jobs would be slow, because it retains the entries of
-    ended jobs while a long transaction is open.
+    Use it only in statements that select jobs by id. ``concat`` hides the status from Postgres's
+    query planner, so that the planner uses the index of job ids. The index of queued or running
+    jobs would be slow, because it retains the entries of ended jobs while a long transaction is
+    open.
     """
     return Job.status == func.concat(status)
 

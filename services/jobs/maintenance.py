@@ -32,8 +32,8 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A function that does the work of a maintenance run. Its argument is the start of the run by the
-# database's clock. It returns the number of processed items.
+# A function that runs one kind of maintenance once. The function receives the time at which the run
+# started, taken from the database's clock. The function returns the number of processed items.
 MaintenanceWork = Callable[[datetime], int | None]
 
 # The limits for the delay before an overdue maintenance task is sent again. The delay before

@@ -88,7 +88,7 @@ def find_unfinished_job(
 def is_working_on(
     subject_id: int | None, of_kinds: Collection[JobKind], user_id: int
 ) -> ColumnElement[bool]:
-    """Return the SQL condition that a job of these kinds with this subject is queued or running.
+    """Return the SQL condition for queued or running jobs of these kinds with this subject.
 
     The condition uses the indexes of queued and running jobs, so that ended jobs don't slow the
     query down.
@@ -173,8 +173,8 @@ def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
     """Cancel a job that the caller has locked, or ask the job's worker to cancel it.
 
-    Returns 0 if the job has ended. If this release doesn't know the job's kind, only the job's
-    worker can cancel the job and clean up.
+    Returns 0 if the job has ended. If this release doesn't know the job's kind, only a worker that
+    knows the kind can cancel the job and clean up.
     """
     if job.status in FINISHED:
         return 0

@@ -1,4 +1,4 @@
-"""Changes the status of jobs.
+"""Changes the status of jobs, for example from queued to running.
 
 Each status change of a job is a single UPDATE. The WHERE condition of the UPDATE, which is called
 the fence, checks either the attempt number of a worker's lease or the id of a locked row. If two
@@ -65,7 +65,7 @@ def set_total(uow: UnitOfWork, lease: Lease, *, total: int | None) -> None:
 def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = None) -> None:
     """Record how much of the job is done, in the same transaction as the job's work.
 
-    Progress resets the job's counts of crashes and retries, because the job evidently works. Raises
+    A job that makes progress isn't broken, so its counts of crashes and retries are reset. Raises
     ``LeaseLost``.
     """
     changes: dict[str, Any] = {"progress_done": done, "crashes": 0, **_NO_FAILURES}

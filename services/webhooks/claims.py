@@ -273,6 +273,6 @@ def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> N
 
 
 def choose_pause(attempts: int) -> timedelta:
-    """Return how long to wait before the next attempt after this number of attempts."""
+    """Return how long to wait before the next attempt, given the number of previous attempts."""
     pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
     return pause * random.uniform(1, 1 + _MAX_JITTER)  # noqa: S311 - no secret

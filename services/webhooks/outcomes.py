@@ -121,9 +121,8 @@ def _record_failure(
     # ``failing_since`` is the first failed attempt after the endpoint's last success.
     # ``failing_since`` is not the time when the failed delivery was queued, because other
     # deliveries may have succeeded since that time. If an event is sent as soon as it is queued,
-    # its last attempt takes place exactly three days after the first attempt. If an endpoint has a
-    # single event and all attempts to deliver the event fail, the endpoint is paused after the last
-    # attempt.
+    # its first and last attempt are three days apart. If an endpoint has a single event and all
+    # attempts to deliver the event fail, the endpoint is paused after the last attempt.
     failing_since = endpoint.failing_since or delivery.last_attempt_at or now
     fails_for_days = now >= failing_since + RETRY_PERIOD
     is_given_up = now >= delivery.queued_at + RETRY_PERIOD

@@ -82,7 +82,7 @@ def open_async_redis(settings: CacheSettings) -> redis.asyncio.Redis:
 
 
 def parse_sentinels(url: str) -> Sentinels | None:
-    """Return the Sentinels that the URL names, or ``None`` if it names a Redis server."""
+    """Parse a URL of Sentinels, or return ``None`` for the URL of a Redis server."""
     return Sentinels.parse(url) if url.partition("://")[0] in SENTINEL_SCHEMES else None
 
 
@@ -165,4 +165,7 @@ class _SharedAsyncSentinel(redis.asyncio.sentinel.Sentinel):
 class _BlockingSentinelPool(
     redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool
 ):
-    """A pool of connections to a Sentinel master. Callers wait until a connection is free."""
+    """A pool of connections to a Sentinel master.
+
+    If all connections in the pool are in use, callers wait for one.
+    """

@@ -28,7 +28,7 @@ _MAX_ANNOUNCED_CHARACTERS = 8 * 1024
 
 
 class AllCallersLeft(Exception):
-    """All callers of a request have stopped waiting, so the worker should stop."""
+    """Raised in a worker that should stop because no caller waits for its request anymore."""
 
 
 class RequestWork:

@@ -91,8 +91,8 @@ def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]
     most_joined = max(each.joined for each in spans)
     most_left = max(each.left for each in spans)
-    # Joins and departures are drawn to the same scale. Without any joins or departures, the zero
-    # line is in the middle of the chart.
+    # The bars for joins and departures have the same scale, so that they can be compared. Without
+    # any joins or departures, the zero line is in the middle of the chart.
     unit = HEIGHT / (most_joined + most_left or 1)
     zero = round(most_joined * unit, 1) if most_joined or most_left else HEIGHT / 2
     step = WIDTH / len(spans)

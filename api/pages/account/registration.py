@@ -2,7 +2,7 @@
 
 Some pages request a mail with a link, and the link opens one of the other pages. Opening a mailed
 link changes nothing, because mail scanners open links. The account changes only when the user
-submits the form on the opened page.
+submits the form on the page that the link opens.
 """
 
 import secrets

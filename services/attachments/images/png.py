@@ -71,8 +71,8 @@ class _PngFile:
         plays: how many times the animation is played, or 0 for endless repetition.
         frames: the frames that have been read. The pixels of the last frame may still follow in the
             file.
-        is_faulty: whether the file contains an invalid animation chunk. All animation chunks after
-            the invalid chunk are ignored.
+        is_faulty: whether the file contains an invalid animation chunk. After an invalid animation
+            chunk, all further animation chunks are ignored.
     """
 
     header: bytes = b""

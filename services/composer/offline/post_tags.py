@@ -99,7 +99,7 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     tags = fit_tags(islice(spellings, _MAX_CANDIDATES))[:_MAX_TAGS]
     if len(tags) >= MIN_TAGS:
         return tags
-    # If the post has too few good tags, add its longest words.
+    # If there are too few tags, use the longest words of the post as further tags.
     texts = (plain.title, *plain.paragraphs[:50], *plain.headings[:50])
     words = {word for text in texts for word in split_words(text[:2000])}
     longest = sorted(words, key=lambda word: (not word[0].isalpha(), -min(len(word), 20), word))

@@ -306,7 +306,10 @@ def _needs_space(previous: str, following: str) -> bool:
 
 
 def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
-    """Yield the placeholders to remove, after joining adjacent placeholders for a name."""
+    """Yield the placeholders to remove.
+
+    Adjacent placeholders for a person's name are yielded as one.
+    """
     joined = removals[0]
     for removal in removals[1:]:
         between = text[joined.end : removal.start]

@@ -195,7 +195,7 @@ class ColumnLayout:
 
 
 def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> ColumnLayout:
-    """Return the layout for a header. The caller adds the consent columns later.
+    """Return the layout for a header, without the consent columns, which the caller adds later.
 
     Raises ``import.mapping_column`` if the column mapping names a column that doesn't exist. Raises
     ``import.mapping_role`` if the column mapping contains an unknown role, or assigns a role to too

@@ -160,8 +160,8 @@ def _interpret_sign(text: str) -> Meaning | None:
         return Meaning.BLANK
     if _NUMBER.match(text):
         return _interpret_number(text)
-    # A status word with a question mark, such as "Active?", states no status. In a text such as "-1
-    # active", the minus sign makes the meaning unclear.
+    # A status word with a question mark, such as "Active?", states no status. A text such as "-1
+    # active" has no clear meaning because of its minus sign.
     return Meaning.UNKNOWN if text[0] in "+-" or "?" in text else None
 
 

@@ -18,8 +18,8 @@ from services.subscriptions.members.opt_out_checks import build_opt_out_query
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # Selects the row that an import applies for each member who has changed their address. The file may
 # contain several rows of one member, because a former address also identifies the member. If any
-# row of the member is an opt-out, an opt-out is applied. Only one row of a member is applied. The
-# member's other rows count as duplicates, even in different chunks. Chunks with opt-outs are
+# row of the member is an opt-out, an opt-out is applied. An import applies only one row per member.
+# The member's other rows count as duplicates, even in different chunks. Chunks with opt-outs are
 # applied first, so that an opt-out is never skipped as the duplicate of an ordinary row. Rows are
 # sorted by person, so that the transactions of two chunks can't deadlock.
 _APPLIED_ROWS = """first AS (

@@ -83,7 +83,7 @@ class ImportSamples(NamedTuple):
     ) -> Self:
         """Collect samples from some records and rows of a file.
 
-        ``keys`` maps field ids, as text, to field keys.
+        ``keys`` maps the ids of fields to the keys of fields. The ids are strings.
         """
         columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
         examples = [_collect_examples(records, index) for index in columns]

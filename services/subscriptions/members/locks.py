@@ -23,8 +23,8 @@ Every change of a subscription takes a shared lock on the person's row in ``user
 about an erased person is stored. An erasure locks the person's row exclusively before it marks the
 person as erased. The job that blanks an erased person's records takes shared locks on the lists.
 
-To avoid deadlocks, every transaction first locks the list, then the gate, the room, new people,
-pairs of list and person, and finally rows of people.
+To avoid deadlocks, every transaction takes its locks in the same order: list, gate, room, new
+people, pairs of list and person, rows of people.
 
 A transaction that changes a single subscription waits at most two seconds for each lock. The
 transactions of an import end within two seconds, but a bulk action can lock a list for longer.

@@ -80,7 +80,7 @@ class Download:
 
 
 class Calls:
-    """The connection of one caller to an API. Several threads can share a connection.
+    """A caller's connection to the Pressroom API. Several threads can share a connection.
 
     Args:
         credentials: an API key, an access token, or a function that returns the current key or
