@@ -56,8 +56,8 @@ STATUS_OF = {
 }
 # The maximum number of validation errors in a response.
 MAX_PROBLEMS = 100
-# The maximum length of the path to a wrong value in an error. Paths above this length are
-# truncated, because the names in JSON may be long.
+# The maximum length of a path that a validation error contains, such as ``body.fields.city``. Paths
+# above this length are truncated, because the names in JSON may be long.
 MAX_PLACE_CHARACTERS = 64
 _ELLIPSIS = "…"
 # Maps a status of Starlette's router to the corresponding error of Pressroom.

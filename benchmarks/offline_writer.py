@@ -1,8 +1,8 @@
 """Compares the speed of the offline writer with sumy and YAKE for a post of 2,000 words.
 
 The baseline writes the summary with sumy's TextRank, and the tags with YAKE. Unlike sumy and YAKE,
-the offline writer detects the language and creates a slug. The post is parsed before the
-measurement. The post repeats the sample posts in ``benchmarks.corpus``.
+the offline writer detects the language and creates a slug. The measured time doesn't include
+parsing the post. The post repeats the sample posts in ``benchmarks.corpus``.
 """
 
 from dataclasses import dataclass
