@@ -39,8 +39,8 @@ class ModelCalls:
     ) -> str:
         """Send a prompt to the language model, and return the response without drafts.
 
-        ``repair``: two texts that ask the model to correct its answer. The first text is added to
-        the instructions, and the second to the material.
+        ``repair``: a text for the end of the instructions and a text for the end of the material.
+        Together, they ask the model to correct its previous answer.
         """
         mark, delimited = delimit_text(material)
         request = CompletionRequest(

@@ -75,9 +75,10 @@ _POSTPONE_RESENDS = text("""
     )
     """)
 
-# Finds jobs that became due long ago, were overlooked, and must be sent. ``unclaimed`` and
-# ``passed_over`` mean the same as in ``_FIND_RECENTLY_DUE``. The recursive query jumps from owner
-# to owner in the index, so a million jobs of one owner cost no more than one job.
+# Finds jobs that became due long ago, were overlooked, and must be sent. The subqueries
+# ``unclaimed`` and ``passed_over`` have the same meaning as in ``_FIND_RECENTLY_DUE``. The
+# recursive query jumps from owner to owner in the index, so a million jobs of one owner cost no
+# more than one job.
 _FIND_OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue

@@ -76,8 +76,8 @@ _INDENT = re.compile(r"^[ \t]+", re.M)
 # While a text is parsed again, each URL is replaced with a placeholder of private-use Unicode
 # characters. Cleaned texts don't contain such characters.
 _URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
-# A private-use character in front of a text. The character keeps the parser from reading the text
-# as a heading, list or horizontal rule.
+# A private-use character in front of a text. This character keeps the Markdown parser from reading
+# the text as a heading, list or horizontal rule.
 _TEXT_START = "\ue002"
 
 
@@ -85,7 +85,7 @@ class HtmlBlocks:
     """Splits an HTML document into blocks of text, such as paragraphs and headings.
 
     Attributes:
-        listed: the indexes of paragraphs inside lists.
+        listed: the indexes of the paragraphs that are part of a list.
         table_texts: the blocks of text inside tables.
         has_loose_text: whether the HTML contains text outside all blocks.
     """
@@ -116,7 +116,7 @@ class HtmlBlocks:
     def _process_token(self, tokens: list[Token], place: int) -> int:
         """Process an HTML token, and return the index of the next token to process.
 
-        When a hidden element begins, its tokens are skipped.
+        If the token begins a hidden element, all tokens of this element are skipped.
         """
         kind, data = tokens[place]
         while self._enclosing_styles and self._enclosing_styles[-1][0] <= place:

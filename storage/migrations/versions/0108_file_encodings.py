@@ -1,6 +1,6 @@
 """Add the columns exports.bom and imports.encoding.
 
-The new columns have a default or are nullable, so that release 1.0.0 can still insert rows.
+Release 1.0.0 can still insert rows, because each of the two columns has a default or is nullable.
 """
 
 from alembic import op

@@ -1,7 +1,6 @@
 """Add the table erased_denials.
 
-Release 1.0.0 doesn't use the table erased_denials. It deletes deny list entries with the address of
-an erased person.
+Release 1.0.0 doesn't use this table, because it deletes an erased person's deny list entries.
 """
 
 from alembic import op
