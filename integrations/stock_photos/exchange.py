@@ -123,7 +123,7 @@ class Exchange:
             log.warning("stockphoto.limit_reached", provider=self.name)
             header = reply.headers.get("Retry-After")
             seconds = http_client.parse_retry_after(header, max_seconds=_MAX_RETRY_AFTER_SECONDS)
-            # Use a default delay for Unsplash, because Unsplash sends no Retry-After header.
+            # Unsplash sends no Retry-After header, so a fixed delay is used.
             after = _RETRY_AFTER_SECONDS if seconds is None else int(max(seconds, 1))
             return errors.STOCKPHOTO_LIMIT_REACHED(provider=self.name, retry_after=after)
         if status == HTTPStatus.NOT_FOUND:

@@ -84,7 +84,7 @@ class RequestCalls:
     def create_caller_id(self) -> str:
         """Return a random caller id that contains the name of this process.
 
-        A worker sends the result notification only to the process with this name.
+        A worker notifies only this process of the caller's result.
         """
         return f"{self._waiter}.{secrets.token_urlsafe(12)}"
 

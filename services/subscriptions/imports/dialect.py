@@ -116,9 +116,9 @@ def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
     """Return a rank for the records into which a delimiter splits the file.
 
     The delimiter whose records have the highest rank is chosen. The rank of a delimiter depends on
-    how many addresses and known headers it separates. If two delimiters separate equally many, the
-    one with the larger share of equally long records wins. If this share is equal too, the
-    delimiter with longer records wins.
+    how many addresses and known headers it separates. If two delimiters tie, the one with the
+    larger share of equally long records wins. If this share is equal too, the delimiter with longer
+    records wins.
     """
     if not records:
         return 0, 0, 0

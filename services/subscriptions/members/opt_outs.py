@@ -190,8 +190,8 @@ def _release_digests(
 def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
     """Transfer a person's opt-outs to the account that takes over the person's address.
 
-    The transferred opt-outs apply to all current and former addresses of both. The caller must have
-    locked the rows of the person and of the account.
+    The transferred opt-outs apply to all current and former addresses of the person and the
+    account. The caller must have locked the rows of the person and of the account.
     """
     is_of_person = OptOut.user_id == of.id
     for address in (to.email, *_list_former_addresses(uow, to)):
