@@ -2,7 +2,8 @@
 
 The baseline writes the summary with sumy's TextRank, and the tags with YAKE. Unlike sumy and YAKE,
 the offline writer detects the language and creates a slug. The measured time doesn't include
-parsing the post. The post repeats the sample posts in ``benchmarks.corpus``.
+parsing the post. The benchmark's post consists of repeated sample posts from
+``benchmarks.corpus``.
 """
 
 from dataclasses import dataclass

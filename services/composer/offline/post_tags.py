@@ -189,9 +189,10 @@ def _score_phrases(
 
 
 def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
-    """Return a factor for a phrase's score. Names and nouns after articles get a higher factor.
+    """Return a phrase's weight, which multiplies the phrase's score.
 
-    In German, only capitalised phrases can be tags, because all nouns are capitalised.
+    Names and nouns after articles have a higher weight. In German, only capitalised phrases can be
+    tags, because all nouns are capitalised.
     """
     if language == "de":
         return 1.0 if counts.names else 0.0
