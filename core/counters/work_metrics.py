@@ -165,7 +165,7 @@ def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
 
 
 def count_end(queue: str, kind: str, status: str, code: str | None) -> None:
-    """Count a job that has ended in the metrics, by queue, kind, status and error code.
+    """Increase the metrics that count ended jobs by queue, kind, status and error code.
 
     Args:
         code: the error code of a failed job, or ``None`` if the job didn't fail.

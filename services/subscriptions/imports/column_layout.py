@@ -48,10 +48,10 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# The roles that several columns of a file can have. If the owner's column mapping contains the role
-# in the dictionary's value, the key isn't assigned automatically. For example, ``tier`` and
-# ``paid`` columns both state the tier. If the owner has mapped a column to ``tier``, no header is
-# recognised as ``paid``.
+# The roles that several columns of a file can have. Each value is another role. If the owner's
+# column mapping assigns that role, the role in the key isn't assigned automatically. For example,
+# ``tier`` and ``paid`` columns both state the tier. If the owner has mapped a column to ``tier``,
+# no header is recognised as ``paid``.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Maps each role name in the API to all internal roles that the API reports under that name.
