@@ -135,7 +135,7 @@ SELECTION_ERRORS = (
     mailing.SEGMENT_TAG_DELETED,
 )
 
-# The description of the ``Link`` header of responses whose body is a bare array.
+# The documentation of the ``Link`` header, for responses whose body is a JSON array.
 LINK_HEADER: dict[str, Any] = {
     "description": 'The URL of the next page with rel="next", omitted on the last page',
     "schema": {"type": "string"},

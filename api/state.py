@@ -110,7 +110,8 @@ def state_of(connection: HTTPConnection) -> State:
 
 
 async def _find_state(request: Request) -> State:
-    # FastAPI would run a synchronous function in a thread.
+    # The function is asynchronous only because FastAPI would run a synchronous function in a
+    # thread.
     return state_of(request)
 
 

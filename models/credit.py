@@ -81,7 +81,7 @@ class CreditEntry(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # Numbers the ledger entries of each account from 1, without gaps.
+    # The entry's number within its account. Numbers start at 1 and have no gaps.
     seq: Mapped[int]
     order_id: Mapped[int | None] = mapped_column(ForeignKey("payment_orders.id"))
     action: Mapped[str]
@@ -253,7 +253,7 @@ class PaymentOrder(Model):
     refunded_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     # The total amount of failed refunds, which the payer didn't receive.
     refunds_failed_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
-    # The total amounts of all disputes, of ended disputes and of lost disputes.
+    # The total amounts of three groups of disputes about the payment: all, ended, and lost.
     disputes_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_ended_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_lost_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
@@ -285,7 +285,7 @@ class PaymentOrder(Model):
 
     @property
     def gone_minor(self) -> int:
-        """Return the amount of all refunds, lost disputes and open disputes."""
+        """Return the total amount of the order's refunds, lost disputes and open disputes."""
         return self._returned_minor(self.disputed_minor or 0)
 
     @property
@@ -352,7 +352,7 @@ class PaymentEvent(Model):
 
     id: Mapped[SerialId]
     channel: Mapped[str]
-    # The payment provider's id of the event, which repeated deliveries share.
+    # The payment provider's id of the event. An event that is delivered twice keeps its id.
     event_id: Mapped[str]
     type: Mapped[str]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))

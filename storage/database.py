@@ -138,7 +138,7 @@ def _fetch(
 
 
 class _StatementTimer:
-    """Measures the duration of a SQL statement, and traces the statement."""
+    """Measures the duration of a SQL statement, and records a trace span for the statement."""
 
     def __init__(self, text: str) -> None:
         self._span = statement_span(text)
@@ -288,7 +288,7 @@ def _instrument(engine: Engine) -> None:
             timer.__exit__(type(error), error, None)
 
     def get_record_info(record: ConnectionPoolEntry) -> dict[Any, Any]:
-        # SQLAlchemy clears `info` when a connection breaks, but not `record_info`.
+        # Use `record_info`, because SQLAlchemy clears `info` when a connection breaks.
         assert record.record_info is not None
         return record.record_info
 

@@ -20,8 +20,8 @@ STORAGE = Bulkhead("storage", 6, wait_seconds=5.0)
 # The bulkhead for database queries that have no bulkhead of their own.
 RECORDS = Bulkhead("records", 8)
 # The bulkhead for the Redis operations of requests that wait for a worker. ``REQUESTS`` has a long
-# queue, because requests arrive in bursts. Compared with its wait for a worker, a request waits for
-# a thread only briefly.
+# queue, because requests arrive in bursts. A request waits for a thread only briefly, but may wait
+# much longer for a worker.
 REQUESTS = Bulkhead("requests", 6, wait_seconds=5.0, max_waiting=5_000)
 # The bulkhead for DNS lookups of hosts that callers choose. Many threads are reserved for DNS
 # lookups, because a hostile DNS server may respond slowly.

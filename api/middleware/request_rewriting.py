@@ -1,4 +1,4 @@
-"""Rewrites the caller's IP address, the cookies, the path and the method of requests."""
+"""Middlewares that change the IP address, cookies, path or method of a request before routing."""
 
 from typing import cast
 

@@ -37,7 +37,7 @@ class Trap:
     """A trap that cuts the first connection on which the client sends ``after`` and later ``word``.
 
     Attributes:
-        deliver: whether the server receives ``word`` before the proxy cuts the connection.
+        deliver: whether the proxy forwards ``word`` to the server before it cuts the connection.
     """
 
     word: bytes
@@ -115,7 +115,7 @@ class Proxy:
         self._call(self._resume_flow)
 
     def refuse(self) -> None:
-        """Reset all existing and new connections until ``resume`` is called."""
+        """Reset all connections through the proxy, also new ones, until ``resume`` is called."""
         self._refusing = True
         self.cut()
 

@@ -43,7 +43,7 @@ class MailKind(StrEnum):
     KEY_EXPIRES = "key_expires"
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
-    # A mail with a link to a reader's preferences, sent by ``services.subscriptions.preferences``.
+    # A mail with a link to a reader's preferences. ``services.subscriptions.preferences`` sends it.
     PREFERENCES = "preferences"
 
 

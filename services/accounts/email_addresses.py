@@ -2,7 +2,8 @@
 
 A fast regular expression recognises most valid addresses. Only addresses that the regular
 expression doesn't recognise are passed to the library email-validator, which is slow. A test with
-random addresses checks that the regular expression and the library agree.
+random addresses checks that the library accepts all addresses that the regular expression
+recognises.
 """
 
 import re
@@ -14,8 +15,8 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 from core.errors.people import EMAIL_INVALID
 from core.languages.shown_lines import has_invisible, strip_invisible
 
-# The maximum size of an e-mail address in UTF-8. Texts above this size are rejected before the slow
-# library email-validator sees them.
+# The maximum size of an e-mail address in UTF-8. Longer texts are rejected without calling the
+# library email-validator, which is slow.
 MAX_ADDRESS_BYTES = 254
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"

@@ -180,7 +180,7 @@ def read_undo_link(uow: UnitOfWork, secret: str) -> str:
 def prove_earlier_address(uow: UnitOfWork, secret: str) -> tuple[User, str, datetime]:
     """Redeem a link that undoes a change of address, and lock the person.
 
-    Return the locked person, the former address, and the time of the change. Raises
+    Return the person, the address before the change, and the time of the change. Raises
     ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if the
     link was already used.
     """

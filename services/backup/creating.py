@@ -35,9 +35,9 @@ _MAX_LIST_KEYS = 10_000
 # The number of threads is limited, because each thread may hold an object of 8 MiB in memory.
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
-# If an object was younger than ``_MIN_AGE_AT_COPY`` when it was copied, the object is copied again.
-# If the clocks of bucket and backup storage differ, an outdated copy could otherwise look newer
-# than the object.
+# The next backup copies an object again if the object was younger than ``_MIN_AGE_AT_COPY`` when it
+# was copied. If the clocks of bucket and backup storage differ, an outdated copy could otherwise
+# look newer than the object.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
 # How often maintenance checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)

@@ -91,7 +91,7 @@ class RunPayment:
     work: str
     worker: str
     is_charged: bool
-    # ``is_due`` becomes true when the provider responds, because callers must pay for a response.
+    # True if the caller must pay for the call, because the provider has responded.
     is_due: bool = field(default=False, init=False)
     _is_taken: bool = field(default=False, init=False)
     _entry_id: int | None = field(default=None, init=False)

@@ -4,8 +4,8 @@
 makes charges for Pressroom's own services, such as the composer.
 
 Every charge calls the database function ``credit_append``. ``credit_append`` locks the account,
-rejects a negative balance, and writes the ledger entry and the new balance. To save a query,
-``credit_append`` also checks the account's warning threshold. Each SQL statement of
+rejects a negative balance, and writes the ledger entry and the new balance. ``credit_append`` also
+checks the account's warning threshold, which saves a separate query. Each SQL statement of
 ``services.credits.ledger`` runs in a separate transaction.
 """
 

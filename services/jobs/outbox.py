@@ -100,7 +100,8 @@ def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
     """Send an owner's next waiting job after a worker has claimed one of the owner's jobs.
 
     An owner's jobs are sent in the order of creation, so the search starts at the creation time of
-    the claimed job. The sweep sends waiting jobs that ``send_next_job`` misses.
+    the claimed job. If ``send_next_job`` misses a waiting job, the sweep sends the job to the
+    broker.
     """
     oldest = (
         select(Job.id)

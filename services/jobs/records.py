@@ -90,8 +90,8 @@ def is_working_on(
 ) -> ColumnElement[bool]:
     """Return the SQL condition for queued or running jobs of these kinds with this subject.
 
-    The condition uses the indexes of queued and running jobs, so that ended jobs don't slow the
-    query down.
+    The condition matches the partial indexes of queued and running jobs, so that the query reads no
+    ended jobs.
     """
     is_queued = and_(
         Job.status == JobStatus.QUEUED,
@@ -165,7 +165,7 @@ def get_any_job(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
 def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     """Cancel the caller's job, or ask the worker that runs the job to cancel it.
 
-    Returns 0 if the job has ended.
+    Returns the number of affected jobs, which is 0 if the job has already ended.
     """
     return cancel_locked_job(uow, get_job(uow, caller, job_id, lock=True))
 

@@ -128,7 +128,7 @@ def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint
 
 
 def _sign_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
-    """Yield signed webhook requests for at most ``MAX_CLAIM_SECONDS``.
+    """Yield signed webhook requests, and stop after ``MAX_CLAIM_SECONDS``.
 
     Each request is signed immediately before it is sent, because the signature includes the time.
     """

@@ -139,8 +139,8 @@ class _SharedSentinel(redis.sentinel.Sentinel):
     """A Sentinel client that several threads can use at the same time.
 
     The Redis library reorders its list of Sentinels when the first Sentinel doesn't respond. If two
-    threads reordered this list at the same time, an entry could get lost. Each search for the
-    master works on a copy of the list of Sentinels.
+    threads reordered the Sentinels at the same time, one could get lost from the list. Each search
+    for the master works on a copy of the list of Sentinels.
     """
 
     def discover_master(self, service_name: str) -> Any:

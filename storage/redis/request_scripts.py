@@ -1,4 +1,4 @@
-"""Lua scripts for request-only work, which exists only while API callers wait for the result.
+"""Lua scripts for work that exists only while API callers wait for its result.
 
 Some work, such as composer calls, is useless without a waiting API caller. Such work is called a
 request, and has no row in the jobs table. The state of a request is stored in Redis keys that
@@ -53,8 +53,9 @@ local function longest_wait()
 end
 """
 
-# Adds a caller to a request, and sends a message unless a worker is already processing the request.
-# A request is in the backlog only once, even if several callers wait for its result.
+# This script adds a caller to a request. It also sends a broker message unless a worker is already
+# processing the request. A request is in the backlog only once, even if several callers wait for
+# its result.
 #
 # For a refused call, the script returns the reason and the age of the oldest request in the
 # backlog. The script returns 1 if the broker isn't this Redis server, so that the API process must

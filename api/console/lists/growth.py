@@ -60,8 +60,10 @@ class GrowthPlot:
     Attributes:
         total: the total numbers of joins and departures over all periods.
         zero: the vertical position of the zero line in the chart.
-        most_joined: the maximum number of joins per period, at the upper edge of the chart.
-        most_left: the maximum number of departures per period, at the lower edge of the chart.
+        most_joined: the highest number of joins in a period. The chart's upper edge stands for this
+            number.
+        most_left: the highest number of departures in a period. The chart's lower edge stands for
+            this number.
         line: the points of the line that shows joins minus departures.
     """
 

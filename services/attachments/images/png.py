@@ -64,7 +64,7 @@ class _PngFile:
     Attributes:
         shared: the palette chunk and the transparency chunk, by name. All frames share the two
             chunks.
-        colours: the chunks that describe the colour space, by name.
+        colours: the PNG chunks that describe the image's colour space, by chunk name.
         profile: the ICC profile that is built from the chunks in ``colours``.
         metadata: the EXIF and XMP data, which may contain the image's orientation, by their names
             in Pillow's `Image.info`.

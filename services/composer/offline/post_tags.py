@@ -69,8 +69,8 @@ class _PhraseCounts:
     """How often and where a phrase occurs in a post.
 
     Attributes:
-        first_text: the index of the first title, heading or sentence with the phrase.
-        last_text: the index of the last title, heading or sentence with the phrase.
+        first_text: the index of the first title, heading or sentence that contains the phrase.
+        last_text: the index of the last title, heading or sentence that contains the phrase.
         texts: the number of titles, headings and sentences with the phrase.
         names: how often the phrase is capitalised like a name.
         articles: how often the phrase follows an article, such as `the`.

@@ -86,7 +86,7 @@ class HtmlBlocks:
     """Splits an HTML document into blocks of text, such as paragraphs and headings.
 
     Attributes:
-        listed: the indexes of paragraphs inside lists.
+        listed: the indexes of the paragraphs that are part of a list.
         table_texts: the blocks of text inside tables.
         has_loose_text: whether the HTML contains text outside all blocks.
     """
@@ -117,7 +117,7 @@ class HtmlBlocks:
     def _process_token(self, tokens: list[Token], place: int) -> int:
         """Process an HTML token, and return the index of the next token to process.
 
-        When a hidden element begins, its tokens are skipped.
+        If the token begins a hidden element, all tokens of this element are skipped.
         """
         kind, data = tokens[place]
         while self._enclosing_styles and self._enclosing_styles[-1][0] <= place:

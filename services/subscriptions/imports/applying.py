@@ -293,7 +293,7 @@ def _add_people(uow: UnitOfWork, count: int) -> None:
 
 
 def _find_undelivered_rows(rows: list[JudgedRow]) -> dict[str, list[int]]:
-    """Return the positions of the rows that report a bounce or a complaint."""
+    """Return the indexes in ``rows`` of the rows that report a bounce or a complaint."""
     statuses = {"bounced": ("bounced", "cleaned"), "complained": ("complained",)}
     return {
         name: [position for position, row in enumerate(rows) if row.opt_out in words]

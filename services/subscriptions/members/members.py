@@ -414,7 +414,8 @@ def read_own_subscription(
 def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
     """Hide the values of a subscription that a visitor with a revoked trace id must not see.
 
-    Opt-outs aren't hidden, so that visitors see the result of clicking an unsubscribe link.
+    Visitors still see that they have opted out, because they may just have clicked an unsubscribe
+    link.
     """
     has_opted_out = subscription.state in (
         OwnSubscriptionState.LEFT,

@@ -1,7 +1,7 @@
 """Creates and verifies trace ids, which authenticate the recipient of a mail in links and forms.
 
 A person's trace id is secret, and only mails to the person contain the trace id. A request that
-contains a trace id counts as a request by the recipient of the mail.
+contains a trace id is treated as if the recipient of the mail had made it.
 
 A trace id has the form ``1<payload>.<key id>.<mac>``, with at most 80 characters from
 ``[A-Za-z0-9_.-]``. The payload of a trace id consists of the list id, the user id and the delivery

@@ -225,7 +225,7 @@ class _Attempts:
         self._failed = 0
 
     def after_lost_connection(self, error: httpx2.TransportError) -> None:
-        """Sleep before a call's next attempt, or raise ``NotReached`` if none is possible."""
+        """Sleep before a call's next attempt. Raise ``NotReached`` if the call can't be retried."""
         # If no connection was established, the API can't have received the call.
         was_not_sent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
         may_repeat = was_not_sent or (self._is_repeatable and self._can_be_sent_again)
