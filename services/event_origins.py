@@ -1,8 +1,8 @@
 """Stores the origin of the current request or command for security events.
 
-The origin of a request is stored in a context variable. Otherwise, many functions would need a
-parameter only to pass the origin on. A credential is checked in a separate thread with a copy of
-the request's context. The thread that checks the credential shares the ``Origin`` object with the
+The origin of a request is stored in a context variable, so that functions don't need a parameter
+only to pass the origin on. A credential is checked in a separate thread with a copy of the
+request's context. The thread that checks the credential shares the ``Origin`` object with the
 request, so the thread can store the credential there.
 """
 

@@ -21,7 +21,7 @@ _SESSION_CHECK_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class LivePart:
-    """The current HTML of a part of a page.
+    """The new HTML of a part of a page that is updated while the page is open.
 
     Attributes:
         is_last: whether the HTML can change again only after an action by the user.
@@ -38,9 +38,9 @@ def stream_part(
 ) -> Response:
     """Return a response that streams a part of a page as server-sent events.
 
-    Whenever the part changes, an event ``part`` contains the new HTML. An event ``ended`` tells the
-    browser that the HTML is final. The event stream ends if the user's session ends. A browser that
-    reconnects gets the current HTML.
+    Whenever the part changes, an event ``part`` contains the new HTML. The event ``ended`` tells
+    the browser that the part has reached its final state. The event stream ends if the user's
+    session ends. A browser that reconnects gets the current HTML.
     """
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)

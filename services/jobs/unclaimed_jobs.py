@@ -76,8 +76,8 @@ _POSTPONE_RESENDS = text("""
     """)
 
 # Finds jobs that became due long ago, were overlooked, and must be sent. ``unclaimed`` and
-# ``passed_over`` mean the same as in ``_FIND_RECENTLY_DUE``. The recursive query jumps from owner
-# to owner in the index, so a million jobs of one owner cost no more than one job.
+# ``passed_over`` mean the same as in ``_FIND_RECENTLY_DUE``. The recursive query looks up each
+# owner once in the index, so its time doesn't depend on the number of jobs per owner.
 _FIND_OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue

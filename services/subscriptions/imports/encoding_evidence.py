@@ -4,9 +4,9 @@ import re
 
 from services.subscriptions.imports.encoding_detection import detect_encoding
 
-# The bytes at which undecoded content is split into cells. Content isn't split at bytes above 0x3F,
-# because such a byte may be the second byte of an East Asian character. Content isn't split at
-# spaces, so that opening and closing quotation marks stay in the same cell.
+# The bytes that end a cell while the file's encoding is still unknown. Content isn't split at bytes
+# above 0x3F, because such a byte may be the second byte of an East Asian character. Content isn't
+# split at spaces, so that opening and closing quotation marks stay in the same cell.
 _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _TO_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
