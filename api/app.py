@@ -201,8 +201,8 @@ def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
     settings = resources.settings
     # The API process only validates photo searches, and workers call the photo providers.
     stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
-    # Without a ``send`` function, a Redis script enqueues messages to workers. This requires that
-    # the broker and the cache are the same Redis server.
+    # If the broker and the cache are the same Redis server, a Redis script enqueues messages to
+    # workers. A ``send`` function is needed only for different servers.
     is_shared = settings.broker == settings.cache
     send = None if is_shared else _build_sender(resources)
     calls = RequestCalls(redis, resources.waiter, send)

@@ -22,8 +22,8 @@ from core.errors import DomainError, FieldProblem, requests
 
 # The maximum number of unknown names that one error lists.
 MAX_LISTED_NAMES = 20
-# Unknown names in a request are reported only down to this nesting depth. This limit is high
-# enough, because routes reject filters with deeper nesting.
+# Unknown names in a request are reported only down to this nesting depth. A higher
+# ``MAX_PLACE_PARTS`` isn't needed, because routes reject filters with deeper nesting.
 MAX_PLACE_PARTS = 20
 
 # The key of the ``KnownNames`` in the ASGI scope of a request.

@@ -1,9 +1,9 @@
 """Sends jobs to their queues after the commit, and shares the workers fairly between owners.
 
 Workers process the messages of a queue in order. A queue contains only a few messages per owner, so
-that one owner's many jobs don't delay other owners. An owner's other jobs wait in the database. For
-a waiting job, the column ``sends`` is 0, because no message about the job has been sent. When a
-worker claims an owner's job, the owner's next waiting job is sent.
+that one owner's many jobs don't delay other owners. An owner's jobs above the limit wait in the
+database. For a waiting job, the column ``sends`` is 0, because no message about the job has been
+sent. When a worker claims an owner's job, the owner's next waiting job is sent.
 """
 
 from datetime import timedelta

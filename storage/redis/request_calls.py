@@ -68,8 +68,9 @@ class RequestCalls:
     """The requests whose results callers in this API process are waiting for.
 
     Args:
-        send: a function that sends messages to a broker on a separate server. If the broker is the
-            same Redis server, ``send`` is ``None`` and a Redis script enqueues the messages.
+        send: a function that sends messages to a broker on a separate server. If the broker and the
+            cache are the same Redis server, ``send`` is ``None`` and a Redis script enqueues the
+            messages.
     """
 
     def __init__(

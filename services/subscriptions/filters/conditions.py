@@ -83,9 +83,9 @@ class Comparison:
     Attributes:
         operator: the operator of the comparison, but never ``is_not``, which the parser converts to
             a negated ``is``.
-        values: the values with which the member's column, tag or field is compared. A comparison
-            with ``in`` can have several values, one with ``exists`` has none, and all others have
-            one.
+        values: the values with which the member's column, tag or field is compared. The operator
+            ``in`` can have several values, ``exists`` has no value, and every other operator has
+            one value.
     """
 
     name: FilterName
