@@ -20,11 +20,11 @@ _ROOT = Path(__file__).parents[2]
 
 
 class ChildTooSlow(Exception):
-    """The child process was killed because it exceeded the time limit for a message."""
+    """Raised if the child process was killed because it exceeded the time limit for a message."""
 
 
 class ChildCrashed(Exception):
-    """The child process exited before it answered a message.
+    """Raised if the child process exits before it has answered a message.
 
     ``cause`` is the child's exit status or signal.
     """
