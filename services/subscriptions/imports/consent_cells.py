@@ -1,8 +1,8 @@
 """Determines the subscription status that a cell of a consent column states.
 
 The member's status depends on what the column is about and on what the cell means. In a consent
-column, "no" means that the person is unsubscribed. In an opt-out column, "no" says nothing about
-the person's status.
+column, "no" stands for the status "unsubscribed". In an opt-out column, "no" says nothing about the
+person's status.
 """
 
 from collections.abc import Iterable, Mapping
