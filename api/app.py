@@ -253,7 +253,7 @@ async def _write_key_uses(state: State) -> None:
 async def _release_memory() -> None:
     """Return freed memory to the operating system every few seconds.
 
-    Python would otherwise keep the freed memory of large responses.
+    Python itself doesn't return the memory that large responses used.
     """
     while True:
         await asyncio.sleep(_RELEASE_MEMORY_EVERY_SECONDS)

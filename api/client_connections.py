@@ -63,8 +63,8 @@ class JoinedWrites:
             self._transport.write(joined)
         else:
             self._unsent = data
-            # Send the headers without waiting for the body. The body of an event stream, for
-            # example, may start much later.
+            # Send the headers without waiting for the body. In an event stream, for example, the
+            # first event can follow long after the headers.
             self._loop.call_soon(self._send_unsent)
 
     def close(self) -> None:

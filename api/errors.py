@@ -56,8 +56,8 @@ STATUS_OF = {
 }
 # The maximum number of validation errors in a response.
 MAX_PROBLEMS = 100
-# The maximum length of the path to a wrong value in an error. Paths above this length are
-# truncated, because the names in JSON may be long.
+# The maximum length of the JSON path to an invalid value in an error. Longer paths are truncated,
+# because a client can send very long property names.
 MAX_PLACE_CHARACTERS = 64
 _ELLIPSIS = "…"
 # Maps a status of Starlette's router to the corresponding error of Pressroom.
@@ -175,8 +175,8 @@ def request_error(errors: Sequence[Any], *, count: int | None = None) -> DomainE
     path or an invalid query gets the status 400.
 
     Args:
-        errors: the validation errors from Pydantic. If Pydantic found very many errors, only the
-            first ones.
+        errors: the validation errors from Pydantic. If there are very many errors, the list
+            contains only the first ones.
         count: the number of all validation errors, if ``errors`` contains only the first ones.
     """
     problems = tuple(map(_field_problem, errors[:MAX_PROBLEMS]))

@@ -19,7 +19,8 @@ def read_idempotency_key(
 ) -> IdempotencyKey | None:
     """Return the idempotency key and the fingerprint of the request.
 
-    Returns ``None`` without the header ``Idempotency-Key``. Raises ``idempotency.key_invalid``.
+    Returns ``None`` if the request has no ``Idempotency-Key`` header. Raises
+    ``idempotency.key_invalid``.
     """
     name = request.headers.get("idempotency-key")
     if name is None:

@@ -342,8 +342,8 @@ def build_document(app: FastAPI, settings: Settings) -> dict[str, Any]:
         for unused_schema in ("HTTPValidationError", "ValidationError"):
             components["schemas"].pop(unused_schema, None)
         share_samples(document)
-        # Move the title, servers and tags to the start of the document, and replace FastAPI's
-        # values.
+        # Put Pressroom's title, servers and tags at the start of the document, and overwrite the
+        # defaults that FastAPI has set.
         head = {"openapi": document["openapi"], **describe_api(settings)}
         app.openapi_schema = {**head, **document, **head}
     return app.openapi_schema
@@ -386,7 +386,7 @@ def _complete_operations(document: dict[str, Any], route: RouteContext) -> None:
             {"$ref": "#/components/parameters/Version"},
         ]
         operation["responses"] = dict(sorted(operation["responses"].items()))
-        # An operation that accepts a form and redirects browsers returns errors as HTML pages to
+        # If an operation accepts a form and responds with a redirect, its errors are HTML pages for
         # browsers.
         is_for_forms = FORM in operation.get("requestBody", {}).get("content", {})
         if is_for_forms and str(HTTPStatus.SEE_OTHER.value) in operation["responses"]:
@@ -420,7 +420,7 @@ def _add_common_errors(
     if invalid:
         _add_errors(responses, requests.BODY_NOT_JSON)
         problems = responses.get("422", {}).get("content", {}).get("application/problem+json", {})
-        # Keep an example that the route documents itself.
+        # Don't overwrite an example from the route's own documentation.
         if invalid.code not in problems.get("examples", {}):
             _add_errors(responses, invalid)
     if body:

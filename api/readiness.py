@@ -2,8 +2,8 @@
 
 A load balancer sends no requests to a process that isn't ready. An API process is ready if the
 database is available and has the tables of the running release. An API process is ready even
-without Redis, the broker and the object storage, because most routes work without them. If Redis
-were required, an outage of Redis would take all API processes out of service.
+without Redis, the broker and the object storage, because most routes work without them. If
+readiness depended on Redis, an outage of Redis would take all API processes out of service.
 """
 
 import asyncio

@@ -66,7 +66,7 @@ class ThreadedRoute(APIRoute):
 
 
 class JsonRoute(ThreadedRoute):
-    """A route that may accept a JSON body.
+    """A route that can accept a JSON body.
 
     If the handler declares a JSON body, bodies of other media types are refused. A handler that
     declares no body can read a form directly from the request.

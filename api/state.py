@@ -81,7 +81,7 @@ class State:
         lookup = HOST_LOOKUPS_BY_CALLER.run(user_id, self.receivers.check, url)
         try:
             async with asyncio.timeout(MAX_HOST_LOOKUP_SECONDS):
-                # A DNS lookup can't be cancelled, so a hanging lookup keeps the user's only thread
+                # A DNS lookup can't be cancelled, so a hanging lookup blocks the user's only thread
                 # for DNS lookups.
                 await asyncio.shield(lookup)
         except TimeoutError:

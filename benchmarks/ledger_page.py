@@ -116,6 +116,6 @@ def _run_round(action: Callable[[], object]) -> float:
 
 
 def _page_statement(sql: cursor, owner: Owner, offset: int) -> bytes:
-    """Return the SQL query that the service runs for a page of the ledger."""
+    """Return the SQL query with which Pressroom reads a page of the ledger."""
     values = {"user_id": owner.user_id, "offset": offset, "limit": LIMIT + 1, "before": None}
     return sql.mogrify(ledger_pages.PAGE.text, values)

@@ -2,7 +2,7 @@
 
 The baseline writes the summary with sumy's TextRank, and the tags with YAKE. Unlike sumy and YAKE,
 the offline writer detects the language and creates a slug. The post is parsed before the
-measurement. The post repeats the sample posts in ``benchmarks.corpus``.
+measurement. The benchmark's post consists of repeated sample posts from ``benchmarks.corpus``.
 """
 
 from dataclasses import dataclass

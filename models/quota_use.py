@@ -14,9 +14,9 @@ from models.declarative import Model
 class StorageUse(Model):
     """The number of bytes that a user stores in files and rows.
 
-    ``bytes`` counts images, exports, and the files and chunks of unfinished imports. ``bytes`` also
-    counts rows of segments, bulk actions and exports, and of webhook deliveries that aren't about a
-    member.
+    ``bytes`` includes images, exports, and the files and chunks of unfinished imports. ``bytes``
+    also includes rows of segments, bulk actions and exports, and of webhook deliveries that aren't
+    about a member.
     """
 
     __tablename__ = "storage_uses"

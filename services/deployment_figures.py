@@ -1,4 +1,4 @@
-"""Reads metrics about the whole deployment from the database, so that operators can monitor it.
+"""Reads metrics from the database, so that operators can monitor the whole deployment.
 
 Every API process reads the metrics, at most once every few seconds. To be fast, the SQL statements
 use narrow indexes, and read only unfinished jobs or a limited number of rows.

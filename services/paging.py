@@ -82,9 +82,9 @@ def order_newest_first(
     Postgres might read millions of newer rows of other owners. Postgres sometimes chooses the index
     of the primary key, because it assumes that an owner's rows are spread evenly over the table.
 
-    With the condition ``owner = ANY(ARRAY[value])``, Postgres must sort by ``owner``, and can't use
-    the primary key. With ``owner = value``, Postgres would drop ``owner`` from the sort order and
-    could use the primary key.
+    The query has the condition ``owner = ANY(ARRAY[value])``, so Postgres must sort by ``owner``,
+    and can't use the primary key. If the condition was ``owner = value``, Postgres would drop
+    ``owner`` from the sort order. Postgres could then use the primary key.
 
     Args:
         owner: the column that must equal ``value``.

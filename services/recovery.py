@@ -4,9 +4,9 @@ Recovering an account restores the owner's access, and revokes an intruder's acc
 
 When a person changes the address of an account, a mailing list may already have a record with the
 new address. The record that a list created for an address can't be merged into an account. The
-list's record is erased if the person agrees and owns the old and the new address. When a list's
-record is erased, its opt-outs move to the account of the same person, but its memberships end. A
-record with an API key or other account data counts as an account and is never erased.
+list's record is erased if the person agrees and owns the old and the new address. The opt-outs of
+the erased record move to the person's account, but the record's memberships end. A record with an
+API key or other account data counts as an account and is never erased.
 """
 
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class KeptAccess:
 
 @dataclass(frozen=True)
 class EndedAccess:
-    """The access that a person revokes with a password change, such as API keys and passkeys."""
+    """The credentials that a person revokes when changing the password, such as API keys."""
 
     grants: bool
     key_ids: frozenset[int]

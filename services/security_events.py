@@ -140,7 +140,7 @@ def record_operator_event(
 def record_hourly_event(
     uow: UnitOfWork, user_id: int, kind: EventType, /, **detail: Detail
 ) -> None:
-    """Record a security event unless the last hour already has an event of its type.
+    """Record a security event, unless one of the same type was recorded within the last hour.
 
     Only one event per user, type and hour is recorded, so that a program can't fill the table by
     repeating a request.

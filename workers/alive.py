@@ -1,4 +1,4 @@
-"""Touches a worker's alive file while its event loop runs and the broker responds.
+"""Touches a worker's alive file while the worker's event loop runs and the broker responds.
 
 The alive file becomes outdated if the worker is suspended, its event loop hangs, or the broker is
 unreachable. The supervisor restarts a worker whose alive file is outdated. A worker touches its

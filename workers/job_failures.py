@@ -1,4 +1,4 @@
-"""Records the failure of a job, and decides whether the job is retried, cancelled or failed."""
+"""Records the failure of a job, and decides whether to retry, cancel or fail the job."""
 
 import time
 import traceback
@@ -37,8 +37,8 @@ _SOCKET_MODULES = frozenset({"socket", "ssl", "selectors", time_limits.__name__}
 def record_failure(resources: Resources, lease: Lease, error: Exception) -> None:
     """Record the failure of a job.
 
-    While the database is unreachable, retry for half a minute to record the failure. Otherwise, the
-    lease would expire, which counts as a crash. Raises ``LeaseLost``.
+    While the database is unreachable, retry for half a minute to record the failure. If the failure
+    isn't recorded, the lease expires, which counts as a crash. Raises ``LeaseLost``.
     """
     deadline = time.monotonic() + _MAX_OUTAGE_SECONDS
     while True:

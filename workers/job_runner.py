@@ -246,7 +246,7 @@ class _StayingJobs:
                 closing_all.callback(attempt.close)
 
     def _may_stay(self) -> bool:
-        """Return whether the job that has just run may stay in this process.
+        """Return whether the job that has just run can take another turn in this process.
 
         A new job never replaces a job that this process already runs. A replaced job would have to
         start again from the beginning of its file.
@@ -254,7 +254,7 @@ class _StayingJobs:
         return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
-        """Let a new job take the next turn, because all other jobs have just had a turn."""
+        """Add a claimed job that takes the next turn. All other jobs have had turns already."""
         has_own_limits = bool(self._first_kind.max_stay_seconds)
         attempt = JobAttempt(self._context, lease, has_own_limits=has_own_limits)
         self._attempts.appendleft(attempt)

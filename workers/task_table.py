@@ -107,7 +107,7 @@ def answer_request(
         outcome = _describe_error(error)
     except TransientError as error:
         outcome = _describe_error(SERVICE_UNREACHABLE(reason=error))
-    except Exception:  # Without an outcome, the callers would wait until their timeout.
+    except Exception:  # Callers wait until an outcome is stored.
         log.exception("request.broke")
         outcome = _describe_error(REQUEST_FAILED())
     work.finish(request_id, worker, outcome)

@@ -72,7 +72,7 @@ class PartHeaders:
 def read_disposition(header: bytes) -> tuple[str | None, str | None]:
     """Return the field name and the file name in a ``Content-Disposition`` header.
 
-    A name that the header lacks is ``None`` in the result.
+    The result contains ``None`` for each name that isn't in the header.
     """
     pairs = _PARAMETER.findall(header.decode("latin-1"))
     parameters = {name.lower(): _unquote(value) for name, value in pairs}

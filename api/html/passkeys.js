@@ -39,7 +39,7 @@
         form.elements.passkey.value = await ask(button.dataset.ceremony, button.dataset.options);
         form.submit();
       } catch {
-        problem.textContent = "The browser gave no passkey. Try again, or go another way.";
+        problem.textContent = "Your browser sent no passkey. Try again, or use another method.";
         problem.hidden = false;
         button.disabled = false;
         button.focus();

@@ -22,17 +22,21 @@ from core.languages.reader_languages import ENGLISH, marked, translate
 _RENDERER_KEY = "pressroom.problem_page"
 _LANGUAGE_KEY = "pressroom.language"
 
-_OPEN_AGAIN = marked("Please open the link in your e-mail again, or copy all of it.")
-_SIGN_UP_AGAIN = marked(
-    "If you would like to subscribe, please sign up once more: you get a new link."
+_OPEN_AGAIN = marked(
+    "Open the link in your e-mail again, or copy the whole link into your browser."
 )
-_ASK_AGAIN = marked("At the end of any e-mail of the list is a page that mails you a new one.")
+_SIGN_UP_AGAIN = marked("To subscribe, sign up again. You will get a new link.")
+_ASK_AGAIN = marked("To get a new link, open the unsubscribe page from any e-mail of the list.")
 _ASK_THE_PROGRAM = (
-    "It wanted access to your account, and got none. The makers of the program can put it right."
+    "The app’s request for access to your account is invalid. Please contact the makers of the app."
 )
 _DOES_NOT_WORK = marked("This link doesn’t work")
-_INCOMPLETE = (marked("This link is incomplete"), marked("Its last part is missing."), _OPEN_AGAIN)
-_MIXED_UP = (_DOES_NOT_WORK, marked("It got mixed up on its way."), _OPEN_AGAIN)
+_INCOMPLETE = (
+    marked("This link is incomplete"),
+    marked("The end of the link is missing."),
+    _OPEN_AGAIN,
+)
+_MIXED_UP = (_DOES_NOT_WORK, marked("The link was changed on its way to you."), _OPEN_AGAIN)
 
 # Maps an error code to the heading and the sentences of the error page. Only texts that are passed
 # to ``marked`` are translated. Texts that aren't passed to ``marked`` are always in English.
@@ -41,123 +45,126 @@ _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,
     mailing.TRACE_INVALID.code: (
         _DOES_NOT_WORK,
-        marked("It may have been cut off or changed on its way."),
+        marked("The link may have been shortened or changed on its way to you."),
         _OPEN_AGAIN,
     ),
     people.LINK_MISSING.code: _INCOMPLETE,
     people.LINK_AMBIGUOUS.code: _MIXED_UP,
     people.LINK_INVALID.code: (
         _DOES_NOT_WORK,
-        marked("It may be too old, or have been cut off on its way."),
+        marked("The link may have expired or may be incomplete."),
         _SIGN_UP_AGAIN,
     ),
     people.LINK_USED.code: (
-        marked("This link has been used"),
-        marked("It works once."),
+        marked("This link has already been used"),
+        marked("Each link works only once."),
         _SIGN_UP_AGAIN,
     ),
     mailing.SUBSCRIPTION_NOT_PENDING.code: (
         marked("There is nothing to confirm"),
-        marked("This subscription doesn’t wait for it any more."),
+        marked("This subscription no longer needs a confirmation."),
         _SIGN_UP_AGAIN,
     ),
     mailing.SUBSCRIPTION_CHANGED.code: (
-        marked("That didn’t go through"),
-        marked("Your subscription changed at the same moment."),
+        marked("Your change wasn’t saved"),
+        marked("Your subscription was changed at the same time."),
         _OPEN_AGAIN,
     ),
     money.PAYMENT_LINK_INVALID.code: (
         "This link doesn’t work",
-        "It doesn’t lead to an order. If you have paid, your payment counts all the same.",
+        "The link doesn’t belong to an order. If you have paid, your payment still counts.",
     ),
-    "oauth.invalid_client": ("This program is not known here", _ASK_THE_PROGRAM),
-    "oauth.invalid_request": ("This program asked in a wrong way", _ASK_THE_PROGRAM),
+    "oauth.invalid_client": ("Unknown app", _ASK_THE_PROGRAM),
+    "oauth.invalid_request": ("Invalid request from an app", _ASK_THE_PROGRAM),
     people.PREFERENCES_LINK_INVALID.code: (
         _DOES_NOT_WORK,
-        marked("It may be too old, or have been cut off on its way."),
+        marked("The link may have expired or may be incomplete."),
         _ASK_AGAIN,
     ),
     people.PREFERENCES_LINK_USED.code: (
-        marked("This link has been used"),
-        marked("It works once."),
+        marked("This link has already been used"),
+        marked("Each link works only once."),
         _ASK_AGAIN,
     ),
     people.VISIT_OVER.code: (
-        marked("Please ask for a new link"),
-        marked("This page opens for an hour after a link that was mailed to you."),
+        marked("Please request a new link"),
+        marked("This page closes one hour after you open the link from our e-mail."),
         _ASK_AGAIN,
     ),
     mailing.LIST_BUSY.code: (
         marked("Please try again in a minute"),
-        marked("We are changing this list just now."),
+        marked("This list is being updated right now."),
     ),
     people.ACCOUNT_LINK_INVALID.code: (
         "This link doesn’t work",
-        "It may be too old, or have been cut off on its way. Please ask for a new one.",
+        "The link may have expired or may be incomplete. Please request a new link.",
     ),
-    people.ACCOUNT_LINK_USED.code: ("This link has been used", "It works once. Please log in."),
+    people.ACCOUNT_LINK_USED.code: (
+        "This link has already been used",
+        "Each link works only once. Please log in.",
+    ),
     access.AUTH_LOGIN_AGAIN.code: (
-        "Please log in once more",
-        "This needs a login of the last 15 minutes. Log out, log in, and open it again.",
+        "Please log in again",
+        (
+            "You must have logged in within the last 15 minutes. Log out, log in, and open the page"
+            " again."
+        ),
     ),
     access.AUTH_SECOND_FACTOR.code: (
         "Please set up a second factor",
-        "Your account needs one. Log in, and the page that sets one up opens.",
+        "Your account requires a second factor. Log in to add a second factor.",
     ),
     people.SECOND_FACTOR_NOT_FOUND.code: (
-        "There is no such second factor",
-        "It is removed already, or it was never yours.",
+        "Second factor not found",
+        "The second factor has been removed, or it belongs to another account.",
     ),
     people.SECOND_FACTOR_MISSING.code: (
         "You have no second factor",
-        "Recovery codes stand for one. Add an authenticator app or a passkey first.",
+        "Recovery codes replace a second factor. Add an authenticator app or a passkey first.",
     ),
     access.AUTH_CSRF.code: (
-        marked("That didn’t go through"),
-        marked("Your browser didn’t show that this came from a page of ours."),
-        marked("Please open that again."),
+        marked("We couldn’t verify your request"),
+        marked("The form has expired, or your browser blocks cookies."),
+        marked("Please open the page again."),
     ),
     requests.RATE_LIMITED.code: (
-        marked("Too many requests came from here"),
-        marked("From your network we got too many in a short time."),
-        marked("Please wait a while, and try again."),
+        marked("Too many requests"),
+        marked("We received too many requests from your network."),
+        marked("Please try again later."),
     ),
     access.LOGIN_BUSY.code: (
-        "Too many people log in at this moment",
+        "Too many people are logging in",
         "Please try again in a few seconds.",
     ),
     people.PASSWORD_CHANGED.code: (
-        "That didn’t go through",
-        "Your password was changed at the same moment. Please try again.",
+        "Your change wasn’t saved",
+        "Your password was changed at the same time. Please try again.",
     ),
     people.ADDRESS_TAKEN.code: (
-        "This address has an account",
+        "This address is already in use",
         (
-            "It belongs to another account, with a login, lists, keys or credits. Two accounts"
-            " don’t become one. Log in to that one, or have it erased first. Nothing was changed."
+            "The address belongs to another account, and accounts can’t be merged. Log in to the"
+            " other account, or ask for its deletion first. Your account has not been changed."
         ),
     ),
     access.SESSION_NOT_FOUND.code: (
-        "There is no such session",
-        "It is over already, or it was never yours.",
+        "Session not found",
+        "The session has ended, or it belongs to another account.",
     ),
     access.API_KEY_NOT_FOUND.code: (
-        "There is no such key",
-        "It was never yours. The page of your keys lists all that open something.",
+        "API key not found",
+        "The key doesn’t belong to your account. The API keys page lists your active keys.",
     ),
     mailing.LIST_NOT_FOUND.code: (
         # The text is the same for an archived list and for an unknown one, so that strangers can't
         # find archived lists.
-        marked("There is no open list here"),
-        marked(
-            "If a list was here, it is closed, and nothing is sent from it any more. Otherwise the"
-            " address has a mistake."
-        ),
+        marked("List not found"),
+        marked("The list is closed, or the address contains a mistake."),
     ),
 }
 _CLIENT_ERROR_TEXTS = (marked("That didn’t work"), _OPEN_AGAIN)
 _SERVER_ERROR_TEXTS = (
-    marked("Something went wrong here"),
+    marked("Something went wrong"),
     marked("We’re sorry."),
     marked("Please try again in a few minutes."),
 )

@@ -30,12 +30,14 @@ MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 # The maximum time for which received bytes may stay in memory. For example, an 8 MB part of an
 # uploaded file must arrive at an average rate of at least 14 KB/s.
 MAX_HELD_SECONDS = 600.0
-# The maximum time for which a body waits because the caller's other bodies use all memory allowed
-# per caller. While a body waits for memory, the server doesn't read it, so the sender has to wait.
+# The maximum time for which a request body waits while the caller's other bodies use all the memory
+# allowed per caller. While a body waits for memory, the server doesn't read it, so the sender has
+# to wait.
 MAX_MEMORY_WAIT_SECONDS = 10.0
 _MEMORY_POLL_SECONDS = 0.1
-# The maximum size of a sign-up request. The limit is low, because anyone can sign up. A sign-up
-# contains only a name, an e-mail address and values of public fields.
+# The maximum size of a sign-up request. The size limit is low, because anyone can send sign-up
+# requests without an account. A sign-up contains only a name, an e-mail address and values of
+# public fields.
 MAX_SIGN_UP_BYTES = 64 * 1024
 
 # The key of the request body in the ASGI scope.
@@ -174,7 +176,7 @@ class BoundedBody:
         return message
 
     def move_to_large_pool(self) -> None:
-        """Release the memory pool for small bodies while the request waits for a worker.
+        """Move the body to the memory pool for large bodies while the request waits for a worker.
 
         Raises ``service.busy`` if the pool for large bodies is full. Raises
         ``body.too_many_unfinished`` if the caller uses too much memory.

@@ -51,7 +51,8 @@ class RequestMiddleware:
         # Uvicorn runs each request in a separate context, so the request id isn't kept after the
         # request.
         structlog.contextvars.bind_contextvars(request_id=request_id)
-        # The trace span contains the route, because the path may contain an e-mail address.
+        # The trace span contains the route instead of the path, because a path can contain an
+        # e-mail address.
         is_traced = scope["path"] not in _UNTRACED_PATHS
         parent = headers.get("traceparent")
         with spans.request_span(scope["method"], parent) if is_traced else nullcontext():

@@ -20,25 +20,21 @@ from models import MailingList
 from services.subscriptions import page_urls
 
 # ``marked`` selects a text for translation into the reader's language.
-_INVALID_ADDRESS = marked("This is no e-mail address that we could send to.")
+_INVALID_ADDRESS = marked("This isn’t a valid e-mail address.")
 _LONG_NAME = marked("This name is too long.")
-_INVALID_VALUES = marked(
-    "We can’t take one of the answers as it is written. Please look at them again."
-)
-_FAILED_CHALLENGE = marked(
-    "The check that you are a person was not passed. Please do it once more."
-)
+_INVALID_VALUES = marked("One of your answers isn’t valid. Please check your answers.")
+_FAILED_CHALLENGE = marked("We couldn’t verify that you are human. Please try again.")
 # Maps the code of an error that the user can correct to a message.
 _MESSAGES = {
     mailing.CHALLENGE_MISSING.code: _FAILED_CHALLENGE,
     mailing.CHALLENGE_FAILED.code: _FAILED_CHALLENGE,
     mailing.CHALLENGE_PROVIDER_MISMATCH.code: _FAILED_CHALLENGE,
     mailing.CHALLENGE_UNAVAILABLE.code: marked(
-        "We can’t check at the moment that you are a person. Please try again in a minute."
+        "The check that you are human is unavailable. Please try again in a minute."
     ),
     mailing.FIELD_VALUE.code: _INVALID_VALUES,
     mailing.LIST_BUSY.code: marked(
-        "We are changing this list just now. Please try again in a minute."
+        "This list is being updated right now. Please try again in a minute."
     ),
 }
 

@@ -11,16 +11,16 @@ from services.accounts.email_addresses import MAX_ADDRESS_BYTES
 from services.subscriptions import member_attributes
 from services.subscriptions.fields import MAX_VALUE_CHARACTERS
 
-EMPTY_ADDRESS = marked("Please write your e-mail address.")
+EMPTY_ADDRESS = marked("Please enter your e-mail address.")
 
 _ADDRESS_LABEL = marked("E-mail address")
 _NAME_LABEL = marked("Name")
-_MISSING_VALUE = marked("Please answer this.")
-_INVALID_VALUE = marked("We can’t take this answer as it is written.")
+_MISSING_VALUE = marked("Please answer this question.")
+_INVALID_VALUE = marked("This answer isn’t valid.")
 _INVALID_VALUE_BY_TYPE = {
-    FieldType.TEXT: marked("This is too long."),
-    FieldType.NUMBER: marked("Please write a number."),
-    FieldType.DATE: marked("Please write a date as year, month and day, such as 2026-11-22."),
+    FieldType.TEXT: marked("This answer is too long."),
+    FieldType.NUMBER: marked("Please enter a number."),
+    FieldType.DATE: marked("Please enter a date as year-month-day, for example 2026-11-22."),
     FieldType.BOOLEAN: marked("Please answer with yes or no."),
     FieldType.CHOICE: marked("Please choose one of the answers."),
 }

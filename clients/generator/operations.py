@@ -82,7 +82,7 @@ class Operation:
     is_body_required: bool
     answer: AnswerKind
     answer_schema: Json
-    # Whether a job that isn't finished in time is answered with its id only.
+    # If true, the operation returns only the job's id for a job that isn't finished in time.
     may_answer_job_id: bool
 
     @property

@@ -122,7 +122,7 @@ for _cause in Kill:
 
 
 def initialize_provider_counters(provider: str) -> None:
-    """Create the counters for calls to a provider with the value 0."""
+    """Create the counters for calls to a provider, and set them to 0."""
     for outcome in ProviderOutcome:
         _PROVIDER_CALLS.labels(provider, outcome)
 

@@ -70,7 +70,7 @@ def await_ready(group: Group) -> None:
         time.sleep(0.02)
 
 
-# The service programs, and the settings for connecting to the services.
+# The programs that run the embedded services, and the settings for connecting to the services.
 Plan = tuple[list[Program], dict[str, str]]
 
 

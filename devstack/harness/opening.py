@@ -25,8 +25,8 @@ DENIED_BY_OPERATOR = "denied-by-operator.example"
 RATE_LIMIT_SETTINGS = tuple(
     f"PRESSROOM_{name.upper()}" for name in MAY_BE_EMPTY if "_limit_" in name
 )
-# The quota of the paid plan, which owners in tests have by default. The paid quota doesn't limit
-# jobs, because some tests run many jobs at the same time. In tests, owners with the free plan have
+# The quota of the paid plan, which owners in tests have by default. In tests, the paid plan has no
+# quota for jobs, because some tests run many jobs at the same time. Owners with the free plan have
 # the default quotas.
 PAID_QUOTA = "members=10000000"
 _PLAIN_PROGRAMS = StackPrograms()

@@ -324,7 +324,7 @@ class Stack:
         return [each.key for each in self.resources.objects.list_objects(prefix)]
 
     def _connect(self) -> psycopg2.extensions.connection:
-        # Reuse database connections, because a login takes ten times as long as a statement.
+        # Reuse database connections, because opening one takes ten times as long as a statement.
         while self._idle:
             connection = self._idle.pop()
             if not _is_closed(connection):

@@ -77,46 +77,45 @@ PROVIDERS: tuple[SandboxProvider, ...] = (
         name="Webhooks",
         path=sandbox_settings.HOOKS_PREFIX,
         stands_for="Receives the events that Pressroom sends to webhook endpoints, checks their "
-        "signatures and shows them; words in the URL say what goes wrong.",
+        "signatures and shows them. URL parameters make the receiver fail.",
         router=hooks.build_router(HookBox(), sandbox_settings.HOOKS_PREFIX),
         page=sandbox_settings.HOOKS_PREFIX,
     ),
     SandboxProvider(
         name="Bot challenges",
         path=sandbox_settings.CHALLENGES_PREFIX,
-        stands_for="Checks tokens as Turnstile, hCaptcha and reCAPTCHA do; tokens say in plain "
-        "words whether they pass.",
+        stands_for="Checks tokens like Turnstile, hCaptcha and reCAPTCHA. The token decides "
+        "whether the check passes.",
         router=challenges.build_router(),
         page=sandbox_settings.CHALLENGES_PREFIX,
     ),
     SandboxProvider(
         name="Payments",
         path=sandbox_settings.STRIPE_PREFIX,
-        stands_for="Speaks Stripe's protocol: checkout pages, signed webhooks, refunds and "
-        "disputes, without any money.",
+        stands_for="Simulates Stripe's checkout pages, signed webhooks, refunds and disputes. No "
+        "money moves.",
         router=STRIPE.build_router(),
         page=sandbox_settings.STRIPE_PREFIX,
     ),
     SandboxProvider(
         name="Language model",
         path=sandbox_settings.LLM_PREFIX,
-        stands_for="Answers chat completions as OpenAI does, with sentences of the post; the "
-        "model's name says what goes wrong.",
+        stands_for="Answers chat completions like OpenAI, with sentences from the post. Some model "
+        "names cause errors.",
         router=llm.build_router(),
         page=sandbox_settings.LLM_PREFIX,
     ),
     SandboxProvider(
-        name="Stock photos of Unsplash",
+        name="Unsplash stock photos",
         path=sandbox_settings.UNSPLASH_PREFIX,
-        stands_for="Searches and downloads as Unsplash does, with pictures that it draws; words of "
-        "a search say what goes wrong.",
+        stands_for="Searches and downloads like Unsplash, with generated pictures. Some search "
+        "words cause errors.",
         router=stock_photos.build_unsplash_router(),
     ),
     SandboxProvider(
-        name="Stock photos of Openverse",
+        name="Openverse stock photos",
         path=sandbox_settings.OPENVERSE_PREFIX,
-        stands_for="Searches as Openverse does for callers without an account, with the same kind "
-        "of pictures.",
+        stands_for="Searches like Openverse without an account, with generated pictures.",
         router=stock_photos.build_openverse_router(),
     ),
 )

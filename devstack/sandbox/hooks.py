@@ -136,7 +136,7 @@ def build_router(box: HookBox, prefix: str) -> APIRouter:
         try:
             box.set_secret(name, secret.strip())
         except Exception:  # noqa: BLE001 - the library raises several errors of its own
-            raise HTTPException(422, "A secret is written whsec_ and base64.") from None
+            raise HTTPException(422, "A secret consists of whsec_ and base64 text.") from None
         return RedirectResponse(f"{prefix}?name={name}", status_code=303)
 
     @router.post("/to/{name}")
@@ -145,7 +145,7 @@ def build_router(box: HookBox, prefix: str) -> APIRouter:
     ) -> Response:
         body = await request.body()
         if len(body) > MAX_HOOK_BYTES:
-            raise HTTPException(413, "That is more than any event has.")
+            raise HTTPException(413, "The request body is too large.")
         attempt = box.count_attempt(name, request.headers.get("webhook-id", ""))
         is_refused = attempt <= behaviour.fail
         status = behaviour.status if is_refused else HTTPStatus.OK
@@ -157,6 +157,6 @@ def build_router(box: HookBox, prefix: str) -> APIRouter:
 
     @router.post("/{name}")
     async def reject_wrong_path(name: str) -> Response:
-        raise HTTPException(404, f"Webhooks are received at {prefix}/to/{name}.")
+        raise HTTPException(404, f"Send webhooks to {prefix}/to/{name}.")
 
     return router

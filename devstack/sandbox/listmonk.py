@@ -1,7 +1,7 @@
 """Simulates listmonk's API for transactional mails, and stores the mails in the sandbox's mailbox.
 
-The sandbox plays these calls as https://listmonk.app/docs/apis/apis/ describes them, with an API
-user and its token:
+The sandbox accepts the following API calls with an API user and its token, as documented at
+https://listmonk.app/docs/apis/apis/:
 
 - ``GET /api/templates`` and ``POST /api/templates``, for templates of the type ``tx``.
 - ``POST /api/tx`` with the ``subscriber_mode`` ``external``, which mails to addresses that listmonk

@@ -186,13 +186,13 @@ async def respond_slowly(body: CompletionBody) -> Response:
 
 # The simulated language models that fail or give faulty answers.
 BEHAVIOURS: Behaviours = {
-    "sandbox-prose": ("the right answer, between prose and a fence", respond_with_prose),
-    "sandbox-refuses": ("an error", respond_with_refusal),
-    "sandbox-slow": ("the right answer after a minute", respond_slowly),
-    "sandbox-429": ("status 429, with Retry-After: 1", respond_with_status(429, lambda: "1")),
-    "sandbox-500": ("status 500", respond_with_status(500)),
+    "sandbox-prose": ("The correct answer in a code fence, with other text", respond_with_prose),
+    "sandbox-refuses": ("A refusal", respond_with_refusal),
+    "sandbox-slow": ("The correct answer after a minute", respond_slowly),
+    "sandbox-429": ("Status 429 with Retry-After: 1", respond_with_status(429, lambda: "1")),
+    "sandbox-500": ("Status 500", respond_with_status(500)),
     "sandbox-obedient": (
-        "does what it reads in the post: adds a link and a handle",
+        "An answer that follows instructions in the post and adds a link and a handle",
         answer_injected_prompt,
     ),
 }

@@ -1,4 +1,4 @@
-"""Composes and stores the mails of the simulated HTTP APIs."""
+"""Composes and stores the mails that are sent through the simulated HTTP APIs."""
 
 import asyncio
 import re
@@ -68,7 +68,7 @@ class Outbox:
         self._deferred = DeferredMails()
 
     async def send(self, mail: OutgoingMail) -> int:
-        """Store a mail, except if one of the mail's recipients causes a fault.
+        """Store a mail, unless one of its recipients triggers a simulated fault.
 
         Return the number of the failed attempt if the mail is deferred, or 0 if the API must accept
         the mail. The sandbox accepts and discards a mail to a rejected recipient, as a provider

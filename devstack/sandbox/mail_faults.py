@@ -30,7 +30,7 @@ class DeferredMails:
         self._attempts: Counter[tuple[str, str]] = Counter()
 
     def defer(self, recipients: Iterable[str], subject: str) -> int:
-        """Return the number of this failed attempt, or 0 if the mail must be accepted."""
+        """Count a failed attempt and return its number, or return 0 if the mail isn't deferred."""
         deferred = [each.lower() for each in recipients if has_fault(each, DEFERRED)]
         if not deferred:
             return 0

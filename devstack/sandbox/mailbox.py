@@ -113,7 +113,7 @@ class Mailbox:
     def find(self, mail_id: int) -> StoredMail:
         mail = next((each for each in self._mails if each.id == mail_id), None)
         if mail is None:
-            raise HTTPException(404, "There is no such mail, or not any more.")
+            raise HTTPException(404, "Mail not found.")
         return mail
 
     def remove(self, to: str = "") -> int:

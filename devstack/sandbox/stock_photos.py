@@ -24,9 +24,9 @@ _HUGE_BYTES = 6 * 1024 * 1024
 # The word ``slow-N`` in a search or photo id delays the response by N seconds.
 _SLOW = re.compile(r"\bslow-(\d{1,2})\b")
 
-# Maps the name of each simulated fault to a function that returns the faulty response. Each
-# function gets headers that report an exhausted rate limit, because some faulty responses contain
-# these headers.
+# Maps the name of each simulated fault to a function that returns the faulty response. The
+# function's argument contains HTTP headers that report an exhausted rate limit. Only some faulty
+# responses need the headers.
 Faults = Mapping[str, Callable[[dict[str, str]], Response]]
 
 FAULTS: Faults = {

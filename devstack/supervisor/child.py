@@ -103,7 +103,7 @@ def spawn_program(program: Program) -> subprocess.Popen[bytes]:
 def run_to_end(
     argv: Sequence[str], run_as: tuple[int, int] | None, keep_open: tuple[int, ...]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a short program to its end, and return its exit code and output."""
+    """Run a short program until it exits, and return its exit code and output."""
     return subprocess.run(  # noqa: S603 - we compose the command lines ourselves
         argv,
         stdin=subprocess.DEVNULL,
@@ -232,7 +232,7 @@ class Child:
         return True
 
     def _clean_up(self) -> int:
-        """Kill what is left of an ended process's group, and return the process's exit code."""
+        """Return the exit code of an ended process, and kill the rest of its process group."""
         assert self.process is not None
         pid = self.process.pid
         code = self.process.returncode

@@ -26,7 +26,7 @@ class StackError(Exception):
     """An error that prevents a stack from starting or running, with a message for the user.
 
     Attributes:
-        exit_code: the exit code of the command, which is 2 for wrong settings and otherwise 1.
+        exit_code: the exit code of the command: 2 for invalid settings, 1 for other errors.
     """
 
     def __init__(self, message: str, *, exit_code: int = 1) -> None:

@@ -34,8 +34,8 @@ _SERVER = "challenge provider"
 BOUNDS = HttpBounds(
     max_seconds=5.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024, provider=_SERVER
 )
-# A short overload of the challenge provider may cause a few slow replies, so tolerate two failures
-# in a row.
+# Tolerate two failures in a row, because a challenge provider that is briefly overloaded answers a
+# few requests too slowly.
 _TOLERATED_FAILURES = 2
 # The HTTP statuses of a challenge provider's verdicts. All other statuses are errors of the
 # provider. Some challenge providers report an invalid token with status 400.

@@ -362,7 +362,7 @@ class OpenAIProtocol:
         return completion.reply(self.model)
 
     async def _negotiate_format(self, question: CompletionRequest) -> Completion:
-        """Send a request in the last accepted format, and retry it in looser formats if rejected.
+        """Send a request in the last accepted format. If rejected, retry in less strict formats.
 
         Raises ``RequestRejected`` if the server rejects all formats. Raises ``CompletionFailed`` if
         the server is unreachable, overloaded, too slow or broken.

@@ -49,8 +49,9 @@ class OpenedCheckout:
 class DisputeStatus(StrEnum):
     """The status of a dispute, which changes only from open to won or lost.
 
-    A payment may have several disputes. An order's dispute status is open if any of its disputes is
-    open. An order's dispute status is lost if a dispute is lost and none is open.
+    A payment may have several disputes. An order has the dispute status ``open`` if any of its
+    disputes is open. An order has the dispute status ``lost`` if a dispute was lost and none is
+    open.
     """
 
     OPEN = "open"
@@ -73,12 +74,12 @@ class Evidence:
         session_id: the provider's id of the checkout.
         payment_id: the provider's id of the payment.
         amount_minor: the amount of the order.
-        paid: whether the money has arrived. The money of promised payments, such as bank debits,
-            arrives days after the checkout.
-        failed: whether a promised payment has failed. After a promised payment has failed, the
+        paid: whether the money has arrived. With delayed payment methods, such as bank debits, the
+            money arrives days after the checkout.
+        failed: whether a delayed payment has failed. After a delayed payment has failed, the
             checkout can't be paid.
-        expired: whether the time for paying the order is over. A payment that was promised before
-            the expiry may still arrive.
+        expired: whether the time for paying the order is over. A delayed payment that was started
+            before the expiry may still arrive.
         closed: whether no payment for the checkout can arrive anymore.
         refunded_minor: the total amount of all refunds, including failed refunds.
         refunds_failed_minor: the total amount of all failed refunds.

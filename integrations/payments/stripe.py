@@ -87,7 +87,7 @@ _FAILED_REFUND_STATUSES = {"failed", "canceled"}
 Fields = Mapping[str, Any]
 T = TypeVar("T")
 
-# At debug level, Stripe's library logs whole replies with the payers' input.
+# At debug level, Stripe's library logs complete responses, including what payers entered.
 logging.getLogger("stripe").setLevel(logging.WARNING)
 
 

@@ -116,7 +116,7 @@ def resolve_destination(
     Args:
         allowed: the operator's networks, in which private addresses, http and all ports are
             allowed.
-        resolve: a function that resolves host names instead of the system's resolver.
+        resolve: a function that replaces the system's resolver for host names.
     """
     addresses: tuple[IpAddress, ...] = (location.literal,) if location.literal else ()
     if not addresses:

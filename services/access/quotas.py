@@ -125,7 +125,7 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
     limit = _find_limit(uow, user_id, quota)
     if limit is None:
         return True
-    # If the quota is used up to this count, at least ``MAX_SHARES`` shares are left.
+    # If the user has used at most this much of the quota, at least ``MAX_SHARES`` shares are left.
     max_count = limit * _unit(quota) - share_size * MAX_SHARES
     values = {"quota": quota, "user_id": user_id, "shares": MAX_SHARES}
     if _count(uow, user_id, quota) > max_count or not uow.session.scalar(_LOCK_FREE_SHARE, values):
@@ -231,7 +231,7 @@ _COUNTS: dict[PlanQuota, Callable[[int], Select[int]]] = {
     ),
 }
 # Counts a user's call to the composer, unless the user has reached the daily limit. A composer call
-# shortly before midnight may count for the next day.
+# shortly before midnight is sometimes counted for the next day.
 _COUNT_CALL = Statement("""
     WITH plan AS (
         SELECT CASE plan WHEN 'free' THEN CAST(:free AS bigint) ELSE CAST(:paid AS bigint) END

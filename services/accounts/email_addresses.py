@@ -64,9 +64,9 @@ def normalise_address(address: str) -> str:
 def derive_mailbox(address: str) -> str:
     """Return the mailbox that probably receives the mails to an e-mail address.
 
-    Most mail servers ignore a plus tag. Gmail also ignores dots before the @, and treats its two
-    domains as one. Use the mailbox only to count mails, because two people may seem to have the
-    same mailbox.
+    Most mail servers ignore a plus tag. In addition, Gmail ignores dots before the @, and treats
+    ``gmail.com`` and ``googlemail.com`` as the same domain. Use the mailbox only to count mails,
+    because two people may seem to have the same mailbox.
     """
     local, _, domain = address.rpartition("@")
     local = local.partition("+")[0] or local

@@ -7,8 +7,10 @@ guessing. Login attempts during the pause aren't counted and don't extend the pa
 
 Several counters prevent a stranger from locking the owner out of an account:
 
-- A counter per e-mail address and client causes long pauses, which affect only that client.
-- A counter per e-mail address causes short pauses, which slow down an attacker with many clients.
+- A counter per e-mail address and client pauses logins for a long time, but only logins from that
+  client.
+- A counter per e-mail address pauses logins with that address briefly. These pauses slow down an
+  attacker who uses many IP addresses.
 - A browser in which the person has logged in before has its own counter, which a stranger's
   attempts don't affect.
 - Opening a mailed password reset link resets the counters of the e-mail address.
@@ -255,7 +257,7 @@ def _subject(keyring: Keyring, kind: str, name: str, email: str) -> bytes:
 
 
 def _count_account_of_network(uow: UnitOfWork, client_subject: bytes, client: str | None) -> None:
-    """After a failed login, count the account for the client's network.
+    """Count the account of a failed login towards the limit of the client's network.
 
     Raises ``login.paused`` during a pause after failed login attempts. The row of
     ``client_subject`` stores which counter belongs to the network. A successful login subtracts one

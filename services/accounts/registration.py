@@ -1,8 +1,9 @@
 """Registers accounts, resets passwords and changes e-mail addresses.
 
-A mailed link confirms each of these actions. A link for a registration or a change of address is
-mailed to the new address, so that only the address's owner can use the link. A person chooses the
-password after opening the registration link, because a stranger may have requested the link.
+Each registration, password reset and change of address is confirmed with a mailed link. A link for
+a registration or a change of address is mailed to the new address, so that only the address's owner
+can use the link. A person chooses the password after opening the registration link, because a
+stranger may have requested the link.
 """
 
 from datetime import datetime

@@ -66,8 +66,8 @@ def find_strays(resources: Resources, *, now: datetime) -> Iterator[Stray]:
         for key, entries in groupby(heapq.merge(stored, referenced), key=itemgetter(0)):
             (_, is_overdue, kind), *counterparts = entries
             stray = Stray(kind, key)
-            # Check the mismatch a second time, because objects and rows were read at different
-            # times.
+            # Check again whether the object or row is stray, because objects and rows were read at
+            # different times.
             if is_overdue and not counterparts and _is_still_stray(resources, stray):
                 yield stray
     yield from _find_stray_originals(resources, before)
@@ -163,7 +163,7 @@ def _is_referenced(row: Attachment, key: str) -> bool:
     if key.startswith(ORIGINALS_PREFIX):
         return row.status in _STATUSES_WITH_ORIGINAL
     if row.status == AttachmentStatus.PROCESSING:
-        # While an attachment is being processed, the worker may have written any of its files.
+        # While an attachment is being processed, any of its files may already exist.
         return key.startswith(tuple(files.list_file_keys(row)))
     return row.status == AttachmentStatus.READY and key in _list_keys(row, key)
 

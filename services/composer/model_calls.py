@@ -7,8 +7,8 @@ from services.composer.model_answers import remove_drafts
 from services.composer.prompts import FRAME, PromptSpec, delimit_text
 
 MAX_CALL_SECONDS = 20.0
-# The model is called only if at least this much time is left. With less than ``MIN_CALL_SECONDS``,
-# a call would probably time out and waste tokens.
+# The model is called only if at least this much time is left. A call with less time would probably
+# time out and waste tokens.
 MIN_CALL_SECONDS = 1.0
 
 
@@ -40,7 +40,7 @@ class ModelCalls:
         """Send a prompt to the language model, and return the response without drafts.
 
         ``repair``: two texts that ask the model to correct its answer. The first text is added to
-        the instructions, and the second to the material.
+        the prompt's instructions, and the second text to the prompt's material.
         """
         mark, delimited = delimit_text(material)
         request = CompletionRequest(

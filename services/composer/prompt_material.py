@@ -1,4 +1,4 @@
-"""Shortens a post to the model's context window, and builds a prompt's material from the post."""
+"""Converts a post to text for prompts, and shortens it to fit the model's context window."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ _MAX_TITLE_TOKENS = 250
 
 
 def build_material(plain: PlainPost, calls: ModelCalls) -> str:
-    """Return the text of a post for prompts, shortened to the model's context window.
+    """Return the text of a post for prompts, shortened to fit the model's context window.
 
     If the post is too long, the model first summarises parts of the post. Raises an error if a call
     to the language model fails.

@@ -55,7 +55,7 @@ def list_entries(
     page_request: PageRequest,
     ledger_filter: LedgerFilter = _EVERYTHING,
 ) -> PageOfRows[tuple[int, str]]:
-    """Return a page of ledger entries, newest first, each as its number and its JSON text.
+    """Return a page of ledger entries as pairs of entry number and JSON text, newest first.
 
     An offset is converted to an entry number, so old pages are found as fast as new ones. Raises
     ``request.invalid`` if the request has both a filter and an offset. Raises ``cursor.invalid``

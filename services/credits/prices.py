@@ -69,7 +69,7 @@ class CreditRate:
     def max_minor(self) -> int:
         """Return the maximum price of an order in the currency's minor unit, such as cents.
 
-        The maximum price respects the payment provider's limit and the maximum balance of an
+        The maximum price exceeds neither the payment provider's limit nor the maximum balance of an
         account.
         """
         limit = self.minor(MAX_AMOUNT)

@@ -246,7 +246,7 @@ def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
       credits.
     - A paid order with an owner has exactly one ledger entry with the action ``topup``. An order
       that is unpaid or has no owner has no ``topup`` entry.
-    - The credits withdrawn for an order match its refunded and disputed money.
+    - The credits withdrawn for an order correspond to the order's refunded and disputed amounts.
     - Each change of an order's status is an allowed transition.
     """
     book = CheckpointBook(resources)

@@ -2,8 +2,8 @@
 
 An event's place in the feed is the id of the Postgres transaction that wrote it, plus an offset. An
 event stays hidden until all transactions with lower ids than the event's transaction have ended. A
-new event always appears after all events that are already visible in the feed. A client that
-resumes after the last event it has read therefore misses no event.
+new event always appears after all events that are already visible in the feed. Because of this
+order, a client that resumes after the last event it has read misses no event.
 """
 
 import re
@@ -64,7 +64,7 @@ SubjectFields = Mapping[int, dict[str, Any]]
 class FeedPosition:
     """A position in an owner's feed.
 
-    The events of a feed are ordered by place. Events with the same place are ordered by id.
+    The events of a feed are ordered by ``place``. Events with the same ``place`` are ordered by id.
     """
 
     place: int

@@ -8,8 +8,8 @@ from services.jobs.transitions import hand_back_job
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# Turns are short, so that a small import waits only a few seconds for a large one. Turns of less
-# than a second would make workers spend too much time on switching between jobs.
+# Turns are short, so that a small import waits only a few seconds for a large one. With turns of
+# less than a second, workers would spend too much time switching between jobs.
 TURN_SECONDS = 4.0
 
 

@@ -32,8 +32,8 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A function that does the work of a maintenance run. The function receives the time at which the
-# run started, taken from the database's clock. The function returns the number of processed items.
+# A function that does the work of a maintenance run. Its argument is the start of the run by the
+# database's clock. It returns the number of processed items.
 MaintenanceWork = Callable[[datetime], int | None]
 
 # The limits for the delay before an overdue maintenance task is sent again. The delay grows each
@@ -220,7 +220,7 @@ def run_now(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) 
 
 
 def _write_rows(uow: UnitOfWork, kinds: Iterable[MaintenanceKind]) -> None:
-    """Insert missing rows of kinds of maintenance, and update changed intervals."""
+    """Insert a row for each kind of maintenance that has none, and update changed intervals."""
     # Sort the rows, so that two processes that write the same rows at the same time can't deadlock.
     rows = sorted((kind.name, _interval_seconds(kind)) for kind in kinds)
     statement = insert(Maintenance).values(

@@ -256,8 +256,8 @@ class OAuthServer(AuthorizationServer):
     ) -> OAuthResponse:
         headers_by_name = dict(headers)
         if "Location" in headers_by_name:
-            # The parameter "iss" tells a client that uses several servers which one has responded
-            # (RFC 9207).
+            # The parameter "iss" names the responding server, for clients that use several OAuth
+            # servers (RFC 9207).
             headers_by_name["Location"] = add_params_to_uri(
                 headers_by_name["Location"], [("iss", self.issuer)]
             )

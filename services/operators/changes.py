@@ -1,7 +1,8 @@
 """Makes changes that operators request on their pages, such as changing a user's plan.
 
 Each change by an operator is recorded as a security event in the operator's account, with the time
-and the IP address. An operator's change of a user's account is also recorded in the user's account.
+and the IP address. If an operator changes a user's account, a security event is also recorded in
+the user's account.
 """
 
 from enum import StrEnum

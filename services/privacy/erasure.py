@@ -140,7 +140,8 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
     address = person.email
     opt_out_count = opt_outs.detach_opt_outs(uow, person, address)
     for model in (models.MailedLink, models.AccountMail):
-        # Some of the deleted rows contain the person's address but no id.
+        # Find rows by address too, because some rows contain the person's address but not the user
+        # id.
         is_about_person = or_(model.user_id == person.id, model.email == person.email)
         uow.session.execute(delete(model).where(is_about_person))
     deny_lists.hash_entries(uow, address)

@@ -13,8 +13,8 @@ from storage.resources import Resources
 _MAX_COUNTED = 1_000
 # An expired row counts as overdue if two runs of the purge haven't deleted it.
 _SLACK = 2 * PURGE.every
-# Maps the names of SQL parameters to retention rules. Each parameter is the age at which a row
-# counts as overdue under its rule.
+# Maps the names of SQL parameters to retention rules. The value of each parameter is the age at
+# which the retention rule considers a row overdue.
 _RULES: Mapping[str, Rule] = {
     f"age_{number}": rule for number, rule in enumerate(RULES) if rule.moment is not None
 }

@@ -30,7 +30,7 @@ MAX_ROWS = 1_000
 # The number of lists per batch is small, because bulk actions on these lists must wait for the
 # batch.
 MAX_LISTS = 20
-# The stages whose numbers of erased rows appear in the result of an erasure job.
+# The stages that the result of an erasure job lists, each with its number of erased rows.
 REPORTED = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 _TEXTS_OF_LISTS = (
     *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),

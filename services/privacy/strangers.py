@@ -1,4 +1,4 @@
-"""Purges abandoned orders, unconfirmed subscription requests and strangers every hour.
+"""Purges abandoned orders, unconfirmed subscription requests and unused person records every hour.
 
 Orders and subscription requests require no account, so anybody could fill the database with them. A
 subscription request expires if it isn't confirmed within the retention period. When a request

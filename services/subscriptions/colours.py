@@ -1,6 +1,6 @@
 """Computes the contrast between colours, and lightens or darkens a colour."""
 
-# The minimum contrast ratio between text and background by WCAG 2.2, section 1.4.3.
+# The minimum contrast ratio between text and background that WCAG 2.2 requires in section 1.4.3.
 MIN_CONTRAST = 4.5
 # The page backgrounds in style.css with the lowest contrast to coloured text, for light mode and
 # dark mode.

@@ -50,8 +50,8 @@ def validate_values(settings: Settings, fields: Mapping[str, Any]) -> CheckedVal
         if len(values["title"]) > MAX_LIST_TITLE_CHARACTERS:
             raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     result = branding.validate_values(settings, values)
-    # Reject a title of several lines, because mails contain the title, and an owner could use the
-    # title to send a message to strangers.
+    # Reject a multi-line title, because mails contain the title, and an owner could use it to send
+    # a message to strangers.
     if "title" in result and not is_shown(result["title"]):
         raise errors.LIST_TITLE(most=MAX_LIST_TITLE_CHARACTERS)
     return CheckedValues(result)

@@ -41,5 +41,5 @@ def notify_owners(uow: UnitOfWork, list_ids: Collection[int]) -> None:
     for owner, members in uow.session.execute(query):
         limit = quotas.plan_limit(uow.settings, owner.plan, PlanQuota.MEMBERS)
         if limit is not None and members > limit:
-            detail = f"{members} members, and your plan has room for {limit}"
+            detail = f"{members} members, and your plan allows {limit}"
             account_mails.enqueue_mail_to(uow, MailKind.MEMBERS_OVER_QUOTA, owner, detail)

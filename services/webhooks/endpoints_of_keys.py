@@ -101,11 +101,11 @@ def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
             endpoint.state = EndpointState.PAUSED
             endpoint.reason = KEY_EXPIRED
             endpoint.due_at = None
-        details = f"has expired. These endpoints are paused: {_describe_endpoints(endpoints)}."
+        details = f"has expired. Pressroom has paused {_describe_endpoints(endpoints)}."
     elif key.expiry_told_at is None:
         key.expiry_told_at = func.now()
         details = (
-            f"expires on {key.expires_at:%Y-%m-%d}. These endpoints will then be paused: "
+            f"expires on {key.expires_at:%Y-%m-%d}. Pressroom will then pause "
             f"{_describe_endpoints(endpoints)}."
         )
     else:

@@ -23,8 +23,8 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A delivery is given up after failing for this time. An endpoint is paused if none of its
-# deliveries has succeeded for ``RETRY_PERIOD``.
+# A failed webhook delivery is retried for this time. An endpoint is paused if none of its
+# deliveries has succeeded for this time.
 RETRY_PERIOD = timedelta(days=3)
 # The longest pause that a receiver can request with ``Retry-After``. All pauses in the normal retry
 # schedule are shorter than ``MAX_RETRY_AFTER``.
@@ -175,7 +175,7 @@ def _stop_endpoint(
     endpoint.due_at = None
     log.info("webhook.stopped", endpoint_id=endpoint.id, state=state)
     person = accounts.get_user(uow, endpoint.user_id)
-    detail = f"{endpoint.id} is {state} now. {reason}"
+    detail = f"{endpoint.id} is now {state}. {reason}"
     account_mails.enqueue_mail_to(uow, MailKind.WEBHOOK_STOPPED, person, detail)
 
 

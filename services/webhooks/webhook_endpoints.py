@@ -286,10 +286,10 @@ def _mail_person(uow: UnitOfWork, caller: Caller) -> None:
     Each session or API key can trigger only a limited number of mails about webhook endpoints.
     """
     person = accounts.get_user(uow, caller.user_id)
-    detail = "in a browser in which you are logged in"
+    detail = "in a browser where you are logged in"
     if caller.key_id is not None:
         key = uow.session.get_one(ApiKey, caller.key_id)
-        detail = f"by your API key that ends in {key.last_four}"
+        detail = f"with your API key that ends in {key.last_four}"
     kind = MailKind.NEW_WEBHOOK
     if not account_mails.is_mail_limit_reached(uow, kind, person.email, detail=detail):
         account_mails.enqueue_mail_to(uow, kind, person, detail)

@@ -189,7 +189,7 @@ def _flush_folder(folder: Path) -> None:
 def open_place(settings: Settings) -> BackupPlace:
     """Return the configured backup place, which connects at its first use.
 
-    Raises ``SettingsError`` if the settings contain no usable backup place.
+    Raises ``SettingsError`` if the settings contain no valid backup place.
     """
     variable = variable_of("backup_url")
     if settings.backup_url is None:
@@ -292,7 +292,7 @@ def open_sealed_place(
 ) -> SealedPlace:
     """Return the configured backup place, whose files are encrypted.
 
-    Raises ``SettingsError`` if the settings contain no usable backup place or no backup keys.
+    Raises ``SettingsError`` if the settings contain no valid backup place or no backup keys.
     """
     place = open_place(settings)
     if settings.backup_keys is None:

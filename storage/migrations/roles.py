@@ -167,8 +167,8 @@ def _set_session_defaults(connection: Connection, login: URL) -> None:
     except ProgrammingError as error:
         if not isinstance(error.orig, psycopg2.errors.InsufficientPrivilege):
             raise
-        # The role that owns the tables can't change the application's role without CREATEROLE. But
-        # the application's role can change its own settings.
+        # Without CREATEROLE, the role that owns the tables can't change the settings of the
+        # application's role. Log in as the application's role, which can change its own settings.
         url = login.set(drivername="postgresql").render_as_string(hide_password=False)
         with closing(psycopg2.connect(url)) as session, session, session.cursor() as cursor:
             cursor.execute(statements)

@@ -103,9 +103,10 @@ class RateCounters:
         return RateLimitStatus(item.amount, window, item.amount - number, seconds_left)
 
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
-        """Count one API call in the memory of this process. Half the rate limit applies.
+        """Count one API call in the memory of this process, and apply half the rate limit.
 
-        The rate limit is halved, because without Redis every process counts only its own calls.
+        While Redis is unreachable, each process counts only its own calls. Each process applies
+        half the limit, because other processes may receive calls from the same caller.
         """
         window = item.get_expiry()
         now = self._now()
@@ -117,9 +118,10 @@ class RateCounters:
         self._client.close()
 
     def _now(self) -> float:
-        """Return Redis's time in seconds, or the monotonic time if Redis has never answered.
+        """Return Redis's time in seconds, or this process's time if Redis has never answered.
 
-        The monotonic time is sufficient for a process that counts only its own calls.
+        This process's monotonic time is sufficient without Redis, because the process counts only
+        its own calls.
         """
         return time.monotonic() + (self._clock_offset or 0)
 
@@ -143,8 +145,8 @@ class _ReservedNumbers:
     def put(self, key: str, numbers: range) -> None:
         with self._lock:
             if len(self._blocks) >= _MAX_BLOCK_KEYS:
-                # Discard all reserved call numbers, because most of them belong to time windows
-                # that have ended.
+                # Discard all reserved call numbers. Most belong to time windows that have ended,
+                # and the process can reserve new ones.
                 self._blocks.clear()
             # Keep all blocks for a time window, because several threads can reserve a block at the
             # same time.

@@ -115,8 +115,8 @@ class RequestCalls:
                 don't apply to a caller that is already waiting. If Redis has lost the request's
                 keys or its message, adding the caller again restores the request.
         """
-        # A single run can answer several equal API calls. The worker continues the trace of the
-        # first call.
+        # A worker runs a request only once for several identical API calls. The worker continues
+        # the trace of the first call.
         trace = spans.current_traceparent()
         traced_payload = payload
         if trace is not None:

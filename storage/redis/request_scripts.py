@@ -2,8 +2,8 @@
 
 Some work, such as composer calls, is useless without a waiting API caller. Such work is called a
 request, and has no row in the jobs table. The state of a request is stored in Redis keys that
-expire. The broker message for a request contains only the request id. Equal API calls have the same
-request id, so that a worker does their work only once. A request has these Redis keys:
+expire. The broker message for a request contains only the request id. Identical API calls have the
+same request id, so that a worker does the work only once. A request has these Redis keys:
 
 - ``waiting``: the waiting callers, each with the time at which the caller stops waiting. A caller
   whose process was killed counts as waiting until the end of its waiting time.
@@ -20,7 +20,7 @@ would wait too long in the backlog is refused immediately. A request leaves the 
 input is deleted. When a worker takes a request, all requests that were queued at least a second
 earlier also leave the backlog, because their messages must have been lost.
 
-Each change of a request is a single script, because Redis runs scripts atomically.
+Every change to a request is made by a single script, because Redis runs scripts atomically.
 """
 
 from core.queues import Queue
@@ -176,8 +176,8 @@ if redis.call('GET', running) == ARGV[1] then redis.call('PEXPIRE', running, ARG
 """
 )
 
-# Stores the result of a request, and notifies each API process with waiting callers once. If a
-# caller's process has no name, all API processes are notified.
+# Stores the result of a request, and sends one notification to each API process that has waiting
+# callers. If a caller's process has no name, all API processes are notified.
 FINISH_SCRIPT = (
     _PREAMBLE
     + """

@@ -15,7 +15,7 @@ from tests.support.people.visiting import PASSWORD, new_account
 pytestmark = pytest.mark.tier("fast", "browser")
 NAME = "Ledger reader"
 SIX = tuple(SCOPE_EXPLANATIONS)
-ASKS = f"{NAME} asks for access to your account"
+ASKS = f"{NAME} wants to access your account"
 LISTED = "Connected apps"
 
 

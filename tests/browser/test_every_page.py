@@ -195,7 +195,7 @@ def page_of(
                 token = member_of_long_list.mailed_token(Purpose.OPEN_PREFERENCES)
                 page.goto(f"{stack.api_url}/preferences/open?token={token}")
                 page.get_by_role("button", name="Open my subscriptions").click()
-                expect(page.get_by_role("button", name="I am done")).to_be_visible()
+                expect(page.get_by_role("button", name="Close")).to_be_visible()
         return pages[whose, scripts]
 
     yield open_page_of

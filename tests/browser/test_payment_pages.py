@@ -58,7 +58,7 @@ def test_sandbox_payment_page_can_be_paid_by_keyboard_and_redirects_back(
 ) -> None:
     page = open_page(payment_url)
     expect(page.get_by_role("heading", level=1)).to_have_text("Pay 1,234.56 USD")
-    expect(page.get_by_text("This page stands in for Stripe's.")).to_be_visible()
+    expect(page.get_by_text("This page simulates Stripe Checkout.")).to_be_visible()
     assert page.locator("script").count() == 0
     require_accessible(page)
     pay = page.get_by_role("button", name="Pay 1,234.56 USD")
@@ -68,7 +68,7 @@ def test_sandbox_payment_page_can_be_paid_by_keyboard_and_redirects_back(
     page.wait_for_url("**/?back=1")
     assert payment_sandbox.session(payment_url)["payment_status"] == "paid"
     page.goto(payment_url)
-    expect(page.get_by_text("This has been paid.")).to_be_visible()
+    expect(page.get_by_text("The payment succeeded.")).to_be_visible()
     expect(page.get_by_role("button")).to_have_count(0)
     page.get_by_role("link", name="Go back").click()
     page.wait_for_url("**/?back=1")
@@ -83,7 +83,7 @@ def test_sandbox_payment_can_be_cancelled_and_paid_later_after_declined_card(
     page.wait_for_url("**/?back=1")
     assert payment_sandbox.session(payment_url)["status"] == "open"
     page.goto(payment_url)
-    page.get_by_role("button", name="Have the card declined").click()
+    page.get_by_role("button", name="Decline the card").click()
     expect(page.get_by_role("alert")).to_contain_text("The card was declined.")
     require_accessible(page)
     page.get_by_role("button", name="Pay 1,234.56 USD").click()
@@ -97,7 +97,7 @@ def test_expired_sandbox_payment_page_rejects_payment_even_from_an_open_tab(
 ) -> None:
     page = open_page(payment_url)
     other = open_page(payment_url)
-    other.get_by_role("button", name="Let this page expire").click()
+    other.get_by_role("button", name="Expire this page").click()
     expect(other.get_by_text("This page has expired.")).to_be_visible()
     require_accessible(other)
     page.get_by_role("button", name="Pay 1,234.56 USD").click()
@@ -108,7 +108,7 @@ def test_expired_sandbox_payment_page_rejects_payment_even_from_an_open_tab(
 @pytest.mark.tier("browser")
 @pytest.mark.parametrize(
     ("button", "status"),
-    [("Order a debit that comes", "paid"), ("Order a debit that falls through", "unpaid")],
+    [("Start a debit that succeeds", "paid"), ("Start a debit that fails", "unpaid")],
     ids=["comes", "falls_through"],
 )
 def test_sandbox_bank_debit_is_ordered_immediately_and_settled_or_failed_later(
@@ -118,8 +118,8 @@ def test_sandbox_bank_debit_is_ordered_immediately_and_settled_or_failed_later(
     page.get_by_role("button", name=button).click()
     page.wait_for_url("**/?back=1")
     page.goto(payment_url)
-    expect(page.get_by_text("A bank debit is under way.")).to_be_visible()
-    decided = "This has been paid." if status == "paid" else "The bank debit fell through."
+    expect(page.get_by_text("A bank debit is in progress.")).to_be_visible()
+    decided = "The payment succeeded." if status == "paid" else "The bank debit failed."
     # It decides by itself, after some seconds; a test need not wait for that.
     (payment_sandbox.settle if status == "paid" else payment_sandbox.fall_through)(payment_url)
     page.reload()
@@ -138,8 +138,8 @@ def test_sandbox_operator_can_pay_refund_and_dispute_an_order(
     order = page.get_by_role("listitem", name=f"Order {number}", exact=True)
     order.get_by_role("button", name="Pay", exact=True).click()
     order.get_by_label("Amount").fill("34.56")
-    order.get_by_role("button", name="Give back").click()
-    expect(order).to_contain_text("34.56 USD given back")
+    order.get_by_role("button", name="Refund", exact=True).click()
+    expect(order).to_contain_text("34.56 USD refunded")
     order.get_by_role("button", name="Open a dispute").click()
     order.get_by_role("button", name="Lose the dispute").click()
     expect(order).to_contain_text("dispute lost")
@@ -147,8 +147,8 @@ def test_sandbox_operator_can_pay_refund_and_dispute_an_order(
     expect(order.get_by_text("checkout.session.completed")).to_be_visible()
     require_accessible(page)
     order.get_by_label("Amount").fill("9999")
-    order.get_by_role("button", name="Give back").click()
-    expect(page.get_by_role("alert")).to_contain_text("left to be given back")
+    order.get_by_role("button", name="Refund", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("can still be refunded")
     assert payment_sandbox.session(payment_url)["refunded"] == 3456
 
 
@@ -157,15 +157,15 @@ def test_sandbox_operator_can_hold_and_release_payment_events(
     open_page: Open, payment_sandbox: SandboxPayments, payment_url: str, sandbox_url: str
 ) -> None:
     page = open_page(f"{sandbox_url}/stripe")
-    page.get_by_label("Held back").check()
-    page.get_by_label("so many times").fill("3")
-    page.get_by_role("button", name="Do so from now on").click()
-    expect(page.get_by_label("Held back")).to_be_checked()
-    expect(page.get_by_label("so many times")).to_have_value("3")
+    page.get_by_label("Hold events").check()
+    page.get_by_label("Deliveries per event").fill("3")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_label("Hold events")).to_be_checked()
+    expect(page.get_by_label("Deliveries per event")).to_have_value("3")
     payment_sandbox.pay(payment_url)
     assert [each["is_held"] for each in payment_sandbox.events(payment_url)] == [True]
     page.reload()
-    page.get_by_role("button", name="Release them").click()
-    expect(page.get_by_role("button", name="Release them")).to_have_count(0)
+    page.get_by_role("button", name="Release events").click()
+    expect(page.get_by_role("button", name="Release events")).to_have_count(0)
     assert [each["is_held"] for each in payment_sandbox.events(payment_url)] == [False]
     payment_sandbox.mode()

@@ -81,7 +81,7 @@ def test_signup_page_keeps_answers_while_a_wrong_one_is_corrected(
     require_heading(list_page, "Not subscribed yet")
     expect(list_page.get_by_label("Visits")).to_be_focused()
     expect(list_page.get_by_label("Visits")).to_have_accessible_description(
-        "Please write a number."
+        "Please enter a number."
     )
     expect(list_page.get_by_label("Visits")).to_have_value("many")
     expect(list_page.get_by_label("Name")).to_have_value("Ada")
@@ -163,8 +163,8 @@ def test_reader_can_change_preferences_download_data_and_be_erased(
 ) -> None:
     reader = subscribe(stack, make_list(client))
     list_page.goto(reader.unsubscribe_url)
-    list_page.get_by_role("button", name="Mail me the link").click()
-    require_heading(list_page, "Look into your mail")
+    list_page.get_by_role("button", name="E-mail me the link").click()
+    require_heading(list_page, "Check your e-mail")
     list_page.goto(mailed_link(reader, "/preferences/open"))
     require_heading(list_page, "Your subscriptions")
     list_page.get_by_role("button", name="Open my subscriptions").click()
@@ -177,17 +177,17 @@ def test_reader_can_change_preferences_download_data_and_be_erased(
     list_page.get_by_label("News").select_option("No")
     list_page.get_by_role("button", name="Save").click()
     require_heading(list_page, "Your subscriptions")
-    list_page.get_by_role("link", name="Read it").click()
-    require_heading(list_page, "What is known of you")
+    list_page.get_by_role("link", name="View your data").click()
+    require_heading(list_page, "Your data")
     expect(list_page.get_by_text("Ada", exact=True)).to_be_visible()
     list_page.get_by_role("link", name="Back to your subscriptions").click()
     with list_page.expect_download() as download:
-        list_page.get_by_role("link", name="Save it as a file (JSON)").click()
+        list_page.get_by_role("link", name="Download your data (JSON)").click()
     assert download.value.suggested_filename == "what-is-known.json"
-    list_page.get_by_role("link", name="Have it erased").click()
-    require_heading(list_page, "Have it erased")
-    list_page.get_by_role("button", name="Erase all of it").click()
-    require_heading(list_page, "You are erased")
+    list_page.get_by_role("link", name="Delete my data").click()
+    require_heading(list_page, "Delete my data")
+    list_page.get_by_role("button", name="Delete all my data").click()
+    require_heading(list_page, "Your data is being deleted")
 
 
 def assert_eventually_stands(

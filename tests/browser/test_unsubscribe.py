@@ -35,8 +35,8 @@ def test_reader_can_unsubscribe_with_reason_resubscribe_and_report_the_list(
 ) -> None:
     page.goto(subscriber.unsubscribe_url)
     shows(page, "You are subscribed")
-    page.get_by_text("Would you say why?").click()
-    page.get_by_label("It comes too often.").check()
+    page.get_by_text("Why are you leaving?").click()
+    page.get_by_label("I get too many e-mails.").check()
     page.get_by_role("button", name="Unsubscribe").click()
     shows(page, "You have unsubscribed")
     assert subscriber.stands() == ("unsubscribed", True)

@@ -228,7 +228,7 @@ FIELD = "cf-turnstile-response"
 SITE_KEY = "sandbox-turnstile-site-key"
 PATHS = {"/register": "register", "/password/forgotten": "forgotten"}
 SUBJECTS = {
-    "/register": "You have an account already",
+    "/register": "You already have an account",
     "/password/forgotten": "Choose a new password",
 }
 

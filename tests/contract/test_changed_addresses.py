@@ -133,7 +133,7 @@ def test_address_change_to_an_address_with_an_account_is_rejected(
     for each in (new_account(logged_in_visitor.stack), recorded_address):
         reply = logged_in_visitor.get(link_to(logged_in_visitor, each))
         assert reply.status_code == 409
-        assert "This address has an account" in reply.text
+        assert "This address is already in use" in reply.text
     assert address_of(logged_in_visitor) == email
 
 
@@ -148,7 +148,7 @@ def test_address_change_keeps_a_record_that_became_an_account_before_confirmatio
     shown = hidden(logged_in_visitor.get(link))
     with a_visitor(logged_in_visitor.stack) as visitor:
         visitor.fill_in("/register", email=recorded_address)
-        registering = visitor.mailed_path(recorded_address, "Finish your registration")
+        registering = visitor.mailed_path(recorded_address, "Finish creating your account")
         assert visitor.fill_in(registering, name="New", password=PASSWORD).status_code == 303
     reply = logged_in_visitor.client.post(link.partition("?")[0], data=shown)
     assert (reply.status_code, address_of(logged_in_visitor)) == (409, email)

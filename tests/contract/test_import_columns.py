@@ -78,10 +78,10 @@ def test_import_mails_its_counts_to_the_owner_unless_disabled(
     imported(client, list_id, of_addresses(new_address()), dry_run="1")
     eventually(lambda: stack.mails(owner.email), what="the mail")
     [mail] = stack.mails(owner.email)
-    assert mail["subject"] == "Your import has ended"
+    assert mail["subject"] == "Your import has finished"
     text = " ".join(mail["text"].split())
-    assert "Of 3 rows 2 were added" in text
-    assert "1 are kept out by a deny list." in text
+    assert "Results for 3 rows: 2 added," in text
+    assert "1 blocked by a deny list." in text
     assert data(client.patch("/users/me", json={"import_mails": False}))["import_mails"] is False
     job = data(upload(client, list_id, of_addresses(new_address()), prefer=None), 202)
     assert finished(client, job["id"])["status"] == "succeeded"

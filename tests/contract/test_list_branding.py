@@ -187,7 +187,7 @@ def test_owner_previews_list_pages_and_confirmation_mail(
     assert "You’re subscribed" in thanks
     assert "Until tomorrow." in thanks
     mail = data(client.get(f"{path}/confirmation_mail"))
-    assert mail["subject"] == "Confirm: “Tea”"
+    assert mail["subject"] == "Confirm your subscription to “Tea”"
     assert mail["sender_name"] == "Ada"
     assert "“Welcome!”" in mail["text"]
     assert f"background:{BLUE}" in mail["html"]

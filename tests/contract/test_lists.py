@@ -326,7 +326,7 @@ def test_list_statistics_show_how_many_confirmation_requests_were_confirmed(
         data(subscribe(client, list_id, email))
     with a_visitor(stack) as visitor:
         title = data(client.get(f"/lists/{list_id}"))["title"]
-        path = visitor.mailed_path(first, f"Confirm: “{title}”")
+        path = visitor.mailed_path(first, f"Confirm your subscription to “{title}”")
         assert visitor.fill_in(path).status_code in {200, 303}
     found = stats(client, list_id)
     assert (found["asked"], found["confirmed"]) == (3, 1)

@@ -77,7 +77,7 @@ def test_stopped_mail_can_be_resumed_on_the_unsubscribe_page(
     stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     done = press(stranger, subscriber, "stop_mail")
-    assert read_heading(done) == "E-mails are off"
+    assert read_heading(done) == "Your e-mails are turned off"
     assert buttons(done) == ["resume_mail", "leave"]
     assert subscriber.stands() == ("active", False)
     assert read_heading(press(stranger, subscriber, "resume_mail")) == "You are subscribed"
@@ -89,7 +89,7 @@ def test_undone_unsubscription_keeps_mail_off_that_was_off_before(
 ) -> None:
     press(stranger, subscriber, "stop_mail")
     press(stranger, subscriber, "leave")
-    assert read_heading(press(stranger, subscriber, "undo")) == "E-mails are off"
+    assert read_heading(press(stranger, subscriber, "undo")) == "Your e-mails are turned off"
     assert subscriber.stands() == ("active", False)
     [refused] = subscriber.kept()["opt_outs"]
     assert "email" in refused
@@ -129,7 +129,7 @@ def test_archived_list_can_be_left_but_not_rejoined_on_the_unsubscribe_page(
     reply = stranger.post(
         "/unsubscribe", params={"trace_id": subscriber.trace_id}, data={"action": "undo"}
     )
-    assert read_heading(reply, 404) == "There is no open list here"
+    assert read_heading(reply, 404) == "List not found"
     assert subscriber.stands() == ("unsubscribed", True)
 
 
@@ -247,7 +247,7 @@ def test_one_click_unsubscribe_ignores_cookies_and_credentials(
             {"Cookie": "session=junk; csrf=junk", "Origin": "https://elsewhere.test"}
         )
         assert client.post(subscriber.unsubscribe_url, data=ONE_CLICK).status_code == 200
-        assert read_heading(look(client, subscriber)) == "E-mails are off"
+        assert read_heading(look(client, subscriber)) == "Your e-mails are turned off"
         assert read_heading(press(client, subscriber, "leave")) == "You have unsubscribed"
 
 
@@ -384,8 +384,8 @@ def test_used_confirmation_link_does_not_confirm_again_after_unsubscribing(
     stranger.post(
         f"/subscriptions/{pending_subscriber.list_id}", json={"email": pending_subscriber.email}
     )
-    assert read_heading(stranger.get(url), 403) == "This link has been used"
-    assert read_heading(stranger.post(url), 403) == "This link has been used"
+    assert read_heading(stranger.get(url), 403) == "This link has already been used"
+    assert read_heading(stranger.post(url), 403) == "This link has already been used"
     assert pending_subscriber.stands() == ("pending", True)
     assert (
         read_heading(stranger.get(pending_subscriber.confirm_url())) == "Confirm your subscription"

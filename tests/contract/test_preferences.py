@@ -58,7 +58,7 @@ def test_unsubscribe_page_offers_to_mail_a_link_to_the_preferences(
     assert f'action="preferences/ask?trace_id={subscriber.trace_id}"' in page.text
     reply = request_link(stranger, subscriber)
     assert reply.status_code == 303
-    assert read_heading(follow_redirect(stranger, reply)) == "Look into your mail"
+    assert read_heading(follow_redirect(stranger, reply)) == "Check your e-mail"
 
 
 def test_preferences_link_request_does_not_reveal_whether_an_address_is_known(
@@ -116,7 +116,7 @@ def test_preferences_link_request_rejects_malformed_addresses(
     stranger: httpx2.Client, subscriber: Subscriber, email: str
 ) -> None:
     reply = ask_by_address(stranger, subscriber.list_id, email)
-    assert read_heading(reply, 422) == "Change your subscription"
+    assert read_heading(reply, 422) == "Manage your subscription"
     assert 'id="email-problem"' in reply.text
 
 
@@ -140,12 +140,12 @@ def test_trace_id_does_not_open_preferences_or_other_lists(
     by_trace = {"trace_id": subscriber.trace_id}
     for path in ("", "/data", "/data.json", "/erase", f"/answers?list={subscriber.list_id}"):
         reply = stranger.get(f"/preferences{path}", params={**by_trace, "list": subscriber.list_id})
-        assert read_heading(reply, 403) == "Please ask for a new link"
+        assert read_heading(reply, 403) == "Please request a new link"
     for path in ("", "/erase", "/answers"):
         fields = {"list": str(other), "action": "leave"}
         params = {**by_trace, "list": str(other)}
         reply = stranger.post(f"/preferences{path}", params=params, data=fields)
-        assert read_heading(reply, 403) == "Please ask for a new link"
+        assert read_heading(reply, 403) == "Please request a new link"
     opened = open_link(stranger, subscriber.trace_id, {}, Origin=stack.api_url)
     assert read_heading(opened, 403) == "This link doesn’t work"
     page = stranger.get("/unsubscribe", params=by_trace)
@@ -171,11 +171,11 @@ def test_preferences_link_is_usable_only_once_and_opening_its_page_changes_nothi
         stranger.get("/preferences/open", params={"token": token}),
         open_link(stranger, token, {}, Origin=stack.api_url),
     ):
-        assert read_heading(reply, 403) == "This link has been used"
+        assert read_heading(reply, 403) == "This link has already been used"
     # Who has the mail can't make the cookie of it.
     name = opened.headers["set-cookie"].partition("=")[0]
     stolen = stranger.get("/preferences", headers={"Cookie": f"{name}={token}"})
-    assert read_heading(stolen, 403) == "Please ask for a new link"
+    assert read_heading(stolen, 403) == "Please request a new link"
 
 
 def test_form_from_another_site_cannot_start_a_preferences_session(
@@ -187,7 +187,7 @@ def test_form_from_another_site_cannot_start_a_preferences_session(
     assert browser.get("/preferences/open", params={"token": token}).status_code == 200
     for fields in ({}, {"csrf_token": theirs}):
         reply = open_link(browser, token, fields, Origin="https://www.example.com")
-        assert read_heading(reply, 403) == "That didn’t go through"
+        assert read_heading(reply, 403) == "We couldn’t verify your request"
         assert "set-cookie" not in reply.headers
     shown = browser.get("/preferences/open", params={"token": token})
     assert open_link(browser, token, {"csrf_token": csrf(shown)}).status_code == 303
@@ -202,7 +202,7 @@ def test_preferences_link_and_session_expire_after_one_hour(
         "UPDATE mailed_links SET expires_at = now() WHERE user_id = %s RETURNING id",
         subscriber.user_id,
     )
-    assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
     reply = open_link(browser, token, {}, Origin=stack.api_url)
     assert read_heading(reply, 403) == "This link doesn’t work"
     late = "SELECT 1 FROM mailed_links WHERE user_id = %s AND expires_at > created_at + '1 hour'"
@@ -223,7 +223,7 @@ def test_address_change_revokes_preferences_links_and_sessions(
     open_preferences(browser, before)
     token = receive_token(browser, before)
     move(logged_in_visitor, new)
-    assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
     for reply in (
         browser.get("/preferences/open", params={"token": token}),
         open_link(browser, token, {}, Origin=stack.api_url),
@@ -231,7 +231,7 @@ def test_address_change_revokes_preferences_links_and_sessions(
         assert read_heading(reply, 403) == "This link doesn’t work"
     # Only the new mailbox gets another one, and the page names the address that the list has.
     page = open_preferences(browser, Subscriber(stack, list_id, user_id, new))
-    assert f"knows you by {email}." in page.text
+    assert f"Your address on these lists is {email}." in page.text
     assert new not in page.text
 
 
@@ -243,7 +243,7 @@ def test_reader_can_end_the_preferences_session(
     done = browser.post("/preferences/end", data={"csrf_token": csrf(page)})
     assert "max-age=0" in done.headers["set-cookie"].lower()
     browser.cookies.update(kept)
-    assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
 
 
 def test_preferences_form_without_valid_csrf_token_changes_nothing(
@@ -333,7 +333,7 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
         put(other, new_list(other, "Of somebody else"), subscriber.email, name="Secret")
     open_preferences(browser, subscriber)
     page = browser.get("/preferences/data")
-    assert read_heading(page) == "What is known of you"
+    assert read_heading(page) == "Your data"
     for text in ("Ada", html.escape("tall <b>"), "VIP", subscriber.email):
         assert text in page.text
     reply = browser.get("/preferences/data.json")
@@ -363,13 +363,13 @@ def test_reader_is_erased_after_confirmation_in_the_preferences(
 ) -> None:
     open_preferences(browser, subscriber)
     page = browser.get("/preferences/erase")
-    assert read_heading(page) == "Have it erased"
+    assert read_heading(page) == "Delete my data"
     assert subscriber.stands() == ("active", True)
     done = browser.post("/preferences/erase", data={"csrf_token": csrf(page)})
     # This one page sets a cookie: it has the browser forget the visit.
     assert "max-age=0" in done.headers.pop("set-cookie").lower()
-    assert read_heading(done) == "You are erased"
-    assert read_heading(browser.get("/preferences"), 403) == "Please ask for a new link"
+    assert read_heading(done) == "Your data is being deleted"
+    assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
 
     email = "SELECT email FROM users WHERE id = %s"
     erased = [(f"erased-{subscriber.user_id}@erased.invalid",)]
@@ -385,7 +385,7 @@ def test_preferences_link_cannot_erase_a_person_with_an_account(
     reader = Subscriber(stack, list_id, person.user_id, person.email)
     page = open_preferences(browser, reader)
     shown = browser.get("/preferences/erase")
-    assert "has an account here" in shown.text
+    assert "belongs to an account" in shown.text
     assert "<button" not in shown.text
     reply = browser.post("/preferences/erase", data={"csrf_token": csrf(page)})
     assert reply.status_code == 403
@@ -396,7 +396,7 @@ def test_erasure_page_warns_readers_who_are_on_lists_of_other_owners(
     stack: Stack, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     open_preferences(browser, subscriber)
-    told = "You are on lists of other owners"
+    told = "You are also on lists of other owners"
     assert told not in browser.get("/preferences/erase").text
     with stack.client(stack.create_owner().key) as other:
         put(other, new_list(other), subscriber.email)

@@ -390,7 +390,7 @@ def test_reader_can_join_beyond_the_member_quota_and_the_owner_is_mailed_once_a_
     joins_and_folds(stack, list_id)
     assert quotas(client)["members"] == {"used": MOST_MEMBERS + 1, "limit": MOST_MEMBERS}
     [mail] = mailed(stack, owner.email)
-    assert mail["subject"] == "Your lists have more members than your plan"
+    assert mail["subject"] == "Your lists have more members than your plan allows"
     joins_and_folds(stack, list_id)
     assert len(told(stack, owner)) == 1
     # After a day, the owner is notified again.

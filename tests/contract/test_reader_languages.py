@@ -36,10 +36,10 @@ def test_reader_pages_are_german_for_german_browsers(
         (f"/subscribed?list={subscriber.list_id}", "Vielen Dank"),
         (subscriber.unsubscribe_url, "Sie sind angemeldet"),
         (f"/report?trace_id={subscriber.trace_id}", "Diese Liste melden"),
-        (f"/preferences/ask?list={slug}", "Ihr Abonnement ändern"),
-        ("/preferences/ask?sent=yes", "Sehen Sie in Ihre E-Mails"),
+        (f"/preferences/ask?list={slug}", "Ihr Abonnement verwalten"),
+        ("/preferences/ask?sent=yes", "Sehen Sie in Ihrem Postfach nach"),
         ("/preferences", "Ihre Abonnements"),
-        ("/preferences/data", "Was über Sie bekannt ist"),
+        ("/preferences/data", "Ihre Daten"),
     ):
         assert german(stranger.get(path, headers=GERMAN)) == heading
 
@@ -50,9 +50,9 @@ def test_errors_on_reader_pages_are_german_for_german_browsers(
     slug = data(client.get(f"/lists/{subscriber.list_id}"))["slug"]
     for reply, heading in (
         (stranger.get("/unsubscribe", headers=GERMAN), "Dieser Link ist unvollständig"),
-        (stranger.get("/preferences", headers=GERMAN), "Bitten Sie um einen neuen Link"),
+        (stranger.get("/preferences", headers=GERMAN), "Bitte fordern Sie einen neuen Link an"),
         (stranger.put(f"/s/{slug}", headers=GERMAN), "Das ging nicht"),
-        (stranger.get("/s/no-such-list", headers=GERMAN), "Hier ist keine offene Liste"),
+        (stranger.get("/s/no-such-list", headers=GERMAN), "Liste nicht gefunden"),
         (stranger.post(f"/s/{slug}", data={}, headers=GERMAN), "Noch nicht angemeldet"),
         (
             stranger.post(f"/subscriptions/{subscriber.list_id}", data={"x": "y"}, headers=GERMAN),
@@ -94,23 +94,24 @@ def test_mails_use_the_language_in_which_the_reader_subscribed(
         f"/s/{made['slug']}", data={"email": email}, headers={**BROWSER_HEADERS, **GERMAN}
     )
     assert (
-        german(stranger.get(sent.headers["location"], headers=GERMAN)) == "Ein Schritt fehlt noch"
+        german(stranger.get(sent.headers["location"], headers=GERMAN))
+        == "Sehen Sie in Ihrem Postfach nach"
     )
-    mail = mail_of(stack, email, "Bitte bestätigen: “Tee”")
+    mail = mail_of(stack, email, "Bestätigen Sie Ihre Anmeldung zu “Tee”")
     assert "Meine Anmeldung bestätigen" in mail["html"]
     assert '<html lang="de">' in mail["html"]
     [link] = re.findall(r"\S+/confirm\?token=\S+", mail["text"])
     # Confirmed in an English browser.
     done = follow_redirect(stranger, stranger.post(link, headers=ENGLISH))
     assert "You’re subscribed" in done.text
-    assert "Von jetzt an kommt die Liste" in mail_of(stack, email, "Sie sind angemeldet")["text"]
+    assert "Von jetzt an erhalten Sie" in mail_of(stack, email, "Sie sind angemeldet")["text"]
     [(language,)] = stack.query("SELECT language FROM subscriptions WHERE email = %s", email)
     assert language == "de"
     asked = stranger.post(
         "/preferences/ask", params={"list": made["slug"]}, data={"email": email}, headers=ENGLISH
     )
     assert asked.status_code == 303
-    assert mail_of(stack, email, "Der Link zu Ihren Abonnements")
+    assert mail_of(stack, email, "Ihre Abonnements verwalten")
 
 
 def test_preferences_mail_uses_the_browser_language_if_none_is_stored(
@@ -121,7 +122,7 @@ def test_preferences_mail_uses_the_browser_language_if_none_is_stored(
     )
     assert language is None
     stranger.post("/preferences/ask", params={"trace_id": subscriber.trace_id}, headers=GERMAN)
-    assert mail_of(stack, subscriber.email, "Der Link zu Ihren Abonnements")
+    assert mail_of(stack, subscriber.email, "Ihre Abonnements verwalten")
 
 
 def test_language_of_a_known_reader_changes_only_after_confirmation(
@@ -137,7 +138,7 @@ def test_language_of_a_known_reader_changes_only_after_confirmation(
     user_id = stack.query("SELECT user_id FROM subscriptions WHERE email = %s", email)[0][0]
     data(client.delete(f"{path}/members/{user_id}"))
     stranger.post(path, data={"email": email}, headers={**BROWSER_HEADERS, **GERMAN})
-    mail = mail_of(stack, email, "Bitte bestätigen: “Tee”")
+    mail = mail_of(stack, email, "Bestätigen Sie Ihre Anmeldung zu “Tee”")
     assert stack.query(spoken, email) == [("en",)]
     [link] = re.findall(r"\S+/confirm\?token=\S+", mail["text"])
     assert stranger.post(link).status_code == 303

@@ -442,10 +442,10 @@ def test_person_returns_to_the_requested_page_after_a_repeated_login(
         assert asked.startswith("/login?again=yes&next=")
         shown = logged_in_visitor.get(asked)
         assert email in shown.text
-        assert "show once more that it is you" in shown.text
+        assert "Log in again to continue" in shown.text
     wrong = logged_in_visitor.fill_in(asked, email=email, password="not the password")
     assert wrong.status_code == 403
-    assert "show once more that it is you" in wrong.text
+    assert "Log in again to continue" in wrong.text
     before = logged_in_visitor.cookie
     passed = logged_in_visitor.fill_in(asked, email=email, password=PASSWORD)
     assert passed.headers["location"] == stack.api_url + path
@@ -498,7 +498,7 @@ def test_new_oauth_client_and_additional_scopes_are_reported_by_mail(
 ) -> None:
     program = register(stack, name="Ledger reader")
     owner = Person(stack, Owner(user_id_of(stack, email), email, ""), logged_in_visitor.client)
-    subject = "A program has access to your account"
+    subject = "An app has access to your account"
     program.tokens(owner, "credit.read")
     assert "Ledger reader" in logged_in_visitor.mailed(email, subject)
     program.tokens(owner, "credit.read")
@@ -511,7 +511,7 @@ def test_new_oauth_client_and_additional_scopes_are_reported_by_mail(
 
 
 def test_first_login_in_a_new_browser_is_reported_by_one_mail(stack: Stack, email: str) -> None:
-    subject = "Your account was used in a new browser"
+    subject = "New login to your account"
     count = "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_browser'"
     with a_visitor(stack) as visitor:
         visitor.client.headers["User-Agent"] = "Mozilla/5.0 (X11; Linux) Firefox/140.0"

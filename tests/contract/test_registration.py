@@ -25,8 +25,8 @@ from tests.support.people.visiting import (
     user_id_of,
 )
 
-FINISH = "Finish your registration"
-EXISTS = "You have an account already"
+FINISH = "Finish creating your account"
+EXISTS = "You already have an account"
 NEW = "Choose a new password"
 CHANGED = "Your password was changed"
 
@@ -47,7 +47,7 @@ def test_person_registers_with_a_mailed_link_and_can_log_in_elsewhere(
     email = new_address()
     reply = visitor.fill_in("/register", email=f" {email.upper()} ")
     assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
-    assert heading(visitor.get("/register", sent="yes").text) == "Look into your mailbox"
+    assert heading(visitor.get("/register", sent="yes").text) == "Check your e-mail"
     link = visitor.mailed_path(email, FINISH)
     # Opening the registration link creates no account, whichever program opens it.
     for _ in range(2):
@@ -395,7 +395,7 @@ def test_address_change_is_confirmed_by_mail_and_revokes_other_sessions_and_old_
     assert logged_in_visitor.fill_in(link).headers["location"] == f"{stack.api_url}/account"
     assert data(logged_in_visitor.get("/users/me"))["email"] == new
     assert logged_in_visitor.get(link).status_code == 403
-    assert logged_in_visitor.mailed(email, "Your account has a new address")
+    assert logged_in_visitor.mailed(email, "The address of your account was changed")
     # Other sessions are over, and so are the links of the old address.
     assert not other_browser.is_in()
     assert visitor.get(reset).status_code == 403
@@ -407,7 +407,7 @@ def test_address_change_to_the_current_address_only_mails_a_notice(
     logged_in_visitor: Visitor, email: str
 ) -> None:
     logged_in_visitor.fill_in("/account/email", email=email, current=PASSWORD)
-    assert "token=" not in logged_in_visitor.mailed(email, "This address is in use already")
+    assert "token=" not in logged_in_visitor.mailed(email, "Your account already has this address")
 
 
 def test_address_change_requires_the_password_and_a_valid_address(

@@ -367,7 +367,7 @@ def test_undone_address_change_removes_second_factors_added_after_the_change(
     )
     add_app(logged_in_visitor)
     add_passkey(logged_in_visitor, Device(stack.api_url), name="After")
-    undo = visitor.mailed_path(email, "Your account has a new address")
+    undo = visitor.mailed_path(email, "The address of your account was changed")
     choosing = location(visitor.fill_in(undo)).removeprefix(stack.api_url)
     user_id = user_id_of(stack, email)
     assert stack.query("SELECT 1 FROM totp_secrets WHERE user_id = %s", user_id) == []

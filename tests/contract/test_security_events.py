@@ -84,7 +84,7 @@ def test_every_account_change_is_a_security_event(
     firefox_visitor.fill_in("/account/password", current=PASSWORD, password=OTHER_PASSWORD)
     firefox_visitor.fill_in("/account/email", current=OTHER_PASSWORD, email=new)
     firefox_visitor.fill_in(firefox_visitor.mailed_path(new, "Confirm your new address"))
-    undo = firefox_visitor.mailed_path(email, "Your account has a new address")
+    undo = firefox_visitor.mailed_path(email, "The address of your account was changed")
     with a_visitor(stack) as elsewhere:
         reset = elsewhere.fill_in(undo).headers["location"]
         elsewhere.fill_in(reset.removeprefix(stack.api_url), password=PASSWORD)

@@ -89,7 +89,7 @@ def test_sign_up_form_of_a_list_that_requires_confirmation_creates_a_pending_mem
     list_id = new_list(client, confirm_required=True, thanks_text=words)["id"]
     email = new_address()
     reply = send(stranger, list_id, email=email)
-    assert thanks(stranger, reply) == "One step is left"
+    assert thanks(stranger, reply) == "Check your e-mail"
     # The owner's thanks are for who confirmed.
     assert words not in follow_redirect(stranger, reply).text
     assert known_member(client, list_id, email)["status"] == "pending"
@@ -162,7 +162,7 @@ def test_sign_up_form_names_an_invalid_address_and_offers_correction(
     missing = stranger.post(
         f"/subscriptions/{form_list_id}", data={"name": "x"}, headers=BROWSER_HEADERS
     )
-    assert said(missing) == "Please write your e-mail address."
+    assert said(missing) == "Please enter your e-mail address."
     assert members(client, form_list_id) == []
 
 
@@ -178,10 +178,7 @@ def test_sign_up_form_of_an_archived_or_unknown_list_shows_a_404_page(
 ) -> None:
     data(client.delete(f"/lists/{form_list_id}"))
     for each in (form_list_id, 1):
-        assert (
-            read_heading(send(stranger, each, email=new_address()), 404)
-            == "There is no open list here"
-        )
+        assert read_heading(send(stranger, each, email=new_address()), 404) == "List not found"
     assert read_heading(stranger.get("/subscribed", params={"list": form_list_id}), 404)
 
 
@@ -200,7 +197,7 @@ def test_sign_up_form_shows_the_challenge_again_until_the_challenge_is_passed(
     ):
         reply = send(stranger, list_id, BROWSER_HEADERS, email=email, **sent)
         assert reply.status_code == status
-        assert said(reply).startswith("The check that you are a person was not passed.")
+        assert said(reply).startswith("We couldn’t verify that you are human.")
         assert f'data-sitekey="sandbox-{provider}-site-key" data-action="subscribe"' in reply.text
         assert f'value="{email}"' in reply.text
     assert member(client, list_id, email) is None

@@ -127,9 +127,9 @@ def test_sign_up_page_shows_errors_next_to_their_inputs_and_keeps_all_input(
     reply = send(stranger, sign_up_path, **written)
     assert read_heading(reply, 422) == "Not subscribed yet"
     assert wrong(reply) == {
-        "fields.city": "This is too long.",
-        "fields.visits": "Please write a number.",
-        "fields.born": "Please write a date as year, month and day, such as 2026-11-22.",
+        "fields.city": "This answer is too long.",
+        "fields.visits": "Please enter a number.",
+        "fields.born": "Please enter a date as year-month-day, for example 2026-11-22.",
     }
     asked = inputs(reply.text)
     for name in ("email", "name", "fields.visits", "fields.born"):
@@ -179,7 +179,7 @@ def test_sign_up_page_of_an_unknown_or_archived_list_is_a_404_page(
     archived = new_list(client)
     data(client.delete(f"/lists/{archived['id']}"))
     for slug in ["no-such-list", "NO", "9" * 20, "%00", "a.b", archived["slug"]]:
-        assert read_heading(stranger.get(f"/s/{slug}"), 404) == "There is no open list here"
+        assert read_heading(stranger.get(f"/s/{slug}"), 404) == "List not found"
         assert read_heading(send(stranger, f"/s/{slug}", email=new_address()), 404)
 
 

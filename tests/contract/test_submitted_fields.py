@@ -221,7 +221,7 @@ def test_sign_up_without_a_required_field_is_rejected(
     ]
     html = {"Accept": "text/html"}
     page = stranger.post(path, data={"email": email, "fields.city": " "}, headers=html)
-    assert "Please answer this." in page.text
+    assert "Please answer this question." in page.text
     assert members(client, made["id"]) == []
     data(stranger.post(path, json={"email": email, "fields": {"city": "Rome"}}))
     assert [each["fields"] for each in members(client, made["id"])] == [{"city": "Rome"}]

@@ -46,11 +46,11 @@ def test_confirmation_mail_has_text_and_html_and_activates_the_subscription(
     ask(stranger, confirming_list_id, email)
     assert status(client, confirming_list_id, email) == "pending"
     [mail] = mailed(stack, email)
-    assert mail["subject"] == f"Confirm: “{TITLE}”"
+    assert mail["subject"] == f"Confirm your subscription to “{TITLE}”"
     assert f"“{TITLE}”" in mail["text"]
     # The button comes before all that explains it.
     for written in (mail["html"], mail["text"]):
-        assert written.index(f"token={token_of(mail)}") < written.index("Somebody asked")
+        assert written.index(f"token={token_of(mail)}") < written.index("Someone signed up")
     assert "Tea &amp; &lt;Toast&gt;" in mail["html"]
     assert "<Toast>" not in mail["html"]
     assert not [name for name in mail["headers"] if name.lower().startswith("list-")]
@@ -155,9 +155,9 @@ def test_pending_person_is_reminded_only_once_in_their_language(
     before = known_member(client, made["id"], email)
     remind(stack, email)
     reminder, _ = mailed(stack, email, 2)
-    assert reminder["subject"] == "Erinnerung – bitte bestätigen: “Tee”"
+    assert reminder["subject"] == "Erinnerung: Bestätigen Sie Ihre Anmeldung zu “Tee”"
     for written in (reminder["text"], reminder["html"]):
-        assert "Wir erinnern Sie nur einmal." in written
+        assert "Wir schicken keine weitere Erinnerung." in written
         assert "/report?" in written
     assert token_of(reminder) != token_of(first)
     assert known_member(client, made["id"], email) == before

@@ -317,4 +317,4 @@ def test_erasure_keeps_orders_without_personal_data_and_late_payments_still_coun
     topups.await_status(stack, order["order_id"], "paid")
     reply = httpx2.get(back)
     assert reply.status_code == 403
-    assert "your payment counts" in reply.text
+    assert "your payment still counts" in reply.text

@@ -326,7 +326,7 @@ def next_holder(stack: Stack, email: str) -> Iterator[Visitor]:
     """Register another person with an address that no account uses any more."""
     with a_visitor(stack) as visitor:
         visitor.fill_in("/register", email=email)
-        link = visitor.mailed_path(email, "Finish your registration")
+        link = visitor.mailed_path(email, "Finish creating your account")
         assert visitor.fill_in(link, name="Other", password=PASSWORD).status_code == 303
         yield visitor
 

@@ -308,11 +308,11 @@ def test_expired_api_key_pauses_its_webhook_endpoints_after_a_mailed_warning(
     assert mails_of_keys(stack, owner) == []
     expire("13 days")
     [before] = mails_of_keys(stack, owner)
-    assert f"These endpoints will then be paused: webhook endpoint {paused}." in before
+    assert f"Pressroom will then pause webhook endpoint {paused}." in before
     assert states(client) == {paused: "active", lasting: "active"}
     expire("-1 second")
     _, at_the_end = mails_of_keys(stack, owner)
-    assert f"has expired. These endpoints are paused: webhook endpoint {paused}." in at_the_end
+    assert f"has expired. Pressroom has paused webhook endpoint {paused}." in at_the_end
     assert states(client) == {paused: "paused", lasting: "active"}
     assert data(client.get(f"{PATH}/{paused}"))["reason"] == "The API key of this endpoint expired."
 

@@ -25,9 +25,9 @@ from tests.support.people.visiting import Visitor, new_account
 MAX_TO_MAILBOX, MAX_TO_DOMAIN, MAX_OF_LIST, MAX_OF_SOURCE = 3, 5, 7, 9
 AT_ONCE = 4
 CONFIRM, REMINDER, FINISH, RESET = (
-    "Confirm: “A list”",
-    "Reminder – please confirm: “A list”",
-    "Finish your registration",
+    "Confirm your subscription to “A list”",
+    "Reminder: confirm your subscription to “A list”",
+    "Finish creating your account",
     "Choose a new password",
 )
 PHISHING = (
@@ -210,7 +210,7 @@ def test_preference_requests_are_limited_per_mailbox(limited_mailing: Mailing) -
             query = {"list": list_id}
             reply = client.post("/preferences/ask", params=query, data={"email": email})
             assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
-    assert limited_mailing.subjects(*forms) == ["The link to your subscriptions"] * MAX_TO_MAILBOX
+    assert limited_mailing.subjects(*forms) == ["Manage your subscriptions"] * MAX_TO_MAILBOX
 
 
 def test_mail_stopped_by_one_limit_does_not_count_towards_the_others(

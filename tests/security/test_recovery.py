@@ -233,7 +233,7 @@ def test_undo_link_at_the_old_address_recovers_the_account(
 ) -> None:
     user_id, theirs = user_id_of(stack, email), new_address()
     change_address(intruder.session, theirs)
-    undo = recovering_owner.mailed_path(email, "Your account has a new address")
+    undo = recovering_owner.mailed_path(email, "The address of your account was changed")
     # A stranger who subscribes the address meanwhile can't keep it.
     with stack.resources.unit_of_work() as uow:
         accounts.find_or_create_person(uow, email)
@@ -256,7 +256,7 @@ def test_undo_link_for_address_change_expires_after_three_days(
     recovering_owner.log_in(email)
     new = new_address()
     change_address(recovering_owner, new)
-    undo = recovering_owner.mailed_path(email, "Your account has a new address")
+    undo = recovering_owner.mailed_path(email, "The address of your account was changed")
     age = "UPDATE mailed_links SET expires_at = expires_at - %s WHERE user_id = %s"
     assert recovering_owner.get(undo).status_code == 200
     stack.query(age, timedelta(hours=71), user_id_of(stack, new))
@@ -274,9 +274,9 @@ def test_intruder_cannot_undo_the_undo_of_an_address_change(
     """Not by an address between, whose own link of undoing the intruder has."""
     between, last = new_address(), new_address()
     change_address(intruder.session, between)
-    first = recovering_owner.mailed_path(email, "Your account has a new address")
+    first = recovering_owner.mailed_path(email, "The address of your account was changed")
     change_address(intruder.session, last)
-    second = recovering_owner.mailed_path(between, "Your account has a new address")
+    second = recovering_owner.mailed_path(between, "The address of your account was changed")
     shown = hidden(recovering_owner.get(second))
     # The first change is undone after the second one was, or before, and for good.
     if intruder_is_first:

@@ -48,7 +48,7 @@ def test_revoked_trace_id_can_only_unsubscribe_and_turn_mail_off(
     email = f"/subscriptions/{list_id}/email"
     problem(stranger.put(email, json={**old, "enabled": True}), 403, "trace.invalid")
     shown = stranger.get(page).text
-    assert "Leave this list" in shown
+    assert "Unsubscribe from this list" in shown
     assert "@" not in re.sub(r"<style>.*?</style>", "", shown, flags=re.DOTALL)
     assert data(stranger.put(email, json={**old, "enabled": False})) == 1
     assert reader.stands(list_id) == ("active", False)

@@ -58,7 +58,7 @@ class GrowthPlot:
     """The data of a growth chart, which a template draws as SVG.
 
     Attributes:
-        total: the number of joins and the number of departures in all periods together.
+        total: the total numbers of joins and departures over all periods.
         zero: the vertical position of the zero line in the chart.
         most_joined: the maximum number of joins per period, at the upper edge of the chart.
         most_left: the maximum number of departures per period, at the lower edge of the chart.

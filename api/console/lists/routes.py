@@ -1,4 +1,4 @@
-"""Pages that show an owner's lists and their growth, and change settings and public pages."""
+"""Pages for viewing an owner's lists and their growth, and editing settings and public pages."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta

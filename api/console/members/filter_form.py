@@ -46,8 +46,8 @@ class Row:
 
     Attributes:
         name: the name of the tested attribute, such as ``email`` or ``fields.city``.
-        text: the value that the user typed, or one value per line if the operator accepts several
-            values.
+        text: the value that the user typed, or one value per line if the filter operator accepts
+            several values.
         place: the position of the row in the form, such as ``0.2`` for the third part of the
             outermost group.
         error: the error message for the row, or an empty string.
@@ -214,7 +214,7 @@ class FilterDraft:
         return False
 
     def add_missing_value_errors(self) -> bool:
-        """Show an error in each row without a value. Return whether any row lacks a value."""
+        """Show an error in each form row without a value. Return whether there are such rows."""
         open_rows = [row for row in self.group.rows() if row.is_open] if self.group else []
         for row in open_rows:
             row.error = "Enter a value or remove the condition."

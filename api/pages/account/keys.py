@@ -1,4 +1,4 @@
-"""Reads which credentials a user revokes in the form for a new password."""
+"""Reads from the new-password form which credentials the user wants to revoke."""
 
 from collections.abc import Iterable
 

@@ -72,18 +72,18 @@ _SetPassword = Callable[..., User]
 
 _REGISTER: _PageTexts = {
     "action": ChallengeAction.REGISTER,
-    "heading": "Make an account",
-    "text": "Tell us your e-mail address. We’ll mail you a link, by which you choose a password.",
+    "heading": "Create an account",
+    "text": "Enter your e-mail address. We’ll send you a link to choose a password.",
 }
 _FORGOTTEN: _PageTexts = {
     "action": ChallengeAction.FORGOTTEN,
-    "heading": "Get a new password",
-    "text": "Tell us the e-mail address of your account. We’ll mail you a link, by which you choose"
-    " a new password.",
+    "heading": "Reset your password",
+    "text": "Enter the e-mail address of your account. We’ll send you a link to choose a new"
+    " password.",
 }
 _REGISTRATION: _PageTexts = {
-    "heading": "Finish your registration",
-    "button": "Make my account",
+    "heading": "Finish creating your account",
+    "button": "Create my account",
     "asks_name": True,
 }
 _RESET: _PageTexts = {

@@ -76,15 +76,15 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
             return await begin_session(request, state, path, prove)
     except DomainError as error:
         if error.code == people.PASSWORD_WRONG.code:
-            problem = "This address and this password don’t belong together."
+            problem = "Wrong e-mail address or password."
             return _render_login(request, state, form, problem, HTTPStatus.FORBIDDEN)
         if error.kind is not Kind.RATE_LIMITED:
             raise
         seconds = error.retry_after or 1
         wait = f"{seconds} seconds" if seconds < 120 else f"{round(seconds / 60)} minutes"  # noqa: PLR2004
         problem = (
-            f"Too many logins failed. Wait {wait}, or ask for a new password, "
-            "which lets you in at once."
+            f"Too many failed logins. Try again in {wait}, or reset your password to log in "
+            "right away."
         )
         response = _render_login(request, state, form, problem, HTTPStatus.TOO_MANY_REQUESTS)
         response.headers["Retry-After"] = str(seconds)
@@ -110,7 +110,7 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
     except DomainError as error:
         if error.code != people.PASSKEY_INVALID.code:
             raise
-        problem = "No account here has this passkey. Log in with your password."
+        problem = "No account has this passkey. Log in with your password."
         return _render_login(request, state, form, problem, HTTPStatus.FORBIDDEN)
 
 

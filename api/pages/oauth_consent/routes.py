@@ -54,7 +54,7 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
         address=accounts.get_user(uow, member.user_id).email,
         scopes=authorization.scopes,
         explanations=SCOPE_EXPLANATIONS,
-        destination=target.netloc or f"{target.scheme}, an app on this device",
+        destination=target.netloc or f"an app on this device ({target.scheme})",
     )
 
 

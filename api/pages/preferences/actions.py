@@ -19,11 +19,11 @@ LIFT_OPT_OUT: dict[str, Callable[..., None]] = {
 # owner can read 100,000 texts. The keys of ``REASONS`` must not change, because the database stores
 # them.
 REASONS = {
-    "too_many": marked("It comes too often."),
-    "other_topics": marked("It is not, or no more, about what interests me."),
-    "never_asked": marked("I never asked for it."),
+    "too_many": marked("I get too many e-mails."),
+    "other_topics": marked("The topics don’t interest me."),
+    "never_asked": marked("I never signed up."),
     "elsewhere": marked("I read it elsewhere."),
-    "other": marked("Something else."),
+    "other": marked("Another reason."),
 }
 
 

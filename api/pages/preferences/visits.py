@@ -31,7 +31,7 @@ def find_visit(uow: UnitOfWork, request: Request, state: State) -> Visit:
 
 
 def require_visit_form(request: Request, state: State, form: FormFields) -> str | None:
-    """Return the secret of the preferences session, or ``None`` without a cookie.
+    """Return the secret of the preferences session, or ``None`` if the request has no cookie.
 
     Raises ``auth.csrf`` if the CSRF token is invalid, for example because another site sent the
     form.

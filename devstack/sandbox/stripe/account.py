@@ -73,7 +73,7 @@ class Account:
     def end_debit(self, session: CheckoutSession, *, succeeds: bool = True) -> None:
         """Let the bank debit of a checkout succeed or fail."""
         if session.payment is None or not session.is_promised:
-            raise ActionNotPossible("No bank debit is under way.")
+            raise ActionNotPossible("No bank debit is in progress.")
         session.payment.status = "succeeded" if succeeds else "requires_payment_method"
         session.payment_status = "paid" if succeeds else "unpaid"
         self._send_session_event(session, f"async_payment_{'succeeded' if succeeds else 'failed'}")
@@ -101,7 +101,7 @@ class Account:
         payment = _require_payment(session)
         remaining = payment.amount - payment.refunded
         refund_amount = remaining if amount is None else amount
-        _require(0 < refund_amount <= remaining, f"{remaining} are left to be given back.")
+        _require(0 < refund_amount <= remaining, f"Only {remaining} can still be refunded.")
         payment.refunds.append(objects.Refund(refund_amount))
         self._send_event("charge.refunded", objects.build_charge_object(payment), session.id)
 
@@ -110,7 +110,7 @@ class Account:
         payment = _require_payment(session)
         refund = next((each for each in payment.refunds[::-1] if each.status == "succeeded"), None)
         if refund is None:
-            raise ActionNotPossible("There is no refund that could fail.")
+            raise ActionNotPossible("There is no refund to fail.")
         refund.status = "failed"
         self._send_event("refund.failed", objects.build_refund_object(payment, refund), session.id)
 
@@ -121,7 +121,7 @@ class Account:
         remaining = payment.undisputed
         status = "warning_needs_response" if is_inquiry else "needs_response"
         dispute = Dispute(remaining if amount is None else amount, status)
-        _require(0 < dispute.amount <= remaining, f"{remaining} are left to be disputed.")
+        _require(0 < dispute.amount <= remaining, f"Only {remaining} can still be disputed.")
         payment.disputes.append(dispute)
         self._send_dispute_event(session, dispute, "created")
         if not is_inquiry:
@@ -139,7 +139,7 @@ class Account:
         )
         dispute = next(disputes, None)
         if dispute is None:
-            raise ActionNotPossible("There is no such open dispute.")
+            raise ActionNotPossible("There is no open dispute.")
         dispute.status = "warning_closed" if dispute.status.startswith("warning_") else outcome
         self._send_dispute_event(session, dispute, "closed")
         if dispute.status == "won":
@@ -231,7 +231,7 @@ class WebhookSender:
 
     def find(self, event_id: str) -> SentEvent:
         if event_id not in self._events:
-            raise HTTPException(404, "There is no such event.")
+            raise HTTPException(404, "Event not found.")
         return self._events[event_id]
 
     def release(self, mode: DeliveryMode) -> int:

@@ -60,13 +60,13 @@ def perform_action(
         case "win" | "lose":
             account.end_dispute(session, {"win": "won", "lose": "lost"}[action], amount.amount)
         case _:
-            raise HTTPException(404, "There is no such action.")
+            raise HTTPException(404, "Unknown action.")
 
 
 def get_session(account: Account, session_id: str) -> CheckoutSession:
     session = account.find_session(session_id)
     if session is None:
-        raise HTTPException(404, "There is no such checkout.")
+        raise HTTPException(404, "Checkout not found.")
     return session
 
 
@@ -209,7 +209,7 @@ def _perform_choice(account: Account, session: CheckoutSession, choice: str) -> 
 
             asyncio.get_running_loop().call_later(DEBIT_SECONDS, end)
         case _:
-            raise HTTPException(400, "There is no such action.")
+            raise HTTPException(400, "Unknown action.")
     url = url.replace("{CHECKOUT_SESSION_ID}", session.id)
     return RedirectResponse(url, HTTPStatus.SEE_OTHER)
 
@@ -221,10 +221,10 @@ def _parse_amount(amount: str, currency: str) -> int | None:
     try:
         minor_amount = Decimal(amount.strip()).scaleb(_count_minor_digits(currency))
         if minor_amount != int(minor_amount):
-            raise ActionNotPossible(f"{amount} is more exact than {currency.upper()}.")
+            raise ActionNotPossible(f"{amount} has too many decimal places for {currency.upper()}.")
         return int(minor_amount)
     except (ArithmeticError, ValueError):
-        raise ActionNotPossible(f"{amount} is no amount.") from None
+        raise ActionNotPossible(f"{amount} is not an amount.") from None
 
 
 def _format_amount(minor: int, currency: str) -> str:

@@ -29,16 +29,16 @@ class FactorChange(Enum):
     """
 
     APP_ADDED = (_ADDED, "app", "An authenticator app was added.")
-    APP_REMOVED = (_REMOVED, "app", "The authenticator app was removed.")
+    APP_REMOVED = (_REMOVED, "app", "An authenticator app was removed.")
     PASSKEY_ADDED = (_ADDED, "passkey", "A passkey was added.")
     PASSKEY_REMOVED = (_REMOVED, "passkey", "A passkey was removed.")
     CODES_MADE = (
         _ADDED,
         "recovery codes",
-        "New recovery codes were made; the ones before work no more.",
+        "New recovery codes were created. The old recovery codes no longer work.",
     )
-    CODE_USED = (_REMOVED, "recovery code", "A recovery code was used. It works no more.")
-    ALL_REMOVED = (_REMOVED, "all", "The operator of this service removed all of them.")
+    CODE_USED = (_REMOVED, "recovery code", "A recovery code was used and no longer works.")
+    ALL_REMOVED = (_REMOVED, "all", "The operator of this service removed all second factors.")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ class SubmittedFactor:
     """The second factor that a person submitted in a form.
 
     Attributes:
-        form_cookie: the form cookie of the only browser in which the passkey challenge is valid.
+        form_cookie: the browser's form cookie. A passkey challenge is valid only in the browser
+            that requested it.
         code: a code from an authenticator app, a recovery code, or an empty string.
         passkey: the browser's signed WebAuthn response, or an empty string.
     """

@@ -47,7 +47,7 @@ class Animation:
     """An animation as a sequence of frames.
 
     Attributes:
-        plays: how often the animation is played. 0 means endless repetition.
+        plays: how many times the animation is played, or 0 for endless repetition.
         orientation: the EXIF orientation of a still image.
     """
 

@@ -67,7 +67,7 @@ class _PngFile:
         profile: the ICC profile that is built from the chunks in ``colours``.
         metadata: the EXIF and XMP data, which may contain the image's orientation, by their names
             in Pillow's `Image.info`.
-        plays: how often the animation is played. 0 means endless repetition.
+        plays: how many times the animation is played, or 0 for endless repetition.
         frames: the frames that have been read. The pixels of the last frame may still follow in the
             file.
         is_faulty: whether the file contains an invalid animation chunk. All animation chunks after

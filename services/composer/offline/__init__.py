@@ -146,7 +146,7 @@ def _spell_in_latin(text: str, language: str) -> str:
 
 @cache
 def _load_words(file_name: str) -> dict[str, frozenset[str]]:
-    """Return the words in a file, keyed by language code.
+    """Read a file of word lists, and return the words per language code.
 
     Each line of the file begins with a language code.
     """

@@ -189,9 +189,9 @@ def _score_phrases(
 
 
 def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
-    """Return the factor for a phrase's score.
+    """Return a phrase's weight, which multiplies the phrase's score.
 
-    The factor is higher for names and for nouns after articles. In German, only capitalised phrases
+    The weight is higher for names and for nouns after articles. In German, only capitalised phrases
     can be tags, because all nouns are capitalised.
     """
     if language == "de":

@@ -55,7 +55,8 @@ _OPTIONS = (
 _MAX_HTML_CHARACTERS = 2_000_000
 _MAX_CLEANING_ROUNDS = 6
 # The maximum number of characters per paragraph, and per post, that are parsed again to find nested
-# markup. From a longer paragraph, all characters that could be markup are removed without parsing.
+# markup. Text beyond these limits isn't parsed again. Instead, all characters that could be markup
+# are removed.
 _MAX_REPARSED_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REPARSED_CHARACTERS = 200_000
 _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
@@ -74,7 +75,7 @@ _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.
 _CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
 # While a text is parsed again, each URL is replaced with a placeholder of private-use Unicode
-# characters. Cleaned texts don't contain such characters.
+# characters. The text contains no other private-use characters, because cleaning removes them.
 _URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
 # A private-use character in front of a text. The character keeps the parser from reading the text
 # as a heading, list or horizontal rule.

@@ -115,7 +115,7 @@ def list_evidence(
 def read_evidence_by_member(
     connection: Connection, subscription_ids: Collection[int]
 ) -> Mapping[int, list[ConsentEvidence]]:
-    """Return the newest hundred pieces of consent evidence about each member.
+    """Return the consent evidence about each member, at most the newest hundred pieces per member.
 
     ``connection``: the database connection of the export, which reads everything in a single
     snapshot.

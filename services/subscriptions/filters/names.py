@@ -133,7 +133,7 @@ COMMON_NAMES = (
 def build_filter_names(
     fields: Iterable[MemberField], *, are_stored: bool = False
 ) -> dict[str, FilterName]:
-    """Return the names that can occur in filters of an owner who has the fields in ``fields``.
+    """Return the names that an owner's filters can use, given the owner's fields.
 
     ``are_stored``: whether the names are for stored filters, which contain ids of fields and tags.
     """

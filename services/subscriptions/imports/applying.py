@@ -1,8 +1,8 @@
 """Applies one chunk of imported rows to a list in one transaction.
 
-``COPY`` loads the rows of a chunk into a temporary table. An SQL statement from
-``judge_statements`` compares the rows with existing people, subscriptions and opt-outs. A few SQL
-statements from ``write_statements`` write all changes.
+``COPY`` loads the rows of a chunk into a temporary table. An SQL statement, defined in
+``judge_statements``, compares the rows with existing people, subscriptions and opt-outs. A few more
+SQL statements, defined in ``write_statements``, write all changes.
 
 While a chunk is being applied, a lock prevents other changes to the list. Several chunks of an
 import can be applied at the same time, because no person is in two chunks. People are inserted in

@@ -8,7 +8,8 @@ from contextvars import copy_context
 
 from services.subscriptions.imports.applying import EarlierChunkPending
 
-# The maximum number of chunks is low, because the database uses one core per chunk.
+# The maximum number of chunks that are applied at the same time. The number is low, because each
+# chunk occupies one core of the database server.
 MAX_CHUNKS_AT_ONCE = 2
 
 

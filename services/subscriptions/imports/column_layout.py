@@ -34,8 +34,9 @@ _SHARED_ROLES = (
     *_NAME_PARTS,
 )
 _INDEXES = frozenset(map(str, range(10_000)))
-# Maps each role to the roles in an owner's column mapping that prevent its automatic assignment. If
-# the owner has mapped a column to ``name``, for example, no header is recognised as ``first_name``.
+# Maps each role to conflicting roles. A role isn't assigned automatically if the owner's column
+# mapping contains a conflicting role. If the owner has mapped a column to ``name``, for example, no
+# header is recognised as ``first_name``.
 _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "email": (),
     "name": ("first_name", "last_name"),

@@ -223,7 +223,7 @@ class ConsentInterpreter:
 
 
 class ConsentReader:
-    """A reader that finds a record's subscription status in the consent columns."""
+    """Determines a record's subscription status from the consent columns."""
 
     def __init__(self, interpreter: ConsentInterpreter, layout: ColumnLayout) -> None:
         self._interpreter = interpreter

@@ -31,7 +31,7 @@ _ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
 _ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
 _BLANKS = " \t\r\n\xa0\ufeff\u200b"
 _MINUS = "\N{MINUS SIGN}"
-# Matches texts without punctuation that changes the meaning of the words. A question mark, for
+# Matches a text if none of its punctuation changes the meaning of the words. A question mark, for
 # example, changes the meaning.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
@@ -107,7 +107,7 @@ def split_items(cell: str) -> Iterator[str]:
 
 @lru_cache(4096)
 def interpret_item(text: str) -> Meaning:
-    """Return the meaning of an item from ``split_items``."""
+    """Return the meaning of a consent cell, or of an item in a cell with a list."""
     folded = fold_text(text).strip(_BLANKS)
     meaning = _interpret_sign(folded)
     if meaning is not None:

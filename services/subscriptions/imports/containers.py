@@ -26,7 +26,7 @@ RATIO_GRACE_BYTES = 1024**2
 # entries fit into this size.
 MAX_DIRECTORY_BYTES = 256 * 1024
 # The maximum number of compressed members in a gzip file. Exported files have far fewer compressed
-# members. A file with more empty members would take minutes to read.
+# members. Reading a gzip file with more members could take minutes, even if all members are empty.
 MAX_GZIP_MEMBERS = 1_000_000
 
 _FIRST_PART_BYTES = 512

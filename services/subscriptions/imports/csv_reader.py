@@ -2,8 +2,9 @@
 
 Python's csv module reports neither the line where a record begins nor an unclosed quotation mark.
 After a stray quotation mark, the csv module reads all following records as part of one cell. A
-record of several lines is accepted only if its quotation marks follow RFC 4180. If a record has a
-stray quotation mark, the record's first line is rejected, and the following lines are parsed again.
+record that spans several lines is accepted only if its quotation marks follow RFC 4180. If a record
+has a stray quotation mark, the record's first line is rejected, and the following lines are parsed
+again.
 """
 
 import csv
@@ -51,7 +52,7 @@ class CsvRecords:
     def __init__(self, blocks: Iterator[Block], delimiter: str) -> None:
         self._blocks = blocks
         self._delimiter = delimiter
-        # Lines that must be parsed again. The last group of lines is parsed first.
+        # A stack of line groups that must be parsed again.
         self._unparsed: list[list[str]] = []
         # The lines from the start of the current record to the last line that the csv module has
         # read.

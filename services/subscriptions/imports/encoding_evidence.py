@@ -11,9 +11,8 @@ _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _TO_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
 _MAX_CELL_BYTES = 200
-# The maximum number of sample cells that are kept per non-ASCII byte value. This maximum saves
-# memory. Each byte value has a separate limit, because some letters occur only late in a large
-# file.
+# The maximum number of sample cells that are kept per non-ASCII byte value, to save memory. Each
+# byte value has a separate limit, because some letters occur only late in a large file.
 _MAX_CELLS_PER_BYTE = 40
 _MAX_ROWS = 200
 _MAX_ROW_BYTES = 400

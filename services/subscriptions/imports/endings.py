@@ -195,21 +195,24 @@ def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:
         return
     title = uow.session.get_one(MailingList, task.list_id).title
     file = _shorten(task.filename or _NO_FILENAME)
-    end = "has ended." if task.error is None else f"failed: {task.error['message']}"
-    sentences = [
-        f"The import of {file} into {_shorten(title)} {end}",
-        (
-            f"Of {task.received:,} rows {task.added:,} were added, {task.already:,} were members "
-            f"already ({task.updated:,} of them got something new), {task.opted_out:,} said no, "
-            f"{task.invalid:,} are invalid and {task.duplicate:,} came twice."
-        ),
+    end = "has finished." if task.error is None else f"failed: {task.error['message']}"
+    results = [
+        f"{task.added:,} added",
+        f"{task.already:,} already members ({task.updated:,} updated)",
+        f"{task.opted_out:,} opted out",
+        f"{task.invalid:,} invalid",
+        f"{task.duplicate:,} duplicate",
     ]
     if task.denied:
-        sentences.append(f"{task.denied:,} are kept out by a deny list.")
+        results.append(f"{task.denied:,} blocked by a deny list")
     if task.over_quota:
-        sentences.append(f"{task.over_quota:,} found no room in your plan.")
+        results.append(f"{task.over_quota:,} over the limit of your plan")
+    sentences = [
+        f"The import of {file} into {_shorten(title)} {end}",
+        f"Results for {task.received:,} rows: {', '.join(results)}.",
+    ]
     if task.left_out:
-        sentences.append(f"{task.left_out:,} values did not fit their fields and were left out.")
+        sentences.append(f"Left out because they don't fit their fields: {task.left_out:,} values.")
     account_mails.enqueue_mail_to(uow, MailKind.IMPORT_ENDED, owner, " ".join(sentences))
 
 

@@ -17,9 +17,8 @@ from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS
 from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
 
-# The maximum number of new fields that are proposed for a file. The maximum is needed because a
-# file may have a hundred thousand columns. The maximum exceeds the number of fields that an owner
-# can have.
+# The maximum number of new fields that are proposed for a file, because a file may have a hundred
+# thousand columns. The maximum is higher than the number of active fields that an owner can have.
 MAX_NEW_FIELDS = 500
 # The types of fields that an import can create. An import can't create a choice field, because the
 # owner must define its choices first.
@@ -33,7 +32,7 @@ Records = Sequence[Sequence[str]]
 def match_fields(
     layout: ColumnLayout, columns: Collection[int], fields: Sequence[MemberField]
 ) -> None:
-    """Assign the owner's fields to columns by the owner's column mapping or by the headers.
+    """Assign the owner's fields to columns according to the column mapping or the headers.
 
     Each field is assigned to at most one column. A header that exactly matches a field's key or
     label takes precedence over a similar header. Raises ``import.mapping_type``.

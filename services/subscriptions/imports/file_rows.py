@@ -40,7 +40,7 @@ class FileFacts:
         encoding: the right encoding if the file was decoded with a wrong encoding, otherwise
             ``None``.
         are_applied: whether all rows were interpreted according to these facts about the file. If
-            some rows were interpreted differently, the file must be read again.
+            some rows were read before these facts were known, the file must be read again.
         error: an error that asks the owner to choose the date order or the encoding, or ``None``.
     """
 

@@ -129,8 +129,9 @@ def open_member_rows(
         mapping: maps columns to the roles or fields that the owner has assigned. The mapping
             identifies columns by their headers or by their indexes, starting at 0. A role in the
             owner's column mapping takes precedence over the role that the header suggests.
-        forms: detects the day-month order of date columns and the decimal mark of number columns.
-        consent: interprets the file's consent columns.
+        forms: the detector of the day-month order in date columns and the decimal mark in number
+            columns.
+        consent: the interpreter of the file's consent columns.
         encoding: the encoding that the owner has chosen, or ``None`` to detect the encoding.
 
     Raises ``EncodingUnclear`` if the encoding can't be detected. Raises the same errors as

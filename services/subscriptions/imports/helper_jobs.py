@@ -169,10 +169,10 @@ def run_helper(resources: Resources, lease: Lease) -> None:
 
 
 def _end_import_with_helper(uow: UnitOfWork, job: Job) -> None:
-    """Replace a helper whose worker was lost, or fail the import if the helper failed.
+    """Replace a helper job whose worker was lost, or fail the import if the helper failed.
 
-    The new helper retries the chunk that may have killed the worker. A chunk is tried at most
-    ``MAX_TRIES`` times.
+    The new helper job retries the chunk that was being applied when the worker was lost. A chunk is
+    tried at most ``MAX_TRIES`` times.
     """
     import_lease = lock_shared_lease(uow, job.subject_id)
     if import_lease is None or job.error is None:
@@ -212,8 +212,8 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
         if import_lease is None:
             return None
         task = uow.session.get_one(MemberImport, import_lease.subject_id)
-        # If an older release has cancelled the import, cancel the import's job too, because the
-        # older release doesn't know the helpers.
+        # If an older release has cancelled the import, cancel the import's job too, because older
+        # releases ignore helper jobs.
         if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None

@@ -163,8 +163,8 @@ FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN L
 ) AS m
 WHERE j.number = k.number AND j.verdict = 'already' AND j.number = ANY(:numbers)
 """  # noqa: S608
-# The two SQL statements that fill the table JUDGED. One is for chunks whose rows contain only
-# addresses, names and tiers.
+# The two SQL statements that fill the table JUDGED, for chunks with and without extras. Rows
+# without extras contain only addresses, names and tiers.
 JUDGE_STATEMENTS = {
     has_extras: _build_judge_statement(has_extras=has_extras) for has_extras in (False, True)
 }

@@ -46,7 +46,8 @@ class RowMapper:
         self._tiers = _TierReader(layout)
         self._has_tiers = bool(self._tiers.indexes)
         extras = RowExtrasReader(layout, forms)
-        # Don't look for fields, tags, join dates and consent if the file has no columns for them.
+        # Don't read fields, tags, join dates and consent from the rows if the file has no columns
+        # for them.
         self._extras = extras if extras.indexes else None
         single_columns = [index for index in (email, self._expiry) if index is not None]
         columns = (

@@ -38,8 +38,8 @@ from storage.resources import Resources
 MAX_ROWS_SHOWN = 5
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARACTERS = 60
-# The maximum number of columns with example cells. For all other columns, the owner sees only the
-# headers.
+# The maximum number of columns with example cells. If the file has more columns, the owner sees
+# only the headers of the remaining columns.
 MAX_COLUMNS_WITH_EXAMPLES = 500
 MAX_LEFT_OUT_SHOWN = 20
 MAX_PROBLEMS = 50
@@ -57,7 +57,7 @@ class ImportSamples(NamedTuple):
 
     Attributes:
         examples: some cells of each column, in the order of the columns.
-        preview: how the first rows would be imported, but only in a dry run.
+        preview: the preview of the first rows if the import is a dry run, otherwise empty.
         problems: the problems with rows, grouped by column and rule. All problems are known only
             after the whole file has been read.
         consent: how the values in consent columns were interpreted. The entries ``values`` and

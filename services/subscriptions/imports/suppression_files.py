@@ -165,7 +165,7 @@ class SuppressionReader:
         ]
 
     def _find_status(self, cells: Sequence[str]) -> SuppressionStatus | None:
-        """Return the status that a row's reason means, or ``None`` for an unrecognised reason."""
+        """Return the status that a row's reason implies, or ``None`` for an unrecognised reason."""
         statuses = [
             self._find_reason_status(index, _get_cell(cells, index))
             for index in self._reason_columns
@@ -229,7 +229,7 @@ def _find_code_status(cell: str) -> SuppressionStatus | None:
 
 
 def _find_word_status(cell: str) -> SuppressionStatus | None:
-    """Return the status for the words in a cell, which may contain several items."""
+    """Return the highest-ranked status among the items of a cell, or ``None`` if there is none."""
     statuses = [_find_item_status(split_words(item)) for item in split_items(cell)]
     return next((each for each in _RANKED_STATUSES if each in statuses), None)
 

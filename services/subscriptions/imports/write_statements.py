@@ -13,7 +13,7 @@ SELECT count(*) FILTER (WHERE NOT is_new_person), count(*) FILTER (WHERE is_new_
 FROM {JUDGED} WHERE verdict IN ('added', 'left') OR is_updated
 """  # noqa: S608
 # Locks the existing people in a chunk, so that they can't be erased until the transaction ends.
-# Returns the number of locked people without those who were already erased.
+# Returns the number of locked people, which doesn't include people who were already erased.
 LOCK_KNOWN_PEOPLE = f"""
 SELECT count(*) FROM (
     SELECT user_id FROM {JUDGED}

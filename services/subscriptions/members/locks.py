@@ -1,10 +1,10 @@
 """Locks subscriptions, so that only one transaction at a time can change a subscription.
 
 Pressroom uses advisory locks, because Postgres can't lock a missing row (see "Explicit Locking" in
-the Postgres manual). For example, an owner may add a person at the moment when this person, still
-without a subscription, opts out. To change a single subscription, a transaction locks the pair of
-list and person exclusively, and takes a shared lock on the list. A bulk action locks the list
-exclusively, because locking each subscription would take too many locks.
+the Postgres manual). For example, an owner can add a person without a subscription while the person
+opts out. To change a single subscription, a transaction locks the pair of list and person
+exclusively, and takes a shared lock on the list. A bulk action locks the list exclusively, because
+locking each subscription would take too many locks.
 
 Several chunks of an import can be applied at the same time, because no person is in two chunks.
 Each chunk of an import takes a shared lock on the list, so that no bulk action runs at the same
@@ -142,8 +142,8 @@ def lock_list_shared(uow: UnitOfWork, list_id: int) -> None:
     """Prevent bulk actions on the list until the transaction ends.
 
     Raises ``list.busy``. Lock the list before creating a person, because a bulk action may wait for
-    the new person's address while it holds the list's lock. Callers of ``lock_pair`` don't have to
-    lock the list, because ``lock_pair`` also locks the list.
+    the new person's address while it holds the list's lock. Callers of ``lock_pair`` don't need
+    ``lock_list_shared``, because ``lock_pair`` also locks the list.
     """
     with limit_lock_waits(uow):
         uow.session.execute(_LOCK_LIST_SHARED, {"list_id": list_id})

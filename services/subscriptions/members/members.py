@@ -425,7 +425,10 @@ def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
 
 
 def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscription:
-    """Return a person's record on a list with any status, or raise ``subscription.not_found``."""
+    """Return a person's record on a list, regardless of the record's status.
+
+    Raises ``subscription.not_found``.
+    """
     record = changes.find_record(uow, list_id, user_id)
     if record is None:
         raise errors.SUBSCRIPTION_NOT_FOUND()

@@ -1,8 +1,8 @@
 """Replace check_left_lists, check_left_users and check_left_imports with a single function.
 
-The migration replaces only functions. The triggers that call the functions stay unchanged.
-Replacing the database functions takes no lock that blocks readers. The code of release 1.0.0
-doesn't call the replaced functions.
+The triggers of the three tables keep their names, and call the new function. Replacing a trigger
+takes no lock that blocks readers. The code of release 1.0.0 never calls the three old functions
+directly.
 """
 
 from alembic import op

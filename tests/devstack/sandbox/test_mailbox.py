@@ -61,7 +61,7 @@ def test_sandbox_mailbox_limits_number_and_size_of_mails(
     kept = mailbox.list_newest_first()
     assert len(kept) == MAX_MAILS
     assert kept[-1].subject == "2"
-    with pytest.raises(HTTPException, match="no such mail"):
+    with pytest.raises(HTTPException, match="Mail not found"):
         mailbox.find(1)
     monkeypatch.setattr(mailbox_module, "MAX_MAILBOX_BYTES", 100_000)
     for _ in range(3):

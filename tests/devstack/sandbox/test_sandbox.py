@@ -60,7 +60,7 @@ def test_sandbox_webhook_path_error_names_the_correct_path(app: FastAPI) -> None
     reply = call_app(app, "POST", "/hooks/mine", content=b"{}")
     assert (reply.status_code, reply.json()["detail"]) == (
         404,
-        "Webhooks are received at /hooks/to/mine.",
+        "Send webhooks to /hooks/to/mine.",
     )
 
 
@@ -78,7 +78,7 @@ def test_registered_sandbox_provider_is_listed_and_mounted() -> None:
     page = fetch_page("/", mailbox()).text
     assert '<a href="/mail/inbox">Mail &amp; more</a>' in page
     assert "Speaks &lt;SMTP&gt;." in page
-    assert "No provider has moved in yet" not in page
+    assert "The sandbox has no providers" not in page
     assert fetch_page("/mail/inbox", mailbox()).json() == ["a letter"]
 
 

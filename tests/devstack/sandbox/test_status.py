@@ -33,5 +33,5 @@ def test_every_sandbox_status_figure_uses_an_existing_metric(figure: Figure) -> 
 
 
 def test_sandbox_without_a_stack_shows_no_status_figures() -> None:
-    assert "no stack to look at" in fetch_page("/status").text
+    assert "runs without a stack" in fetch_page("/status").text
     assert '<a href="/status">' in fetch_page("/").text

@@ -119,7 +119,7 @@ def begin(visitor: Visitor, email: str, **more: str) -> httpx2.Response:
     """The page that asks for the second factor."""
     reply = visitor.log_in(email, **more)
     assert reply.status_code == 403, reply.text
-    assert "Your second factor" in reply.text
+    assert "Confirm it’s you" in reply.text
     return reply
 
 

@@ -13,7 +13,7 @@ from tests.support.lists.subscribers import known_member
 from tests.support.people.visiting import PASSWORD, Visitor
 
 CONFIRM = "Confirm your new address"
-MOVED = "Your account has a new address"
+MOVED = "The address of your account was changed"
 
 
 def join(person: Visitor, list_id: int) -> None:
