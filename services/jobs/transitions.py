@@ -177,15 +177,15 @@ def change_job(
     """Change and return the job that matches ``fence``, or return ``None``.
 
     Clients that are waiting for the job are notified after the commit. If a job fails or is
-    cancelled, its import or other subject is also marked as ended. A cancelled job's idempotency
-    key can be used again.
+    cancelled, the import or other object that the job processes is also marked as ended. A
+    cancelled job's idempotency key can be used again.
 
     Args:
         to: the new status, or ``None`` to keep the status, the lease, the error and the end time.
         error: the error to store in a failed or cancelled job.
         ends_subject: whether to call the kind's function ``on_abandoned`` for a failed or cancelled
-            job. If ``ends_subject`` is false, the caller must mark the job's import or other
-            subject as ended.
+            job. If ``ends_subject`` is false, the caller must mark the import or other object as
+            ended.
         changes: new values for columns of the job, by column name.
     """
     if to is not None:

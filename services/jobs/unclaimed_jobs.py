@@ -75,9 +75,10 @@ _POSTPONE_RESENDS = text("""
     )
     """)
 
-# Finds jobs that became due long ago and must be sent, because the quick scans have missed them.
-# ``unclaimed`` and ``passed_over`` mean the same as in ``_FIND_RECENTLY_DUE``. The recursive query
-# jumps from owner to owner in the index, so a million jobs of one owner cost no more than one job.
+# Finds jobs that must be sent and that the quick scans may have missed, because the jobs became due
+# long ago. ``unclaimed`` and ``passed_over`` mean the same as in ``_FIND_RECENTLY_DUE``. The
+# recursive query jumps from owner to owner in the index, so a million jobs of one owner cost no
+# more than one job.
 _FIND_OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue
