@@ -55,8 +55,8 @@ class MemberImport(Model):
     source: Mapped[str]
     kind: Mapped[str] = mapped_column(default=ImportKind.MEMBERS, server_default=ImportKind.MEMBERS)
     filename: Mapped[str | None]
-    # The prefix of the storage keys of the objects that store the parts of the file. All objects
-    # that store the file have the same size.
+    # The uploaded file is stored in several objects, whose storage keys start with
+    # ``object_prefix``. All objects that store the file have the same size.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     # The data key of the file, encrypted with the encryption key named `wrapped_by`, or NULL after
     # the data key was deleted.

@@ -235,7 +235,8 @@ def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
         except OperationalError as error:
             # Release the gate lock, because Postgres may have granted it at the moment of the
             # timeout. The gate lock is a session-level advisory lock, which a rollback would not
-            # release. All other transactions would then wait for the gate lock.
+            # release. Unless the gate lock is released here, all other transactions have to wait
+            # for it.
             if not error.connection_invalidated:
                 uow.session.execute(_RELEASE_GATE, {"list_id": list_id})
             raise
