@@ -119,7 +119,7 @@ async def _respond_to_error(request: Request, error: DomainError) -> Response:
         try:
             await state_of(request).in_unit_of_work(record_plan_error, user_id, error.code)
         except (DomainError, SQLAlchemyError, psycopg2.Error) as failure:
-            # Return the error response even if the event can't be stored.
+            # Return the error response even if the security event can't be stored.
             log.warning("event.not_recorded", reason=type(failure).__name__)
     return problem_response(error)
 

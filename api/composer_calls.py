@@ -32,7 +32,7 @@ NO_PREFERENCE = Preference(wait=None, respond_async=False)
 class ComposerCaller:
     """Calls the composer for one request.
 
-    All public methods raise ``quota.exceeded`` and the errors of ``WorkerCalls.call``.
+    All public methods raise ``quota.exceeded`` and the same errors as ``WorkerCalls.call``.
     """
 
     request: Request

@@ -28,8 +28,8 @@ from storage.resources import Resources
 
 # The minimum time for which metrics from the database are cached.
 _LIFETIME_SECONDS = 3.0
-# Metrics are cached for at least this multiple of the time that reading them took. Because of the
-# cache, a process spends at most 5 % of its time on reading metrics.
+# Metrics are cached for at least this multiple of the time that reading them took. With this
+# factor, a process spends at most 5 % of its time on reading metrics.
 _LIFETIME_SECONDS_PER_READ_SECOND = 20.0
 
 _Quotas = Mapping[PhotoProviderName, list[Quota]]

@@ -13,7 +13,7 @@ from core.logging import get_logger
 
 log = get_logger(__name__)
 
-# The maximum time from the last response to the exit of the process.
+# The maximum time that a process takes to exit after it has sent its last response.
 MAX_CLOSE_SECONDS = 5.0
 
 

@@ -135,7 +135,7 @@ SELECTION_ERRORS = (
     mailing.SEGMENT_TAG_DELETED,
 )
 
-# The description of the ``Link`` header of responses whose body is a bare array.
+# The documentation of the ``Link`` header, for responses whose body is a JSON array.
 LINK_HEADER: dict[str, Any] = {
     "description": 'The URL of the next page with rel="next", omitted on the last page',
     "schema": {"type": "string"},
@@ -227,8 +227,8 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
         if isinstance(node, dict):
             nodes.append(node)
             for key, member in node.items():
-                # Don't skip the schema of a property that is called ``value`` or ``default``, for
-                # example.
+                # A property of a schema may have a name such as ``value`` or ``default``. Don't
+                # skip the schema of such a property.
                 is_schema = isinstance(member, dict) and "type" in member
                 if key not in _VALUE_KEYS or is_schema:
                     remaining.append(member)

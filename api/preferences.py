@@ -34,7 +34,7 @@ class Preference:
         return self.wait
 
     def seconds_at_most(self, limit: float) -> float:
-        """Return how many seconds to wait for work that is cancelled when its request ends.
+        """Return how many seconds a request waits for its work, which can't outlive the request.
 
         ``limit``: the maximum wait in seconds.
         """

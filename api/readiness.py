@@ -98,7 +98,7 @@ def judge_process(dependencies: Mapping[str, Condition], *, is_ending: bool) -> 
 class _BucketCheck:
     """Checks the bucket in the object storage, and logs why the bucket can't be used.
 
-    Each reason is logged only once until the bucket can be used again.
+    The same reason is logged again only after the bucket has worked in the meantime.
     """
 
     def __init__(self, objects: ObjectStore) -> None:

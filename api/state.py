@@ -93,7 +93,7 @@ class State:
             raise WEBHOOK_URL_NOT_ALLOWED(rule=str(refused)) from None
 
     def admit(self, queue: Queue, owner_id: int, seconds: float) -> None:
-        """Refuse work that would wait too long in its queue, before its data is stored.
+        """Refuse work before its data is stored if the work would wait too long in its queue.
 
         ``seconds``: how long the caller waits for the result. Raises ``queue.overloaded`` if the
         job would wait too long for a worker. Raises ``queue.too_many_waiters`` or
@@ -110,7 +110,8 @@ def state_of(connection: HTTPConnection) -> State:
 
 
 async def _find_state(request: Request) -> State:
-    # FastAPI would run a synchronous function in a thread.
+    # The function is asynchronous only because FastAPI would run a synchronous function in a
+    # thread.
     return state_of(request)
 
 

@@ -65,7 +65,7 @@ def _rates(record: dict[str, Any], name: str, detail: str, words: str) -> Iterat
 
     Args:
         name: a regular expression for the names of the results.
-        detail: the name of the rate in the dictionary ``details`` of each result.
+        detail: the key of the rate in the dictionary ``details`` of each result.
         words: a format string into which each rate is inserted.
     """
     for finding in record["findings"]:

@@ -61,8 +61,8 @@ class _Tally:
 class _Receiver(asyncio.Protocol):
     """A connection on which the program receives webhooks.
 
-    All connections share one current counter of received webhooks. ``DELETE /taken`` starts a new
-    counter.
+    All connections count received webhooks with the same counter. ``DELETE /taken`` replaces the
+    counter with a new one.
     """
 
     def __init__(self, tallies: list[_Tally]) -> None:

@@ -25,7 +25,7 @@ def build_json_request(method: str, path: str, key: str, body: bytes) -> bytes:
 
 
 async def run_callers(port: int, request: bytes, *, count: int, calls: int) -> list[float]:
-    """Repeat a request from concurrent callers, and return the response times in seconds.
+    """Send a request repeatedly from concurrent callers, and return the response times in seconds.
 
     Args:
         count: the number of callers that send requests at the same time.

@@ -2,8 +2,8 @@
 
 The measured API calls are a credit charge and a balance query. In the first part of the benchmark,
 a second owner keeps calling routes that need a hung dependency. The measured calls don't need the
-hung dependency. In the second part of the benchmark, no dependency hangs, and the second owner
-uploads, imports and composes without a pause. The baseline measures the API calls without any load.
+hung dependency. In the second part of the benchmark, all dependencies work, and the second owner
+constantly uploads, imports and composes. The baseline measures the API calls without any load.
 
 A separate process sends the measured calls, because the main process is busy producing load.
 """

@@ -26,8 +26,8 @@ MAX_SLOWDOWN = 1.5
 ALLOWANCE_SECONDS = 0.003
 BAR = "≤ 1.5 × + 3 ms"
 # An SQL statement that writes the same ledger entries as ``credit_append``, but updates the account
-# only once at the end. A million updates of the account in one transaction would leave a million
-# row versions.
+# only once at the end. Updating the account for each of a million entries in one transaction would
+# leave a million row versions.
 _FILL = """
 DO $$
 DECLARE

@@ -51,10 +51,10 @@ def measure_seconds(action: Callable[[], object]) -> float:
 def alternate(
     product: Callable[[], float], baseline: Callable[[], float], *, rounds: int = ROUNDS
 ) -> list[tuple[float, float]]:
-    """Measure the product and the baseline alternately, and return the pairs of results.
+    """Measure Pressroom and a baseline alternately, and return one pair of results per round.
 
-    The measurements alternate, so that other programs slow down product and baseline equally. The
-    first pair of results is ignored, because it only warms up caches.
+    The measurements alternate, so that other programs slow down Pressroom and the baseline equally.
+    Both are called once before the first round to warm up caches.
     """
     product()
     baseline()

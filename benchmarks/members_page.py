@@ -48,7 +48,7 @@ ROUND_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class Page:
-    """A page of members to measure, through an HTTP request and through the service function."""
+    """A page of members, whose response time is measured over HTTP and in the service function."""
 
     name: str
     query: dict[str, Any] = field(default_factory=dict)

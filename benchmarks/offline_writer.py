@@ -1,8 +1,9 @@
 """Compares the speed of the offline writer with sumy and YAKE for a post of 2,000 words.
 
 The baseline writes the summary with sumy's TextRank, and the tags with YAKE. Unlike sumy and YAKE,
-the offline writer detects the language and creates a slug. The post is parsed before the
-measurement. The benchmark's post consists of repeated sample posts from ``benchmarks.corpus``.
+the offline writer detects the language and creates a slug. The measured time doesn't include
+parsing the post. The benchmark's post consists of repeated sample posts from
+``benchmarks.corpus``.
 """
 
 from dataclasses import dataclass

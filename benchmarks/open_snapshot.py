@@ -34,7 +34,8 @@ MAX_SWEEP_MS = 2.0
 MAX_SLOWDOWN = 1.3
 OWNER = 7
 SUBJECT = 1
-# The kind of the jobs that the benchmark enqueues. No worker runs jobs of this benchmark.
+# The kind of the jobs that the benchmark enqueues. The benchmark starts no worker that would run
+# these jobs.
 IDLE = register_kind(
     JobKind(
         name="benchmark.idle",

@@ -94,8 +94,8 @@ def _build_growth(record: dict[str, Any]) -> list[str]:
 def _group_findings(record: dict[str, Any]) -> _Groups:
     groups: _Groups = {}
     for finding in record["findings"]:
-        # The growth benchmark names each result after its route. The name of the route's group is
-        # in the result's ``details``.
+        # The growth benchmark names each result after its route. ``details`` contains the name of
+        # the route's group.
         name = finding["details"].get("group") or finding["name"].partition(":")[0]
         groups.setdefault((name, finding["bar"]), []).append(finding)
     return groups

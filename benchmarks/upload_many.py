@@ -92,6 +92,7 @@ def _read_record(reply: httpx2.Response) -> dict[str, Any]:
 def _converted_size(picture: bytes) -> int:
     """Convert a picture without uploading it, and return only the size of the result.
 
-    Returning the picture would add the cost of transferring it between processes.
+    The converted picture isn't returned, because its transfer between processes would be measured
+    too.
     """
     return len(convert_image(picture).data)

@@ -6,8 +6,8 @@ together, as happens after an outage of a receiver. A single Pressroom worker pr
 webhook events. The receiver measures the time between the first and the last webhook.
 
 The baseline sends the same requests from one process, with Pressroom's HTTP library and signing
-function. The baseline keeps one connection per endpoint open, and uses no database. Each round
-checks that the receiver got each event exactly once and unchanged.
+function. For each endpoint, the baseline keeps one connection open. The baseline uses no database.
+Each round checks that the receiver got each event exactly once and unchanged.
 """
 
 import asyncio

@@ -33,7 +33,7 @@ def use_running_stack() -> None:
 
     home = home_folder.find_home()
     settings = home_folder.read_stack_settings(home)
-    # PRESSROOM_HOME doesn't count as a setting, because it only selects the folder of the stack.
+    # Ignore PRESSROOM_HOME, because it only selects the folder of the stack.
     has_settings = any(name.startswith(PREFIX) and name != "PRESSROOM_HOME" for name in os.environ)
     if not settings and not has_settings:
         typer.echo(

@@ -124,7 +124,7 @@ def env(
 
 
 def _create_values() -> dict[str, str]:
-    """Return the variables for the file, with new random passwords and keys."""
+    """Return the variables for the environment file, with new random passwords and keys."""
     values = {variable_of(name): "" for name in Settings.model_fields}
     for name, field in Settings.model_fields.items():
         if not field.is_required() and field.default not in (None, ()):

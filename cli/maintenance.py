@@ -62,7 +62,7 @@ def _row(row: Maintenance, *, now: datetime) -> dict[str, Any]:
     started = row.last_started_at
     result = row.last_result and row.last_result["done"]
     if row.last_result and result is None:
-        # The result of a backup task is ``None`` if backups are disabled.
+        # A backup task returns ``None`` if backups are disabled.
         result = "off"
     return {
         "name": row.name,

@@ -41,8 +41,7 @@ def _remove_texts(node: Any, key: str = "") -> Any:
         return [_remove_texts(each) for each in node]
     if not isinstance(node, dict):
         return node
-    # The keys in ``properties`` and ``responses`` are names or status codes, so none of them is
-    # omitted.
+    # The keys in ``properties`` and ``responses`` are names or status codes, so keep all of them.
     if key in {"properties", "responses"}:
         inner = "response" if key == "responses" else ""
         return {name: _remove_texts(each, inner) for name, each in node.items()}

@@ -19,8 +19,8 @@ default value. For rate limits, mail limits and quotas, an empty variable disabl
 A process with invalid settings exits with code 2 and lists each invalid setting.
 [install.md](install.md#configure) explains the settings by subject.
 """
-# Maps the heading of a group of settings to the prefixes of their names. The last group contains
-# the settings without a listed prefix.
+# Maps the heading of a group of settings to the prefixes of their names. Settings whose names have
+# none of these prefixes are in the last group.
 _GROUPS = {
     "Database": ("database_", "migration_database_", "read_database_"),
     "Redis": ("redis_", "broker_", "cache_"),

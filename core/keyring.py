@@ -90,8 +90,7 @@ class Signer:
     def digests(self, message: bytes) -> list[bytes]:
         """Return an HMAC of the message for each key, starting with the current key.
 
-        Callers compare a stored HMAC with every returned HMAC, because an older key may have
-        created the stored one.
+        An older key may have created a stored HMAC, so callers compare it with every returned HMAC.
         """
         return [self._digest(key_id, message) for key_id in self._subkeys]
 

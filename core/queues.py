@@ -10,11 +10,11 @@ class Queue(StrEnum):
     The jobs in a queue take a similar amount of time and depend on the same servers.
     """
 
-    # The queue for composer calls. An API caller waits for the result.
+    # The queue for composer calls. An API caller waits for the result of each call.
     REQUEST = "request"
-    # The queue for searches for stock photos. An API caller waits for the result.
+    # The queue for searches for stock photos. An API caller waits for the result of each search.
     PHOTOS = "photos"
-    # The queue for calls to payment providers. An API caller often waits for the result.
+    # The queue for calls to payment providers. An API caller often waits for the result of a call.
     MONEY = "money"
     # Tasks that send mail and take as long as the mail server needs.
     MAIL = "mail"

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
-# The SQL condition for an IP address that hasn't been shortened to a network. Networks are written
-# in CIDR notation, with a slash.
+# The SQL condition that a row contains a whole IP address, not a network. Networks are written in
+# CIDR notation, with a slash.
 _WHOLE_IP = "strpos(ip, '/') = 0"
 
 

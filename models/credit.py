@@ -43,13 +43,14 @@ class CreditAccount(Model):
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"), unique=True)
     balance: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
-    # The number of refunded credits that the user had already spent. The user's next top-up pays
-    # the debt.
+    # The number of refunded credits that the user had already spent. The user's next top-ups pay
+    # off this debt.
     debt: Mapped[Decimal] = mapped_column(Amount, server_default=text("0"))
     # A balance below the threshold `low_below` causes a low balance event in the owner's feed.
     low_below: Mapped[Decimal] = mapped_column(Amount, server_default=text("100"))
-    # True after a low balance event, until incoming credits raise the balance to the threshold.
-    # Reversed charges don't reset `low_told`, so that they don't cause repeated events.
+    # True after a low balance event, until incoming credits raise the balance to the threshold. A
+    # reversed charge doesn't set `low_told` to false, because the owner would otherwise get a
+    # second low balance event.
     low_told: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     status: Mapped[str] = mapped_column(server_default="active")
     # The `seq` and the hash of the account's last ledger entry.
@@ -80,7 +81,7 @@ class CreditEntry(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
-    # Numbers the ledger entries of each account from 1, without gaps.
+    # The entry's number within its account. Numbers start at 1 and have no gaps.
     seq: Mapped[int]
     order_id: Mapped[int | None] = mapped_column(ForeignKey("payment_orders.id"))
     action: Mapped[str]
@@ -241,8 +242,8 @@ class PaymentOrder(Model):
     claim_token_hmac: Mapped[bytes | None] = mapped_column(unique=True)
     claimed_at: Mapped[datetime | None]
 
-    # The facts that the payment provider has reported about the payment. Facts that the provider
-    # has reported are never removed, so that its reports can arrive in any order.
+    # The facts that the payment provider has reported about the payment. Facts are added but never
+    # removed, so that the provider's reports can arrive in any order.
     paid_at: Mapped[datetime | None]
     is_failed: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     is_expired: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
@@ -252,7 +253,7 @@ class PaymentOrder(Model):
     refunded_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     # The total amount of failed refunds, which the payer didn't receive.
     refunds_failed_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
-    # The total amounts of all disputes, of ended disputes and of lost disputes.
+    # The total amounts of three groups of disputes about the payment: all, ended, and lost.
     disputes_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_ended_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
     disputes_lost_minor: Mapped[int] = mapped_column(default=0, server_default=text("0"))
@@ -284,7 +285,7 @@ class PaymentOrder(Model):
 
     @property
     def gone_minor(self) -> int:
-        """Return the amount of all refunds, lost disputes and open disputes."""
+        """Return the total amount of the order's refunds, lost disputes and open disputes."""
         return self._returned_minor(self.disputed_minor or 0)
 
     @property
@@ -351,7 +352,7 @@ class PaymentEvent(Model):
 
     id: Mapped[SerialId]
     channel: Mapped[str]
-    # The payment provider's id of the event, which repeated deliveries share.
+    # The payment provider's id of the event. An event that is delivered twice keeps its id.
     event_id: Mapped[str]
     type: Mapped[str]
     order_id: Mapped[int] = mapped_column(ForeignKey("payment_orders.id"))

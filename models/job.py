@@ -73,7 +73,7 @@ class Job(Model):
     # How many times workers claimed the job, which serves as a fencing token. Every write checks
     # the fencing token, so that a worker without a lease can't change the job.
     attempt: Mapped[int] = mapped_column(default=0, server_default="0")
-    # How many times in a row workers lost their lease on the job without progress. A high number of
+    # The number of leases that workers have lost since the job last made progress. A high number of
     # lost leases reveals a job that crashes its workers.
     crashes: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of consecutive temporary failures of the job.

@@ -50,5 +50,5 @@ class MailCount(Model):
 
     digest: Mapped[bytes] = mapped_column(primary_key=True)
     mails: Mapped[int]
-    # The end of the time window. The first mail after the end starts a new time window.
+    # The end of the time window. The first mail after ``ends_at`` starts a new time window.
     ends_at: Mapped[datetime] = mapped_column(index=True)

@@ -36,7 +36,7 @@ class SubscriberDelta(Model):
 class MemberDay(Model):
     """How many members with the same source and tier joined and left a list on one day (UTC).
 
-    Queries must add the rows of ``member_day_deltas``, which contain the latest changes.
+    To include the latest changes, queries must also sum the rows of ``member_day_deltas``.
     """
 
     __tablename__ = "member_days"

@@ -46,8 +46,8 @@ class Subscription(Model):
         ),
         # Indexes for owners' pages, which show the latest members, find members by address and list
         # members on a paid tier. The indexes contain only active members, which halves their size.
-        # New members are appended at the end of the index, which keeps it compact. Pages with the
-        # latest members read the index backwards.
+        # New members are appended at the end of the index, which keeps it compact. To show the
+        # latest members first, queries scan ``ix_subscriptions_active`` backwards.
         Index("ix_subscriptions_active", "list_id", "id", postgresql_where=_ACTIVE),
         Index(
             "ix_subscriptions_active_email",

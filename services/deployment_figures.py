@@ -63,7 +63,7 @@ class MaintenanceFigures:
     """Metrics about the maintenance of the deployment.
 
     Attributes:
-        late_seconds: the delay of each kind of maintenance, in seconds.
+        late_seconds: maps each kind of maintenance to its delay in seconds.
         failed: the kinds of maintenance whose last run failed.
     """
 

@@ -1,9 +1,9 @@
 """Stores the origin of the current request or command for security events.
 
-The origin of a request is stored in a context variable. Otherwise, many functions would need a
-parameter only to pass the origin on. A credential is checked in a separate thread with a copy of
-the request's context. The thread that checks a credential adds the credential to the ``Origin``
-object, which it shares with the request.
+The origin of a request is stored in a context variable, so that functions don't need a parameter
+only to pass the origin on. A credential is checked in a separate thread with a copy of the
+request's context. The thread that checks a credential adds the credential to the ``Origin`` object,
+which it shares with the request.
 """
 
 from contextvars import ContextVar

@@ -169,7 +169,7 @@ def fill_page(
 
     Args:
         read_rows: a function that reads the rows of the requested page from the database.
-        show: a function that converts rows to response items.
+        show: a function that converts a row to an item of the response.
         size_of: a function that returns the size of an item as JSON, in bytes.
     """
     items: list[U] = []

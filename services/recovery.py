@@ -157,8 +157,8 @@ def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> 
     # Erase a list's record for the former address, so that the account can take the address back.
     erase_occupying_record(uow, person, email)
     registration.revert_address(uow, person, email, since=changed_at, password_hash=password_hash)
-    # Remove second factors that an intruder may have added, because the owner would need them for
-    # the password reset.
+    # Remove second factors that an intruder may have added, because the password reset would ask
+    # the owner for them.
     own_factors.remove_factors_added_after(uow, person.id, changed_at)
     grants.revoke_grants(uow, person.id)
     api_keys.revoke_keys(uow, person.id, kept_key_ids=())

@@ -28,8 +28,8 @@ _EVENTS = Counter("pressroom_security_events", "Account events", ["type"])
 
 class EventType(StrEnum):
     LOGIN_SUCCEEDED = "login.succeeded"
-    # A failed login to an existing account. The detail ``attempts`` is the number of failed logins
-    # in a row.
+    # A failed login to an existing account. The event's detail ``attempts`` is the number of
+    # consecutive failed logins.
     LOGIN_FAILED = "login.failed"
     SESSION_ENDED = "session.ended"
     PASSWORD_CHANGED = "password.changed"  # noqa: S105 - a name
@@ -45,8 +45,8 @@ class EventType(StrEnum):
     FACTOR_ADDED = "factor.added"
     FACTOR_REMOVED = "factor.removed"
     EXPORT_CREATED = "export.created"
-    # A client has read more pages of members within an hour than a person would. The detail
-    # ``pages`` is the number of pages that were read.
+    # A client has read more pages of members within an hour than a person would. The event's detail
+    # ``pages`` is the number of pages that the client has read.
     MEMBERS_READ = "members.read"
     WEBHOOK_CREATED = "webhook.created"
     # The URL of a webhook endpoint was changed.

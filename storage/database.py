@@ -40,8 +40,8 @@ SESSION_DEFAULTS: Mapping[str, str] = {
 }
 # The key in `record_info` that marks a pooled connection as counted in the metric.
 _COUNTED_KEY = "counted"
-# Selects the names of required settings that the session lacks. The values of time limits are not
-# checked, because another release may store other values.
+# Selects the names of required settings that the session lacks. The statement doesn't check the
+# values of time limits, because another release may set different values.
 _SELECT_MISSING_SETTINGS = (
     "SELECT name FROM unnest(%s) AS name WHERE current_setting(name) = '0'"
     " UNION ALL SELECT 'timezone' WHERE current_setting('timezone') <> %s"
@@ -138,7 +138,7 @@ def _fetch(
 
 
 class _StatementTimer:
-    """Measures the duration of a SQL statement, and traces the statement."""
+    """Measures the duration of a SQL statement, and records a trace span for the statement."""
 
     def __init__(self, text: str) -> None:
         self._span = statement_span(text)
@@ -288,7 +288,7 @@ def _instrument(engine: Engine) -> None:
             timer.__exit__(type(error), error, None)
 
     def get_record_info(record: ConnectionPoolEntry) -> dict[Any, Any]:
-        # SQLAlchemy clears `info` when a connection breaks, but not `record_info`.
+        # Use `record_info`, because SQLAlchemy clears `info` when a connection breaks.
         assert record.record_info is not None
         return record.record_info
 

@@ -12,8 +12,8 @@ class DiscreetCursor(cursor):
     """A cursor that shortens error messages to their first line.
 
     All lines of an error message except the first can quote rows and statements, which contain
-    addresses and names. Error messages are logged, and stored with failed jobs. The complete
-    message remains in the error's attribute ``diag``.
+    addresses and names. Error messages are logged, and stored with failed jobs. The attribute
+    ``diag`` of the shortened error still contains the complete message.
     """
 
     def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002 - psycopg2's name

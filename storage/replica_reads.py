@@ -101,7 +101,7 @@ def open_snapshot(engine: Engine, max_time: timedelta) -> Iterator[Connection]:
     """Yield a read-only transaction with a snapshot. Each statement may take up to ``max_time``."""
     repeatable_read = engine.execution_options(isolation_level="REPEATABLE READ")
     with repeatable_read.connect() as connection:
-        # The session's default time limits are too short for a long read.
+        # Raise the time limits, because the session's default limits are too short for a long read.
         milliseconds = int(max_time.total_seconds() * 1000)
         connection.execute(text(f"SET LOCAL statement_timeout = {milliseconds}"))
         connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{_MAX_IDLE}'"))

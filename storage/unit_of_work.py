@@ -86,7 +86,7 @@ def record_moment_once(
 ) -> int:
     """Set a timestamp column to the current time in the rows that meet the conditions.
 
-    Rows that already contain a timestamp are not changed. Return the number of updated rows.
+    Rows in which the column already has a value are not changed. Return the number of updated rows.
     """
     statement = (
         update(moment.class_)

@@ -22,7 +22,8 @@ MAX_SILENCE_SECONDS = 10.0
 
 _stopping = threading.Event()
 _started = threading.Event()
-# The monotonic time at which the event loop last ran while no response of the broker was overdue.
+# The monotonic time of the event loop's last iteration. Iterations while a response of the broker
+# is overdue don't count.
 _last_iteration = [0.0]
 
 

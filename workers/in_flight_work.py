@@ -16,7 +16,7 @@ class WorkItem:
 
     Attributes:
         deadline: the monotonic time at which the work becomes overdue.
-        give_back: the function that requeues the work for another worker.
+        give_back: a function that puts the work back into the queue for another worker.
     """
 
     deadline: float

@@ -207,9 +207,9 @@ def run_job(context: WorkerContext, *, job_id: int) -> None:
 class _StayingJobs:
     """The jobs that take turns in a worker process.
 
-    The Celery message contains the id of the job that runs first. The kind of the first job sets
-    the maximum total time (``max_stay_seconds``) of all jobs that the runner takes. The process
-    claims a second job only if the first job needs more than one turn.
+    The Celery message contains the id of the job that runs first. ``max_stay_seconds`` of the first
+    job's kind limits the total time of all jobs that take turns. The process claims a second job
+    only if the first job needs more than one turn.
     """
 
     def __init__(self, context: WorkerContext, kind: JobKind) -> None:

@@ -33,7 +33,7 @@ def prepare_processes(process: ProcessContext) -> None:
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:
-    """Start the image converter of a new pool process before its first job.
+    """Start the image converter when a pool process starts, so that the first job needn't wait.
 
     If a worker serves several queues, each pool process starts its converter at its first
     conversion, because idle converters take memory.

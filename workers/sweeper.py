@@ -33,21 +33,21 @@ SWEEP_EVERY_SECONDS = 1.0
 # checking for them in every round would be wasteful.
 _RARE_STEP_ROUNDS = 5
 # The maximum time for which a fork waits for the end of a sweep round. A sweep round takes
-# milliseconds. After this time, the worker forks even if a sweep round hangs.
+# milliseconds. If a sweep round hangs, the worker forks after this time.
 _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
 _round_lock = threading.Lock()
-# During a fork, `_lock_results` tells whether the forking thread has acquired the lock of the sweep
-# round.
+# During a fork of the worker process, `_lock_results` contains whether the forking thread has
+# acquired `_round_lock`.
 _lock_results: list[bool] = []
 
 
 def start_sweep_with(app: Celery) -> None:
     app.steps["worker"].add(SweepStep)
     signals.worker_shutting_down.connect(lambda **_: _stopping.set(), weak=False)
-    # A fork waits for the end of the sweep round, because a process forked during a round would
-    # inherit locks that nobody releases.
+    # Delay a fork until the sweep round ends, because a process forked during a round would inherit
+    # locks that nobody releases.
     os.register_at_fork(
         before=lambda: _lock_results.append(_round_lock.acquire(timeout=_MAX_FORK_WAIT_SECONDS)),
         after_in_parent=_release_lock,

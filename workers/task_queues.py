@@ -34,7 +34,7 @@ def main() -> None:
         task_queues[request_kind.task] = TaskQueue(request_kind.queue, is_periodic=False)
     for kind in maintenance.list_kinds():
         task_queues[kind.name] = TaskQueue(kind.queue, is_periodic=True)
-    # The canary task runs in every queue.
+    # The canary task belongs to no single queue, because it runs in every queue.
     task_queues[CANARY] = TaskQueue("every", is_periodic=True)
     sys.stdout.write(json.dumps(task_queues))
 

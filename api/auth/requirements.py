@@ -103,7 +103,7 @@ class CallerAccess(Access):
 
     Attributes:
         check: a function that finds the caller and counts the request against a rate limit.
-            ``check`` queries the database, so it runs in a thread.
+            ``check`` runs in a thread, because it queries the database.
     """
 
     check: Callable[[Request], Caller | None]
@@ -140,7 +140,8 @@ def _check_trace_or_caller(request: Request) -> None:
 def _count_trace_or_caller(request: Request) -> None:
     """Count a request with a trace id or credentials against the person's rate limit.
 
-    A trace id in the request body is ignored, because the body hasn't been read yet.
+    A trace id in the request body is ignored, because rate limits are checked before the body is
+    read.
     """
     trace_id = request.query_params.get("trace_id")
     if trace_id is None or not count_trace(request, trace_id):

@@ -111,7 +111,7 @@ async def read_body_fields(request: Request) -> tuple[BodyFields, bool]:
 def _has_one_click(pairs: Iterable[tuple[str, Any]]) -> bool:
     """Return whether a form has the field ``List-Unsubscribe=One-Click``.
 
-    Whitespace around the name and the value is ignored, because some mail systems add it.
+    Whitespace around the field's name and value is ignored, because some mail systems add it.
     """
     return any(
         (name.strip().lower(), value.strip().lower()) == _ONE_CLICK

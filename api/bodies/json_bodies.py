@@ -108,7 +108,7 @@ def _parse_exactly(body: bytes) -> Any:
         try:
             return Decimal(text)
         except InvalidOperation:
-            # The exponent is too large for ``Decimal``.
+            # The number's exponent is too large for ``Decimal``.
             return Decimal("Infinity")
 
     return json.loads(

@@ -2,7 +2,8 @@
 
 RFC 7578 requires raw UTF-8 in a file name, but some HTTP libraries use other encodings. A file name
 may be sent as `filename*` (RFC 8187), in numbered sections of `filename*` (RFC 2231) or as encoded
-words (RFC 2047). A file name may contain backslash escapes or Latin-1 bytes.
+words (RFC 2047). A file name in the header of a part may contain backslash escapes or Latin-1
+bytes.
 """
 
 import re

@@ -49,7 +49,7 @@ async def store_upload(
     """Store an uploaded file, which is the form field `file` or the whole request body.
 
     Raises ``body.malformed`` for a malformed form. Raises an error such as ``import.file_missing``
-    or ``import.too_large`` for a missing or invalid file. Raises the errors of ``check`` and
+    or ``import.too_large`` for a missing or invalid file. Raises the same errors as ``check`` and
     ``check_part``.
 
     Args:

@@ -7,7 +7,7 @@ from api.console.assets import CONSOLE_PATH
 
 @dataclass(frozen=True)
 class NavigationEntry:
-    """A link in a menu or in the search results."""
+    """A link to a page of the console, shown in a menu or in the results of a search."""
 
     label: str
     path: str

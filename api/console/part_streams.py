@@ -21,7 +21,7 @@ _SESSION_CHECK_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class LivePart:
-    """The current HTML of a part of a page.
+    """The new HTML of a part of a page that is updated while the page is open.
 
     Attributes:
         is_last: whether no update follows unless the user does something.
@@ -38,7 +38,7 @@ def stream_part(
 ) -> Response:
     """Return a response that streams a part of a page as server-sent events.
 
-    Whenever this part of the page changes, the stream sends an event ``part`` with the new HTML. An
+    Whenever this part of the page changes, the stream sends an event ``part`` with the new HTML. The
     event ``ended`` tells the browser that the HTML is final. The event stream ends if the user's
     session ends. A browser that reconnects gets the current HTML.
     """

@@ -143,7 +143,7 @@ def _load_templates(language: str) -> Environment:
 
 
 def render_line(text: str) -> Response:
-    """Return a line of plain text, for programs that check only the status."""
+    """Return a line of plain text, for programs that check only the HTTP status."""
     return PlainTextResponse(f"{text}\n", headers=HEADERS)
 
 

@@ -43,7 +43,7 @@ class BytePool:
         self._bytes_by_holder: Counter[str] = Counter()
 
     def take(self, holders: Iterable[str], count: int) -> ErrorType | None:
-        """Reserve memory for ``holders``, or return an error if too little is free."""
+        """Reserve ``count`` bytes for the IP address and user of a request, or return an error."""
         if any(
             self._bytes_by_holder[holder] + count > self._max_bytes_per_holder for holder in holders
         ):
@@ -86,7 +86,7 @@ class HeldBody:
         self._is_unfinished = False
 
     def begin(self) -> ErrorType | None:
-        """Count an incomplete body.
+        """Count a request body whose transfer has begun.
 
         Return an error if the sender has too many incomplete bodies.
         """

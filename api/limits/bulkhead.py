@@ -55,7 +55,7 @@ class Bulkhead:
         self._calls = 0
 
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run the work in a thread of the bulkhead.
+        """Call ``work`` in one of the bulkhead's threads.
 
         Raises the error that the bulkhead was created with if no thread becomes free in time. If
         the caller is cancelled, work that has begun continues in its thread.

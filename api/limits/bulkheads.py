@@ -20,8 +20,8 @@ STORAGE = Bulkhead("storage", 6, wait_seconds=5.0)
 # The bulkhead for database queries that have no bulkhead of their own.
 RECORDS = Bulkhead("records", 8)
 # The bulkhead for the Redis operations of requests that wait for a worker. ``REQUESTS`` has a long
-# queue, because requests arrive in bursts. Compared with its wait for a worker, a request waits for
-# a thread only briefly.
+# queue, because requests arrive in bursts. A request waits for a thread only briefly, but may wait
+# much longer for a worker.
 REQUESTS = Bulkhead("requests", 6, wait_seconds=5.0, max_waiting=5_000)
 # The bulkhead for DNS lookups of hosts that callers choose. Many threads are reserved for DNS
 # lookups, because a hostile DNS server may respond slowly.
@@ -35,9 +35,9 @@ READINESS = Bulkhead("readiness", 4)
 # The bulkhead for reading metrics, with one thread for the database and one for Redis.
 METRICS = Bulkhead("metrics", 2)
 
-# The number of threads that may have a database transaction at the same time. Each transaction
-# needs a connection from the connection pool. Only one of the two threads of ``METRICS`` reads the
-# database.
+# The number of threads that may have a database transaction at the same time. The connection pool
+# must have a connection for each of these threads. Only one of the two threads of ``METRICS`` reads
+# the database.
 TRANSACTION_THREADS = 1 + sum(
     bulkhead.threads for bulkhead in (MONEY, LISTS, LEAVING, STORAGE, RECORDS, STREAMS)
 )

@@ -151,7 +151,8 @@ class BoundedBody:
 
     async def _receive_next(self) -> Message:
         if self._is_complete:
-            # The body is complete, so wait without a deadline for the end of the connection.
+            # The body is complete, so no deadline applies while the application waits for the
+            # client to disconnect.
             return await self._receive()
         if self._held is None:
             owner = [] if self.owner_id is None else [f"owner {self.owner_id}"]

@@ -1,4 +1,4 @@
-"""Limits the time until the response to a request starts."""
+"""Limits the time from a request to the start of its response."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Rewrites the caller's IP address, the cookies, the path and the method of requests."""
+"""Middlewares that change the IP address, cookies, path or method of a request before routing."""
 
 from typing import cast
 
@@ -27,7 +27,8 @@ class ForwardingMiddleware:
         networks = list(settings.forwarding_networks())
         proxy_headers = ProxyHeadersMiddleware(app, trusted_hosts=networks)  # type: ignore[arg-type]
         self._trusted = proxy_headers.trusted_hosts
-        # Uvicorn and Starlette define different types for ASGI applications.
+        # Cast the application, because Uvicorn and Starlette define different types for ASGI
+        # applications.
         self._app = cast("ASGIApp", proxy_headers)
         self._has_warned = False
 

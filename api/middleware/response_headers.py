@@ -17,7 +17,7 @@ _PAGE_HEADERS: tuple[_Header, ...] = (
         b"permissions-policy",
         b"camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
     ),
-    # Pages of other sites can't control a window in which they have opened a Pressroom page.
+    # If another site opens a Pressroom page in a new window, the site can't control this window.
     (b"cross-origin-opener-policy", b"same-origin"),
 )
 # Responses that aren't HTML pages load and run nothing, so they get the strictest policy.

@@ -59,10 +59,10 @@ def build_job_response(state: State, job: Job) -> JSONResponse:
 
 
 def build_count_response(job: Job, name: str, *, replayed: bool = False) -> JSONResponse:
-    """Return a response with a count from the job's result.
+    """Return a response that contains a number from the job's result.
 
     For an unfinished job, the response has the status 202 and contains the job id. ``name``: the
-    key of the count in the job's result.
+    key of the number in the job's result.
     """
     headers = {"Idempotent-Replayed": "true"} if replayed else {}
     if job.status == JobStatus.SUCCEEDED:

@@ -46,6 +46,6 @@ class QueueAges:
             try:
                 self._seconds = await BACKGROUND.run(self._canaries.read_delays)
             except (RedisError, DomainError):
-                # If the waiting times can't be read, accept all work.
+                # If the delays of the queues can't be read, accept all requests.
                 self._seconds = {}
             await asyncio.sleep(READ_EVERY_SECONDS)

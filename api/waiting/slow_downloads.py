@@ -1,6 +1,6 @@
 """Limits how many slow downloads a caller may have open at the same time.
 
-Each slow download occupies a connection to the object storage or the database.
+Without a limit, slow downloads could occupy all connections to the object storage or the database.
 """
 
 import asyncio

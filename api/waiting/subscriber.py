@@ -11,8 +11,8 @@ from storage.redis.notifications import CHANNEL, build_channel_name, build_job_t
 
 log = get_logger(__name__)
 
-# The interval at which an event stream checks its jobs. Event streams also check their jobs without
-# a notification, because notifications can get lost.
+# The interval at which an event stream checks its jobs. Event streams check their jobs even without
+# notifications, because notifications can get lost.
 CHECK_EVERY_SECONDS = 1.0
 # A Redis connection without any message or ping response for this time counts as broken.
 _MAX_SILENCE_SECONDS = 4

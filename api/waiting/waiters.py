@@ -52,7 +52,7 @@ class Waiters(Generic[V]):
         self.closed = False
 
     def close(self) -> None:
-        """Wake all waiting requests as if their timeouts had expired."""
+        """Wake all requests that wait for a result, as if their timeouts had expired."""
         self.closed = True
         for futures in self._futures.values():
             for future in futures:
@@ -133,7 +133,7 @@ class Waiters(Generic[V]):
 
 
 def deliver_job_status(waiters: Waiters[bool], topic: str, status: str) -> None:
-    """Look up a job when a notification says that the job has ended.
+    """Look up a job in the database when a notification reports the job's end.
 
     The status in the notification isn't trusted, because it may come from another deployment. Redis
     sends a notification to all deployments on the same server, even if their database numbers

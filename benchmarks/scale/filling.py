@@ -20,16 +20,16 @@ from benchmarks.scale.volume import Volume
 from core.keyring import Keyring
 from services.accounts import passwords
 
-# The password that all list owners share.
+# The password of all list owners in the benchmark's database.
 PASSWORD = "correct horse battery staple"
 STATEMENTS = {
     **statements_of_lists.STATEMENTS,
     **statements_of_work.STATEMENTS,
     **statements_of_money.STATEMENTS,
 }
-# The database tables in the order in which they are filled. In each stage, two groups of tables are
-# filled in parallel. An SQL statement may read only tables of earlier stages and earlier tables of
-# its own group.
+# The database tables in the order in which they are filled. The tables are filled in stages. In
+# each stage, two groups of tables are filled in parallel. The statement that fills a table must not
+# read from the other group of the same stage.
 _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
     (
         (

@@ -129,8 +129,8 @@ FROM (
     FROM generate_series(1, {subscription_events}::bigint) AS e
 ) AS made ORDER BY e
 """,
-    # In the filled database, only members who weren't imported have consent entries. IP addresses
-    # in old consent entries are already shortened.
+    # In the benchmark's database, only members who weren't imported have consent entries. IP
+    # addresses in old consent entries are already shortened.
     "consent_entries": """
 INSERT INTO consent_entries (list_id, user_id, how, occurred_at, ip, url, browser, wording_version)
 SELECT pg_temp.list_id(pg_temp.subscribed_list(n)), pg_temp.person_id(pg_temp.subscriber(n)),

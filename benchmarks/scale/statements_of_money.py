@@ -1,9 +1,9 @@
 """SQL statements that fill the tables of orders and ledger entries.
 
-``pressroom credits verify`` accepts the ledger that this module fills. In each account, the ledger
-entries 1, 101, 201 and so on are topups, and all other entries are charges. The balance after a
-ledger entry can be computed from the entry's number, because topups and charges follow a fixed
-pattern.
+The generated ledger entries pass the checks of ``pressroom credits verify``. In each account, the
+ledger entries 1, 101, 201 and so on are topups, and all other entries are charges. The balance
+after a ledger entry can be computed from the entry's number, because topups and charges follow a
+fixed pattern.
 """
 
 # The aggregate `chained` calls Pressroom's hash function for each entry in an account's hash chain.

@@ -62,7 +62,7 @@ SELECT pg_temp.person_id(CASE WHEN n % 10 = 0 THEN 1 ELSE 1 + pg_temp.dice(n, 21
     pg_temp.ago(n, {events}, 280), '10.2.3.4', 'Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0'
 FROM generate_series(1, {events}::bigint) AS n
 """,
-    # In the filled database, every tenth feed event belongs to the largest list of the first owner.
+    # In the benchmark's database, every tenth feed event belongs to the first owner's largest list.
     # The events get low feed positions, as if their transactions had ended long ago.
     "feed_events": """
 INSERT INTO feed_events (place, user_id, type, list_id, subject_id, data, occurred_at)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from math import gcd
 
-# The number of people to skip from one subscription to the next, so that the order of people looks
-# random.
+# From one subscription to the next, the person's number grows by this stride, so that the order of
+# people looks random.
 _STRIDE = 7_368_787
 
 

@@ -43,7 +43,8 @@ class Diagnosis:
     Attributes:
         check: the name of the check, such as ``connection``.
         found: what the check found.
-        advice: what the operator should do, or an empty text. A successful check can have advice.
+        advice: what the operator should do, or an empty text. Even a successful check can give
+            advice.
         part: the name of the checked part of the deployment. ``run_checks`` fills in an empty name.
     """
 

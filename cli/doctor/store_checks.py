@@ -49,8 +49,8 @@ _SELECT_CONNECTIONS = text(
 
 _MIN_REDIS_VERSION = (6, 2)
 _MAX_MEMORY_SHARE = 0.9
-# Eviction policies with which Redis never evicts queues. All other policies may evict keys without
-# an expiry, such as queues.
+# Eviction policies with which Redis never evicts queues. Eviction policies that aren't listed here
+# may evict keys without an expiry, such as queues.
 _SAFE_POLICIES = ("volatile-lru", "volatile-lfu", "volatile-ttl", "volatile-random", "noeviction")
 
 _OBJECT_BYTES = 4096
@@ -60,7 +60,7 @@ _STORAGE_BOUNDS = HttpBounds(max_seconds=5.0, max_connect_seconds=2.0, max_reply
 
 
 def check_database(settings: Settings) -> Iterator[Diagnosis]:
-    # Like the application, the command can't connect if the time limits are missing.
+    # Connect like the application, which refuses a database role without time limits.
     database = open_database(settings, pool_size=1, application_name="pressroom-doctor")
     try:
         with database.engine.connect() as connection:

@@ -107,7 +107,7 @@ def generate_contract(codes: list[str], version: str, release: str) -> str:
 
 
 def _inline_types(operation: Operation) -> dict[str, Json]:
-    """Return the schemas that the document defines only inside an operation, under new names."""
+    """Return the unnamed schemas of an operation, keyed by names derived from the operation."""
     types: dict[str, Json] = {}
     if operation.body in {BodyKind.JSON, BodyKind.FORM} and "properties" in operation.body_schema:
         types[f"{operation.pascal_name}Body"] = operation.body_schema

@@ -127,7 +127,7 @@ class Breaker:
                 self._consecutive_failures = 0
                 self._recoveries += 1
                 circuit_gauge(self._server).set(0)
-            # Ignore the failure if the server has recovered since the call began.
+            # Ignore the failure of a call that began before the server last recovered.
             elif recoveries != self._recoveries:
                 return
             # If a call that began before the circuit opened fails, its failure doesn't delay the

@@ -83,6 +83,6 @@ def _read_metrics(files: Iterable[Path], *, accumulate: bool) -> Iterable[Metric
 
 
 def _is_current(file: Path) -> bool:
-    """Return whether the file belongs to a running process or contains merged metrics."""
+    """Return whether a metrics file belongs to a running process or contains merged metrics."""
     process = file.stem.rpartition("_")[2]
     return process == _ENDED or is_running(int(process))

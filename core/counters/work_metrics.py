@@ -49,7 +49,8 @@ _MONEY = Counter(
 ORDERS = Counter("pressroom_order_changes", "Orders that entered a status", ["status"])
 
 _KIND_LABELS = ["queue", "kind"]
-# A job takes between a few milliseconds and half an hour.
+# The histogram buckets for the waiting and running times of jobs, from 10 milliseconds to half an
+# hour.
 _JOB_SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
 _ATTEMPTS = Counter("pressroom_job_attempts", "Attempts to run jobs", _KIND_LABELS)
@@ -164,7 +165,7 @@ def count_claim(queue: str, kind: str, *, waited: float | None) -> None:
 
 
 def count_end(queue: str, kind: str, status: str, code: str | None) -> None:
-    """Count a job that has ended.
+    """Increase the metrics that count ended jobs by queue, kind, status and error code.
 
     Args:
         code: the error code of a failed job, or ``None`` if the job didn't fail.

@@ -1,8 +1,8 @@
 """Translates the pages and mails that readers of newsletters receive.
 
-Pages for owners and operators are in English. The templates and the Python modules contain the
-English texts. Each catalogue in ``catalogues/`` contains the translations for one language. New
-catalogues take effect after a restart.
+Pages for owners and operators are in English. The English texts of the pages and mails are in the
+templates and Python modules. Each catalogue in ``catalogues/`` contains the translations for one
+language. New catalogues take effect after a restart.
 """
 
 import re
@@ -100,7 +100,7 @@ def create_templates(language: str, loader: BaseLoader) -> Environment:
 def _parse_preferences(accept_language: str) -> list[str]:
     """Return the lower-case language tags of an ``Accept-Language`` header, by descending weight.
 
-    Languages with the weight 0 are omitted, because the client rejects them.
+    Languages with the weight 0 are omitted, because a weight of 0 means "not acceptable".
     """
     ranges = [match for part in accept_language.split(",") if (match := _RANGE.match(part))]
     preferences = [(float(match["weight"] or 1), match["name"].lower()) for match in ranges]

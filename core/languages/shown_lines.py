@@ -42,8 +42,8 @@ _STRIPPED = "".join(
     if category(character) != "Cc" or character.isspace() or character == "\x1a"
 )
 
-# Maps letters to the plain Latin letters that they resemble. The last group of letters contains
-# unusual Latin letters, which NFKC normalization doesn't replace.
+# Maps letters to the plain Latin letters that they resemble. After Cyrillic and Greek letters, the
+# table contains unusual Latin letters, which NFKC normalization doesn't replace.
 _LOOK_ALIKES = str.maketrans(
     "авекмнорстухіјѕһԁԛԝ" "αβεηικνορτυχγω" "ıɑɡɪʀɴʟøłđᴀʙᴄᴅᴇɢʜᴊᴋᴍᴏᴘꜱᴛᴜᴠᴡᴢ",
     "abekmhopctyxijshdqw" "abenikvoptuxyw" "iagirnloldabcdeghjkmopstuvwz",

@@ -20,11 +20,11 @@ _ROOT = Path(__file__).parents[2]
 
 
 class ChildTooSlow(Exception):
-    """Raised if the child process was killed because it exceeded the time limit for a message."""
+    """Raised after the child process was killed because it took too long to answer a message."""
 
 
 class ChildCrashed(Exception):
-    """Raised if the child process exits before it has answered a message.
+    """Raised if the child process exits before it answers a message.
 
     ``cause`` is the child's exit status or signal.
     """
@@ -105,8 +105,8 @@ class ChildProcess:
         except BrokenPipeError:
             status, printed = self._kill(child, grace=_EXIT_SECONDS)
         except BaseException:
-            # A job's time limit may interrupt this code anywhere. Kill the child, because the next
-            # call would read the rest of the interrupted answer.
+            # A job's time limit may interrupt the call to the child at any point. Kill the child,
+            # because the next call would read the rest of the interrupted answer.
             self._kill(child)
             raise
         if status == 0:

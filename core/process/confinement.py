@@ -18,9 +18,8 @@ from seccompy import Action, ArgCmp, CmpOp, Filter, arch, supported
 from core.process.linux import hide_memory, refuse_new_privileges
 
 # The kernel kills a child process that uses more CPU time than ``MAX_CPU_SECONDS``. A normal child
-# process uses at most 90 seconds of CPU time, because it accepts no message after 60 seconds and a
-# message takes at most 30 seconds. The CPU limit stops hostile code that keeps running between two
-# messages.
+# process uses at most 90 seconds: it accepts no message after 60 seconds, and each message takes at
+# most 30 seconds. The CPU limit stops hostile code that keeps running between two messages.
 MAX_CPU_SECONDS = 120
 
 # The system calls that a confined child process may make.
@@ -39,7 +38,7 @@ def confine_process(memory_bytes: int) -> None:
     A confined process can't open files or import modules.
     """
     with suppress(OSError):
-        # Call ``supported`` before the resource limits are set, because it starts a process and the
+        # Call ``supported`` before the resource limits are set, because it starts a process. The
         # limits forbid new processes.
         supported()
     limit_resources(memory_bytes)
@@ -77,7 +76,7 @@ def filter_error() -> OSError | None:
         except OSError as error:
             errors.append(error)
 
-    # Load the seccomp filter in a temporary thread, because it can't be removed from a thread.
+    # Load the seccomp filter in a temporary thread, because a thread can't remove its filter again.
     trial = Thread(target=load)
     trial.start()
     trial.join()

@@ -19,10 +19,9 @@ def begin_start() -> None:
 
 
 def end_start() -> None:
-    """Resume garbage collection, but exclude all existing objects.
+    """Resume garbage collection, but never collect objects that exist at the end of the startup.
 
-    Garbage from the startup is never collected, because collecting it would take a tenth of a
-    second.
+    Collecting the startup's garbage would take a tenth of a second.
     """
     gc.freeze()
     gc.set_threshold(*_STANDARD_THRESHOLDS)
@@ -31,8 +30,8 @@ def end_start() -> None:
 def freeze_before_fork() -> None:
     """Exclude existing objects from garbage collection, so that forked processes share memory.
 
-    Garbage collection writes to every object. If a forked process writes to a shared memory page,
-    the kernel must copy the page.
+    Garbage collection would write to every object. If a forked process writes to a shared memory
+    page, the kernel must copy the page.
     """
     gc.collect()
     gc.freeze()

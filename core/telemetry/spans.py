@@ -47,7 +47,7 @@ def request_span(name: str, callers: str | None) -> AbstractContextManager[None]
 def work_span(
     name: str, traceparent: str | None, attributes: SpanAttributes
 ) -> AbstractContextManager[None]:
-    """Record the ``with`` block in the trace of the process that requested the work."""
+    """Record a span for the ``with`` block, in the trace of the process that requested the work."""
     return NO_SPAN if _tracing is None else _tracing.work(name, traceparent, attributes)
 
 

@@ -30,8 +30,8 @@ from core.telemetry.collector import has_service_name
 
 log = get_logger(__name__)
 
-# The time limit for sending the last spans when a process exits. Without a limit, a hanging
-# collector would delay the exit.
+# The time limit for sending the last spans when a process exits. Without this limit, a trace
+# collector that hangs would delay the exit of the process.
 MAX_END_SECONDS = 2.0
 _PROPAGATOR = TraceContextTextMapPropagator()
 _HEADER = "traceparent"
@@ -54,8 +54,8 @@ class Tracing:
     def request(self, name: str, callers: str | None) -> AbstractContextManager[None]:
         """Start a new trace instead of continuing the caller's trace.
 
-        API callers must not be able to choose which requests are recorded. API callers must not be
-        able to add spans to the traces of other callers.
+        Otherwise, API callers could choose which requests are traced, and add spans to other
+        callers' traces.
         """
         link = trace.get_current_span(_extracted(callers)).get_span_context()
         links = [Link(link)] if link.is_valid else []

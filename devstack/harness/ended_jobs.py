@@ -33,7 +33,7 @@ def add_ended_jobs(stack: Stack, owner_id: int, jobs: int, *, kind: str) -> None
         "UPDATE jobs SET status = 'succeeded', lease_expires_at = NULL, finished_at = now()",
     ):
         stack.query(statement)
-    # Update the table statistics, so that the query planner knows that no job is queued or running.
+    # Update the table statistics, so that the query planner doesn't expect queued or running jobs.
     with closing(psycopg2.connect(stack.owner_url)) as session:
         session.autocommit = True
         session.cursor().execute("VACUUM ANALYZE jobs")

@@ -37,7 +37,7 @@ class Trap:
     """A trap that cuts the first connection on which the client sends ``after`` and later ``word``.
 
     Attributes:
-        deliver: whether the server receives ``word`` before the proxy cuts the connection.
+        deliver: whether the proxy forwards ``word`` to the server before it cuts the connection.
     """
 
     word: bytes
@@ -75,7 +75,7 @@ class Proxy:
         self._call(self._cut_all)
 
     def redirect_to(self, port: int) -> None:
-        """Forward new client connections to ``port``, and reset all existing connections."""
+        """Reset all existing connections, and forward new connections to ``port``."""
         self._target_port = port
         self.cut()
 
@@ -93,7 +93,7 @@ class Proxy:
         self.stall()
 
     def delay(self, seconds: float) -> None:
-        """Delay all data from clients by ``seconds`` until ``resume`` is called."""
+        """Forward all data from clients with a delay of ``seconds``, until ``resume`` is called."""
         self._delay_seconds = seconds
 
     def answer(self, reply: bytes) -> None:
@@ -102,7 +102,7 @@ class Proxy:
         self.cut()
 
     def flowing(self, *, having: bytes) -> int:
-        """Count connections that aren't stalled and whose client has sent the text ``having``."""
+        """Count the connections that aren't stalled and on which the client has sent ``having``."""
         return self._call(
             lambda: sum(having in link.seen and link.flowing.is_set() for link in self._links)
         )
@@ -115,7 +115,7 @@ class Proxy:
         self._call(self._resume_flow)
 
     def refuse(self) -> None:
-        """Reset all existing and new connections until ``resume`` is called."""
+        """Reset all connections through the proxy, also new ones, until ``resume`` is called."""
         self._refusing = True
         self.cut()
 

@@ -41,7 +41,7 @@ class SandboxProvider:
         name: the heading of the provider on the overview page, such as "Stock photos".
         path: the path of the provider's router, such as ``/mail``.
         stands_for: the text that describes the stand-in on the overview page.
-        router: the routes that the stand-in serves.
+        router: the routes of the stand-in for the provider.
         page: the path of the stand-in's web page, for example the mailbox, or ``None``.
     """
 
@@ -138,8 +138,8 @@ def create_app(
         await STRIPE.sender.close()
 
     app = FastAPI(title="Pressroom sandbox", docs_url=None, redoc_url=None, lifespan=run_smtp)
-    # Accept only loopback host names, so that foreign web pages can't use DNS rebinding to read
-    # mails.
+    # Accept only loopback host names, so that other websites can't read mails through DNS
+    # rebinding.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(LOOPBACK_HOSTS))
 
     @app.get("/", response_class=HTMLResponse)

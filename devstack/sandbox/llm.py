@@ -202,8 +202,8 @@ JsonBody = Annotated[dict[str, Any], Body()]
 
 def build_router() -> APIRouter:
     router = APIRouter()
-    # The number of calls, and the model that answers all calls. If ``model`` is ``None``, each call
-    # is answered by the model that it requests.
+    # ``calls`` is the number of received calls. ``model`` is the model that answers all calls. If
+    # ``model`` is ``None``, each call uses the model that its request names.
     state: dict[str, Any] = {"model": None, "calls": 0}
 
     @router.get("", response_class=HTMLResponse)

@@ -130,7 +130,7 @@ class Mailbox:
 class SmtpHandler:
     """An SMTP handler that accepts, delays or refuses mails.
 
-    aiosmtpd prescribes the method names.
+    The library aiosmtpd calls the methods by their names.
     """
 
     def __init__(self, mailbox: Mailbox) -> None:

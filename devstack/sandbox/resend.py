@@ -59,7 +59,7 @@ class NewEmail(BaseModel):
 class IdempotencyKeys:
     """Maps each idempotency key to the digest of the request's body and the id of the mail.
 
-    The id is ``None`` while the first request with the key is in progress.
+    The mail's id is ``None`` while the first request with the idempotency key is in progress.
     """
 
     def __init__(self) -> None:

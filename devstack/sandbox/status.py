@@ -173,7 +173,7 @@ class StatusFigures:
             for text in texts
             for family in text_string_to_metric_families(text)
             for sample in family.samples
-            # Skip NaN, which means that a metric has no value.
+            # Skip metrics whose value is NaN, because they have no data.
             if sample.value == sample.value
         ]
         self._samples.append(_Sample(time.monotonic(), series))

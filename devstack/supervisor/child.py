@@ -78,9 +78,9 @@ class Program:
 def spawn_program(program: Program) -> subprocess.Popen[bytes]:
     """Start a program in a new session, so that Ctrl-C stops only the supervisor.
 
-    Call this function in the main thread, because Linux kills the program when the *thread* that
-    forked it ends. The process must have only one thread, because code between fork and exec is
-    unsafe with several threads.
+    Call this function in the main thread, because Linux kills the started program when the *thread*
+    that forked it ends. The process must have only one thread, because code between fork and exec
+    is unsafe with several threads.
     """
     program.rotate_log()
     with program.log.open("ab") as log:

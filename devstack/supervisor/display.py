@@ -30,7 +30,7 @@ class Display:
         self._announced: set[str] = set()
 
     def show_progress(self, children: Sequence[Child]) -> None:
-        """Report each child that has become ready since the last call."""
+        """Show each child process that has become ready or has finished since the last call."""
         for child in children:
             if child.is_usable and child.name not in self._announced:
                 self._announced.add(child.name)

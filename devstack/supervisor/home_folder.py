@@ -126,7 +126,8 @@ def find_home() -> Home:
 class Lock:
     """A file lock (``flock``).
 
-    The kernel releases the lock when the last process that holds or inherited it ends.
+    Forked processes inherit the lock. The kernel releases the lock when all processes that hold it
+    have ended.
     """
 
     def __init__(self, path: Path) -> None:

@@ -26,7 +26,7 @@ from storage.unit_of_work import UnitOfWork
 DEMO_EMAIL = "demo@pressroom.example"
 DEMO_LIST_SLUG = "the-daily-demo"
 DEMO_CREDITS = Decimal(100)
-# A photo of 12 megapixels, like a photo from a phone.
+# A photo of 12 megapixels, which is a typical size for phones.
 _SAMPLE_PHOTO_PIXELS = (4000, 3000)
 
 

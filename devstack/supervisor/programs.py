@@ -24,7 +24,7 @@ WORKERS = {
 }
 
 # The order in which groups of Pressroom's programs are stopped. Programs that accept requests are
-# stopped first.
+# stopped before all other programs.
 STOP_STAGES = (("prepare", "api"), tuple(WORKERS), ("flower", "sandbox"))
 _NEEDED_PROGRAMS = frozenset({"valkey", "s3", "prepare"})
 

@@ -37,8 +37,9 @@ BOUNDS = HttpBounds(
 # Tolerate two failures in a row, because a challenge provider that is briefly overloaded answers a
 # few requests too slowly.
 _TOLERATED_FAILURES = 2
-# The HTTP statuses of a challenge provider's verdicts. All other statuses are errors of the
-# provider. Some challenge providers report an invalid token with status 400.
+# The HTTP statuses of a challenge provider's verdicts. A response with any other status isn't a
+# verdict, but an error of the provider. Some challenge providers report an invalid token with
+# status 400.
 _READABLE_STATUSES = frozenset({HTTPStatus.OK, HTTPStatus.BAD_REQUEST})
 _HEADERS = {"Accept": "application/json"}
 

@@ -95,7 +95,7 @@ class CompletionFailed(Exception):
 
 @dataclass(eq=False)
 class RequestRejected(Exception):
-    """The language model server rejected a request, for example because of an unknown parameter.
+    """Raised if the language model server rejects a request, for example for an unknown parameter.
 
     Attributes:
         text: the server's error message, which is matched against known errors but never shown or
@@ -284,8 +284,8 @@ def create_breaker(tolerated: int = _TOLERATED_FAILURES) -> Breaker:
     return Breaker(
         _SERVER,
         CompletionFailed,
-        # Neither a rejected request nor a disconnected caller closes the circuit breaker, because
-        # neither shows that the server works.
+        # Rejected requests and disconnected callers don't close the circuit breaker, because they
+        # don't show that the server works.
         errors_answer=False,
         tolerated=tolerated,
         min_rest_seconds=_REST_SECONDS,

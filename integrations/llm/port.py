@@ -43,8 +43,8 @@ class Usage:
 
     Attributes:
         outcome: one of `answered`, `failed`, `unavailable` and `too_slow`.
-        tokens_in: the number of input tokens according to the server.
-        tokens_out: the number of output tokens according to the server.
+        tokens_in: the number of input tokens that the language model's server reported.
+        tokens_out: the number of output tokens that the language model's server reported.
     """
 
     model: str

@@ -57,7 +57,8 @@ _PERMANENT_CODES = range(500, 600)
 # login, mails are retried, because the operator can correct the credentials.
 _LOGIN_CODES = frozenset({530, 534, 535, 538})
 _TOO_LARGE_CODE = 552
-# The SMTP codes for an outage of the mail server, such as a shutdown or a missing reply.
+# The SMTP codes for an outage of the mail server. Code 421 means a shutdown, and ``None`` and -1
+# mean that the server sent no reply.
 _OUTAGE_CODES = frozenset({None, -1, 421})
 
 

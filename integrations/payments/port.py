@@ -76,8 +76,8 @@ class Evidence:
         amount_minor: the amount of the order.
         paid: whether the money has arrived. With delayed payment methods, such as bank debits, the
             money arrives days after the checkout.
-        failed: whether a delayed payment has failed. After a delayed payment has failed, the
-            checkout can't be paid.
+        failed: whether a delayed payment has failed. If a delayed payment fails, the checkout can't
+            be paid anymore.
         expired: whether the time for paying the order is over. A delayed payment that was started
             before the expiry may still arrive.
         closed: whether no payment for the checkout can arrive anymore.

@@ -119,7 +119,7 @@ def parse_session(session: Fields, *, failed: bool = False) -> Evidence | None:
 
 
 def has_failed_payment(session: Fields) -> bool:
-    """Return whether the promised payment of a checkout session has failed.
+    """Return whether a promised payment, such as a bank debit, has failed for a checkout session.
 
     A declined card doesn't count as a failed payment, because the payer can try another card.
     """
@@ -149,7 +149,7 @@ def parse_charge(charge: Fields) -> Evidence | None:
 
 
 def parse_failed_refund(refund: Fields) -> Evidence | None:
-    """Return the payment facts in a failed or cancelled refund, or ``None`` for any other refund.
+    """Return the facts about a failed or cancelled refund, or ``None`` for any other refund.
 
     A Stripe refund identifies the payment, but not the order.
     """
@@ -289,8 +289,8 @@ class StripeCheckout:
         """Open a checkout.
 
         Repeated calls for the same order return the same checkout. Stripe requires a checkout to
-        expire between 30 minutes and 24 hours after its creation. An expiry outside Stripe's limits
-        is moved to the nearest limit, and ``OpenedCheckout`` contains the actual expiry.
+        expire between 30 minutes and 24 hours after its creation. An expiry outside these limits is
+        replaced with the nearest limit. ``OpenedCheckout`` contains the resulting expiry.
         """
         # Stripe returns the metadata in webhooks and replies, so that Pressroom can find the order.
         metadata = {"application": APPLICATION, "order_id": str(checkout.order_id)}

@@ -35,11 +35,11 @@ Resolver = Callable[[str, int], Sequence[str]]
 
 
 class DestinationRefused(Exception):
-    """A webhook URL was refused. The exception's message completes the sentence "The URL …"."""
+    """Raised if Pressroom refuses a webhook URL. The message completes the sentence "The URL …"."""
 
 
 class HostUnknown(Exception):
-    """The host of a webhook URL currently has no IP address."""
+    """Raised if the host of a webhook URL currently has no IP address."""
 
 
 @dataclass(frozen=True)

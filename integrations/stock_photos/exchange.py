@@ -25,8 +25,8 @@ _SERVER = "photo provider"
 _MAX_RETRY_AFTER_SECONDS = 24 * 3600
 
 # Matches the names of the headers that contain a provider's request limit per time window. Unsplash
-# limits only the requests per hour. Openverse has request limits for several time windows.
-# Openverse adds the name of the time window to the header, as in `…-Limit-anon_burst`.
+# has only one limit, for the requests per hour. Openverse has request limits for several time
+# windows. Openverse adds the name of the time window to the header, as in `…-Limit-anon_burst`.
 _LIMIT_HEADER = re.compile(r"x-ratelimit-limit(?:-(?P<window>[a-z0-9_]{1,40}))?\Z")
 _REMAINING_HEADERS = ("x-ratelimit-remaining", "x-ratelimit-available")
 _NUMBER = re.compile(r"\d{1,9}")
@@ -49,7 +49,7 @@ class Exchange:
     """The HTTP API of a stock photo provider.
 
     Attributes:
-        report: the function that records the request quotas in each reply.
+        report: a function that records the remaining request quota, which is part of each reply.
     """
 
     name: PhotoProviderName
@@ -123,7 +123,7 @@ class Exchange:
             log.warning("stockphoto.limit_reached", provider=self.name)
             header = reply.headers.get("Retry-After")
             seconds = http_client.parse_retry_after(header, max_seconds=_MAX_RETRY_AFTER_SECONDS)
-            # Unsplash sends no Retry-After header.
+            # Unsplash sends no Retry-After header, so a fixed delay is used.
             after = _RETRY_AFTER_SECONDS if seconds is None else int(max(seconds, 1))
             return errors.STOCKPHOTO_LIMIT_REACHED(provider=self.name, retry_after=after)
         if status == HTTPStatus.NOT_FOUND:

@@ -40,8 +40,7 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_PER_MB = 2**20
-# The number of bytes of the storage quota that a stored row consumes, in addition to the size of
-# its filter.
+# How many bytes of the storage quota a stored row uses. The size of the row's filter is added.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
 # actions. Kinds that aren't in ``LIMITED_JOB_KINDS`` are limited only by the job queue.
@@ -91,8 +90,8 @@ def plan_limit(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
 def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
     """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` remains.
 
-    For the storage quota, ``more`` is a number of bytes. The quota stays locked until the
-    transaction ends.
+    ``more`` is the amount that the caller needs, for the storage quota in bytes. The quota stays
+    locked until the transaction ends.
     """
     remaining = lock_quota(uow, user_id, quota)
     if remaining is not None and remaining < more:
@@ -117,8 +116,8 @@ def lock_quota_share(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, share_s
     """Reserve ``share_size`` of a user's quota, and return whether the reservation succeeded.
 
     At most ``MAX_SHARES`` transactions can hold a reservation for the same user. A reservation
-    fails if less than ``MAX_SHARES`` times ``share_size`` remains, or if all shares are taken.
-    After a failed reservation, lock the whole quota with ``lock_quota``. Every call of
+    fails if less than ``MAX_SHARES`` times ``share_size`` remains, or if all shares are taken. If
+    the reservation fails, the caller must lock the whole quota with ``lock_quota``. Every call of
     ``lock_quota_share`` must pass the same ``share_size``. Raises ``TransientError`` if a
     simultaneous transaction consumes the remaining quota.
     """

@@ -43,7 +43,7 @@ class MailKind(StrEnum):
     KEY_EXPIRES = "key_expires"
     MEMBERS_OVER_QUOTA = "members_over_quota"
     IMPORT_ENDED = "import_ended"
-    # A mail with a link to a reader's preferences, sent by ``services.subscriptions.preferences``.
+    # A mail with a link to a reader's preferences. ``services.subscriptions.preferences`` sends it.
     PREFERENCES = "preferences"
 
 
@@ -180,8 +180,8 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
         }
         return template, {"email": request.email, "detail": request.detail or "", **pages}
     purpose, path, user_id = link
-    # The token of an undo link contains the time of the change, because the mails about two changes
-    # may be sent in the wrong order.
+    # The token of an undo link contains the time of the change, not of the mail. The mails about
+    # two changes may be sent in the wrong order.
     created_at = request.created_at if purpose is Purpose.UNDO_ADDRESS else None
     secret = mailed_tokens.create_token(
         uow, purpose, user_id=user_id, email=request.email, created_at=created_at

@@ -2,7 +2,8 @@
 
 A fast regular expression recognises most valid addresses. Only addresses that the regular
 expression doesn't recognise are passed to the library email-validator, which is slow. A test with
-random addresses checks that the regular expression and the library agree.
+random addresses checks that the library accepts all addresses that the regular expression
+recognises.
 """
 
 import re
@@ -14,8 +15,8 @@ from email_validator import SPECIAL_USE_DOMAIN_NAMES, EmailNotValidError, valida
 from core.errors.people import EMAIL_INVALID
 from core.languages.shown_lines import has_invisible, strip_invisible
 
-# The maximum size of an e-mail address in UTF-8. Texts above this size are rejected before the slow
-# library email-validator sees them.
+# The maximum size of an e-mail address in UTF-8. Longer texts are rejected without calling the
+# library email-validator, which is slow.
 MAX_ADDRESS_BYTES = 254
 
 _ATOM = r"[a-zA-Z0-9_!#$%&'*+\-/=?^`{|}~]++"
@@ -53,7 +54,8 @@ def normalise_address(address: str) -> str:
     """Convert an e-mail address to lower case and Unicode NFC, and decode Punycode in its domain.
 
     Whitespace and invisible characters around the address are removed. Dots and plus tags before
-    the @ are kept. The domain of the address isn't looked up in the DNS. Raises ``email.invalid``.
+    the @ aren't removed. The domain of the address isn't looked up in the DNS. Raises
+    ``email.invalid``.
     """
     (normalised,) = normalise_addresses([address])
     if isinstance(normalised, InvalidAddress):
@@ -64,9 +66,9 @@ def normalise_address(address: str) -> str:
 def derive_mailbox(address: str) -> str:
     """Return the mailbox that probably receives the mails to an e-mail address.
 
-    Most mail servers ignore a plus tag. In addition, Gmail ignores dots before the @, and treats
-    ``gmail.com`` and ``googlemail.com`` as the same domain. Use the mailbox only to count mails,
-    because two people may seem to have the same mailbox.
+    The function removes a plus tag, because most mail servers ignore it. Gmail also ignores dots
+    before the @, and treats ``gmail.com`` and ``googlemail.com`` as the same domain. Use the
+    mailbox only to count mails, because two people may seem to have the same mailbox.
     """
     local, _, domain = address.rpartition("@")
     local = local.partition("+")[0] or local
@@ -88,7 +90,7 @@ def normalise_domain(domain: str) -> str | None:
 
 
 def _normalise(text: str) -> str | InvalidAddress:
-    """Normalise an address that the regular expression doesn't match."""
+    """Normalise an address that ``_PLAIN`` doesn't match."""
     address = strip_invisible(text)
     if _PLAIN.match(address):
         return address.lower()

@@ -85,7 +85,8 @@ class Attempt:
     """A login attempt that counts against the login limits.
 
     Attributes:
-        counts: the digest and the throttle of each counter that was increased.
+        counts: the key of each counter that was increased, and the throttle that applies to the
+            counter.
         from_known_browser: whether the person has logged in with the browser before.
         number: the number of attempts since the last successful login, counted per browser if the
             browser is known, otherwise per e-mail address.

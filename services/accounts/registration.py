@@ -180,7 +180,7 @@ def read_undo_link(uow: UnitOfWork, secret: str) -> str:
 def prove_earlier_address(uow: UnitOfWork, secret: str) -> tuple[User, str, datetime]:
     """Redeem a link that undoes a change of address, and lock the person.
 
-    Return the locked person, the former address, and the time of the change. Raises
+    Return the person, the address before the change, and the time of the change. Raises
     ``account_link.invalid`` for an unknown or expired link. Raises ``account_link.used`` if the
     link was already used.
     """
@@ -196,10 +196,10 @@ def revert_address(
 ) -> None:
     """Restore an account's former e-mail address, set a new password, and revoke all sessions.
 
-    The links that undo address changes after ``since`` become invalid. Undo links for earlier
-    changes stay valid. If an intruder changed the address twice and undid the second change, the
-    owner can still undo the first change. Raises ``account.address_taken`` if a different account
-    has taken the former address.
+    The links that undo address changes after ``since`` become invalid. Undo links for changes
+    before ``since`` stay valid. If an intruder changed the address twice and undid the second
+    change, the owner can still undo the first change. Raises ``account.address_taken`` if a
+    different account has taken the former address.
     """
     person.email = email
     accounts.flush_address(uow, errors.ADDRESS_TAKEN())

@@ -57,7 +57,7 @@ def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainE
 def delete_failed_attachment(uow: UnitOfWork, accepted: AcceptedJob) -> None:
     """Delete the attachment of an upload that could not be converted.
 
-    The conversion's error stays in the upload's job.
+    The upload's job keeps the error of the conversion.
     """
     has_failed = Attachment.status == AttachmentStatus.FAILED
     statement = delete(Attachment).where(Attachment.id == accepted.subject_id, has_failed)

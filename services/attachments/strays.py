@@ -106,7 +106,7 @@ def repair_stray(resources: Resources, stray: Stray) -> None:
 
 
 def sweep_uploads(resources: Resources, *, now: datetime) -> int:
-    """Remove uploaded originals that remained in the storage after a crash.
+    """Remove the original files of uploads that a crash left in the object storage.
 
     Returns the number of removed originals. The cost of a sweep depends on the number of stored
     originals, not on the number of attachments. The sweep ignores converted images, because each

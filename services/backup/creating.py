@@ -35,9 +35,9 @@ _MAX_LIST_KEYS = 10_000
 # The number of threads is limited, because each thread may hold an object of 8 MiB in memory.
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
-# If an object was younger than ``_MIN_AGE_AT_COPY`` when it was copied, the object is copied again.
-# If the clocks of bucket and backup storage differ, an outdated copy could otherwise look newer
-# than the object.
+# The next backup copies an object again if the object was younger than ``_MIN_AGE_AT_COPY`` when it
+# was copied. If the clocks of bucket and backup storage differ, an outdated copy could otherwise
+# look newer than the object.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
 # How often maintenance checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)
@@ -80,7 +80,7 @@ def copy_objects(
     def copy_object(entry: tuple[str, bool]) -> bool:
         """Copy an object to the backup storage, or return false if the object no longer exists.
 
-        An unused object may be removed between listing and copying.
+        Maintenance may have removed an unused object after it was listed.
         """
         key, is_copied = entry
         if not is_copied:
@@ -305,7 +305,7 @@ def piece_name(backup_id: str, number: int) -> str:
 def _split_into_pieces(output: Iterable[bytes]) -> Iterator[bytes]:
     """Split the output of a database dump into pieces of ``PIECE_BYTES`` bytes.
 
-    The last piece of a dump may be shorter.
+    The last piece of a dump may be shorter than ``PIECE_BYTES``.
     """
     buffer = bytearray()
     # An empty chunk marks the end of the dump.

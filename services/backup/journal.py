@@ -33,7 +33,7 @@ _MAX_FILE_ROWS = 5_000
 _MAX_FILES = 20
 _MAX_BATCH_ROWS = 200
 # How far the clocks of two database servers may differ. After a failover, the times of a backup and
-# of a journal file may come from different servers.
+# of a journal file may come from the clocks of different servers.
 _CLOCK_TOLERANCE = timedelta(minutes=1)
 
 

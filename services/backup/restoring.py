@@ -164,8 +164,8 @@ def verify_backup(resources: Resources, place: SealedPlace, manifest: Manifest) 
         for fault in ledgers.verify_ledger(trial, full=True).faults:
             place_of_fault = f"user {fault.user_id}, entry {fault.seq}, order {fault.order_id}"
             report.faults.append(f"ledger: {fault.fault} ({place_of_fault})")
-        # Pretend that the search happens later, because the search for strays ignores recently
-        # created objects.
+        # Pass a later time than now, because the search for strays ignores recently created
+        # objects.
         for stray in strays.find_strays(
             trial, now=clock.now() + STRAY_GRACE_PERIOD + timedelta(hours=1)
         ):

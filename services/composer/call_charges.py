@@ -30,7 +30,7 @@ from storage.resources import Resources
 log = get_logger(__name__)
 
 SOURCE_TYPE = "composer"
-# The key in a request's payload that tells whether the caller is charged. A caller isn't charged
+# Under this key, a request's payload states whether the caller is charged. A caller isn't charged
 # twice for the same call. The key ``is_charged`` is missing if composer calls are free.
 IS_CHARGED = "is_charged"
 CALLS = "calls"
@@ -91,7 +91,7 @@ class RunPayment:
     work: str
     worker: str
     is_charged: bool
-    # ``is_due`` becomes true when the provider responds, because callers must pay for a response.
+    # True if the caller must pay for the call, because the provider has responded.
     is_due: bool = field(default=False, init=False)
     _is_taken: bool = field(default=False, init=False)
     _entry_id: int | None = field(default=None, init=False)

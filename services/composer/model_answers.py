@@ -92,7 +92,7 @@ def read_answer(
 def _iterate_objects_and_marks(text: str) -> Iterator[tuple[re.Match[str], dict[str, Any] | None]]:
     """Yield the match and the parsed value of each JSON object and draft tag.
 
-    The parsed value of a draft tag is ``None``.
+    A draft tag has the value ``None``.
     """
     at = 0
     broken = 0
@@ -134,7 +134,8 @@ def _is_echo(values: Mapping[str, str | tuple[str, ...]], instructions: str) -> 
 def _is_placeholder(texts: Sequence[str], name: str, instructions: str) -> bool:
     """Return whether a field contains a placeholder instead of real text.
 
-    A placeholder is the field's type or name, a row of dots, or a part of the instructions.
+    A text counts as a placeholder if it is the field's type or name, a row of dots, or a part of
+    the instructions.
     """
     words = {text.strip(_BRACKETS_AND_DOTS).lower() for text in texts} - {""}
     kinds = {word.rstrip("0123456789 _-") or word for word in words}

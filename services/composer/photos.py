@@ -105,7 +105,7 @@ class CachedStockPhotos:
         return key, PhotoSearchResult(text, f"{search.provider}; cached")
 
     def search(self, search: PhotoSearch, seconds_left: SecondsLeft) -> PhotoSearchResult:
-        """Search for stock photos. Raises the errors of the stock photo provider."""
+        """Search for stock photos. Raises the same errors as the stock photo provider."""
         # Check the cache again, because another worker may have finished the same search in the
         # meantime.
         key, result = self.look_up(search)

@@ -64,7 +64,7 @@ CONDENSE_PROMPT = PromptSpec(
 
 
 def build_metadata_prompt(fields: frozenset[MetadataField]) -> PromptSpec:
-    """Return the prompt for these metadata fields."""
+    """Return the prompt that asks a language model for the given metadata fields."""
     # Sort the fields, so that equal requests produce equal prompts.
     ordered_fields = [field for field in MetadataField if field in fields]
     instructions = "\n".join(_FIELD_INSTRUCTIONS[field] for field in ordered_fields)

@@ -28,8 +28,8 @@ _CACHED_SUFFIX = "; cached"
 # The purpose of the secret key that signs cache keys. If cache keys weren't signed, anyone who can
 # read Redis could check whether a guessed text was sent to the composer.
 _KEY_PURPOSE = "composer-cache"
-# The version of the writers' rules, which is part of each cache key. Change ``_RULES_VERSION``
-# together with the rules, so that results of the old rules are ignored.
+# The version of the composer's writing rules. Each cache key contains this version. Change
+# ``_RULES_VERSION`` together with the rules, so that results of the old rules are ignored.
 _RULES_VERSION = "5"
 
 

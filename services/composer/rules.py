@@ -2,7 +2,8 @@
 
 The rules for metadata and tweets are the same for the language model and the offline writer. The
 functions ``find_…_faults`` return a sentence about each broken rule. The functions ``fit_…``
-correct faults mechanically, and don't change correct texts.
+correct violations without a writer, for example by cutting a text. Texts that follow the rules stay
+unchanged.
 """
 
 import re
@@ -195,8 +196,8 @@ def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
     for tweet in tweets:
         text = remove_foreign_links(plain, clean_text(tweet[:_MAX_CONSIDERED_CHARACTERS]))
         if not _is_fit(plain, text):
-            # Convert full-width letters to ordinary letters, because some programs recognise links
-            # in full-width letters.
+            # Some programs recognise links in full-width letters. Convert full-width letters to
+            # ordinary letters, so that such links are removed.
             text = remove_foreign_links(plain, clean_text(unicodedata.normalize("NFKC", text)))
         text = _cut(text, MAX_TWEET_WEIGHT, measure_tweet_weight)
         # Check the tweet again, because shortening may create a foreign link.

@@ -60,10 +60,10 @@ class MetadataWriter:
     def load(self) -> None:
         """Load the offline writer's models in advance if it is the fallback.
 
-        Loading the models takes a few seconds. The models are loaded before they are needed,
-        because a timeout of the language model would leave too little time to load them. If the
-        settings select the offline writer, the first call loads its models. Without a language
-        model, the first call has enough time for loading the models.
+        Loading the models takes a few seconds. After a timeout of the language model, the request
+        has too little time left for loading the offline writer's models. If the settings select the
+        offline writer, the first call loads its models. The first call has enough time for loading,
+        because it doesn't wait for a language model.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)
@@ -76,8 +76,8 @@ class MetadataWriter:
     ) -> MetadataResult:
         """Write the requested metadata fields or tweets with the selected writer.
 
-        Raises the errors of ``TextProcesses.read``. If the settings disable the fallback, ``write``
-        also raises the errors of the language model.
+        Raises the same errors as ``TextProcesses.read``. If the settings disable the fallback,
+        ``write`` also raises the same errors as the language model.
 
         Args:
             payment: the payment for the language model, or ``None`` if the call is free.

@@ -133,8 +133,7 @@ def open_checkout(resources: Resources, providers: PaymentChannels, lease: Lease
 def _complete_order_job(resources: Resources, lease: Lease, opened: OpenedCheckout | None) -> None:
     assert lease.subject_id is not None
     with resources.unit_of_work() as uow:
-        # Lock the job before its order. Code that abandons a job uses the same order of locks, so
-        # no deadlock can occur.
+        # Lock the job before its order, as code that abandons a job does, to avoid deadlocks.
         complete_job(uow, lease, {"order_id": lease.subject_id})
         order = lock_order(uow, lease.subject_id)
         if opened is not None:
@@ -165,8 +164,8 @@ OPEN_CHECKOUT = register_kind(
         ),
         queue=Queue.MONEY,
         scope=Scope.CREDIT_READ,
-        # A job that creates a payment page can't be retried, because its order fails together with
-        # the job.
+        # Owners can't restart a failed job that creates a payment page, because its order has
+        # failed, too.
         retryable=False,
         on_abandoned=_fail_order,
         # Stop retrying after 30 seconds, because the payer is waiting for the payment page.

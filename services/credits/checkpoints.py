@@ -60,8 +60,8 @@ class CheckpointBook:
     def last_verified_change(self, connection: Connection) -> int | None:
         """Return the id of the newest verified change of an order's status.
 
-        All status changes up to the returned id have been verified. Return ``None`` if the orders
-        have no valid checkpoint.
+        All status changes up to the returned id have been verified. Return ``None`` if no
+        checkpoint of the orders has a valid signature.
         """
         table = PaymentOrderCheckpoint.__table__.c
         rows = connection.execute(select(table.change_id, table.signature)).all()

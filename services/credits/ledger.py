@@ -1,11 +1,11 @@
 """Charges credit accounts, adds credits to accounts, and corrects balances.
 
-``consume_credits`` makes charges that API clients request. The module ``own_charges`` makes charges
-for Pressroom's own services, such as the composer.
+``consume_credits`` makes a charge that an API client has requested. The module ``own_charges``
+makes charges for Pressroom's own services, such as the composer.
 
 Every charge calls the database function ``credit_append``. ``credit_append`` locks the account,
-rejects a negative balance, and writes the ledger entry and the new balance. To save a query,
-``credit_append`` also checks the account's warning threshold. Each SQL statement of
+rejects a negative balance, and writes the ledger entry and the new balance. ``credit_append`` also
+checks the account's warning threshold, which saves a separate query. Each SQL statement of
 ``services.credits.ledger`` runs in a separate transaction.
 """
 
@@ -89,8 +89,8 @@ def consume_credits(
     except LockNotAvailable:
         if key is None:
             raise
-        # A simultaneous request, perhaps with the same idempotency key, has locked the credit
-        # account.
+        # Another request, possibly with the same idempotency key, is changing the credit account
+        # right now.
         raise errors.CHARGE_IN_PROGRESS() from None
     if not rows:
         raise AUTH_INVALID_API_KEY()
@@ -173,8 +173,8 @@ def _serialize_meta(meta: dict[str, Any] | None) -> str | None:
 def _min_json_bytes(value: object, *, stop_above: int) -> int:
     """Return a lower bound for the size of a value as JSON.
 
-    Counting stops when the size exceeds ``stop_above``. The value isn't serialised, because a
-    client could fill the memory with numbers such as 1e300, which has 301 digits.
+    Counting stops when the size exceeds ``stop_above``. Don't serialise the value to measure its
+    size. Numbers such as 1e300, which has 301 digits, could fill the memory.
     """
     count = 0
     pending = [value]

@@ -19,7 +19,7 @@ from models import OrderStatus, PaymentOrder, Resolution
 
 log = get_logger(__name__)
 
-# The statuses from which an order can change to ``REVIEW``. An order whose owner has received
+# An order with one of these statuses can change to ``REVIEW``. An order whose owner has received
 # credits can't change to ``REVIEW``.
 REVIEWABLE = (
     OrderStatus.PENDING,

@@ -1,9 +1,9 @@
 """Charges credit accounts for services that Pressroom provides, such as the composer.
 
-While the user's HTTP request waits, the service calls an external provider. An account is charged
-before the call to the provider, and the charge stays open until the call has succeeded or failed.
-Each open charge has a row in ``open_charges``. Only the process that deletes the row of an open
-charge may settle or reverse the charge.
+The service calls an external provider while the user's HTTP request waits for the result. An
+account is charged before the call to the provider, and the charge stays open until the call has
+succeeded or failed. Each open charge has a row in ``open_charges``. Only the process that deletes
+the row of an open charge may settle or reverse the charge.
 
 A worker claims an open charge and calls the provider. The worker settles the charge if the call to
 the provider succeeds, and otherwise reverses the charge. If no worker has claimed a charge by the

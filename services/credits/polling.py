@@ -52,8 +52,8 @@ MAX_BATCH_ORDERS = 64
 MAX_CONCURRENT_CALLS = 8
 # The maximum duration of a poll, which must end before the next poll starts.
 _MAX_POLL_SECONDS = 20.0
-# How long an order is reserved for a poller. If a poller is killed, its orders are checked again
-# after this time.
+# How long an order is reserved for the process that polls it. If the process is killed, another
+# process checks its orders after this time.
 _TAKEN_FOR = timedelta(minutes=2)
 # How long the poller waits after an error before it checks the same order again.
 _RETRY_DELAY = timedelta(hours=1)

@@ -298,8 +298,8 @@ class _Verification:
                 self._book.write(checkpoints)
                 checkpoints = []
         self._book.write(checkpoints)
-        # Mark the checkpoints of accounts with ledger errors as suspect, because an error may be
-        # older than the checkpoint.
+        # Mark the checkpoints of accounts with ledger errors as suspect, because the error may be
+        # in entries that the checkpoint covers.
         self._book.mark_suspect(user_id for user_id in self._faulty_users if user_id is not None)
         self._verify_orders()
         return self._report

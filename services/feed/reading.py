@@ -56,7 +56,8 @@ _FIND_EARLIER_PLACE = select(_FIRST_EVENT.c.place).where(
     _FIRST_EVENT.c.occurred_at + _MAX_TRANSACTION_DURATION < bindparam("since")
 )
 
-# Maps the id of an event's subject to the data fields that are looked up when the event is read.
+# Maps the id of an event's subject, such as a person, to fields of the event. These fields are not
+# stored, but looked up when the event is read.
 SubjectFields = Mapping[int, dict[str, Any]]
 
 

@@ -134,7 +134,7 @@ def _bind_key(uow: UnitOfWork, key: IdempotencyKey, *, job_id: int) -> None:
     """Store the idempotency key with the job, in the transaction that writes the job.
 
     The INSERT waits for a simultaneous request with the same idempotency key. Raises
-    ``_EqualRequestCommitted`` if the simultaneous request commits. Raises
+    ``_EqualRequestCommitted`` if a simultaneous request with the same key commits first. Raises
     ``idempotency.in_progress`` if a simultaneous request with the same key takes too long.
     """
     values = {"fingerprint": key.fingerprint, "job_id": job_id, "answer": None}

@@ -52,8 +52,7 @@ class Lease:
     cancelled: threading.Event = field(default_factory=threading.Event)
     # True if the job was requeued after a failure. The job runner reports the retry to Celery.
     is_retried: bool = False
-    # The code of the error with which the job failed. The job runner reports the error code to
-    # Celery.
+    # The code of the error with which the job failed, for the job runner's report to Celery.
     failed_by: str | None = None
 
     @classmethod
@@ -127,11 +126,14 @@ def is_held_by(lease: Lease) -> ColumnElement[bool]:
 
 
 def has_status(status: JobStatus) -> ColumnElement[bool]:
-    """Return the SQL condition that a job has this status, for statements that find jobs by id.
+    """Return the SQL condition that a job has this status.
 
-    ``concat`` hides the status from Postgres's query planner, so that the planner uses the index of
-    job ids. The index of queued or running jobs would be slow, because it retains the entries of
-    ended jobs while a long transaction is open.
+    Use it only in statements that select jobs by id. ``concat`` keeps Postgres's
+    query planner from using an index on the status, so that the planner
+    uses the index of job ids. The index of queued or running
+    jobs would be slow, because it retains
+    the entries of ended jobs while a long transaction is
+    open.
     """
     return Job.status == func.concat(status)
 

@@ -4,8 +4,8 @@ Each kind of maintenance has a database row with the time of its next run. Each 
 enqueues the maintenance tasks that are due. The worker that receives a task claims the row of the
 kind of maintenance, and a heartbeat renews the lease. The lease ensures that only one process at a
 time runs a kind of maintenance. Each write of a maintenance run checks that no later run has
-claimed the row. A duplicate message about a task has no effect. All times in maintenance come from
-the database's clock.
+claimed the row. If the broker delivers a task twice, the second delivery has no effect. All times
+in maintenance come from the database's clock.
 
 The interval of a kind of maintenance begins at the end of a run. Maintenance runs that were missed
 during an outage are skipped.
@@ -32,8 +32,8 @@ from storage.unit_of_work import UnitOfWork
 
 log = get_logger(__name__)
 
-# A function that does the work of a maintenance run. Its argument is the start of the run by the
-# database's clock. It returns the number of processed items.
+# A function that runs one kind of maintenance once. The function receives the time at which the run
+# started, taken from the database's clock. The function returns the number of processed items.
 MaintenanceWork = Callable[[datetime], int | None]
 
 # The limits for the delay before an overdue maintenance task is sent again. The delay grows each
@@ -54,7 +54,7 @@ class MaintenanceKind:
     # A maintenance run that takes longer than ``max_run`` loses its lease, so that a hanging run
     # doesn't block later runs.
     max_run: timedelta
-    # The pause after a failed maintenance run. The pause is never longer than ``every``.
+    # The pause after a failed maintenance run, unless the normal interval ``every`` is shorter.
     max_failure_pause: timedelta
 
 
@@ -300,7 +300,7 @@ def _end_run(resources: Resources, run: MaintenanceRun, pause: timedelta, **outc
 def _change_row(
     resources: Resources, run: MaintenanceRun, *fence: ColumnElement[bool], **changes: Any
 ) -> None:
-    """Change the row of the kind of maintenance that this process is running.
+    """Update the database row for the maintenance task that this process is running.
 
     Raises ``LeaseLost`` if the maintenance run has lost its lease.
     """

@@ -27,9 +27,9 @@ FIRST_RESEND_DELAY = timedelta(seconds=2)
 # How many jobs of the same owner a queue may contain. Two queued jobs per owner are enough to keep
 # workers busy, because the next job is sent as soon as a worker claims one of the two.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
-# If a job was sent more often without being claimed, the job no longer counts towards its owner's
-# limit, because perhaps no worker knows its kind. An unclaimed job is sent ``MAX_SENDS_IN_TURN``
-# times within half a minute.
+# A job that was sent more than this many times without being claimed no longer counts towards its
+# owner's limit. Perhaps no worker knows the job's kind. An unclaimed job is sent
+# ``MAX_SENDS_IN_TURN`` times within half a minute.
 MAX_SENDS_IN_TURN = 4
 # The sweep's quick scan, which runs each second, finds only jobs that became due within
 # ``RECENT_WINDOW``. The sweep sends due jobs within seconds, so the full scans find only a few jobs
@@ -77,8 +77,8 @@ def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
     other_job = aliased(Job)
     is_queued = other_job.status == JobStatus.QUEUED
     was_sent = other_job.sends.in_(range(1, MAX_SENDS_IN_TURN + 1))
-    # The sweep updates ``send_after`` of each sent job, so the time is never more than
-    # ``RECENT_WINDOW`` ago.
+    # The sweep updates ``send_after`` of each sent job, so ``send_after`` is never older than
+    # ``RECENT_WINDOW``.
     is_recent = other_job.send_after > func.now() - RECENT_WINDOW
     sent = select(other_job.id).where(
         is_queued, other_job.queue == queue, other_job.on_behalf_of == owner_id, was_sent, is_recent
@@ -100,7 +100,8 @@ def send_next_job(uow: UnitOfWork, claimed: Job) -> None:
     """Send an owner's next waiting job after a worker has claimed one of the owner's jobs.
 
     An owner's jobs are sent in the order of creation, so the search starts at the creation time of
-    the claimed job. The sweep sends waiting jobs that ``send_next_job`` misses.
+    the claimed job. If ``send_next_job`` misses a waiting job, the sweep sends the job to the
+    broker.
     """
     oldest = (
         select(Job.id)

@@ -88,10 +88,10 @@ def find_unfinished_job(
 def is_working_on(
     subject_id: int | None, of_kinds: Collection[JobKind], user_id: int
 ) -> ColumnElement[bool]:
-    """Return the SQL condition that a job of these kinds with this subject is queued or running.
+    """Return the SQL condition for queued or running jobs of these kinds with this subject.
 
-    The condition uses the indexes of queued and running jobs, so that ended jobs don't slow the
-    query down.
+    The condition matches the partial indexes of queued and running jobs, so that the query reads no
+    ended jobs.
     """
     is_queued = and_(
         Job.status == JobStatus.QUEUED,
@@ -165,7 +165,7 @@ def get_any_job(uow: UnitOfWork, job_id: int, *, lock: bool = False) -> Job:
 def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
     """Cancel the caller's job, or ask the worker that runs the job to cancel it.
 
-    Returns 0 if the job has ended.
+    Returns the number of affected jobs, which is 0 if the job has already ended.
     """
     return cancel_locked_job(uow, get_job(uow, caller, job_id, lock=True))
 
@@ -173,8 +173,8 @@ def cancel_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
 def cancel_locked_job(uow: UnitOfWork, job: Job) -> int:
     """Cancel a job that the caller has locked, or ask the job's worker to cancel it.
 
-    Returns 0 if the job has ended. If this release doesn't know the job's kind, only the job's
-    worker can cancel the job and clean up.
+    Returns 0 if the job has ended. If this release doesn't know the job's kind, only a worker that
+    knows the kind can cancel the job and clean up.
     """
     if job.status in FINISHED:
         return 0

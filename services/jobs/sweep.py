@@ -53,7 +53,7 @@ def sweep_jobs(
     paces = paces or SweepPaces()
     swept = requeue_lost_jobs(resources, watch or DatabaseWatch(), paces.lost)
     due_queues = paces.due_queues()
-    # While no job is due, ``_CHECK_QUEUES`` is the sweep's only statement about queued jobs.
+    # If no job is due, the sweep runs no other statement about queued jobs, so that it stays fast.
     rows = resources.database.rows(
         _CHECK_QUEUES,
         queues=list(Queue),

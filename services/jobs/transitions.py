@@ -1,8 +1,8 @@
-"""Changes the status of jobs.
+"""Changes the status of jobs, for example from queued to running.
 
 Each status change of a job is a single UPDATE. The WHERE condition of the UPDATE, which is called
 the fence, checks either the attempt number of a worker's lease or the id of a locked row. If two
-status changes of a job race, the fence of the second one no longer matches.
+transactions change a job's status at the same time, the second UPDATE matches no row.
 
 A job can delegate its remaining work to smaller jobs, which are called its helpers. A delegating
 job has the status "running" although no worker holds the job. Each write of a helper checks the
@@ -65,7 +65,7 @@ def set_total(uow: UnitOfWork, lease: Lease, *, total: int | None) -> None:
 def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | None = None) -> None:
     """Record how much of the job is done, in the same transaction as the job's work.
 
-    Progress resets the job's counts of crashes and retries, because the job evidently works. Raises
+    A job that makes progress isn't broken, so its counts of crashes and retries are reset. Raises
     ``LeaseLost``.
     """
     changes: dict[str, Any] = {"progress_done": done, "crashes": 0, **_NO_FAILURES}
@@ -183,9 +183,9 @@ def change_job(
     Args:
         to: the new status, or ``None`` to keep the status, the lease, the error and the end time.
         error: the error to store in a failed or cancelled job.
-        ends_subject: whether to call the kind's function ``on_abandoned`` for a failed or cancelled
-            job. If ``ends_subject`` is false, the caller must mark the import or other object as
-            ended.
+        ends_subject: whether to end the job's subject, such as an import, by calling
+            ``on_abandoned`` of the job's kind. If false, the caller must end the subject of a
+            failed or cancelled job.
         changes: new values for columns of the job, by column name.
     """
     if to is not None:

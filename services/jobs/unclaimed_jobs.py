@@ -77,8 +77,8 @@ _POSTPONE_RESENDS = text("""
 
 # Finds jobs that must be sent and that the quick scans may have missed, because the jobs became due
 # long ago. ``unclaimed`` and ``passed_over`` mean the same as in ``_FIND_RECENTLY_DUE``. The
-# recursive query jumps from owner to owner in the index, so a million jobs of one owner cost no
-# more than one job.
+# recursive query looks up each owner once in the index, so its time doesn't depend on the number of
+# jobs per owner.
 _FIND_OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue

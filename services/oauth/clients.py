@@ -78,7 +78,8 @@ def _differs_only_by_port(uri: str, registered: str) -> bool:
     if parts.scheme != "http" or parts.hostname not in _LOOPBACK_ADDRESSES:
         return False
     host = f"[{parts.hostname}]" if parts.hostname == "::1" else parts.hostname
-    # Insert the requested port into the registered URI, so that the URIs can differ only by port.
+    # Insert the requested port into the registered URI, because only the ports of the two URIs are
+    # allowed to differ.
     expected = urlunsplit(parts._replace(netloc=f"{host}:{sent_parts.port}"))
     return sent_parts.port is not None and uri == expected
 

@@ -179,7 +179,7 @@ class IssuedToken:
 
 
 def authenticate_token(database: Database, keyring: Keyring, secret: str) -> Caller:
-    """Return the caller that an access token authenticates. Raises ``auth.invalid_credentials``."""
+    """Check an access token, and return the caller. Raises ``auth.invalid_credentials``."""
     if not ACCESS_TOKEN.matches(secret):
         raise AUTH_INVALID_ACCESS_TOKEN()
     digests = keyring.signer(_PURPOSE).digests(secret.encode())

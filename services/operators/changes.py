@@ -89,7 +89,7 @@ def review_texts(
 ) -> bool:
     """Record that an operator has reviewed the suspicious texts of a list or of another record.
 
-    Return false if the texts have changed since the operator read them.
+    Return false if the record's texts have changed since ``version``, which the operator has read.
     """
     is_reviewed = text_reviews.mark_reviewed(uow, kind, record_id, version)
     if is_reviewed:

@@ -67,7 +67,7 @@ def mark_erased(uow: UnitOfWork, email: str) -> int:
     owns lists.
     """
     address = email_addresses.normalise_address(email)
-    # Locking the person's row waits for all transactions that write about the person. Later
+    # Lock the person's row to wait for running transactions that write data about the person. Later
     # transactions see that the person is erased, and write nothing about the person.
     person = uow.session.scalar(select(User).where(User.email == address).with_for_update())
     if person is None:
@@ -91,7 +91,7 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
 
 
 def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
-    """Erase a person whose data was erased before, but was restored from a backup.
+    """Erase a person again whose erased data has been restored from a backup.
 
     Return false if the restored database doesn't contain the person's data. The function first
     archives the person's restored lists, because a person who owns active lists can't be erased.

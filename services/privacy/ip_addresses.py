@@ -21,7 +21,7 @@ _MAX_BATCH_ROWS = 10_000
 
 
 def shorten_ip_addresses(resources: Resources) -> int:
-    """Replace old IP addresses with network addresses, and return their number.
+    """Replace old IP addresses with network addresses, and return the number of replacements.
 
     An IPv4 address becomes the address of its /24 network. An IPv6 address becomes the address of
     its /64 network in events, or of its /48 network in consent entries.

@@ -261,7 +261,8 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Clear the stored webhook responses to events about a person.
 
-    A webhook receiver's response may contain the person's e-mail address.
+    The responses are cleared because a webhook receiver may have repeated the person's e-mail
+    address.
     """
     row = models.WebhookDelivery
     has_answer = and_(row.person_id == user_id, row.answer.is_not(None))

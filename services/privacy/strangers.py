@@ -6,8 +6,8 @@ expires, a new reader's subscription is deleted, and a former member's subscript
 earlier status.
 
 A stranger is a person who can't log in and has no data except events about unconfirmed subscription
-requests. Events about unconfirmed subscription requests are deleted together with the person who
-made the requests.
+requests. The events about a stranger's subscription requests are deleted together with the
+stranger.
 """
 
 from collections.abc import Sequence

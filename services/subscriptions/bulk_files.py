@@ -69,7 +69,7 @@ def unwrap_key(resources: Resources, row: MemberImport | MemberExport) -> bytes:
 
 
 def open_stored_file(resources: Resources, row: MemberImport | MemberExport) -> StoredFile:
-    """Return the stored file of an import or export. Raises the errors of ``unwrap_key``."""
+    """Return the stored file of an import or export. Raises the same errors as ``unwrap_key``."""
     assert row.size is not None
     return StoredFile(resources.objects, row.object_prefix, row.size, unwrap_key(resources, row))
 

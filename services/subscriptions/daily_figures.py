@@ -110,7 +110,7 @@ class FiguresFault:
 
     Attributes:
         active: the number of active members in the table ``subscriptions``.
-        counted: the number of active members according to the daily figures.
+        counted: the number of active members that follows from the daily figures.
     """
 
     list_id: int

@@ -103,7 +103,7 @@ def guard_cell(value: str) -> str:
 
 
 def unguard_cell(cell: str) -> str:
-    """Remove the apostrophes that ``guard_cell`` adds."""
+    """Remove the apostrophes that ``guard_cell`` has added to a cell."""
     return _GUARDED_START.sub(r"\1", cell)
 
 

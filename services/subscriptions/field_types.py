@@ -79,7 +79,7 @@ def change_field_and_type(
 
     If the field gets a new type, the members' values are converted like cells of an imported file.
     Raises ``field.in_use``, ``field.values_unfit``, ``field.too_many_values``, ``list.busy``, and
-    the errors of ``fields.change_field``.
+    the same errors as ``fields.change_field``.
     """
     columns = fields.validate_columns(values)
     field = fields.get_field(uow, owner_id, field_id, lock=True)

@@ -257,7 +257,7 @@ def validate_columns(values: Mapping[str, Any]) -> CheckedColumns:
 def create_field(uow: UnitOfWork, owner_id: int, *, type: FieldType, **values: Any) -> MemberField:  # noqa: A002 - the name of the column
     """Create a field for the members of all lists of an owner.
 
-    Raises ``user.not_found``, ``field.too_many`` and the errors of ``change_field``.
+    Raises ``user.not_found``, ``field.too_many`` and the same errors as ``change_field``.
     """
     columns = validate_columns({"choices": [], **values})
     # Lock the owner, so that concurrent requests together can't exceed the maximum number of

@@ -60,7 +60,7 @@ _FOLD_DAYS = text("""
 def fold_everything(resources: Resources) -> int:
     """Merge all stored changes into the subscriber counts and daily figures, in batches.
 
-    Return how many stored changes were merged into the totals.
+    Return the number of changes that were merged.
     """
     total = 0
     for fold_batch in (fold_counts, fold_days):
@@ -75,7 +75,7 @@ def fold_everything(resources: Resources) -> int:
 def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
     """Merge at most ``max_deltas`` stored changes into the subscriber counts, oldest first.
 
-    Return how many stored changes were merged into the totals.
+    Return the number of changes that were merged.
 
     If an owner's lists have more members than the plan allows, people can still join, but the owner
     gets a notice. The notice about the quota is enqueued in the transaction that updates the
@@ -91,6 +91,6 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
 def fold_days(uow: UnitOfWork, *, max_deltas: int) -> int:
     """Add at most ``max_deltas`` stored changes to the daily figures of lists, oldest first.
 
-    Return how many stored changes were merged into the totals.
+    Return the number of changes that were merged.
     """
     return uow.session.scalar(_FOLD_DAYS, {"max_deltas": max_deltas}) or 0

@@ -28,11 +28,11 @@ from storage.unit_of_work import UnitOfWork
 # The maximum number of lists in one batch, which is low because no bulk action can run on the lists
 # during the batch.
 MAX_BATCH_LISTS = 20
-# How long the job waits after the undo link has expired, so that a last request with the link can
+# The job starts this long after the undo link has expired, so that a last request with the link can
 # finish.
 _UNDO_MARGIN = timedelta(minutes=1)
-# Selects the remaining time in which the person can undo the change of address. If the mail with
-# the undo link hasn't been sent, the remaining time is the full lifetime of the link.
+# Selects the remaining time in which the person can undo the change of address. Before the mail
+# with the undo link has been sent, the person still has the full lifetime of the link.
 _SELECT_REMAINING_UNDO_TIME = text("""
 SELECT greatest((
     SELECT max(expires_at) FROM mailed_links

@@ -26,8 +26,8 @@ class AttributeChanges:
     """Changes to the fields and tags of one member.
 
     Attributes:
-        fields: maps field keys to new values, or to ``None`` to remove a value. Fields that aren't
-            in the mapping stay unchanged.
+        fields: maps field keys to new values, or to ``None`` to remove a value. All other fields
+            stay unchanged.
         tags: tag names that replace all tags of the member, or ``None`` to keep the tags.
         add_tags: the names of tags to add.
         remove_tags: the names of tags to remove, even if a tag is also in ``add_tags``.
@@ -70,7 +70,7 @@ class AttributeFormatter:
 def create_formatter(
     uow: UnitOfWork, owner_id: int, tag_ids: Sequence[Sequence[int]]
 ) -> AttributeFormatter:
-    """Return a formatter for the attributes of members.
+    """Return a formatter for the fields and tags of members, with the names that it needs.
 
     ``tag_ids``: the ids of the tags of each member to format.
     """
@@ -158,9 +158,10 @@ def merge_attributes(
 class Submission:
     """The name and field values that a person has entered into a sign-up form.
 
-    Strangers can enter a person's address into a sign-up form. If the list already has a record of
-    the person, the submission changes this record only after the person has confirmed the sign-up.
-    If the list has no record of the person, the submission is stored in a new record immediately.
+    Anybody can enter another person's address into a sign-up form. If the list already has a record
+    of the person, the submission changes this record only after the person has confirmed the
+    sign-up. If the list has no record of the person, the submission is stored in a new record
+    immediately.
 
     Attributes:
         fields: maps field ids, as text, to the submitted values.

@@ -33,7 +33,7 @@ def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, writte
     """Create a segment from a filter in a request, and create missing tags.
 
     Raises ``segment.name``, ``segment.name_taken``, ``segment.too_many``, ``quota.exceeded``, and
-    the errors of ``member_filter.prepare_stored_filter``.
+    the same errors as ``member_filter.prepare_stored_filter``.
     """
     stored_filter = member_filter.prepare_stored_filter(
         uow, mailing_list, written, create_tags=True
@@ -55,7 +55,7 @@ def change_segment(
 ) -> Segment:
     """Change a segment's name, a segment's filter, or both.
 
-    Raises the errors of ``get_segment`` and ``create_segment``.
+    Raises the same errors as ``get_segment`` and ``create_segment``.
 
     ``fields``: a new value for ``name``, for ``filter``, or for both.
     """
@@ -100,7 +100,7 @@ def choose_filter(
     Return ``None``, which selects all members, for a request without a segment and without a
     filter. The filter's tags are locked, so that the tags can't be deleted until the transaction
     ends. Raises ``selection.unclear`` if the request contains both a segment and a filter. Raises
-    ``segment.not_found`` and the errors of functions in ``member_filter``.
+    ``segment.not_found`` and the same errors as the functions in ``member_filter``.
     """
     if segment_id is None:
         return (

@@ -185,7 +185,7 @@ def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: i
 
 
 def choose_deliveries(pending: Sequence[Pending], now: datetime, *, limit: int) -> list[int]:
-    """Return the ids of the deliveries in the next batch, assuming that all deliveries succeed."""
+    """Return the ids of the next deliveries to send, on the assumption that each one succeeds."""
     remaining = list(pending)
     ids: list[int] = []
     while len(ids) < limit:
@@ -203,8 +203,8 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     Returns whether the feed contained new events.
     """
     # Read the newest feed position first, because events written between the two reads would
-    # otherwise be skipped. If the feed contains no new events for the endpoint, the endpoint moves
-    # to the newest position.
+    # otherwise be skipped. If the feed contains no new events for the endpoint, the endpoint's
+    # position moves to the end of the feed.
     newest = newest_position(uow.session)
     position = webhook_endpoints.get_position(endpoint)
     query = reading.next_events(
@@ -221,8 +221,8 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     endpoint.event_id = last.id
     if not events:
         return False
-    # If the event already has a delivery, the owner has requested a replay, so queue the event
-    # again.
+    # An event that already has a delivery is queued again, because the owner has requested a
+    # replay.
     new = insert(WebhookDelivery).values(endpoint_id=endpoint.id)
     upsert = new.on_conflict_do_update(
         index_elements=["endpoint_id", "event_id"], set_=REQUEUED_VALUES
@@ -273,6 +273,6 @@ def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> N
 
 
 def choose_pause(attempts: int) -> timedelta:
-    """Return how long to wait before the next attempt after this number of attempts."""
+    """Return how long to wait before the next attempt, given the number of previous attempts."""
     pause = FIRST_PAUSES[attempts - 1] if attempts <= len(FIRST_PAUSES) else LATER_PAUSE
     return pause * random.uniform(1, 1 + _MAX_JITTER)  # noqa: S311 - no secret

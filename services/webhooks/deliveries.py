@@ -18,12 +18,12 @@ from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
 TEST_EVENT_TYPE = "webhook.test"
-# At this number of pending deliveries, an endpoint gets no new events, because a worker reads all
+# An endpoint with this many pending deliveries gets no new events, because a worker reads all
 # pending deliveries before each attempt.
 MAX_PENDING = 1_000
-# At this number of pending deliveries, an owner can't request test events or send events again.
-# ``MAX_PENDING_REQUESTED`` exceeds ``MAX_PENDING``, so that an owner can resend events to an
-# endpoint with many pending deliveries.
+# For an endpoint with this many pending deliveries, the owner can't request test events or resend
+# events. ``MAX_PENDING_REQUESTED`` exceeds ``MAX_PENDING``, so that an owner can resend events to
+# an endpoint with many pending deliveries.
 MAX_PENDING_REQUESTED = 2 * MAX_PENDING
 # The maximum number of events to count before a replay, because counting many events is slow.
 MAX_COUNTED_EVENTS = 1_000

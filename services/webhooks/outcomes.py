@@ -1,9 +1,9 @@
 """Records the outcomes of webhook delivery attempts.
 
 A call to an unresponsive receiver blocks a thread that other owners' endpoints need. After two
-consecutive unanswered calls, an endpoint rests, which means that it receives no events for at least
-30 seconds. Each additional unanswered call doubles the endpoint's pause, up to five minutes.
-Because unresponsive endpoints rest, one process can handle more than a hundred of them.
+consecutive unanswered calls, an endpoint rests: it receives no events for at least 30 seconds. Each
+additional unanswered call doubles the endpoint's pause, up to five minutes. Thanks to these pauses,
+one process can handle more than a hundred unresponsive endpoints.
 """
 
 from collections.abc import Mapping
@@ -96,7 +96,7 @@ def _count_silences(
 
 
 def choose_rest(silences: int) -> timedelta | None:
-    """Return how long an endpoint rests after this many consecutive unanswered calls."""
+    """Return how long an endpoint gets no events after this many consecutive unanswered calls."""
     return min(MIN_REST * (1 << min(silences - 2, 10)), MAX_REST) if silences > 1 else None
 
 
@@ -118,12 +118,11 @@ def _record_failure(
         _stop_endpoint(uow, endpoint, EndpointState.ENDED, ANSWERED_GONE)
         return
     now = _get_transaction_time(uow)
-    # ``failing_since`` is the first failed attempt after the endpoint's last success.
+    # ``failing_since`` is the time of the first failed attempt after the endpoint's last success.
     # ``failing_since`` is not the time when the failed delivery was queued, because other
     # deliveries may have succeeded since that time. If an event is sent as soon as it is queued,
-    # its last attempt takes place exactly three days after the first attempt. If an endpoint has a
-    # single event and all attempts to deliver the event fail, the endpoint is paused after the last
-    # attempt.
+    # its first and last attempt are three days apart. If an endpoint has a single event and all
+    # attempts to deliver the event fail, the endpoint is paused after the last attempt.
     failing_since = endpoint.failing_since or delivery.last_attempt_at or now
     fails_for_days = now >= failing_since + RETRY_PERIOD
     is_given_up = now >= delivery.queued_at + RETRY_PERIOD

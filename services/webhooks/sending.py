@@ -4,11 +4,11 @@ The job of an endpoint alternates between database transactions and calls to the
 transaction, the job records the outcomes of the latest calls, and then claims the next deliveries.
 Each transaction checks the job's lease, so that a worker that has lost its lease writes nothing.
 
-Deliveries are claimed in batches, because a transaction takes longer than a call to a fast
-receiver. After a successful call to the receiver, the worker claims up to ``MAX_BATCH_DELIVERIES``
-deliveries at once. After a failed call to a receiver, the worker claims the receiver's deliveries
-one at a time. If a worker is killed before it records the outcomes of a batch, the whole batch is
-sent again.
+Deliveries are claimed in batches. A separate transaction for each delivery would take longer than
+the call to a fast receiver. After a successful call to the receiver, the worker claims up to
+``MAX_BATCH_DELIVERIES`` deliveries at once. After a failed call to a receiver, the worker claims
+the receiver's deliveries one at a time. If a worker is killed before it records the outcomes of a
+batch, the whole batch is sent again.
 """
 
 import time
@@ -42,7 +42,8 @@ MAX_BATCH_DELIVERIES = 20
 # because the endpoint's settings or the names and addresses in the events may change in the
 # meantime.
 MAX_CLAIM_SECONDS = 1.0
-# The pause before a job checks again whether the owner has reached the limit of active endpoints.
+# If the owner has reached the limit of active endpoints, a further endpoint waits this long before
+# its job tries again.
 _OWNER_LIMIT_PAUSE = timedelta(seconds=2)
 
 SEND_EVENTS = register_kind(
@@ -127,7 +128,7 @@ def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint
 
 
 def _sign_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
-    """Yield signed webhook requests for at most ``MAX_CLAIM_SECONDS``.
+    """Yield signed webhook requests, and stop after ``MAX_CLAIM_SECONDS``.
 
     Each request is signed immediately before it is sent, because the signature includes the time.
     """

@@ -30,7 +30,7 @@ ENDED_WITH_LOGIN = "The endpoint ended because the account's password was reset.
 
 @dataclass(frozen=True)
 class EndpointChange:
-    """The requested changes of a webhook endpoint. ``None`` means that a setting doesn't change."""
+    """The requested changes of a webhook endpoint. A setting that is ``None`` doesn't change."""
 
     url: str | None = None
     types: Collection[FeedEventType] | None = None
@@ -121,7 +121,7 @@ def change_endpoint(
 
     The caller of ``change_endpoint`` must check whether the new URL is allowed. The user must have
     logged in recently to change an endpoint. Raises ``auth.login_again``, ``webhook.ended`` and the
-    errors of ``get_endpoint``.
+    same errors as ``get_endpoint``.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if to.url is not None and to.url != endpoint.url:
@@ -188,7 +188,7 @@ def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
     """Create a new secret for the endpoint.
 
     For a day, events are signed with both the old and the new secret. Raises ``auth.login_again``,
-    ``webhook.ended``, ``webhook.too_many_secrets`` and the errors of ``get_endpoint``.
+    ``webhook.ended``, ``webhook.too_many_secrets`` and the same errors as ``get_endpoint``.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if signing.count_live_secrets(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:
@@ -210,7 +210,7 @@ def delete_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> int:
 def lock_active_endpoint(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> WebhookEndpoint:
     """Lock and return the caller's endpoint, which must be active.
 
-    Raises ``webhook.not_active`` and the errors of ``get_endpoint``.
+    Raises ``webhook.not_active`` and the same errors as ``get_endpoint``.
     """
     endpoint = get_endpoint(uow, caller, endpoint_id, lock=True)
     if endpoint.state != EndpointState.ACTIVE:

@@ -152,8 +152,7 @@ class FolderPlace:
             raise TransientError(f"The backup folder can't be used: {error.strerror}.") from error
 
     def _build_unusable_error(self, error: OSError) -> DomainError:
-        # Use the message for ENOTDIR instead of EEXIST, because it says that the path is not a
-        # folder.
+        # Replace the message for EEXIST with the one for ENOTDIR, "Not a directory".
         number = errno.ENOTDIR if error.errno == errno.EEXIST else error.errno
         return BACKUP_FOLDER_UNUSABLE(
             folder=self.folder, setting=variable_of("backup_url"), reason=os.strerror(number or 0)

@@ -30,8 +30,8 @@ from storage.migrations import revisions, roles
 log = get_logger(__name__)
 
 ADVISORY_LOCK = 0x50726573  # "Pres" in ASCII
-# How long a migration step is retried if it can't get a lock within a second. Retries must outlast
-# the slowest report query and a period of high load.
+# How long a migration step is retried if it can't get a lock within a second. The retries must take
+# longer than the slowest report query or a period of high load, which can delay the lock.
 MAX_RETRY_SECONDS = 1800.0
 _PAUSE_SECONDS = 0.5
 _TEMPORARY_ERRORS = (psycopg2.errors.LockNotAvailable, psycopg2.errors.DeadlockDetected)
@@ -139,7 +139,7 @@ def _upgrade(connection: Connection) -> None:
         else:
             return
         finally:
-            # End the transaction that Alembic begins after the last commit.
+            # After its last commit, Alembic begins another transaction. End this transaction.
             connection.rollback()
 
 

@@ -82,7 +82,7 @@ def open_async_redis(settings: CacheSettings) -> redis.asyncio.Redis:
 
 
 def parse_sentinels(url: str) -> Sentinels | None:
-    """Return the Sentinels that the URL names, or ``None`` if it names a Redis server."""
+    """Parse a URL of Sentinels, or return ``None`` for the URL of a Redis server."""
     return Sentinels.parse(url) if url.partition("://")[0] in SENTINEL_SCHEMES else None
 
 
@@ -139,8 +139,8 @@ class _SharedSentinel(redis.sentinel.Sentinel):
     """A Sentinel client that several threads can use at the same time.
 
     The Redis library reorders its list of Sentinels when the first Sentinel doesn't respond. If two
-    threads reordered this list at the same time, an entry could get lost. Each search for the
-    master works on a copy of the list of Sentinels.
+    threads reordered the Sentinels at the same time, one could get lost from the list. Each search
+    for the master works on a copy of the list of Sentinels.
     """
 
     def discover_master(self, service_name: str) -> Any:
@@ -165,4 +165,7 @@ class _SharedAsyncSentinel(redis.asyncio.sentinel.Sentinel):
 class _BlockingSentinelPool(
     redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool
 ):
-    """A pool of connections to a Sentinel master. Callers wait until a connection is free."""
+    """A pool of connections to a Sentinel master.
+
+    If all connections in the pool are in use, callers wait for one.
+    """

@@ -1,4 +1,4 @@
-"""Sends notifications about finished work."""
+"""Notifies the API processes when a worker has finished work that callers wait for."""
 
 import redis
 

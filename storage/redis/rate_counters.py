@@ -65,8 +65,8 @@ class RateCounters:
     The API calls in a time window are numbered, and calls with a number above the rate limit are
     refused. If the rate limit is high, a process reserves 1/300 of the call numbers at once. The
     process assigns the reserved numbers to calls without asking Redis. The rate limit is never
-    exceeded, because no call number is assigned twice. A call may be refused too early, because
-    other processes hold unused call numbers.
+    exceeded, because no call number is assigned twice. A call can be refused before the limit is
+    reached if other processes have reserved numbers that they haven't used.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -148,8 +148,8 @@ class _ReservedNumbers:
                 # Discard all reserved call numbers. Most belong to time windows that have ended,
                 # and the process can reserve new ones.
                 self._blocks.clear()
-            # Keep all blocks for a time window, because several threads can reserve a block at the
-            # same time.
+            # Don't replace the key's other blocks, because several threads can reserve a block at
+            # the same time.
             self._blocks.setdefault(key, deque()).append(iter(numbers))
 
 

@@ -1,7 +1,8 @@
 """Registers and unregisters API callers that wait for the result of a request.
 
 Script calls that are enqueued at the same time share one round trip to Redis. Redis executes script
-calls in the order in which they were enqueued, so that no caller is removed before it was added.
+calls in the order in which they were enqueued. A caller is therefore always added before the caller
+is removed.
 """
 
 import asyncio
@@ -83,7 +84,7 @@ class RequestCalls:
     def create_caller_id(self) -> str:
         """Return a random caller id that contains the name of this process.
 
-        Workers use the process name to notify only the caller's process.
+        A worker notifies only this process of the caller's result.
         """
         return f"{self._waiter}.{secrets.token_urlsafe(12)}"
 
@@ -101,8 +102,8 @@ class RequestCalls:
         """Add a caller to a request, and notify the workers unless one already runs the request.
 
         Every API call sends its own message, even after an identical call, so that no caller
-        depends on another caller's message. The first of these messages that a worker receives
-        starts the request's work.
+        depends on another caller's message. A worker starts the request's work at the first message
+        that arrives.
 
         Raises ``queue.overloaded`` if the backlog is full, or if the oldest queued request is too
         old. Raises ``queue.too_many_of_yours`` if the owner has too many requests in the backlog.
@@ -186,7 +187,7 @@ class RequestCalls:
                 size += batch[-1].size
             responses = await self._execute(batch)
             for script_call, response in zip(batch, responses, strict=True):
-                if script_call.result.done():  # The waiting API call was cancelled.
+                if script_call.result.done():  # The API call that waited was cancelled.
                     continue
                 if isinstance(response, Exception):
                     script_call.result.set_exception(response)

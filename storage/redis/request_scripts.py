@@ -1,4 +1,4 @@
-"""Lua scripts for request-only work, which exists only while API callers wait for the result.
+"""Lua scripts for work that exists only while API callers wait for its result.
 
 Some work, such as composer calls, is useless without a waiting API caller. Such work is called a
 request, and has no row in the jobs table. The state of a request is stored in Redis keys that
@@ -7,10 +7,11 @@ same request id, so that a worker does the work only once. A request has these R
 
 - ``waiting``: the waiting callers, each with the time at which the caller stops waiting. A caller
   whose process was killed counts as waiting until the end of its waiting time.
-- ``input``: the input, until a worker takes the request or no caller waits anymore.
+- ``input``: the data that the caller sent. The key is deleted when a worker takes the request or no
+  caller waits anymore.
 - ``running``: the lease of the worker that runs the request.
-- ``told``: the callers that were notified of the result but haven't been removed yet. A call after
-  the delivery of the result starts a new run.
+- ``told``: the callers that have been notified of the result, until they leave. A new call after
+  the notification makes a worker do the work again.
 - ``result``: the result of the work, for callers that missed the notification. The key ``result``
   is deleted when the last caller leaves.
 
@@ -52,11 +53,13 @@ local function longest_wait()
 end
 """
 
-# Adds a caller to a request, and sends a message unless a worker is already processing the request.
-# A request is in the backlog only once, even if several callers wait for its result.
+# This script adds a caller to a request. It also sends a broker message unless a worker is already
+# processing the request. A request is in the backlog only once, even if several callers wait for
+# its result.
 #
 # For a refused call, the script returns the reason and the age of the oldest request in the
-# backlog. The script returns 1 if the API process must send a message to a separate broker.
+# backlog. The script returns 1 if the broker isn't this Redis server, so that the API process must
+# send the message itself.
 #
 # A waiting caller runs the script again after a while, because the broker message may have been
 # lost. The script sends no second message for a running or finished request. A second message for a
@@ -167,8 +170,8 @@ return longest_wait()
 """
 )
 
-# Renews a lease only if the worker still holds it, because the thread that renews leases may be
-# late.
+# Renews a lease only if the worker still holds it. If the thread that renews leases is late, the
+# lease may have expired.
 RENEW_SCRIPT = (
     _PREAMBLE
     + """

@@ -28,7 +28,7 @@ _MAX_ANNOUNCED_CHARACTERS = 8 * 1024
 
 
 class AllCallersLeft(Exception):
-    """All callers of a request have stopped waiting, so the worker should stop."""
+    """Raised in a worker that should stop because no caller waits for its request anymore."""
 
 
 class RequestWork:
@@ -84,8 +84,8 @@ class RequestLease:
     """A worker's lease on request-only work, with the input of the work.
 
     Attributes:
-        until: the monotonic time when the last caller stops waiting. Callers who arrive after the
-            lease was taken don't count.
+        until: the monotonic time when the last caller stops waiting. Callers who started to wait
+            after the worker took the lease don't count.
     """
 
     payload: dict[str, Any]
@@ -100,7 +100,7 @@ class RequestLease:
         return self.payload.get(request_scripts.TRACEPARENT)
 
     def seconds_left(self) -> float:
-        """Renew the lease, and return how many seconds the last caller will wait.
+        """Renew the lease, and return how many more seconds at least one caller will wait.
 
         Call this method before each expensive step, so that the work stops when no caller waits any
         longer. Raises ``AllCallersLeft``.

@@ -240,8 +240,8 @@ def _render_outcome(
     if outcome.invalid_form is not None:
         form = replace(outcome.invalid_form, typed=console.form)
     elif error is not None and error.kind is Kind.NOT_FOUND:
-        # The photo provider has deleted the photo. Show the form with the typed texts, so that no
-        # text is lost.
+        # The error means that the photo provider has deleted the photo. Show the form with the
+        # typed texts, so that no text is lost.
         form = TypedForm(console.form, problem=error.message, status=STATUS_OF[error.kind])
     elif error is not None:
         form = console.add_error(error)

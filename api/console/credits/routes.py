@@ -123,8 +123,8 @@ class EntryView:
 
     Attributes:
         words: a label for the kind of entry, such as "Bought".
-        source: why the balance changed, as stated by an app or operator. ``source`` is empty for an
-            entry of an order, because the page links to the order.
+        source: why the balance changed, as stated by an app or operator. ``source`` is empty if the
+            entry belongs to an order, because the page then links to the order.
     """
 
     words: str
@@ -278,8 +278,8 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
 async def buy_credits(request: Request, console: ConsoleForm) -> Response:
     """Order credits, and redirect to the order's page, which links to the payment page.
 
-    The page links to the payment page. A redirect isn't possible, because the
-    Content-Security-Policy forbids redirects to other sites after a form was sent.
+    A direct redirect to the payment page isn't possible. The Content-Security-Policy forbids
+    redirects to other sites after a form was sent.
     """
     state = console.state
     try:

@@ -108,7 +108,7 @@ class KeyView:
     def label(self) -> str:
         """Return the name of the key and its last characters.
 
-        The last characters distinguish keys with the same name.
+        The last characters of the key distinguish it from other keys with the same name.
         """
         return f"{self.key.name} (…{self.key.last_four})"
 

@@ -60,7 +60,7 @@ _STATE_CHOICES = (
 )
 
 
-# The form fields and URL parameters for the start of the period whose events are sent again.
+# The form fields and URL parameters for the time from which events are sent again.
 DAY_FIELD = "day"
 TIME_FIELD = "time"
 
@@ -329,7 +329,7 @@ def replay_events(console: ConsoleForm, endpoint_id: PathId) -> Response:
 
 
 def _read_moment(inputs: Mapping[str, str]) -> datetime:
-    """Return the time in the form from which events are sent again."""
+    """Return the time from which events are sent again, as entered in the form."""
     try:
         day = date.fromisoformat(inputs.get(DAY_FIELD, "").strip())
     except ValueError:

@@ -258,7 +258,7 @@ def change_image(console: ConsoleForm, uow: Transaction, hash_id: str) -> Respon
 def show_new_link(console: RecentConsole, hash_id: str, form: EmptyForm) -> Response:
     """Show the form for a signed link to an image.
 
-    After a renewed login, the user returns to the form.
+    If the user must log in again first, the login leads back to this form.
     """
     return _render_link_page(console, hash_id, form, None)
 

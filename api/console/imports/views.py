@@ -390,8 +390,8 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
         job = records.find_job(uow, task) if task.status == "running" else None
         undo = records.find_undo_job(uow, task)
         # Read the import again after reading its job, so that the last changes of a job that just
-        # ended are included. A job ends in the transaction that contains its last changes to the
-        # import.
+        # ended are included. A single transaction stores an import job's last changes to the import
+        # and marks the job as ended.
         uow.session.refresh(task)
         own_fields = fields.list_fields(uow, console.user_id) if task.dry_run else []
     view = ImportView(task, title, job, undo, fields=own_fields)

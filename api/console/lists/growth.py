@@ -60,8 +60,10 @@ class GrowthPlot:
     Attributes:
         total: the total numbers of joins and departures over all periods.
         zero: the vertical position of the zero line in the chart.
-        most_joined: the maximum number of joins per period, at the upper edge of the chart.
-        most_left: the maximum number of departures per period, at the lower edge of the chart.
+        most_joined: the highest number of joins in a period. The chart's upper edge stands for this
+            number.
+        most_left: the highest number of departures in a period. The chart's lower edge stands for
+            this number.
         line: the points of the line that shows joins minus departures.
     """
 
@@ -91,8 +93,8 @@ def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]
     most_joined = max(each.joined for each in spans)
     most_left = max(each.left for each in spans)
-    # Joins and departures are drawn to the same scale. Without any joins or departures, the zero
-    # line is in the middle of the chart.
+    # The bars for joins and departures have the same scale, so that they can be compared. Without
+    # any joins or departures, the zero line is in the middle of the chart.
     unit = HEIGHT / (most_joined + most_left or 1)
     zero = round(most_joined * unit, 1) if most_joined or most_left else HEIGHT / 2
     step = WIDTH / len(spans)

@@ -1,8 +1,8 @@
 """Pages on which people register, reset a password or undo a change of their e-mail address.
 
-Some pages request a mail with a link, and the link opens one of the other pages. Opening a mailed
-link changes nothing, because mail scanners open links. The account changes only when the user
-submits the form on the opened page.
+Some pages send the user a mail with a link, which opens another page. Opening a mailed link changes
+nothing, because mail scanners open links. The account changes only when the user submits the form
+on the page that the link opens.
 """
 
 import secrets

@@ -133,8 +133,8 @@ def begin_visit(
     form: FormOf,
     token: Annotated[str, Query()] = "",
 ) -> Response:
-    # Without a CSRF check, an attacker's site could open the attacker's preferences in a reader's
-    # browser.
+    # Without a CSRF check, an attacker's site could log a reader's browser in to the attacker's
+    # preferences.
     require_form_csrf(request, state, form)
     response = redirect_to_preferences(state)
     state.cookies.set(response, VISIT_COOKIE, visits.begin_visit(uow, token))

@@ -1,7 +1,7 @@
 """Pages on which a reader sees and changes the subscriptions to an owner's lists.
 
-A mailed link opens the preferences. A cookie identifies the reader's session on the preferences
-page.
+The reader opens the preferences page with a mailed link. A cookie identifies the reader's session
+on this page.
 """
 
 from dataclasses import replace

@@ -290,7 +290,7 @@ class WebhookSender:
                 signature, [signature_hash]
             )
             # Add an invalid v0 signature, as Stripe does for test events. A webhook receiver must
-            # not accept a v0 signature.
+            # ignore v0 signatures.
             parts = [f"t={timestamp}", *(f"v1={each}" for each in signatures), f"v0={foreign_hash}"]
             headers["Stripe-Signature"] = ",".join(parts)
         try:

@@ -1,7 +1,7 @@
 """Simulates the part of Stripe's HTTP API that Pressroom uses.
 
 The simulated API checks the secret key and the idempotency key of each call. Developers can make
-calls fail. Source: docs.stripe.com/api/idempotent_requests.
+calls to the simulated API fail. Source: docs.stripe.com/api/idempotent_requests.
 """
 
 import asyncio

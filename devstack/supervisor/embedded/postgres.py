@@ -46,8 +46,8 @@ def find_closed_folder(path: Path, user_id: int, group_id: int) -> Path | None:
     return None
 
 
-# A command prefix for Postgres, and an optional pair of user id and group id. The root user needs a
-# command prefix or another user id, because Postgres refuses to run as root.
+# How to start Postgres as another user: a command prefix, or a user id and a group id. The root
+# user needs one of them, because Postgres refuses to run as root.
 _Account = tuple[tuple[str, ...], tuple[int, int] | None]
 
 

@@ -167,6 +167,6 @@ def _get_socket_path(part: str, port: int) -> Path:
 
 def _remove_sockets(ports: Mapping[str, int]) -> None:
     for part, port in ports.items():
-        # Keep socket files of other users, because ``pick_ports`` avoids their ports.
+        # Socket files of other users do no harm, because ``pick_ports`` avoids their ports.
         with suppress(PermissionError):
             _get_socket_path(part, port).unlink(missing_ok=True)

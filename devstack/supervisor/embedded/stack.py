@@ -33,8 +33,8 @@ def plan_services(
     programs: list[Program] = []
     settings: dict[str, str] = {}
     keep_open = (lock.descriptor,)
-    # Start S3 first, because it starts slowest, and Postgres last, because initdb blocks the
-    # supervisor.
+    # Start S3 first, because it starts slowest. Start Postgres last, because the supervisor can
+    # start nothing else during initdb.
     if "PRESSROOM_S3_ENDPOINT" not in user_settings:
         access_key = user_settings.get("PRESSROOM_S3_ACCESS_KEY", secrets.s3_access_key)
         secret_key = user_settings.get("PRESSROOM_S3_SECRET_KEY", secrets.s3_secret_key)

@@ -59,9 +59,9 @@ def list_factors(uow: UnitOfWork, user_id: int) -> FactorOverview:
 def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[str]:
     """Add an authenticator app to the caller's account.
 
-    Return recovery codes if the caller had no second factor before. Raises ``auth.login_again`` if
-    the caller's last login is too old. Raises ``second_factor.wrong`` if the code from the
-    authenticator app is wrong.
+    Return recovery codes if this is the account's first second factor, otherwise an empty list.
+    Raises ``auth.login_again`` if the caller's last login is too old. Raises
+    ``second_factor.wrong`` if the code from the authenticator app is wrong.
     """
     sessions.lock_caller(uow, caller)
     is_first = not sessions.has_second_factor(uow, caller.user_id)
@@ -73,8 +73,9 @@ def add_app(uow: UnitOfWork, caller: Caller, *, secret: str, code: str) -> list[
 def add_passkey(
     uow: UnitOfWork, caller: Caller, *, session: str, name: str, answer: str
 ) -> list[str]:
-    """Add a passkey. Return recovery codes if the caller had no second factor before.
+    """Add a passkey.
 
+    Return recovery codes if this is the account's first second factor, otherwise an empty list.
     Raises ``auth.login_again`` if the caller's last login is too old. Raises the same errors as
     ``passkeys.add_passkey``.
     """

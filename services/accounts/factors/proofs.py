@@ -1,6 +1,6 @@
 """Creates and verifies signed proofs, for example that a person passed the first login step.
 
-A proof expires, and can be used only once. A proof is bound to a subject, such as one browser's
+A proof expires, and can be used only once. Each proof is bound to a subject, such as one browser's
 cookie. Creating a proof writes nothing to the database, so strangers can't fill the database by
 requesting proofs.
 """

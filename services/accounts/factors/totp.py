@@ -36,10 +36,10 @@ def create_secret() -> str:
 
 
 def sign_offer(keyring: Keyring, session: str, secret: str) -> str:
-    """Sign the secret of an authenticator app, which the setup form sends back later.
+    """Sign the new secret of an authenticator app, so that the setup form can't be forged.
 
-    The setup form contains the secret and its signature. The secret of an authenticator app is
-    stored only after the person has entered a valid code.
+    The setup form sends the secret and its signature back together with a code. The secret of an
+    authenticator app is stored only after the person has entered a valid code.
     """
     return keyring.signer(_PURPOSE).sign(_offer(session, secret))
 

@@ -63,8 +63,8 @@ def read_gif(data: bytes) -> Animation:
                 size = reader.take(1)[0]
                 name = reader.take(size)
                 body = reader.skip_blocks() if size else b""
-                # A GIF with n repetitions is played n + 1 times. The number 0 means endless
-                # repetition.
+                # The file contains the number of repetitions, so the animation is played once more
+                # than this number. The number 0 means endless repetition.
                 if name in _LOOP_BLOCKS and body[:1] == b"\x01":
                     repetitions = _u16(body, 1)
                     plays = min(repetitions + 1, outcome.MAX_PLAYS) if repetitions else 0

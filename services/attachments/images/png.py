@@ -63,15 +63,15 @@ class _PngFile:
 
     Attributes:
         shared: maps names to the palette and transparency chunks, which apply to all frames.
-        colours: the chunks that describe the colour space, by name.
+        colours: the PNG chunks that describe the image's colour space, by chunk name.
         profile: the ICC profile that is built from the chunks in ``colours``.
         metadata: the EXIF and XMP data, which may contain the image's orientation, by their names
             in Pillow's `Image.info`.
         plays: how many times the animation is played, or 0 for endless repetition.
         frames: the frames that have been read. The pixels of the last frame may still follow in the
             file.
-        is_faulty: whether the file contains an invalid animation chunk. All animation chunks after
-            the invalid chunk are ignored.
+        is_faulty: whether the file contains an invalid animation chunk. After an invalid animation
+            chunk, all further animation chunks are ignored.
     """
 
     header: bytes = b""

@@ -27,7 +27,8 @@ DECODER_ERRORS = (
     Image.DecompressionBombError,
 )
 _LEVELS = range(256)
-# A colour profile counts as sRGB if converting to sRGB changes no 8-bit level by more than this.
+# A colour profile counts as sRGB if the conversion to sRGB changes each 8-bit value by at most
+# ``_MAX_ROUNDING_LEVELS``.
 _MAX_ROUNDING_LEVELS = 2
 # The EXIF orientation of an upright image. The EXIF orientations 2 to 8 say how to rotate or mirror
 # an image. For example, orientation 6 means a quarter turn clockwise.

@@ -1,9 +1,9 @@
 """Writes metadata and tweets about a post without a language model.
 
 The offline writer builds metadata and tweets from sentences and words of the post. A sentence that
-begins with a pronoun or a connective, such as `However`, refers back to the preceding sentence. In
-a summary, a sentence that refers back always follows its preceding sentence. Tweets never contain
-sentences that refer back to a preceding sentence.
+begins with a pronoun or a connective, such as `However`, refers back to the preceding sentence. A
+summary contains such a sentence only directly after the preceding sentence of the post. Tweets
+never contain sentences that begin in this way.
 """
 
 import re

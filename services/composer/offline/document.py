@@ -30,7 +30,7 @@ _VERB = "動詞"
 _AUXILIARY = "助動詞"
 _PARTICLE = "助詞"
 _CONJUNCTIVE_PARTICLE = "接続助詞"
-# The kinds of Japanese nouns that can be tags. Numbers and auxiliary nouns can't be tags.
+# The kinds of Japanese nouns that can be tags. Numbers and purely grammatical nouns can't be tags.
 _JAPANESE_NOUN_KINDS = frozenset({"普通名詞", "固有名詞"})
 # The parts of speech of Chinese words that can be tags.
 _CHINESE_NOUN_TAGS = ("n", "vn", "eng", "an", "j", "l", "i")
@@ -65,8 +65,8 @@ _SCRIPTS = (
 )
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
 _LETTER = re.compile(r"[^\W\d_]")
-# If a post exceeds this limit, the offline writer reads only the first paragraphs and an evenly
-# spaced sample of the rest.
+# If a post exceeds this limit, the offline writer reads its first paragraphs and skips some of the
+# others at regular intervals.
 _MAX_DOCUMENT_CHARACTERS = 120_000
 _MAX_PARAGRAPH_CHARACTERS = 20_000
 _MAX_SENTENCES = 300

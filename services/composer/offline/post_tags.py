@@ -69,8 +69,8 @@ class _PhraseCounts:
     """How often and where a phrase occurs in a post.
 
     Attributes:
-        first_text: the index of the first title, heading or sentence with the phrase.
-        last_text: the index of the last title, heading or sentence with the phrase.
+        first_text: the index of the first title, heading or sentence that contains the phrase.
+        last_text: the index of the last title, heading or sentence that contains the phrase.
         texts: the number of titles, headings and sentences with the phrase.
         names: how often the phrase is capitalised like a name.
         articles: how often the phrase follows an article, such as `the`.
@@ -99,7 +99,7 @@ def extract_tags(plain: PlainPost, document: Document) -> tuple[str, ...]:
     tags = fit_tags(islice(spellings, _MAX_CANDIDATES))[:_MAX_TAGS]
     if len(tags) >= MIN_TAGS:
         return tags
-    # If the post has too few good tags, add its longest words.
+    # If there are too few tags, use the longest words of the post as further tags.
     texts = (plain.title, *plain.paragraphs[:50], *plain.headings[:50])
     words = {word for text in texts for word in split_words(text[:2000])}
     longest = sorted(words, key=lambda word: (not word[0].isalpha(), -min(len(word), 20), word))

@@ -33,15 +33,16 @@ _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00
 # Matches a Chinese character or the iteration mark. Japanese texts also contain these characters.
 CHINESE = re.compile("[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
 _BOUNDARY = re.compile(rf"[\s{_WIDE}]")
-# Matches a line break inside Chinese or Japanese text, where it doesn't separate words.
+# Matches a line break between two Chinese or Japanese characters, because such a line break doesn't
+# separate words.
 _BREAK_IN_WIDE = re.compile(rf"(?<=[{_WIDE}])[ \t]*[\r\n]\s*(?=[{_WIDE}])")
 
 
 def romanise_kana(kana: str, *, verb: bool = False) -> str:
     """Romanise Japanese kana in the Hepburn system, without marks for long vowels.
 
-    Characters other than kana are not changed. The final `u` of a verb such as `omou` is kept,
-    because it doesn't lengthen the vowel.
+    Characters other than kana are not changed. The final `u` of a Japanese verb such as `omou` is
+    kept, because it is a separate vowel.
     """
     plain = _KATAKANA.sub(lambda match: chr(ord(match[0]) - _KATAKANA_OFFSET), kana)
     spelled = ""

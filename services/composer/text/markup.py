@@ -37,8 +37,8 @@ _SKIPPED_ELEMENTS = frozenset(
     "video xmp".split()
 )
 # Matches a self-closing HTML tag such as `<span/>`. HTML parsers ignore the slash in a self-closing
-# tag, so the element stays open. Pressroom adds an end tag after a self-closing tag, because the
-# author meant an empty element.
+# tag, so the element stays open. The author of a self-closing tag means an empty element, so
+# Pressroom adds an end tag.
 _SELF_CLOSING_TAG = re.compile(r"<([a-z][a-z0-9-]*+)([^<>]*+)(?<=/)>", re.I)
 _LIST_ELEMENTS = frozenset({"ol", "ul", "dl"})
 _FOOTNOTE_CLASSES = ("footnote-reference", "footnote-definition")
@@ -77,7 +77,7 @@ _INDENT = re.compile(r"^[ \t]+", re.M)
 # While a text is parsed again, each URL is replaced with a placeholder of private-use Unicode
 # characters. The text contains no other private-use characters, because cleaning removes them.
 _URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
-# A private-use character in front of a text. The character keeps the parser from reading the text
+# A private-use character that is inserted before a text, so that the parser doesn't read the text
 # as a heading, list or horizontal rule.
 _TEXT_START = "\ue002"
 
@@ -86,7 +86,7 @@ class HtmlBlocks:
     """Splits an HTML document into blocks of text, such as paragraphs and headings.
 
     Attributes:
-        listed: the indexes of paragraphs inside lists.
+        listed: the indexes of the paragraphs that are part of a list.
         table_texts: the blocks of text inside tables.
         has_loose_text: whether the HTML contains text outside all blocks.
     """
@@ -117,7 +117,7 @@ class HtmlBlocks:
     def _process_token(self, tokens: list[Token], place: int) -> int:
         """Process an HTML token, and return the index of the next token to process.
 
-        When a hidden element begins, its tokens are skipped.
+        If the token begins a hidden element, all tokens of this element are skipped.
         """
         kind, data = tokens[place]
         while self._enclosing_styles and self._enclosing_styles[-1][0] <= place:

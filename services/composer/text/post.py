@@ -39,7 +39,7 @@ class PlainPost:
             code and tables.
         links: the absolute http and https URLs in the post, which metadata and tweets may contain.
         mentions: the handles that the post mentions, which metadata and tweets may mention.
-        content_hash: the hexadecimal SHA-256 hash of the content with its markup.
+        content_hash: the SHA-256 hash of the post's content including its markup, in hexadecimal.
         listed: the indexes of paragraphs that are list items.
     """
 
@@ -82,7 +82,7 @@ class PlainPost:
 
     @cached_property
     def comparable_links(self) -> frozenset[str]:
-        """Return the links in normalised form, including host names without a scheme."""
+        """Return the post's links in normalised form, including host names without a scheme."""
         text_links = hyperlinks.find_links(self.text)
         return text_links.union(map(hyperlinks.normalise_link, self.links))
 

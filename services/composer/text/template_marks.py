@@ -15,7 +15,8 @@ from typing import NamedTuple
 _NAME = r"[^\W\d][\w-]{0,60}"
 _QUOTED = r"""(?:"[^"]{0,2000}+"|'[^']{0,2000}+'|[”“„″][^”“„″]{0,2000}+[”“„″])"""
 _FIELD_NAME = r"[^\W\d][\w .:=-]{0,60}"
-# Matches the fallback in a merge tag, which is shown to readers whose field is empty.
+# Matches the fallback in a merge tag. A reader sees the fallback if the reader has no value for the
+# field.
 _FALLBACK = (
     r"(?: ?(?:\|[^\[\]{}\n]{0,100}|, ?(?:fallback|default)=[^\[\]{}\n]{0,100}"
     r"|, ?\"[^\"\n]{0,100}\"|%%[^\[\]{}\n]{0,100}))?"
@@ -306,7 +307,10 @@ def _needs_space(previous: str, following: str) -> bool:
 
 
 def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
-    """Yield the placeholders to remove, after joining adjacent placeholders for a name."""
+    """Yield the placeholders to remove.
+
+    Adjacent placeholders for a person's name are yielded as one.
+    """
     joined = removals[0]
     for removal in removals[1:]:
         between = text[joined.end : removal.start]

@@ -15,9 +15,9 @@ UNSPACED = (
 _UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
 _MIN_LETTERS = 3
 _MIN_UNSPACED_LETTERS = 2
-# For some languages, the sentence splitter takes a quarter of a millisecond per possible sentence
-# end. A text with very many possible sentence ends has no real sentences, so the faster English
-# rules are used.
+# For some languages, the sentence splitter takes a quarter of a millisecond per punctuation mark
+# that can end a sentence. A text with very many such marks isn't prose, so it is split by the
+# faster English rules.
 _SENTENCE_ENDS = ".!?。"
 _MAX_SENTENCE_ENDS = 50
 _CHARACTERS_PER_SENTENCE_END = 10
@@ -38,7 +38,7 @@ def split_words(text: str) -> list[str]:
 
 
 def find_content_words(plain: PlainPost, max_words: int) -> set[str]:
-    """Return at most ``max_words`` distinct content words of a post."""
+    """Return up to ``max_words`` distinct words of a post, except stop words such as "the"."""
     words: set[str] = set()
     for text in (plain.title, *plain.paragraphs, *plain.headings):
         for word in split_words(text):
@@ -50,7 +50,7 @@ def find_content_words(plain: PlainPost, max_words: int) -> set[str]:
 
 
 def is_content_word(word: str, stop_words: frozenset[str]) -> bool:
-    """Return whether a normalised word is a content word.
+    """Return whether a normalised word says something about the content of a text.
 
     Numbers, very short words and stop words are not content words.
     """

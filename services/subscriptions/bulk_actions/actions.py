@@ -162,7 +162,7 @@ def announce_end(
 ) -> None:
     """Announce in the owner's feed that a bulk action or its undo has ended.
 
-    ``total``: the number of members that the bulk action or the undo should have changed.
+    ``total``: the number of members that the bulk action or the undo was meant to change.
     """
     announce_event(
         uow,
@@ -249,7 +249,8 @@ CHANGE_MEMBERS = register_kind(
         # Restarting the job of a bulk action requires a recent login, because the bulk action may
         # remove members.
         needs_recent_login=True,
-        # The changes of an abandoned bulk action stay until the owner undoes the bulk action.
+        # The changes that an abandoned bulk action has already made remain, but the owner can undo
+        # them.
         on_abandoned=call_with_subject(BulkAction, _end_bulk_action),
         on_restarted=_restart_with_job,
     )

@@ -96,8 +96,8 @@ class ActionSql:
         set_values: the SET clause of the UPDATE statement that changes members.
         restore_values: the SET clause of the UPDATE statement that restores members.
         can_restore: an SQL condition for members that an undo is allowed to restore.
-        further_statement: a common table expression to add to the statement that restores members,
-            or an empty string.
+        further_statement: an additional common table expression for the statement that restores
+            members, or an empty string.
         changed_names: an SQL array with the names of the changed columns, except the status and the
             mail setting.
         mail_before_action: an SQL expression that is true if mail to the member was enabled before

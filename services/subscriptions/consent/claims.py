@@ -69,7 +69,7 @@ def record_claims(
 ) -> int:
     """Record an import's consent claims about active members of the list.
 
-    Return the number of recorded claims.
+    Return the number of recorded consent claims.
 
     The caller must have locked the list and stored the imported members. For each kind of consent
     (``how``), an import records at most one claim about a member. If the time of a claim is

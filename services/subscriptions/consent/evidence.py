@@ -133,11 +133,11 @@ def read_evidence_by_member(
 def build_export_values(evidence: Collection[ConsentEvidence]) -> tuple[str | None, ...]:
     """Return one member's values for the columns ``CONSENT_COLUMNS`` of an export.
 
-    The values describe the strongest evidence. If several pieces of evidence are equally strong,
-    the values describe the newest one. Consent that Pressroom observed is stronger evidence than a
-    consent claim. A consent claim in an imported file is stronger evidence than a claim by the
-    list's owner. The export has separate columns for the confirmation, as the exports of other
-    newsletter products do.
+    The values describe the strongest evidence of the member's consent, or the newest of several
+    equally strong pieces. Consent that Pressroom observed is stronger evidence than a consent
+    claim. A consent claim in an imported file is stronger evidence than a claim by the list's
+    owner. The export has separate columns for the confirmation, as the exports of other newsletter
+    products do.
     """
     best_rank = min(map(_rank_by_strength, evidence), default=None)
     strongest = [each for each in evidence if _rank_by_strength(each) == best_rank]

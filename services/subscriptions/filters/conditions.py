@@ -49,8 +49,9 @@ Condition = ColumnElement[bool]
 
 # The minimum length of a text that Postgres can find with a trigram index.
 MIN_INDEXED_CHARACTERS = 3
-# The empty value of ``fields`` and ``tag_ids``. The SQL text must equal the text in the definitions
-# of the partial indexes, because otherwise Postgres wouldn't use these indexes.
+# The value of the columns ``fields`` and ``tag_ids`` of a member without fields or tags. The SQL
+# text must equal the text in the definitions of the partial indexes, because otherwise Postgres
+# wouldn't use these indexes.
 _EMPTY: ColumnElement[Any] = literal_column("'{}'")
 _CASE_FOLDING_COLLATION = "pg_unicode_fast"
 # The last Unicode character, which sorts after every character of an e-mail address.
@@ -161,8 +162,8 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
     if operator is Operator.EXISTS:
         return column.is_not(None)
     values = [str(value) for value in comparison.values]
-    # Don't strip a value that consists of invisible characters, because every address contains the
-    # empty result.
+    # Don't strip a value that consists only of invisible characters. The result would be empty, and
+    # every address contains the empty text.
     lowered = unicodedata.normalize("NFC", strip_invisible(values[0]) or values[0]).lower()
     if operator is Operator.CONTAINS:
         return column.like(_build_pattern(operator, lowered))

@@ -80,7 +80,7 @@ def count_members(
 def _read_in_time(
     resources: Resources, query: Select[*tuple[Any, ...]], ends_at: float, **values: int
 ) -> Row[*tuple[Any, ...]] | None:
-    """Return the only row that the query finds, or ``None`` if the query exceeds the time limit."""
+    """Return the single row of the query's result, or ``None`` if the query times out."""
     milliseconds = int((ends_at - monotonic()) * 1000)
     if milliseconds < 1:
         return None

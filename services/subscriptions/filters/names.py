@@ -114,7 +114,7 @@ class FilterName:
 STATUS_NAME = FilterName("status", ValueKind.WORD, words=tuple(SubscriptionStatus))
 TAG_NAME = FilterName("tag", ValueKind.LABEL, is_optional=True)
 STORED_TAG_NAME = FilterName(TAG_NAME.name, ValueKind.TAG_ID, is_optional=True)
-# The names that exist in filters for every list.
+# The names that filters of every list can use. Each list also has the names of its own fields.
 COMMON_NAMES = (
     STATUS_NAME,
     FilterName("type", ValueKind.WORD, words=tuple(Tier)),

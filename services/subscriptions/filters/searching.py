@@ -3,13 +3,13 @@
 A search reads at most ``MAX_LONG_SCAN_MEMBERS`` members, so that searching a longer list doesn't
 take longer. A search first tries a short scan, then an index search, and finally a long scan.
 
-- The short scan checks only the newest members of the list. The short scan is fast if many members
-  match the filter. The short scan checks all members of a short list, and most lists are short.
+- The short scan checks only the newest members of the list, which is fast if many members match the
+  filter. Most lists are so short that the short scan checks all their members.
 - The index search uses the database indexes on values that the filter compares. The index search is
   fast if few members match the filter.
 - The long scan checks up to ``MAX_LONG_SCAN_MEMBERS`` of the newest members, and is used if no
-  index helps. After a long scan, a page may contain fewer members than requested. The next page
-  starts after the last member that the long scan checked.
+  index helps. If the long scan reaches this limit, the page may contain fewer members than
+  requested. The next page of the search then starts after the last checked member.
 
 Scans read a fixed number of rows in a fixed order, so that the query planner of Postgres can't
 choose a slow plan.
@@ -217,8 +217,8 @@ def build_newest_query(
 ) -> Subquery:
     """Build a query for the newest members of a list with one of the statuses.
 
-    The query's parameter ``list_id`` selects the list. If ``by_cursor`` is true, the query has a
-    second parameter ``before`` and returns only ids below ``before``.
+    The query's parameter ``list_id`` selects the list. If ``by_cursor`` is true, the query also has
+    the parameter ``before``, and returns only ids below it.
     """
     columns = (_record.id, _record.list_id) if has_only_ids else tuple(_record)
 

@@ -31,7 +31,7 @@ def check_upload(uow: UnitOfWork, caller: Caller, list_id: int, *, dry_run: bool
 
     The member quota isn't checked, because opt-outs in the file must be stored even if no member
     can be added. Raises ``quota.exceeded`` if the user has too many unfinished jobs or has used up
-    the storage quota. Raises the errors of ``check_owner``.
+    the storage quota. Raises the same errors as ``check_owner``.
     """
     check_owner(uow, caller, list_id, dry_run=dry_run)
     for quota in (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB):
@@ -67,7 +67,7 @@ def accept_members(
     """Store an import of the members in a request body, and enqueue its job.
 
     The caller must have validated ``body``. Raises ``quota.exceeded`` if a quota is used up. Raises
-    the errors of ``check_owner`` and ``services.jobs.idempotency``.
+    the same errors as ``check_owner`` and ``services.jobs.idempotency``.
     """
     with resources.unit_of_work() as uow:
         check_owner(uow, caller, list_id)

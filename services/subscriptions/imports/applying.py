@@ -83,8 +83,8 @@ class AppliedChunk:
     """The result of applying a chunk.
 
     Attributes:
-        counts: maps each verdict to the number of rows with this verdict. The count of
-            ``opted_out`` includes rows with the verdict ``left``.
+        counts: maps each verdict to the number of rows with this verdict. Rows with the verdict
+            ``left`` also count towards the verdict ``opted_out``.
         updated: the number of active members whose data has changed.
         left_out: the number of invalid values that were omitted from imported rows.
         dropped_expiries: maps line numbers to expiry dates that weren't stored, because the member
@@ -293,7 +293,7 @@ def _add_people(uow: UnitOfWork, count: int) -> None:
 
 
 def _find_undelivered_rows(rows: list[JudgedRow]) -> dict[str, list[int]]:
-    """Return the positions of the rows that report a bounce or a complaint."""
+    """Return the indexes in ``rows`` of the rows that report a bounce or a complaint."""
     statuses = {"bounced": ("bounced", "cleaned"), "complained": ("complained",)}
     return {
         name: [position for position, row in enumerate(rows) if row.opt_out in words]

@@ -75,8 +75,8 @@ def describe_omissions(
 ) -> dict[int, list[str]]:
     """Return sentences about the values that aren't imported, keyed by row number.
 
-    The chunk's rows must already be in the table JUDGED. If a row would give a member too many
-    tags, none of the row's tags are added.
+    The temporary table ``JUDGED`` must already contain the chunk's rows. If a row would give a
+    member too many tags, none of the row's tags are added.
     """
     sentences: dict[int, list[str]] = {}
     for number, extras in _list_extras(rows):

@@ -48,10 +48,10 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# Maps each role that several columns can have to a role that an owner can assign. If the owner has
-# assigned that role, no column gets the shared role automatically. For example, ``tier`` and
-# ``paid`` columns both state the tier. If the owner has mapped a column to ``tier``, no header is
-# recognised as ``paid``.
+# The roles that several columns of a file can have. Each value is another role. If the owner's
+# column mapping assigns that role, the role in the key isn't assigned automatically. For example,
+# ``tier`` and ``paid`` columns both state the tier. If the owner has mapped a column to ``tier``,
+# no header is recognised as ``paid``.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Maps each role name in the API to all internal roles that the API reports under that name.
@@ -98,7 +98,8 @@ class ConsentColumn(NamedTuple):
     Attributes:
         reason: the status that "yes" means in an opt-out column, such as "bounced".
         may_be_tier: whether an unrecognised word in the column may be the name of a tier.
-        is_time: whether the header names a time, so that a date in the column means "yes".
+        is_time: whether the header stands for a time, such as "opt-out date". In this case, a date
+            in the column means "yes".
         product: the product whose status words the column contains, or ``None``.
     """
 
@@ -195,7 +196,7 @@ class ColumnLayout:
 
 
 def detect_layout(header: Sequence[str], mapping: Mapping[str, str] | None) -> ColumnLayout:
-    """Return the layout for a header. The caller adds the consent columns later.
+    """Return the layout for a header, without the consent columns, which the caller adds later.
 
     Raises ``import.mapping_column`` if the column mapping names a column that doesn't exist. Raises
     ``import.mapping_role`` if the column mapping contains an unknown role, or assigns a role to too

@@ -24,7 +24,8 @@ from services.subscriptions.imports.samples import ImportSamples, store_samples
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of columns in an import's result. All columns of the file are read.
+# The maximum number of columns in an import's result. Columns beyond this number are read too, but
+# not listed in the result.
 MAX_COLUMNS_SHOWN = 500
 MAX_COLUMN_NAME_CHARACTERS = 200
 Sample = Sequence[Sequence[str]]

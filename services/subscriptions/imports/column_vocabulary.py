@@ -1,4 +1,4 @@
-"""Loads the words that imports recognise, except words about consent."""
+"""Loads the words that imports recognise in headers and cells, except words about consent."""
 
 from services.subscriptions.imports.known_words import (
     MAX_WORD_CHARACTERS,

@@ -36,7 +36,7 @@ STATUS_UNKNOWN = "row.status_unknown"
 # The subscription status in a cell, or ``None`` if the cell states no status.
 Answer = SuppressionStatus | None
 
-# Maps statuses that add neither a member nor an opt-out to the error for the row.
+# The errors for rows whose status adds neither a member nor an opt-out, by status.
 ROW_PROBLEMS = {
     NOT_SUBSCRIBED: RowProblem(
         "row.not_subscribed", "The file says that this person is not subscribed."

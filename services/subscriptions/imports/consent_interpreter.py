@@ -275,9 +275,8 @@ class ConsentReader:
             self._choose_columns()
             picked = tuple(cells[index] for index in (*self.indexes, *self.indexes[:1]))
         if max(map(len, picked), default=0) > MAX_CACHED_CHARACTERS:
-            # Combinations with a long cell aren't cached, so that the cache doesn't use too much
-            # memory. A row with a long cell gets a unique cache key, so that no other row gets its
-            # status from the cache.
+            # A row with a long consent cell gets a short, unique key in the cache. A key with the
+            # cell's text would use too much memory.
             picked = (str(len(self._groups)),)
         self._groups[picked] = group
         return group
@@ -292,8 +291,8 @@ class ConsentReader:
             for index, column in self._columns.items()
         }
         if self._is_confirmed(answers):
-            # Ignore "no" in an opt-in column if the person has confirmed, because the column only
-            # describes how the person joined.
+            # Ignore "no" in an opt-in column if another column says that the person confirmed the
+            # subscription. Such a "no" only describes how the person joined.
             for index, column in self._columns.items():
                 is_opt_in = column.subject is ConsentSubject.OPTING_IN
                 if is_opt_in and answers[index] is NOT_SUBSCRIBED and is_bare_no(cells[index]):

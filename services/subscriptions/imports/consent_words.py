@@ -79,7 +79,8 @@ _MEANINGS = {
     for meaning, words in _WORDS["cells"].items()
     for word in words
 }
-# The meanings whose words are recognised even if text follows, as in "unsubscribed (2024-01-02)".
+# The words for these meanings are recognised even if other text follows the word, as in
+# "unsubscribed (2024-01-02)".
 _PREFIX_MEANINGS = OPT_OUT_WORDS | {Meaning.NOT_SUBSCRIBED, Meaning.MAY_PASS}
 _MEMBER_WORDS = frozenset({Meaning.ALLOWED, Meaning.ACTIVE, Meaning.CUSTOMER})
 _STATUS_WORDS = _PREFIX_MEANINGS | _MEMBER_WORDS
@@ -93,12 +94,12 @@ _SIGNS = {
 def split_items(cell: str) -> Iterator[str]:
     """Yield the items of a cell that contains a list such as ``['HARD_BOUNCE']``.
 
-    Yield the whole cell if it isn't a list.
+    If the cell contains no list, yield its whole text.
     """
     text = unguard_cell(cell).strip()[:MAX_TEXT_CHARACTERS]
     is_list = text[:1] == "[" and text[-1:] == "]"
-    # PostgreSQL formats an array with braces, as in {a,b}. Text in braces that contains a colon is
-    # a JSON object, not a list.
+    # PostgreSQL formats an array with braces, as in {a,b}. If the braces contain a colon, the text
+    # isn't an array but a JSON object.
     if is_list or (text[:1] == "{" and text[-1:] == "}" and ":" not in text):
         yield from (each.strip(" '\"\t") for each in text[1:-1].split(","))
     else:
@@ -160,8 +161,8 @@ def _interpret_sign(text: str) -> Meaning | None:
         return Meaning.BLANK
     if _NUMBER.match(text):
         return _interpret_number(text)
-    # A status word with a question mark, such as "Active?", states no status. In a text such as "-1
-    # active", the minus sign makes the meaning unclear.
+    # A status word with a question mark, such as "Active?", states no status. A text such as "-1
+    # active" has no clear meaning because of its minus sign.
     return Meaning.UNKNOWN if text[0] in "+-" or "?" in text else None
 
 

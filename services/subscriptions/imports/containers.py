@@ -25,8 +25,9 @@ RATIO_GRACE_BYTES = 1024**2
 # The maximum size of a zip file's directory, which Python's zipfile loads into memory. Thousands of
 # entries fit into this size.
 MAX_DIRECTORY_BYTES = 256 * 1024
-# The maximum number of compressed members in a gzip file. Exported files have far fewer compressed
-# members. Reading a gzip file with more members could take minutes, even if all members are empty.
+# The maximum number of members (separately compressed parts) in a gzip file. Files that other
+# products export have far fewer members. Reading a gzip file with more members could take minutes,
+# even if all members are empty.
 MAX_GZIP_MEMBERS = 1_000_000
 
 _FIRST_PART_BYTES = 512

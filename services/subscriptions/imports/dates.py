@@ -82,8 +82,8 @@ def _parse(text: str, order: DateOrder) -> datetime | None:
         except (ValueError, OverflowError):
             continue
     # A number with 10 digits counts seconds since 1970, and a number with 13 digits counts
-    # milliseconds. Numbers with fewer than 10 digits aren't recognised, because they would be times
-    # before September 2001.
+    # milliseconds. Unix times with fewer than 10 digits aren't recognised, because they lie before
+    # September 2001.
     if len(text) in (10, 13) and text.isascii() and text.isdecimal():
         return datetime.fromtimestamp(int(text[:10]), UTC)
     if serial := _SERIAL.match(text):

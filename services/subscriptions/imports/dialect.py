@@ -116,8 +116,9 @@ def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
     """Return a rank for the records into which a delimiter splits the file.
 
     The delimiter whose records have the highest rank is chosen. The rank of a delimiter depends on
-    how many addresses and known headers it separates. Ties are broken by the share of records with
-    the most frequent number of cells, and then by this number.
+    how many addresses and known headers it separates. If two delimiters tie, the one with the
+    larger share of equally long records wins. If this share is equal too, the delimiter with longer
+    records wins.
     """
     if not records:
         return 0, 0, 0
@@ -152,8 +153,8 @@ def _is_like_address(cell: str) -> bool:
 def _build_default_header(records: Sequence[Record], email: int | None) -> list[str]:
     """Invent column names for a file without a header.
 
-    If a file has two columns, and the cells next to the addresses are probably names, these cells
-    get the header ``name``.
+    If a file has only one column besides the addresses, and its cells are probably names, this
+    column is called ``name``.
     """
     header = extend_header((), max(map(len, records), default=0))
     if email is None:

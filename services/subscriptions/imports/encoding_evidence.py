@@ -4,9 +4,9 @@ import re
 
 from services.subscriptions.imports.encoding_detection import detect_encoding
 
-# The bytes at which undecoded content is split into cells. Bytes above 0x3F don't end a cell,
-# because such a byte may be the second byte of an East Asian character. A space doesn't end a cell,
-# so that opening and closing quotation marks stay in the same cell.
+# The bytes that end a cell while the file's encoding is still unknown. Bytes above 0x3F don't end a
+# cell, because such a byte may be the second byte of an East Asian character. A space doesn't end a
+# cell, so that opening and closing quotation marks stay in the same cell.
 _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _TO_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))

@@ -2,9 +2,10 @@
 
 If several rows have the same address, only the row with the most restrictive status is applied.
 Some rejected rows block a person, which means that no row of the file may add the person. Opt-outs
-and rows that block a person are collected in separate chunks, which are applied first. In the file,
-the row with a person's opt-out can come after a row that would add the person. After the whole file
-has been read, ``StoredChunks.mark_next_chunk`` rejects each row that an opt-out overrides.
+and rows that block a person are stored in separate chunks, and these chunks are applied first. In
+the file, the row with a person's opt-out can come after a row that would add the person. After the
+whole file has been read, ``StoredChunks.mark_next_chunk`` rejects each row that an opt-out
+overrides.
 """
 
 import dataclasses
@@ -59,7 +60,7 @@ class FileRows:
         received: the number of rows read so far.
         count: the number of chunks returned so far.
         unknown_status: the number of rows with an unrecognised value in a consent column.
-        samples: example cells and rows for the owner. The samples are incomplete until the whole
+        samples: example cells and rows for the owner. ``samples`` is incomplete until the whole
             file has been read.
     """
 

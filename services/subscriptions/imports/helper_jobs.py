@@ -82,8 +82,8 @@ class ImportEnded(Exception):
     """Raised if a helper must stop because its import has ended or was restarted."""
 
 
-# Errors that the content of a chunk doesn't cause. Attempts that end with such an error don't count
-# towards the maximum number of attempts.
+# Errors that have another cause than the content of a chunk, such as a lost connection. Attempts
+# that end with such an error don't count towards the maximum number of attempts.
 _ERRORS_UNRELATED_TO_CHUNKS = (
     *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
     *(ImportEnded, JobCancelled, LeaseLost, EarlierChunkPending),
@@ -280,8 +280,8 @@ _ABANDON_CHUNK = Statement(f"""
 def _apply_chunks(resources: Resources, lease: Lease, helper_task: _HelperTask) -> bool:
     """Claim and apply chunks until the turn is over or no chunk can be claimed.
 
-    Return true if no chunk can be claimed, and false if the turn is over. If the turn is over, the
-    helper's job is put back into the queue.
+    Return true if the helper has nothing left to claim. Return false if the time of the turn ran
+    out first, because then the helper's job must be queued again.
     """
     task = helper_task.task
     turn = Turn()

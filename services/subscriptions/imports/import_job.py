@@ -124,8 +124,8 @@ def _begin_turn(
 def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: RequestRows) -> bool:
     """Add members from a request until the turn is over.
 
-    Return whether all chunks of the request have been applied. While one chunk is being read from
-    the request, up to two preceding chunks are written to the database.
+    Return whether all members in the request have been processed. While one chunk is being read
+    from the request, up to two preceding chunks are written to the database.
     """
     turn = Turn()
     with resources.unit_of_work() as uow:
@@ -175,8 +175,8 @@ def _store_file(
 def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:
     """Store the next chunk of the file.
 
-    When all chunks have been stored, mark the duplicate rows in the next unmarked chunk. Return the
-    ``FileFacts`` after all chunks have been stored and marked, and ``None`` before.
+    When all chunks have been stored, mark the duplicate rows in the next unmarked chunk. Return
+    ``None`` as long as chunks remain to be stored or marked, then the ``FileFacts``.
     """
     chunk = rows.next_chunk()
     if chunk is not None:

@@ -26,8 +26,8 @@ _STORED_FIELDS = itemgetter(slice(0, 9))
 class JudgedRow(NamedTuple):
     """A judged row. A row with a ``code`` isn't applied, and ``reason`` states why.
 
-    A stored chunk contains the attributes of each row in the order of ``JudgedRow``, but ``extras``
-    separately.
+    A stored chunk contains the attributes of each row in the order of ``JudgedRow``. The attribute
+    ``extras`` is stored separately.
 
     Attributes:
         line: the line number where the row begins, counted from 1. For a request, ``line`` is the

@@ -27,8 +27,8 @@ def assign_name_column(
 
     In a file with the German header ``Vorname;Name``, for example, the column ``Name`` contains the
     last name. In a file with the header ``Name;Surname``, the column ``Name`` contains the first
-    name. If most cells in the column ``Name`` include the row's separate first or last name,
-    ``Name`` contains the full name.
+    name. If most cells in ``Name`` contain the text of the row's other name column, ``Name`` is the
+    full name.
     """
     index = layout.find_first_column("name")
     first_names = layout.find_columns("first_name")

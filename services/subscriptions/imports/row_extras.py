@@ -1,7 +1,7 @@
 """Reads the fields, tags, join date and consent in a record.
 
 If a value is invalid, only the value is omitted, and the rest of the row is imported. The result of
-an import lists the omitted values.
+an import lists the invalid values that were omitted.
 """
 
 import csv

@@ -58,7 +58,7 @@ class ImportSamples(NamedTuple):
     Attributes:
         examples: some cells of each column, in the order of the columns.
         preview: the preview of the first rows if the import is a dry run, otherwise empty.
-        problems: the problems with rows, grouped by column and rule. All problems are known only
+        problems: the problems with rows, grouped by column and rule. The list is complete only
             after the whole file has been read.
         consent: how the values in consent columns were interpreted. The entries ``values`` and
             ``ignored_opt_outs`` are maps by column index, and ``unknown`` lists the unrecognised
@@ -83,7 +83,7 @@ class ImportSamples(NamedTuple):
     ) -> Self:
         """Collect samples from some records and rows of a file.
 
-        ``keys`` maps field ids, as text, to field keys.
+        ``keys`` maps the ids of fields to the keys of fields. The ids are strings.
         """
         columns = range(min(len(header), MAX_COLUMNS_WITH_EXAMPLES))
         examples = [_collect_examples(records, index) for index in columns]
@@ -91,7 +91,7 @@ class ImportSamples(NamedTuple):
 
 
 class Problems:
-    """The problems with the rows of a file.
+    """The problems that an import has found in the rows of a file.
 
     Problems in the same column that violate the same rule form a group.
     """

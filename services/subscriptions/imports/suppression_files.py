@@ -87,7 +87,7 @@ class SuppressionReader:
     Args:
         sample: the first records of the file.
         mapping: maps columns to the roles that the owner has assigned. Columns with the role
-            ``status`` contain the reasons for not mailing people.
+            ``status`` contain the reasons why people must not get mail.
         status_values: maps values in the file to the statuses that the owner has assigned.
         earlier_decisions: the result of ``find_decisions`` from the first reading of the file.
     """

@@ -56,9 +56,8 @@ class UndoForecast:
         kept: the number of members that the undo would skip, because they were changed after the
             import.
         left: the number of imported people who are no longer active members.
-        held_by: the bulk actions and imports that changed the skipped members after the import.
-            After the owner has undone the actions in ``held_by``, a second undo restores the
-            skipped members.
+        held_by: the later bulk actions and imports that changed the skipped members. After the
+            owner has undone them, a second undo restores the skipped members.
         is_exact: whether all members of the import were counted. If ``is_exact`` is false, the
             numbers of members are lower bounds.
     """

@@ -24,7 +24,7 @@ _ALPHABETS = tuple(
 _LETTER = "A-Za-zÀ-ÖØ-öø-ÿŒœŸŠšŽž"
 _CAPITAL = "A-ZÀ-ÖØ-ÞŒŸŠŽ"
 
-# Matches symbols in places where no name has a symbol.
+# Matches symbols that no name contains, or that no name contains at this position.
 _MISPLACED_SYMBOLS = re.compile(
     "|".join(
         (

@@ -36,8 +36,8 @@ WITH found AS (
 UPDATE {JUDGED} SET user_id = found.id FROM found
 WHERE {JUDGED}.is_new_person AND {JUDGED}.email = found.email
 """  # noqa: S608
-# Stores the opt-outs that a chunk contains. The source of an opt-out is a complaint, a bounce or
-# the import.
+# Stores the opt-outs that a chunk contains. An imported opt-out has the source ``complaint``,
+# ``bounce`` or ``import``.
 ADD_OPT_OUTS = f"""
 INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)
 SELECT :list_id, j.user_id, d.digest, 'list', CASE

@@ -23,8 +23,8 @@ Every change of a subscription takes a shared lock on the person's row in ``user
 about an erased person is stored. An erasure locks the person's row exclusively before it marks the
 person as erased. The job that blanks an erased person's records takes shared locks on the lists.
 
-To avoid deadlocks, every transaction first locks the list, then takes the gate lock and the room
-lock, and then locks new people, pairs of list and person, and finally rows of people.
+To avoid deadlocks, every transaction takes its locks in the same order: list, gate lock, room lock,
+new people, pairs of list and person, rows of people.
 
 A transaction that changes a single subscription waits at most two seconds for each lock. The
 transactions of an import end within two seconds, but a bulk action can lock a list for longer.
@@ -45,9 +45,9 @@ from services.subscriptions.members import changes, opt_outs
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# SQL expressions for the keys of the gate lock and the room lock. The keys of different advisory
-# locks are never equal, because list ids are positive and below 2**53, and keys for pairs of list
-# and person are negative.
+# SQL expressions for the keys of a list's two advisory locks, the gate lock and the room lock. The
+# keys of different advisory locks are never equal, because list ids are positive and below 2**53,
+# and keys for pairs of list and person are negative.
 _GATE = "(:list_id + 9007199254740992)"
 _ROOM = "(:list_id + 18014398509481984)"
 # The room lock is taken only to wait for running chunks, and is released by the rollback to the
@@ -65,8 +65,8 @@ _TRY_LOCK_LIST_SHARED = text(
 )
 _LOCK_LIST_FOR_CHUNK = text("SELECT pg_advisory_xact_lock_shared(:list_id)")
 # The lock ``_GATE`` is a session-level lock, because ``_GATE`` must be released before the
-# transaction ends. The shared lock on ``_ROOM`` never blocks, because only a transaction with a
-# lock on ``_GATE`` locks ``_ROOM`` exclusively.
+# transaction ends. The shared lock on ``_ROOM`` is free while this session holds ``_GATE``, because
+# an exclusive lock on ``_ROOM`` requires ``_GATE``.
 _ENTER_ROOM = text(
     f"SELECT pg_advisory_lock({_GATE}), pg_advisory_xact_lock_shared({_ROOM}),"
     f" pg_advisory_unlock({_GATE})"
@@ -234,9 +234,8 @@ def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
                 uow.session.execute(_ENTER_ROOM, {"list_id": list_id})
         except OperationalError as error:
             # Release the gate lock, because Postgres may have granted it at the moment of the
-            # timeout. The gate lock is a session-level advisory lock, which a rollback would not
-            # release. Unless the gate lock is released here, all other transactions have to wait
-            # for it.
+            # timeout. The gate lock is a session-level advisory lock, which a rollback doesn't
+            # release. Without this statement, all other transactions would wait for the gate lock.
             if not error.connection_invalidated:
                 uow.session.execute(_RELEASE_GATE, {"list_id": list_id})
             raise

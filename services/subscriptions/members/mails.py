@@ -91,8 +91,8 @@ def _enqueue_or_postpone(resources: Resources, record_id: int, due_at: datetime)
                 enqueue_mail(uow, MAIL_REMINDER, record)
             return is_admitted
     except DomainError:
-        # The next run of the maintenance job handles the reminder, because a concurrent transaction
-        # has changed or locked the subscription.
+        # A concurrent transaction has changed or locked the subscription. The next maintenance run
+        # tries to send the reminder again.
         return False
 
 

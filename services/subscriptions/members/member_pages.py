@@ -136,8 +136,9 @@ def read_member_page(
 ) -> MemberPage:
     """Return a page of the members of a list that the caller owns, newest first.
 
-    A page of 50 members takes three or four round trips to the database. Every 50 additional
-    members take one or two. Raises ``list.not_found``, ``list.not_owner`` or ``cursor.invalid``.
+    A page of 50 members takes three or four round trips to the database. For every 50 additional
+    members, one or two more round trips are needed. Raises ``list.not_found``, ``list.not_owner``
+    or ``cursor.invalid``.
     """
     field_rows = database.rows(_LIST_AND_FIELDS, list_id=list_id)
     lists.require_owner(field_rows[0][0] if field_rows else None, caller)
@@ -218,7 +219,8 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
     The key contains a placeholder for the e-mail address, so that all addresses use the same cached
     statement.
     """
-    # A request for the free tier is the same as a request for members without a paid tier.
+    # A filter for the free tier selects the same members as a filter for members without a paid
+    # tier.
     premium = False if filters.premium is Tier.FREE else filters.premium
     kind = replace(filters, email=None, premium=premium)
     email = None if filters.email is None else strip_invisible(filters.email)
@@ -240,7 +242,7 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
 
 @cache
 def _build_statements(kind: MemberFilters, *, by_cursor: bool) -> tuple[Statement, Statement]:
-    """Build a statement that reads a page of members, and a statement that counts all members.
+    """Build the statements that read a page of matching members and count all matching members.
 
     To skip previous pages quickly, the statement for a page finds ids in an index before reading
     whole rows.

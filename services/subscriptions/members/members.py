@@ -109,7 +109,7 @@ def update_member(
 ) -> Subscription:
     """Edit the member with this user id or normalised address.
 
-    Raises ``member.not_found`` and the errors of ``member_attributes.build_changed_columns``.
+    Raises ``member.not_found`` and the same errors as ``member_attributes.build_changed_columns``.
     """
     member = _lock_member(uow, mailing_list, get_member(uow, mailing_list, key).user_id)
     changes.change_record(
@@ -126,8 +126,8 @@ def upsert_member(
     A new member becomes active without a confirmation mail. Editing a pending member keeps the
     status ``pending``.
 
-    Raises ``subscription.opted_out`` and the errors of ``update_member``. Adding a new member may
-    raise ``member.denied``, ``plan.required`` or ``quota.exceeded``.
+    Raises ``subscription.opted_out`` and the same errors as ``update_member``. Adding a new member
+    may raise ``member.denied``, ``plan.required`` or ``quota.exceeded``.
     """
     locked = _lock_by_key(uow, mailing_list, key)
     record = locked.record
@@ -177,8 +177,8 @@ def _lock_by_key(uow: UnitOfWork, mailing_list: MailingList, key: int | str) -> 
         locked = locks.lock_subscription(uow, mailing_list, person)
         if locked is not None:
             return locked
-        # Repeat the search for the person, because the person was erased while
-        # ``lock_subscription`` waited for the lock.
+        # The person was erased while ``lock_subscription`` waited for the lock, so search for a
+        # person with the address again.
         uow.session.expire(person)
 
 
@@ -211,8 +211,8 @@ def list_history(
 
     Raises ``cursor.invalid``.
 
-    Imports store no history events, so the function adds an event that describes the import and has
-    no id.
+    Imports store no history events. The function therefore creates an event without an id that
+    describes the import.
     """
     member = get_member(uow, mailing_list, user_id)
     is_of_member = (
@@ -414,7 +414,8 @@ def read_own_subscription(
 def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
     """Hide the values of a subscription that a visitor with a revoked trace id must not see.
 
-    Opt-outs aren't hidden, so that visitors see the result of clicking an unsubscribe link.
+    Visitors still see that they have opted out, because they may just have clicked an unsubscribe
+    link.
     """
     has_opted_out = subscription.state in (
         OwnSubscriptionState.LEFT,

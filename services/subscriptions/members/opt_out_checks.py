@@ -54,7 +54,7 @@ def find_opt_outs(uow: UnitOfWork, list_id: int, person: User) -> set[OptOutKind
 
 
 def is_opt_out_of(keyring: Keyring, person: User) -> ColumnElement[bool]:
-    """Build an SQL condition for opt-outs that contain the person's id or current address."""
+    """Build an SQL condition that selects opt-outs by the person's id or current address."""
     digests = compute_address_digests(keyring, person.email)
     return or_(OptOut.user_id == person.id, OptOut.address_hmac.in_(digests))
 

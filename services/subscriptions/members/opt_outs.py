@@ -9,7 +9,7 @@ keeps the HMAC, so that the opt-out still applies if an owner adds the address. 
 address of the person, an opt-out has an additional row with an HMAC of the address but without the
 person's id.
 
-An opt-out takes effect as soon as its transaction is committed, even without a lock on the list. If
+An opt-out takes effect when its transaction commits. The transaction needs no lock on the list. If
 a bulk action has locked the list, a job updates the person's subscription after the bulk action.
 """
 
@@ -190,8 +190,8 @@ def _release_digests(
 def transfer_opt_outs(uow: UnitOfWork, *, of: User, to: User) -> None:
     """Transfer a person's opt-outs to the account that takes over the person's address.
 
-    The transferred opt-outs apply to all addresses of the person and of the account. The caller
-    must have locked the rows of the person and of the account.
+    The transferred opt-outs apply to all current and former addresses of the person and the
+    account. The caller must have locked the rows of the person and of the account.
     """
     is_of_person = OptOut.user_id == of.id
     for address in (to.email, *_list_former_addresses(uow, to)):

@@ -1,7 +1,7 @@
 """Creates and verifies trace ids, which authenticate the recipient of a mail in links and forms.
 
 A person's trace id is secret, and only mails to the person contain the trace id. A request that
-contains a trace id counts as a request by the recipient of the mail.
+contains a trace id is treated as if the recipient of the mail had made it.
 
 A trace id has the form ``1<payload>.<key id>.<mac>``, with at most 80 characters from
 ``[A-Za-z0-9_.-]``. The payload of a trace id consists of the list id, the user id and the delivery
@@ -10,8 +10,8 @@ The delivery number has 8 bytes. The MAC in a trace id consists of the first 16 
 HMAC-SHA256 of the version and the encoded payload.
 
 A trace id doesn't expire, because people may read a mail much later. A list's owner can revoke the
-trace ids in all mails that the list has sent. With a revoked trace id, a person can only
-unsubscribe.
+trace ids in all mails that the list has sent. A revoked trace id still allows a person to
+unsubscribe, but nothing else.
 """
 
 import base64
@@ -62,7 +62,7 @@ def allocate_delivery_number(uow: UnitOfWork) -> int:
 def revoke_traces(uow: UnitOfWork, caller: Caller, mailing_list: MailingList) -> None:
     """Revoke the trace ids in all mails that the list has sent. Raises ``auth.login_again``.
 
-    With a revoked trace id, a person can only unsubscribe.
+    A revoked trace id still allows a person to unsubscribe, but nothing else.
     """
     require_recent_login(uow, caller)
     mailing_list.traces_revoked_through = allocate_delivery_number(uow)

@@ -51,7 +51,7 @@ def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
 def begin_visit(uow: UnitOfWork, secret: str) -> str:
     """Start a visit, mark the mailed link as used, and return the secret of the visit.
 
-    Raises the errors of ``read_link``.
+    Raises the same errors as ``read_link``.
     """
     link = read_link(uow, secret)
     mailed_tokens.use_token(uow, link, used=PREFERENCES_LINK_USED)

@@ -1,6 +1,6 @@
 """Add the columns exports.bom and imports.encoding.
 
-The new columns have a default or are nullable, so that release 1.0.0 can still insert rows.
+Release 1.0.0 can still insert rows, because both columns are nullable or have a default.
 """
 
 from alembic import op

@@ -80,7 +80,7 @@ class Download:
 
 
 class Calls:
-    """The connection of one caller to an API. Several threads can share a connection.
+    """A caller's connection to the Pressroom API. Several threads can share a connection.
 
     Args:
         credentials: an API key, an access token, or a function that returns the current key or
@@ -225,7 +225,7 @@ class _Attempts:
         self._failed = 0
 
     def after_lost_connection(self, error: httpx2.TransportError) -> None:
-        """Sleep before a call's next attempt, or raise ``NotReached`` if none is possible."""
+        """Sleep before a call's next attempt. Raise ``NotReached`` if the call can't be retried."""
         # If no connection was established, the API can't have received the call.
         was_not_sent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
         may_repeat = was_not_sent or (self._is_repeatable and self._can_be_sent_again)

@@ -49,14 +49,14 @@ class ApiError(PressroomError):
 
 
 class NotReached(PressroomError):
-    """The API sent no response.
+    """An error for a call to which the API sent no response.
 
     Although no response arrived, the API may have executed the call.
     """
 
 
 class JobFailed(PressroomError):
-    """A job failed or was cancelled.
+    """An error for a job that failed or was cancelled.
 
     Attributes:
         job: the record of the job.
@@ -73,7 +73,7 @@ class JobFailed(PressroomError):
 class WebhookInvalid(PressroomError):
     """A webhook with a missing, invalid or outdated signature.
 
-    Programs must ignore the message of such a webhook.
+    Programs must not process a webhook that raises this error.
     """
 
 

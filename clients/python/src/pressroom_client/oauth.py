@@ -24,8 +24,8 @@ _EARLY_SECONDS = 60.0
 class BegunLogin:
     """A login in progress.
 
-    Redirect the person to ``url``. Store the ``BegunLogin`` in the person's session until the
-    person returns from the login page.
+    The caller must redirect the person to ``url``, and store the ``BegunLogin`` in the person's
+    session until the person returns from the login page.
     """
 
     url: str

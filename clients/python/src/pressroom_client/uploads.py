@@ -83,7 +83,7 @@ def _find_name(upload: Any) -> str | None:
 
 
 def _is_stream(content: Any) -> bool:
-    """Return whether sending the content consumes it, as with an open file or an iterator."""
+    """Return whether the content is consumed when it is sent, like an open file or an iterator."""
     return hasattr(content, "read") or hasattr(content, "__next__")
 
 
