@@ -190,7 +190,8 @@ async def run_in_background(*loops: Awaitable[None]) -> AsyncIterator[None]:
 def _end_all_waits(state: State) -> None:
     """Make all waiting requests respond now, because the server is shutting down.
 
-    Some requests wait up to a minute for a job, but a shutdown gives requests only twenty seconds.
+    The waits must end early, because a request may wait for a minute and a shutdown allows only
+    twenty seconds.
     """
     state.jobs.close()
     state.worker_calls.results.close()

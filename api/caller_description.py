@@ -1,6 +1,7 @@
 """Tells `pressroom doctor` which IP address and URL scheme the API sees for a request.
 
-`pressroom doctor` uses the response to check the configuration of a proxy in front of the API.
+`pressroom doctor` uses the response of this route to check the configuration of a proxy in front of
+the API.
 """
 
 import json

@@ -20,7 +20,7 @@ MAX_HEAD_BYTES = 64 * 1024
 # The maximum time for which an idle client connection stays open. ``KEEP_ALIVE_SECONDS`` exceeds
 # the idle timeouts of clients, so that clients close idle connections first.
 KEEP_ALIVE_SECONDS = 75
-# If a client reads nothing for this time, the server aborts the connection. A client that reads
+# The server aborts a connection if the client reads no data for this long. A client that reads
 # slowly keeps its connection.
 MAX_STALL_SECONDS = 60.0
 # The maximum number of open files and sockets, including client connections.

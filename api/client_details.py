@@ -4,9 +4,9 @@ from fastapi import Request
 
 from core.settings import origins
 
-# Pairs of a text in the ``User-Agent`` header and the name of the browser. The first text that a
-# ``User-Agent`` header contains determines the browser, because most browsers also name other
-# browsers in this header.
+# Pairs of a text in the ``User-Agent`` header and the name of the browser. The order matters,
+# because most browsers also name other browsers in the header. The first pair whose text occurs in
+# the header determines the browser.
 _BROWSERS = (
     ("Edg", "Edge"),
     ("OPR/", "Opera"),

@@ -28,7 +28,7 @@ FORM_COOKIE = Cookie("pressroom_form", None)
 # The known-browser cookie proves that someone has logged in with the browser before
 # (``services.accounts.logins``).
 KNOWN_BROWSER_COOKIE = Cookie("pressroom_known", 365 * 24 * 3600)
-# The first-step cookie proves that the password was correct, until the second factor arrives
+# Until the second factor arrives, the first-step cookie proves that the password was correct
 # (``services.accounts.factors.second_steps``).
 FIRST_STEP_COOKIE = Cookie("pressroom_first_step", PROOF_LIFETIME.total_seconds())
 # The visit cookie identifies a reader on the preferences page, because readers don't log in.

@@ -240,8 +240,8 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
 def link_schemas(document: dict[str, Any], schemas: dict[str, dict[str, Any]]) -> None:
     """Add recursive schemas to the OpenAPI document, and refer to them by ``$ref``.
 
-    A placeholder has the title of a recursive schema, but no properties. Each placeholder in the
-    document is replaced with a ``$ref``.
+    A placeholder is a schema with the title of a recursive schema but without properties. Each
+    placeholder in the document is replaced with a ``$ref``.
     """
     for node in _schema_nodes(document):
         name = node.get("title")

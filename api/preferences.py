@@ -19,8 +19,8 @@ class Preference:
     Attributes:
         wait: the number of seconds to wait for slow work, or ``None`` if the header doesn't contain
             ``wait=N``.
-        respond_async: whether the header contains ``respond-async``. With ``respond-async`` but
-            without ``wait=N``, a request doesn't wait for its job.
+        respond_async: whether the ``Prefer`` header contains ``respond-async``. With
+            ``respond-async`` but without ``wait=N``, a request doesn't wait for its job.
         is_strict: whether to refuse unknown query parameters and body fields (``handling=strict``).
     """
 

@@ -14,7 +14,7 @@ STEP_SECONDS = 0.2
 async def pad_duration() -> AsyncIterator[None]:
     """Delay the end of the ``async with`` block, so that it takes a multiple of ``STEP_SECONDS``.
 
-    The end is delayed even if the block raises an exception.
+    Leaving the block is also delayed if the block raises an exception.
     """
     loop = asyncio.get_running_loop()
     start = loop.time()

@@ -88,8 +88,8 @@ class BulkBench:
         """Write people and memberships into minimal tables, as fast as Postgres can store them.
 
         The minimal tables have few columns, and no constraints except NOT NULL, unique constraints
-        and foreign keys. The new rows get ascending ids, because appending to an index is fast. No
-        existing rows are read.
+        and foreign keys. The new rows get ascending ids, because appending to an index is fast. The
+        inserts don't look up existing rows.
         """
         for start in range(0, len(people), CHUNK):
             part = people[start : start + CHUNK]

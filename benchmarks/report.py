@@ -167,7 +167,7 @@ def _format_machine(record: dict[str, Any]) -> str:
 def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
     """Draw a chart with one horizontal line per group of results.
 
-    A line begins at the group's smallest ratio and ends at its largest ratio.
+    In the chart, each group's line extends from the group's smallest ratio to its largest ratio.
     """
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.25 * len(groups)), layout="constrained")
     names = [*groups][::-1]

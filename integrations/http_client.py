@@ -48,14 +48,14 @@ HttpHeaders = httpx2.Headers
 
 
 class ReplyRefused(httpx2.ReadError):
-    """An HTTP reply is too long or is compressed.
+    """Raised if an HTTP reply is too long or is compressed.
 
     The exception's message states why the reply was refused.
     """
 
 
 class ReplyTooSlow(httpx2.ReadTimeout):
-    """An HTTP reply exceeded the time limit of the call."""
+    """Raised if an HTTP reply exceeds the time limit of the call."""
 
 
 def describe_failure(failure: HttpFailure) -> str:
@@ -89,8 +89,8 @@ class HttpBounds:
     def timeout(self) -> httpx2.Timeout:
         """Return the time limits for connecting and for each network operation.
 
-        Callers must limit the total time of a call, because the HTTP library can't. A server that
-        replies byte by byte never exceeds the limit of a single network operation.
+        Callers must limit the total time of a call, because the HTTP library can't. The limit per
+        network operation isn't enough, because a server that replies byte by byte never exceeds it.
         """
         connect = min(self.max_connect_seconds, self.max_seconds)
         return httpx2.Timeout(self.max_seconds, connect=connect)

@@ -101,9 +101,9 @@ class CreditEntry(Model):
 class OpenCharge(Model):
     """A charge for a provider call that hasn't been answered yet.
 
-    Maintenance reverses an open charge if the provider doesn't respond in time. A process deletes
-    the row of an open charge before it settles or reverses the charge, so that only one process
-    does either.
+    Maintenance reverses an open charge if the provider doesn't respond in time. Before a process
+    settles or reverses an open charge, it deletes the charge's row, so that no other process can do
+    the same.
     """
 
     __tablename__ = "open_charges"
@@ -139,8 +139,8 @@ class CreditCheckpoint(Model):
     hash: Mapped[bytes]
     balance: Mapped[Decimal] = mapped_column(Amount)
     debt: Mapped[Decimal] = mapped_column(Amount)
-    # True if a verification found a fault in the account's ledger entries. After a fault, the next
-    # verification reads all ledger entries of the account.
+    # True if a verification found a fault in the account's ledger entries. The next verification of
+    # a suspect account reads all of the account's ledger entries.
     is_suspect: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     signature: Mapped[str]
 

@@ -25,8 +25,9 @@ class RecordedEvent(Model):
     )
 
     id: Mapped[SerialId]
-    # ``user_id`` has no foreign key, because a foreign key would cause deadlocks. An account
-    # recovery locks the user, and may wait for the transaction that records the event.
+    # ``user_id`` has no foreign key, because the lock that a foreign key takes on the user could
+    # cause deadlocks. While an account recovery holds a lock on the user, it may be waiting for the
+    # transaction that records the user's event.
     user_id: Mapped[int]
     # The type of the event, which `services.security_events` defines.
     type: Mapped[str]

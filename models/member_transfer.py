@@ -55,8 +55,8 @@ class MemberImport(Model):
     source: Mapped[str]
     kind: Mapped[str] = mapped_column(default=ImportKind.MEMBERS, server_default=ImportKind.MEMBERS)
     filename: Mapped[str | None]
-    # The storage key prefix of the numbered objects that store the file. All objects that store the
-    # file have the same size.
+    # The uploaded file is stored in several objects, whose storage keys start with
+    # ``object_prefix``. All objects that store the file have the same size.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     # The data key of the file, encrypted with the encryption key named `wrapped_by`, or NULL after
     # the data key was deleted.
@@ -260,7 +260,8 @@ class MemberExport(Model):
     column_forms: Mapped[dict[str, Any] | None]
     # True if an operator's command started the export. Quotas don't apply to operators.
     by_operator: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The storage key prefix of the numbered objects that store the file.
+    # The exported file is stored in several objects, whose storage keys start with
+    # ``object_prefix``.
     object_prefix: Mapped[str] = mapped_column(unique=True)
     # The data key of the file, encrypted with the encryption key named `wrapped_by`, or NULL after
     # the data key was deleted.

@@ -1,7 +1,7 @@
 """Reads pages of database rows, newest first, by an offset or by a cursor.
 
-Reading by a cursor is fast even for the oldest rows of a large table. New rows don't shift the
-pages that a cursor selects.
+Cursor pagination is fast even for the oldest rows of a large table. New rows don't shift the pages
+that a cursor selects.
 """
 
 import re

@@ -36,8 +36,8 @@ class NewAddress:
     """The e-mail address that a person has chosen as the new address of an account.
 
     Attributes:
-        has_record: whether a mailing list has a record for the new address. Such a record must be
-            erased before the account can get the address.
+        has_record: whether a mailing list has a record for the new address. A list's record for the
+            new address must be erased before the account can use the address.
     """
 
     email: str
@@ -129,7 +129,7 @@ def erase_occupying_record(
 def reset_password(
     uow: UnitOfWork, secret: str, *, password_hash: str, factor: SubmittedFactor, keep: KeptAccess
 ) -> User:
-    """Set a new password with a reset link, and revoke all access except what ``keep`` contains.
+    """Set a new password with a reset link, and revoke all credentials that aren't in ``keep``.
 
     A password reset always revokes all sessions and OAuth grants. Raises the same errors as
     ``registration.read_reset_link`` and ``second_steps.require_second_factor``.

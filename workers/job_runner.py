@@ -3,8 +3,8 @@
 Some jobs run in several turns. All turns of a job run in one process, because the job reads a file
 from start to end. The ``run`` function of a job with several turns is a generator that yields after
 each turn. Between two turns of a job, the process runs a turn of the next queued job. A queued job
-therefore waits for only one turn of the running job. The running job keeps its files open between
-its turns.
+waits for at most one turn of the running job. The running job keeps its files open between its
+turns.
 """
 
 import os

@@ -143,6 +143,6 @@ def run_maintenance(context: WorkerContext, *, kind: MaintenanceKind) -> None:
         maintenance.run_if_due(context.resources, kind, partial(kind.run, context.resources))
     except LeaseLost:
         log.warning("maintenance.lease_lost", maintenance=kind.name)
-    except Exception as error:  # The maintenance row records the error, and the sweep retries.
+    except Exception as error:  # The error is recorded, and the sweep runs the task again.
         log.exception("maintenance.failed", maintenance=kind.name)
         raise TaskFailed(type(error).__name__) from None

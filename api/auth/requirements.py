@@ -87,8 +87,8 @@ class PublicAccess(Access):
 class LinkAccess(PublicAccess):
     """An access rule for links in mails, which ignores credentials.
 
-    The query parameter ``trace_id`` of the link identifies a person. A request with a link from a
-    mail counts against the rate limit of the mail's recipient.
+    A link in a mail has a query parameter ``trace_id``, which identifies the mail's recipient. A
+    request with such a link counts against the recipient's rate limit.
     """
 
     def _count(self, request: Request) -> None:
@@ -190,8 +190,8 @@ def _any_credential(sentence: str) -> Any:
 
 
 PUBLIC = Depends(PublicAccess())
-# ``UNLIMITED`` is for routes whose callers act for many people, such as payment providers and image
-# proxies. ``UNLIMITED`` is also for routes that require a signed URL.
+# ``UNLIMITED`` is for routes that require a signed URL, and for routes whose callers act for many
+# people, such as payment providers and image proxies.
 UNLIMITED = Depends(PublicAccess(stranger=None))
 # ``LOGIN`` is for routes with which callers could guess passwords or send mails to other people.
 LOGIN = Depends(PublicAccess(stranger=RateLimitName.LOGIN))

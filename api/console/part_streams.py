@@ -38,9 +38,9 @@ def stream_part(
 ) -> Response:
     """Return a response that streams a part of a page as server-sent events.
 
-    Whenever the part changes, an event ``part`` contains the new HTML. The event ``ended`` tells
-    the browser that the part has reached its final state. The event stream ends if the user's
-    session ends. A browser that reconnects gets the current HTML.
+    Whenever this part of the page changes, the stream sends an event ``part`` with the new HTML.
+    The event ``ended`` tells the browser that the HTML is final. The event stream ends if the
+    user's session ends. A browser that reconnects gets the current HTML.
     """
     has_no_body = is_head(console.request.scope)
     events = () if has_no_body else _generate_events(console, first_part, read_part)

@@ -195,8 +195,8 @@ async def _empty_form() -> TypedForm:
     return TypedForm()
 
 
-# The form argument of a GET handler, which is empty when a browser loads the page. After an error,
-# the POST handler calls the GET handler with the submitted form.
+# The form argument of a GET handler. The form is empty when a browser loads the page. After an
+# error, the POST handler calls the GET handler with the submitted form.
 EmptyForm = Annotated[TypedForm, Depends(_empty_form)]
 
 Console = Annotated[ConsoleRequest, depend_on_console(Member)]

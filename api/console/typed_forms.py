@@ -111,7 +111,7 @@ def parse_body(schema: type[BodyT], values: Mapping[str, Any]) -> BodyT:
 
 
 def build_field_error(name: str, rule: str) -> DomainError:
-    """Return the error for a form field that the API's request body doesn't have."""
+    """Return the error for a form field that has no counterpart in the API's request body."""
     problem = FieldProblem(f"body.{name}", "value", rule)
     return BODY_INVALID(place=problem.field, rule=rule, problems=(problem,))
 

@@ -74,8 +74,8 @@ class BodyBudget:
 class HeldBody:
     """The memory that is reserved for a request body.
 
-    A body first reserves memory from the pool for small bodies. When the body exceeds
-    ``MAX_SMALL_BODY_BYTES``, the memory is reserved in the pool for large bodies instead.
+    A body first reserves memory from the pool for small bodies. When a body exceeds
+    ``MAX_SMALL_BODY_BYTES``, its memory reservation moves to the pool for large bodies.
     """
 
     def __init__(self, budget: BodyBudget, *holders: str) -> None:

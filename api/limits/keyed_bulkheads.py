@@ -30,7 +30,7 @@ SEARCHES_BY_CALLER = KeyedBulkhead(
 
 
 def threaded_by_list(handler: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
-    """Decorate a route handler to run in one of the few threads for its mailing list."""
+    """Decorate a route handler to run in one of a few threads per mailing list."""
 
     @wraps(handler)
     async def in_thread(*, list_id: int, **kwargs: Any) -> T:

@@ -24,8 +24,8 @@ MAX_BODY_SILENCE_SECONDS = 20.0
 # at an average rate of at least 60 KB/s.
 MAX_BODY_SECONDS = 90.0
 # The time limit for receiving an uploaded file with members. The upload of a file with members may
-# take hours. Such an upload needs little memory, because the API stores the file while receiving
-# it. For example, a file of 2 GB must arrive at an average rate of at least 150 KB/s.
+# take hours. The upload needs little memory, because the API stores the file while receiving it.
+# For example, a file of 2 GB must arrive at an average rate of at least 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
 # The time limit for receiving each part of a body that is kept in memory. For example, an 8 MB part
 # of an uploaded file must arrive at an average rate of at least 14 KB/s.

@@ -66,7 +66,7 @@ def build_inputs(
     """
 
     def build_input(name: str, label: str, kind: str, **others: Any) -> FormInput:
-        # Truncate very long values, so that the page doesn't become large.
+        # Truncate very long values to keep the page small.
         max_characters = MAX_ADDRESS_BYTES if kind == "email" else MAX_VALUE_CHARACTERS
         value = str(values.get(name, ""))[:max_characters]
         error = errors.get(name)

@@ -38,7 +38,7 @@ def render_preview(
         page = render_form(language, state, form, values={})
     else:
         # Preview the last page of the sign-up, which shows the owner's thank-you text. If the list
-        # requires confirmation, a person sees the last page only after confirming.
+        # requires confirmation, the thank-you text appears only after the person has confirmed.
         must_confirm = mailing_list.confirm_required
         page = render_list_page(
             "confirm.html" if must_confirm else "subscribed.html",

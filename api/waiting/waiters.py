@@ -4,8 +4,8 @@ Each waiting request has an asyncio future, which is registered under a topic. A
 under which a worker publishes a result. A single query looks up all results, however many requests
 wait.
 
-A notification makes the background loop look up the result immediately. Notifications can get lost,
-so all results are also looked up every 300 ms.
+A notification from a worker makes the background loop look up the finished work's result
+immediately. Notifications can get lost, so all results are also looked up every 300 ms.
 """
 
 import asyncio

@@ -23,7 +23,7 @@ from storage.redis.request_calls import RequestCalls
 log = get_logger(__name__)
 
 # If no result arrives in this time, the message to the workers is sent again, because messages can
-# get lost. The time until the next message doubles, so that repeated messages don't fill the queue.
+# get lost. The delay doubles after each message, so that repeated messages don't fill the queue.
 RESEND_AFTER_SECONDS = 2.0
 
 

@@ -31,8 +31,8 @@ _EXPECTED_ERRORS = (
 class CheckState(StrEnum):
     FINE = "fine"
     WRONG = "wrong"
-    # The check was skipped because the checked part of the deployment isn't configured, or because
-    # this process lacks the part's settings.
+    # The check was skipped, because the checked part of the deployment isn't configured or this
+    # process lacks the settings for it.
     SKIPPED = "skipped"
 
 

@@ -134,7 +134,7 @@ def _check_limits_and_log(connection: Connection) -> Iterator[Diagnosis]:
     advice = "Increase max_connections, or add a connection pool."
     yield diagnose("connections", finding, used > maximum * _MAX_CONNECTIONS_SHARE, advice)
     rows = connection.execute(_SELECT_LOG_SETTINGS, {"names": list(QUIET_LOG)}).all()
-    # The value is NULL if the Postgres module of the setting isn't loaded.
+    # The value is NULL if the Postgres module that defines the setting isn't loaded.
     verbose = {name: value for name, value in rows if value not in {None, "", QUIET_LOG[name]}}
     if verbose:
         advice = ", ".join(f"{name} = {QUIET_LOG[name]}" for name in verbose)

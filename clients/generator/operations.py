@@ -208,7 +208,7 @@ def _read_body_kind(document: Json, body: Json) -> BodyKind | None:
 
 
 def _read_answer(document: Json, responses: Json) -> tuple[AnswerKind, Json]:
-    """Return the type and the schema of a client method's result after a successful call."""
+    """Return the type and the schema of a client method's return value on success."""
     response = responses.get("200") or responses.get("204") or {}
     content = response.get("content", {})
     if "text/event-stream" in content:

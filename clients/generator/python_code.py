@@ -95,7 +95,7 @@ def generate_methods(document: Json) -> str:
 
 
 def generate_contract(codes: list[str], version: str, release: str) -> str:
-    """Return the source code of a module with all error codes and two versions.
+    """Return the source code of a module with all error codes and the versions of API and client.
 
     Args:
         version: the version of the API contract, which is a date.

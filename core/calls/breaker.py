@@ -130,8 +130,8 @@ class Breaker:
             # Ignore the failure of a call that began before the server last recovered.
             elif recoveries != self._recoveries:
                 return
-            # A call that began before the circuit opened doesn't delay the next probe when it
-            # fails.
+            # If a call that began before the circuit opened fails, its failure doesn't delay the
+            # next probe.
             elif works is False and (is_probe or self._consecutive_failures <= self._tolerated):
                 self._consecutive_failures += 1
                 rests = min(self._consecutive_failures - self._tolerated, _MAX_DOUBLINGS)

@@ -85,7 +85,7 @@ def _answer_one(answer: Answer, head: bytes, requests: BinaryIO, answers: Binary
     text = requests.read(text_length)
     data = requests.read(data_length)
     if len(text) + len(data) < text_length + data_length:
-        # The message is incomplete because the parent exited, so no process waits for an answer.
+        # The parent exited while sending the message, so no process is waiting for an answer.
         sys.exit(1)
     for part in pack_message(*answer(json.loads(text), data)):
         rest = memoryview(part)

@@ -1,4 +1,4 @@
-"""The types of span kinds and span attributes."""
+"""Types for the kinds and attributes of tracing spans."""
 
 from typing import Literal, TypedDict
 

@@ -121,7 +121,7 @@ class Proxy:
 
     @contextlib.contextmanager
     def misbehaving(self, begin: Callable[["Proxy"], None]) -> Iterator[None]:
-        """Start a fault with ``begin``, and end it after the block."""
+        """Simulate a fault with ``begin``, and end the fault after the block."""
         begin(self)
         try:
             yield

@@ -285,7 +285,7 @@ class Stack:
         return plain_client(base_url=self.api_url, headers=headers)
 
     def is_accepted(self, credential: str) -> bool:
-        """Return whether the API accepts an API key or an access token."""
+        """Return whether the API accepts the given API key or access token."""
         with self.client(credential) as client:
             return client.get("/users/me").is_success
 

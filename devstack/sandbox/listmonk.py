@@ -7,8 +7,9 @@ https://listmonk.app/docs/apis/apis/:
 - ``POST /api/tx`` with the ``subscriber_mode`` ``external``, which mails to addresses that listmonk
   doesn't store.
 
-In a template, the sandbox replaces ``{{ .Tx.Data.NAME }}`` and ``{{ .Subscriber.Email }}``. The
-sandbox rejects requests that use other template actions or other fields of listmonk.
+In a template, the sandbox replaces ``{{ .Tx.Data.NAME }}`` and ``{{ .Subscriber.Email }}`` with
+values from the request. The sandbox rejects requests that use other template actions or other
+fields of listmonk.
 """
 
 import base64

@@ -1,6 +1,6 @@
 """Decides by the local part of a recipient whether the sandbox refuses, delays or defers a mail.
 
-Mails over SMTP and mails over the simulated HTTP APIs have the same faults.
+The simulated faults are the same for mails over SMTP and for mails over the simulated HTTP APIs.
 """
 
 from collections import Counter

@@ -3,8 +3,8 @@
 The sandbox plays ``POST /emails`` as https://resend.com/docs/api-reference/emails/send-email
 describes it: the bearer key, the fields ``from``, ``to``, ``subject``, ``html``, ``text``,
 ``headers`` and ``reply_to``, the ``Idempotency-Key``, and the shapes of results and errors. A
-request with another field of Resend gets an error. Unlike Resend, the sandbox accepts each domain
-as a sender, and doesn't build a text part from the HTML part.
+request with a field of Resend's API that isn't listed here gets an error. Unlike Resend, the
+sandbox accepts each domain as a sender, and doesn't build a text part from the HTML part.
 """
 
 import hashlib

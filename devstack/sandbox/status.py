@@ -161,8 +161,8 @@ class StatusFigures:
         ]
 
     async def _read_metrics(self) -> None:
-        # Import httpx2 and the metrics parser only for a sample, because they take megabytes of
-        # memory and few sandboxes take samples.
+        # Import httpx2 and the metrics parser only here, because they need megabytes of memory and
+        # few sandboxes read metrics.
         import httpx2
         from prometheus_client.parser import text_string_to_metric_families
 

@@ -205,7 +205,7 @@ class Child:
         return True
 
     def check_end(self) -> None:
-        """Clean up if the child's process has ended, and schedule a restart.
+        """Clean up after the child's process if the process has ended, and schedule a restart.
 
         A program that runs only once isn't restarted after exit code 0.
         """

@@ -133,7 +133,7 @@ class Payments(Protocol):
         """Open a checkout. Repeated calls for the same order return the same checkout."""
 
     def fetch_evidence(self, session_id: str) -> Evidence:
-        """Return all facts about a checkout, including refunds and disputes."""
+        """Return the provider's data about a checkout, including refunds and disputes."""
 
     def close_checkout(self, session_id: str) -> Evidence:
         """Stop a checkout from accepting payments, and return its current state.

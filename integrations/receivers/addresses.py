@@ -22,7 +22,7 @@ _RESERVED_V4 = tuple(
     ipaddress.IPv4Network(each)
     for each in (
         *("0.0.0.0/8", "10.0.0.0/8"),
-        "100.64.0.0/10",  # Shared address space, in which a cloud provider has a metadata service.
+        "100.64.0.0/10",  # Shared address space, where one cloud has its metadata service.
         "127.0.0.0/8",
         "168.63.129.16/32",  # The host agent of Azure, at an address that looks public.
         "169.254.0.0/16",  # Link-local addresses, where most clouds have their metadata service.

@@ -104,7 +104,7 @@ class StockPhotos(Protocol):
         """Return the photos in a search reply. Photos with missing fields are skipped."""
 
     def parse_endpoint(self, endpoint: str) -> Photo:
-        """Return the photo that an endpoint URL identifies. No request is sent.
+        """Return the photo that an endpoint URL identifies, without sending a request.
 
         Raises ``stockphoto.endpoint_not_allowed`` if the URL doesn't identify a photo.
         """

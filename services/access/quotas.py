@@ -159,7 +159,7 @@ def count_composer_call(database: Database, settings: Settings, user_id: int) ->
 
 
 def count_row_bytes(stored_filter: object = None) -> int:
-    """Return how many bytes of the storage quota a row with this filter consumes.
+    """Return how many bytes of the storage quota a row uses, including the row's stored filter.
 
     Keep ``count_row_bytes`` consistent with the database function ``row_bytes``.
     """

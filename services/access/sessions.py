@@ -24,8 +24,8 @@ from services.security_events import EventType, record_event
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork, record_moment_once
 
-# How long after a login a person can create credentials. The time limit prevents an attacker with a
-# stolen old session from creating an API key.
+# How long after a login a person can create credentials. The limit ensures that an attacker who has
+# stolen an older session can't create an API key.
 RECENT_LOGIN = timedelta(minutes=15)
 SESSION_LIFETIME = timedelta(days=30)
 IDLE_LIFETIME = timedelta(days=14)

@@ -3,7 +3,7 @@
 A login attempt is counted before the password is verified, so that parallel attempts can't bypass
 the limit. A successful login resets the counters of failed attempts. During the pause after too
 many failed logins, even the right password is rejected, so that an attacker can't continue
-guessing. Attempts during a pause aren't counted and don't extend the pause.
+guessing. Login attempts during the pause aren't counted and don't extend the pause.
 
 Several counters prevent a stranger from locking the owner out of an account:
 

@@ -2,7 +2,8 @@
 
 A stray is an object without a database row, or a row whose object is missing. A crash can leave an
 object without a row. After a restore from a backup, the objects of some rows may be missing. To
-save memory, the search for mismatches merges the sorted keys of objects and rows.
+save memory, the search for mismatches reads the keys of objects and rows in sorted order, and
+compares them one by one.
 """
 
 import heapq
@@ -99,8 +100,8 @@ def repair_stray(resources: Resources, stray: Stray) -> None:
             "message": ("The stored file no longer exists."),
         }
         if row.renditions is not None:
-            # Clear the list of renditions. Their objects then have no row, so ``repair_stray`` can
-            # remove them.
+            # Clear the list of renditions, so that ``repair_stray`` can remove the objects of the
+            # renditions.
             row.renditions = []
 
 

@@ -55,8 +55,8 @@ class PhotoSearchResult:
 
     # The provider's response as JSON.
     payload: str
-    # The header ``Pressroom-Source``, which names the provider, with `; cached` for a result from
-    # the cache.
+    # The header ``Pressroom-Source`` contains the provider's name, followed by `; cached` if the
+    # result comes from the cache.
     source: str
 
     def to_payload(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Builds the prompts for a language model.
 
-A prompt consists of instructions and material. In the material, the post stands between two
-delimiter lines that contain a random marker. Each prompt has a new random marker, so that the
-author of a post can't forge a delimiter line to insert instructions. The instructions of a prompt
-never contain text from a post or from a model's answer.
+A prompt consists of instructions and material. In a prompt, the post stands between two delimiter
+lines that contain a random marker. Each prompt has a new random marker, so that the author of a
+post can't forge a delimiter line to insert instructions. The instructions of a prompt never contain
+text from a post or from a model's answer.
 """
 
 import secrets

@@ -35,8 +35,8 @@ _APOSTROPHES = re.compile(r"(?<=\w)['’ʼ`´](?=\w)")
 _NON_SLUG_PATTERN = re.compile(r"[^a-z0-9]+")
 _COMMAS = re.compile(r"[,，､、﹐﹑،;；]+")
 _TAG_PUNCTUATION = " \t.。!！?？:：\"'“”«»„()（）[]#＃-–—…·"
-# The ranges of code points whose weight in a tweet is 1. Code points outside of ``_LIGHT_RANGES``
-# have a weight of 2.
+# The ranges of code points that count as one character of a tweet. All other code points count as
+# two characters.
 _LIGHT_RANGES = ((0, 4351), (8192, 8205), (8208, 8223), (8242, 8247))
 _PICTURE = "[\u203c-\u32ff\U0001f000-\U0001faff]"
 _SHADED = f"{_PICTURE}[\ufe0f\U0001f3fb-\U0001f3ff]*"

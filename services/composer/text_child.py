@@ -14,8 +14,8 @@ from services.composer import offline
 from services.composer.text import markup
 from services.composer.text.post import MetadataField, Post, join_tweets
 
-# The child process exits if its memory exceeds this limit after a post. With all languages loaded
-# and a post of the maximum length, a child process takes only 265 MB.
+# The child process exits if its memory exceeds this limit after it has processed a post. With all
+# languages loaded and a post of the maximum length, a child process takes only 265 MB.
 _MAX_RESIDENT_BYTES = 384 * 1024 * 1024
 # The child process must be allowed to open files, because it loads dictionaries on demand. The
 # child process must be allowed to write large files, because the language detector unpacks its

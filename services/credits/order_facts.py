@@ -1,10 +1,10 @@
 """Collects facts about a payment order, and derives the order's status from the facts.
 
-The stored facts about an order include whether the order was paid, failed, expired or closed. The
-stored facts about an order also include the totals of its refunds, failed refunds and disputes.
-Facts that a provider has reported are never removed. If a provider reports several totals, the
-largest one applies. The messages of a payment provider can arrive in any order. The stored facts
-about an order determine its status and its credits.
+The database stores for each order whether the order was paid, failed, expired or closed. The
+database also stores the totals of the order's refunds, failed refunds and disputes. Facts that a
+provider has reported are never removed. If a provider reports several totals, the largest one
+applies. The messages of a payment provider can arrive in any order. The stored facts about an order
+determine its status and its credits.
 """
 
 import math

@@ -36,9 +36,9 @@ REVERSE_OPEN = register_maintenance(
     queue=Queue.MONEY,
     run=lambda resources, _: reverse_overdue_charges(resources),
 )
-# How much time the API process has to reverse a charge after the end of the HTTP request.
+# The time limit for the API process to reverse a charge after the end of the HTTP request.
 _REVERSAL_GRACE_PERIOD = timedelta(seconds=15)
-# How much time a worker has to settle a charge. This time must exceed the duration of the longest
+# The time limit for a worker to settle a charge. The limit must exceed the duration of the longest
 # call to a provider.
 _WORKER_DEADLINE = timedelta(seconds=90)
 _MAX_BATCH_ROWS = 1_000

@@ -68,7 +68,7 @@ def _find_order_id(resources: Resources, payments: Payments, evidence: Evidence)
 def _complete_refunds(
     resources: Resources, payments: Payments, evidence: Evidence, order_id: int
 ) -> Evidence:
-    """Return a webhook's payment facts, with current refunds if a refund may have failed.
+    """Return a webhook's payment data, with current refunds if a refund may have failed.
 
     If the refund total in a webhook differs from the stored total, either a refund has failed or
     the webhook is late. If the two refund totals differ, all refunds of the payment are fetched

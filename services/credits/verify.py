@@ -28,11 +28,11 @@ VERIFY_LEDGER = register_maintenance(
     run=lambda resources, _: verify_daily(resources),
 )
 
-# The common part of ``ENTRY_FAULTS`` and ``ACCOUNTS``. Selects all users with ledger entries, a
-# credit account or a checkpoint. The recursive expression ``holders`` finds all users with ledger
-# entries by reading an index once per user. The checkpoints of the users in ``:distrusted`` are
-# ignored. If ``:is_whole`` is true, all ledger entries are verified and compared with the
-# checkpoints.
+# The common beginning of the SQL queries ``ENTRY_FAULTS`` and ``ACCOUNTS``. Selects all users with
+# ledger entries, a credit account or a checkpoint. The recursive expression ``holders`` finds all
+# users with ledger entries by reading an index once per user. The checkpoints of the users in
+# ``:distrusted`` are ignored. If ``:is_whole`` is true, all ledger entries are verified and
+# compared with the checkpoints.
 _ACCOUNTS = """
 WITH RECURSIVE holders AS (
     SELECT min(user_id) AS user_id FROM credit_entries

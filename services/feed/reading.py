@@ -111,8 +111,8 @@ def find_place_before(session: Session, since: datetime) -> int:
     """Return a feed position before all events that happened at or after ``since``.
 
     Later events have higher ids and positions. The order of simultaneous transactions is arbitrary.
-    A transaction can stay open for an hour, and its events become visible only at its end. The
-    result is therefore the place of an event that happened more than an hour before ``since``.
+    A transaction can stay open for an hour, and its events become visible only at its end. To be
+    safe, the result is the position of an event that happened more than an hour before ``since``.
     """
     low, high = session.execute(select(func.min(FeedEvent.id), func.max(FeedEvent.id))).one()
     place: int = FEED_START.place
@@ -142,7 +142,7 @@ class FeedPage:
     """A page of an owner's events.
 
     Attributes:
-        next_cursor: the cursor of the next page, which even an empty page has.
+        next_cursor: the cursor of the next page. The cursor is set even if this page is empty.
         has_more: whether the feed already contains events after the last event of this page.
     """
 
@@ -201,8 +201,9 @@ def next_events(
 ) -> Select[FeedEvent]:
     """Build the query for the next events of the given types in the owner's feed, in feed order.
 
-    The query ends before the first position at which an open transaction can still add an event. To
-    limit the cost, the query reads at most ``limit`` index rows for each event type.
+    The query returns only events before the first position at which an open transaction can still
+    add an event. To limit the cost, the query reads at most ``limit`` index rows for each event
+    type.
 
     ``type_starts``: maps an event type to the feed position where it starts, if that is later than
     ``position``.

@@ -128,12 +128,10 @@ def is_held_by(lease: Lease) -> ColumnElement[bool]:
 def has_status(status: JobStatus) -> ColumnElement[bool]:
     """Return the SQL condition that a job has this status.
 
-    Use it only in statements that select jobs by id. ``concat`` keeps Postgres's
-    query planner from using an index on the status, so that the planner
-    uses the index of job ids. The index of queued or running
-    jobs would be slow, because it retains
-    the entries of ended jobs while a long transaction is
-    open.
+    Use the condition only in statements that select jobs by id. ``concat`` keeps Postgres's query
+    planner from using an index on the status, so that the planner uses the index of job ids. The
+    index of queued or running jobs would be slow, because it retains the entries of ended jobs
+    while a long transaction is open.
     """
     return Job.status == func.concat(status)
 

@@ -36,8 +36,8 @@ log = get_logger(__name__)
 # started, taken from the database's clock. The function returns the number of processed items.
 MaintenanceWork = Callable[[datetime], int | None]
 
-# The limits for the delay before an overdue maintenance task is sent again. The delay before
-# sending a task again grows, so that messages don't pile up in a queue without workers.
+# The limits for the delay before an overdue maintenance task is sent again. The delay grows each
+# time the task is sent again, so that messages don't pile up in a queue without workers.
 _MIN_RESEND_DELAY = timedelta(seconds=10)
 _MAX_RESEND_DELAY = timedelta(minutes=1)
 

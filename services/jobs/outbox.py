@@ -32,8 +32,8 @@ MAX_SENT_JOBS_OF_AN_OWNER = 2
 # ``MAX_SENDS_IN_TURN`` times within half a minute.
 MAX_SENDS_IN_TURN = 4
 # The sweep's quick scan, which runs each second, finds only jobs that became due within
-# ``RECENT_WINDOW``. The sweep sends due jobs within seconds, so only few jobs have been due for
-# longer and are left to the full scans.
+# ``RECENT_WINDOW``. The sweep sends due jobs within seconds, so the full scans find only a few jobs
+# that have been due for longer.
 RECENT_WINDOW = timedelta(seconds=30)
 
 

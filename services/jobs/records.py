@@ -106,7 +106,7 @@ def is_working_on(
 def find_recent_job(
     uow: UnitOfWork, user_id: int, of_kinds: Collection[JobKind], subject_id: int
 ) -> Job | None:
-    """Return the user's newest job of these kinds with this subject, including ended jobs.
+    """Return the user's newest job of the given kinds and subject, including ended jobs.
 
     Only the user's ``_MAX_RECENT_JOBS`` newest jobs are searched.
     """

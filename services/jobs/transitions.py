@@ -178,8 +178,8 @@ def change_job(
     """Change and return the job that matches ``fence``, or return ``None``.
 
     Clients that are waiting for the job are notified after the commit. If a job fails or is
-    cancelled, the import or other object that the job works on ends too. A cancelled job's
-    idempotency key can be used again.
+    cancelled, the import or other object that the job processes is also marked as ended. A
+    cancelled job's idempotency key can be used again.
 
     Args:
         to: the new status, or ``None`` to keep the status, the lease, the error and the end time.

@@ -1,4 +1,4 @@
-"""Sends unclaimed jobs again, and sends waiting jobs that were overlooked."""
+"""Sends unclaimed jobs again, and sends waiting jobs that were not sent when they became due."""
 
 from typing import Any
 
@@ -75,9 +75,10 @@ _POSTPONE_RESENDS = text("""
     )
     """)
 
-# Finds jobs that became due long ago, were overlooked, and must be sent. ``unclaimed`` and
-# ``passed_over`` mean the same as in ``_FIND_RECENTLY_DUE``. The recursive query looks up each
-# owner once in the index, so its time doesn't depend on the number of jobs per owner.
+# Finds jobs that must be sent and that the quick scans may have missed, because the jobs became due
+# long ago. ``unclaimed`` and ``passed_over`` mean the same as in ``_FIND_RECENTLY_DUE``. The
+# recursive query looks up each owner once in the index, so its time doesn't depend on the number of
+# jobs per owner.
 _FIND_OVERLOOKED = text("""
     WITH RECURSIVE owners AS (
         (SELECT on_behalf_of FROM jobs WHERE status = 'queued' AND queue = :queue
@@ -110,7 +111,7 @@ _FIND_OVERLOOKED = text("""
 
 
 def resend_unclaimed_jobs(resources: Resources, queue: Queue, *, full_scan: bool = True) -> int:
-    """Send unclaimed jobs again, and send waiting jobs that were overlooked.
+    """Send unclaimed jobs again, and send waiting jobs that were not sent when they became due.
 
     Returns the number of sent jobs. If ``full_scan`` is false, only jobs that became due recently
     are sent.

@@ -89,7 +89,7 @@ class PurgeRun:
             ]
 
     def attempt(self, table: str, work: Callable[[], int]) -> None:
-        """Call ``work``, and count the deleted rows or record the error."""
+        """Call ``work``, and record the number of rows that it has deleted, or its error."""
         try:
             self.purged += work()
         except SQLAlchemyError as error:

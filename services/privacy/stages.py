@@ -269,8 +269,8 @@ def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     has_answer = and_(row.person_id == user_id, row.answer.is_not(None))
     ids = list(uow.session.scalars(select(row.id).where(has_answer).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(answer=None))
-    # If the person's rows may still contain responses, return a bookmark, because ``None`` would
-    # end the stage. This stage needs no position, so the bookmark's value doesn't matter.
+    # If some of the person's rows may still contain webhook responses, return 0 as the next
+    # position, because ``None`` would end the stage. The stage ignores the position.
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 

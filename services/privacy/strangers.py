@@ -110,7 +110,7 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
 
 
 def _purge_next_people(resources: Resources, age: timedelta) -> int:
-    """Delete the strangers among the 500,000 people who follow the last examined person."""
+    """Delete the strangers among the next 500,000 people, in the order of their ids."""
     total = 0
     for _ in range(_MAX_BATCHES):
         with resources.unit_of_work() as uow:

@@ -70,8 +70,8 @@ _MEMBERS_COLUMNS = (
 _EMAIL_ENABLED_PLACE = _MEMBERS_COLUMNS.index("email_enabled")
 # By default, an export of members omits people with the status ``removed``.
 _DEFAULT_STATUSES = tuple(each for each in SubscriptionStatus if each != "removed")
-# Selects the current account address of each person who has changed their address. The list's
-# records of these people may still contain the old address.
+# Selects the current account address of each person who has changed their address. A list's record
+# of a person may still contain the person's former address.
 _SELECT_CHANGED_ADDRESSES = text("""
 SELECT u.id, u.email FROM users AS u
 WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))

@@ -47,7 +47,7 @@ from storage.unit_of_work import UnitOfWork
 # The number of rows that an export reads, compresses and writes as one batch.
 _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
-# The maximum duration of an export, which must suffice for the longest list.
+# The time limit for an export, which must be enough for the largest list.
 _MAX_DURATION = timedelta(hours=1)
 # How long an unfinished file is kept, which must be longer than any export takes.
 _UNFINISHED_FILE_RETENTION = timedelta(days=1)

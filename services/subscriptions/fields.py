@@ -24,8 +24,8 @@ from services.subscriptions import misleading_texts, text_reviews
 from storage.expected_errors import raise_if_taken
 from storage.unit_of_work import UnitOfWork
 
-# The largest number that a field's value may be, because JavaScript can represent all integers up
-# to this number exactly.
+# The largest value of a number field, because JavaScript can represent all integers up to this
+# number exactly.
 MAX_NUMBER = 2**53
 MAX_VALUE_CHARACTERS = 1_000
 MAX_FIELDS = 50

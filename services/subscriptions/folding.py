@@ -89,7 +89,7 @@ def fold_counts(uow: UnitOfWork, *, max_deltas: int) -> int:
 
 
 def fold_days(uow: UnitOfWork, *, max_deltas: int) -> int:
-    """Add at most ``max_deltas`` stored differences to the daily figures of lists, oldest first.
+    """Add at most ``max_deltas`` stored changes to the daily figures of lists, oldest first.
 
     Return the number of changes that were merged.
     """

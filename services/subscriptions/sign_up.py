@@ -158,9 +158,9 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
 
     Confirming an active subscription doesn't change its status.
 
-    Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the link was
-    already used, and the subscription is pending again. Raises ``subscription.not_pending``,
-    ``list.not_found`` and ``member.denied``.
+    Raises ``link.invalid`` if the link is forged or expired. Raises ``link.used`` if the
+    subscription has become pending again after the link was used. Raises
+    ``subscription.not_pending``, ``list.not_found`` and ``member.denied``.
     """
     link, mailing_list, user_id = _read_link(uow, secret)
     locked = lock_subscription(uow, mailing_list, accounts.get_user(uow, user_id))

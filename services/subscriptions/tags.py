@@ -164,7 +164,7 @@ def _lock_against_deletion(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any
 
 
 def delete_tag(uow: UnitOfWork, list_id: int, tag_id: int) -> int:
-    """Delete a tag of the list, and return 1.
+    """Delete a tag of the list, and return the number of deleted tags.
 
     Raises ``tag.not_found``, ``list.busy``. Raises ``tag.in_use`` if a segment, a running bulk
     action or an unfinished export uses the tag.

@@ -127,8 +127,8 @@ def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
         before = message.delivery
         values = {
             "attempts": table.attempts - 1,
-            # ``round_attempts`` is already 0 if the owner has requested the delivery again after
-            # the claim.
+            # ``round_attempts`` is already 0 if the owner requested a redelivery after a worker
+            # claimed the delivery.
             "round_attempts": func.greatest(table.round_attempts - 1, 0),
             "due_at": func.least(table.due_at, before.due_at),
             "last_attempt_at": before.last_attempt_at,

@@ -76,8 +76,8 @@ def record_outcomes(
         # The delivery may have been deleted during the call, because its retention period ended.
         if delivery is not None:
             _record_failure(uow, endpoint, delivery, outcomes[delivery_id], url)
-    # Delete answers to events about erased persons, because an erasure job may have processed this
-    # table before the answers were written.
+    # Delete stored responses to events about erased persons, because the erasure job may have
+    # processed this table before the responses were stored.
     table = WebhookDelivery
     is_erased = exists().where(User.id == table.person_id, User.erased_at.is_not(None))
     uow.session.execute(update(table).where(table.id.in_(outcomes), is_erased).values(answer=None))

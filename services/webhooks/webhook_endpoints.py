@@ -236,7 +236,10 @@ def find_live_endpoints(uow: UnitOfWork, condition: ColumnElement[bool]) -> list
 
 
 def end_all_endpoints(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
-    """End all endpoints that an intruder may have created for a person, except ``but``."""
+    """End all endpoints of a person that an intruder may have created.
+
+    ``but`` contains the ids of the endpoints to keep.
+    """
     end_endpoints(uow, user_id, {row.id for row in list_live_endpoints(uow, user_id)} - set(but))
 
 
@@ -263,7 +266,7 @@ def get_position(endpoint: WebhookEndpoint) -> FeedPosition:
 def get_type_starts(endpoint: WebhookEndpoint) -> dict[str, FeedPosition]:
     """Return the feed positions from which an endpoint receives newly added event types.
 
-    A start position has no effect after the endpoint has passed it.
+    A start position has no effect once the endpoint has reached it in the feed.
     """
     return {kind: FeedPosition.of_cursor(cursor) for kind, cursor in endpoint.starts.items()}
 

@@ -46,7 +46,7 @@ WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 
 
 
 class PostgresToolFailed(Exception):
-    """``pg_dump`` or ``pg_restore`` is missing or has failed.
+    """Raised if ``pg_dump`` or ``pg_restore`` is missing or has failed.
 
     The exception's message names the program and the reason.
     """

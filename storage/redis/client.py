@@ -118,8 +118,8 @@ def _build_tls_options(sentinels: Sentinels) -> dict[str, Any]:
 class _ClosedByTimeout:
     """A mixin that closes a connection after a timeout.
 
-    Without the mixin, the Redis library would keep the connection open, and the next command would
-    read the late response to the command that timed out.
+    Without the mixin, the Redis library would keep the connection open after a timeout. The next
+    command would then read the late response to the earlier command.
     """
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:

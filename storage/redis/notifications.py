@@ -7,7 +7,7 @@ Each API process that waits for results has a name (its *waiter*) and a Redis ch
 announced only to the processes in which a caller waits for the result. If it is unknown which
 process waits for a result, the result is announced on a channel that every API process reads.
 
-This module doesn't import the Redis library, so that commands without Redis start faster.
+This module doesn't import the Redis library, so that commands that don't use Redis start faster.
 """
 
 CHANNEL = "pressroom:notifications"

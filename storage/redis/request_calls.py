@@ -41,8 +41,8 @@ MAX_QUEUED_REQUESTS_PER_OWNER = 500
 MAX_QUEUED_BYTES_PER_OWNER = 16 * 1024 * 1024
 MAX_SMALL_INPUT_BYTES = 32 * 1024
 # If the oldest request in the backlog has waited longer than this, the API refuses new calls,
-# because their responses would come too late. For owners without requests in the backlog, the limit
-# is twice as high, because these owners didn't cause the backlog.
+# because their responses would come too late. Owners without queued requests get twice this limit,
+# because they didn't cause the backlog.
 MAX_QUEUED_SECONDS = 10.0
 _MAX_RETRY_AFTER_SECONDS = 30
 
@@ -100,7 +100,7 @@ class RequestCalls:
         owner_id: int | None = None,
         again: bool = False,
     ) -> None:
-        """Add a caller to a request, and send a message unless a worker already runs the request.
+        """Add a caller to a request, and notify the workers unless one already runs the request.
 
         Every API call sends its own message, even after an identical call, so that no caller
         depends on another caller's message. A worker starts the request's work at the first message

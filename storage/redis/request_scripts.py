@@ -152,8 +152,9 @@ return {payload, longest_wait()}
 """
 )
 
-# Renews the lease of a request if a caller waits, and otherwise deletes the lease. A caller that
-# arrives around the time of the renewal either finds the lease or sends a message.
+# Renews the lease of a request if a caller waits, and otherwise deletes the lease. The script is
+# atomic, so a new caller either finds the renewed lease, or sends a message because the lease is
+# gone.
 RENEW_FOR_CALLERS_SCRIPT = (
     _PREAMBLE
     + """

@@ -142,7 +142,8 @@ def build_column_choices(
 ) -> list[ColumnChoice]:
     """Return the columns of a dry run, each with the choice in its select box.
 
-    If a dry run stopped at an ambiguous column, the owner must choose only the role of this column.
+    If a dry run stopped at an ambiguous column, the owner only has to choose the role of this
+    column.
 
     Args:
         columns: the columns in the result of the dry run.

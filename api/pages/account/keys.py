@@ -11,8 +11,8 @@ from storage.unit_of_work import UnitOfWork
 # The maximum number of API keys that the password page shows. The page has a checkbox for each API
 # key, and a form may have at most 100 fields.
 MAX_KEYS_ON_PAGE = 50
-# Maps a kind of credential to the prefix of its checkboxes, and to the form field with all ids on
-# the page.
+# Maps each kind of credential to the name prefix of its checkboxes, and to the form field that
+# lists all ids on the page.
 _BOXES = {
     "ended_keys": ("end.", "shown"),
     "ended_passkeys": ("end_passkey.", "shown_passkeys"),

@@ -203,7 +203,7 @@ def _perform_choice(account: Account, session: CheckoutSession, choice: str) -> 
             account.pay(session, later=True)
 
             def end() -> None:
-                # The operator has possibly ended the bank debit in the meantime.
+                # An operator may have ended the bank debit in the meantime.
                 if session.is_promised:
                     account.end_debit(session, succeeds=choice == "debit")
 

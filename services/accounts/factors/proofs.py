@@ -30,7 +30,7 @@ def create_proof(keyring: Keyring, subject: str) -> str:
 def is_valid_proof(keyring: Keyring, subject: str, proof: str) -> bool:
     """Return whether a proof has a valid signature for ``subject`` and has not expired.
 
-    A used proof also counts as valid.
+    The function doesn't check whether the proof has already been used.
     """
     stem, signature = _split(proof)
     if not keyring.signer(_PURPOSE).verify(_message(stem, subject), signature):

@@ -2,7 +2,7 @@
 
 Images are converted in a child process. Renditions for web pages are WebP images, which may be
 animated. Some mail programs can't display WebP, so the rendition for mails is a still JPEG, or a
-still PNG if the image is partly transparent. A rendition is never wider than the converted image.
+still PNG if the image is partly transparent. A rendition is never wider than the uploaded image.
 """
 
 import re

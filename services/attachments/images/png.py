@@ -62,8 +62,7 @@ class _PngFile:
     """The contents of a PNG file, as far as they have been read.
 
     Attributes:
-        shared: the palette chunk and the transparency chunk, by name. All frames share the two
-            chunks.
+        shared: maps names to the palette and transparency chunks, which apply to all frames.
         colours: the PNG chunks that describe the image's colour space, by chunk name.
         profile: the ICC profile that is built from the chunks in ``colours``.
         metadata: the EXIF and XMP data, which may contain the image's orientation, by their names

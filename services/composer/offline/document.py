@@ -145,8 +145,8 @@ class Word(NamedTuple):
         surface: the word as written in the sentence.
         plain: the normalised word, for comparisons.
         key: the word's stem. The key of a word that is not a content word is empty.
-        is_noun: whether the word is a noun. Only nouns can be tags. Where the language's tokenizer
-            can't detect nouns, any content word counts as one.
+        is_noun: whether the word is a noun. Only nouns can be tags. If the language's tokenizer
+            can't detect nouns, every content word counts as a noun.
     """
 
     surface: str

@@ -20,8 +20,8 @@ from services.composer.text.post import PlainPost
 from services.composer.text.words import find_content_words, split_words
 
 _MAX_TAGS = 6
-# The maximum number of phrases that can become tags. There are more candidates than tags, because
-# several phrases may result in the same tag.
+# The maximum number of phrases that can become tags. There are more candidate phrases than tags,
+# because several phrases may result in the same tag.
 _MAX_CANDIDATES = 20
 # The maximum number of distinct words that can become tags of a short post.
 _MAX_WORDS = 100
@@ -191,8 +191,8 @@ def _score_phrases(
 def _weigh_noun(counts: _PhraseCounts, language: str) -> float:
     """Return a phrase's weight, which multiplies the phrase's score.
 
-    Names and nouns after articles have a higher weight. In German, only capitalised phrases can be
-    tags, because all nouns are capitalised.
+    The weight is higher for names and for nouns after articles. In German, only capitalised phrases
+    can be tags, because all nouns are capitalised.
     """
     if language == "de":
         return 1.0 if counts.names else 0.0

@@ -113,7 +113,8 @@ def _has_no_size(style: Mapping[str, str]) -> bool | None:
     length = _parse_length(size)
     if length is not None and length[0] == 0:
         return True
-    # Return ``None`` for a relative font size, because it is 0 only if the outer font size is 0.
+    # Return ``None`` for a relative font size, because a relative size hides text only if the outer
+    # font size is 0.
     is_relative = size in _RELATIVE_SIZES or (length is not None and length[1] in _RELATIVE_UNITS)
     return None if is_relative else False
 

@@ -323,7 +323,7 @@ def _join_adjacent(text: str, removals: list[_Removal]) -> Iterator[_Removal]:
 
 
 def _remove_comma(text: str, before: str, removal: _Removal) -> tuple[str, int, bool]:
-    """Remove the comma next to a template placeholder if it is no longer needed.
+    """Remove the comma next to a removed template placeholder if the comma is no longer needed.
 
     If the placeholder stands for a person's name, the preceding greeting is removed too. Returns
     the text before the placeholder, the position after it, and whether a sentence begins there.

@@ -236,7 +236,7 @@ def restore_names(
 ) -> list[dict[str, Any]]:
     """Convert stored filters to the form of API requests, with field keys and tag names.
 
-    Retired fields are called by their former keys.
+    In the result, retired fields have their former keys.
     """
     keys = {str(each.id): each.key for each in _read_fields(uow, mailing_list)}
     names = tags.find_tag_names(uow, set().union(*map(_list_tag_ids, stored_filters)))

@@ -1,7 +1,7 @@
 """Applies the extras of a chunk's rows, which are fields, tags, join dates and consent claims.
 
-A second temporary table contains the fields, tags and consent claims of a chunk's rows. Chunks
-without them never use this table.
+A second temporary table contains the fields, tags and join dates of a chunk's rows. Chunks without
+extras don't use the second table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -140,7 +140,7 @@ def _parse_moment(cell: str | None) -> datetime | None:
 
 
 def _list_extras(rows: Sequence[JudgedRow]) -> Iterator[tuple[int, RowExtras]]:
-    """Yield the number and the additional values of each row that may add or update a member."""
+    """Yield the index and the extras of each row that may add or update a member."""
     for number, row in enumerate(rows):
         if row.extras is not None and row.code is None and row.opt_out is None:
             yield number, row.extras

@@ -127,7 +127,7 @@ class ColumnLayout:
         consent: maps the indexes of consent columns to ``ConsentColumn`` objects.
         ignored_consent: the consent columns to which the owner has assigned a role that isn't about
             consent.
-        unclear: the columns whose header is about consent but doesn't reveal what "yes" means.
+        unclear: the columns whose header mentions consent but doesn't reveal what "yes" means.
         fields: maps column indexes to the owner's fields that the columns fill.
         mapped_fields: maps column indexes to the keys and types of fields in the owner's column
             mapping. The field type is "" if the column mapping contains no field type.

@@ -10,7 +10,7 @@ from services.subscriptions.imports.known_words import (
 _WORDS = load_words("column_vocabulary.toml")
 # Headers such as "Name", which may mean a full name or one part of a name.
 NAME_OR_PART = normalise_words(_WORDS["name_or_part"])
-# Maps each role to the headers that are recognised as the role.
+# Maps each column role to the headers that indicate the role.
 COLUMNS = {role: normalise_words(words) for role, words in _WORDS["columns"].items()}
 # Pairs of a newsletter product and a set of headers. If a file has all headers of a pair, the
 # pair's product exported the file.

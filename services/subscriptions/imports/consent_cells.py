@@ -1,7 +1,7 @@
 """Determines the subscription status that a cell of a consent column states.
 
 The member's status depends on the column's subject and on the cell's meaning. In a consent column,
-"no" means that the person is unsubscribed. In an opt-out column, "no" says nothing about the
+"no" stands for the status "unsubscribed". In an opt-out column, "no" says nothing about the
 person's status.
 """
 

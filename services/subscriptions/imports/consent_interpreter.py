@@ -96,9 +96,9 @@ class ConsentInterpreter:
     def decide(self, layout: ColumnLayout, sample: Records) -> None:
         """Decide from the first rows which columns are consent columns.
 
-        Columns whose cells aren't about consent are removed from ``layout.consent``. Columns whose
-        cells contain status words are added to ``layout.consent``. Raises ``import.status_values``
-        if the owner has assigned "subscribed" to an opt-out value.
+        Columns whose cells contain no consent values are removed from ``layout.consent``. Columns
+        whose cells contain status words are added to ``layout.consent``. Raises
+        ``import.status_values`` if the owner has assigned "subscribed" to an opt-out value.
         """
         self._watch_unknown_columns(layout, sample)
         for index, column in layout.consent.items():
@@ -165,7 +165,8 @@ class ConsentInterpreter:
     def list_values_by_column(self) -> dict[int, list[dict[str, Any]]]:
         """Return the values in each consent column, with their row counts and statuses.
 
-        Unrecognised values come first, and values are sorted by descending row count.
+        Unrecognised values come before recognised values. Both are sorted by row count, highest
+        first.
         """
         self._count_rows()
         values: dict[int, list[dict[str, Any]]] = {}

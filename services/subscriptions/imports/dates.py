@@ -47,8 +47,8 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
     """Return the date and time in a cell, or ``None`` if the cell is empty or means "no".
 
     A time without a time zone is interpreted as UTC. A date is in ISO 8601, consists of three
-    numbers, or contains the name of a month in one of five languages. A number alone is read as a
-    spreadsheet's date number, or as the seconds or milliseconds since 1970.
+    numbers, or contains the name of a month in one of five languages. A cell with only a number is
+    read as a spreadsheet's serial date, or as a Unix time in seconds or milliseconds.
 
     Raises ``ValueError`` if the cell contains no valid date.
     """

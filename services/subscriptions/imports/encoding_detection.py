@@ -308,8 +308,8 @@ def _choose_best(
         return None
     best = alphabetic[0]
     confidence = confidences.get(best, 0.0)
-    # Require a larger lead of Windows-1252 over other encodings, because the text doesn't look
-    # Western European.
+    # Accept Windows-1252 only if it is much more probable than other encodings, because the text
+    # doesn't look Western European.
     is_doubtful = ambiguous_cells < _FEW_CELLS or best == WINDOWS_1252
     factor = _MIN_FACTOR_FEW_CELLS if is_doubtful else _MIN_FACTOR
     if ambiguous_cells >= _MANY_CELLS:

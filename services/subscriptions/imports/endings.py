@@ -38,7 +38,7 @@ _NO_FILENAME = "a file"
 
 
 def end_import(uow: UnitOfWork, lease: Lease, task: MemberImport) -> None:
-    """End an import and its job after all chunks were applied. Raises ``LeaseLost``."""
+    """End an import and its job when all chunks have been applied. Raises ``LeaseLost``."""
     if not task.received:
         fail_job(uow, lease, IMPORT_NO_ROWS())
     elif task.source == "members" and task.received == task.invalid:

@@ -2,9 +2,10 @@
 
 If several rows have the same address, only the row with the most restrictive status is applied.
 Some rejected rows block a person, which means that no row of the file may add the person. Opt-outs
-and rows that block a person are stored in separate chunks, and these chunks are applied first. A
-row that would add a person may precede the person's opt-out in the file. After the whole file has
-been read, ``StoredChunks.mark_next_chunk`` rejects each row that an opt-out overrides.
+and rows that block a person are stored in separate chunks, and these chunks are applied first. In
+the file, the row with a person's opt-out can come after a row that would add the person. After the
+whole file has been read, ``StoredChunks.mark_next_chunk`` rejects each row that an opt-out
+overrides.
 """
 
 import dataclasses
@@ -39,8 +40,8 @@ class FileFacts:
         consent: for each column index, whether the column is a consent column.
         encoding: the right encoding if the file was decoded with a wrong encoding, otherwise
             ``None``.
-        are_applied: whether all rows were read with these facts about the file. If some rows were
-            read before these facts were known, the file must be read again.
+        are_applied: whether all rows were interpreted according to these facts about the file. If
+            some rows were read before these facts were known, the file must be read again.
         error: an error that asks the owner to choose the date order or the encoding, or ``None``.
     """
 

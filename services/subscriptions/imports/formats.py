@@ -223,7 +223,7 @@ class _LayoutDetector:
         return layout
 
     def _find_email(self, dialect: Dialect) -> int:
-        """Find the address column by the owner's column mapping, the headers or the cells."""
+        """Find the address column from the owner's mapping, or else from the headers or cells."""
         email = self.layout.find_first_column("email")
         if email is None:
             if dialect.email is None:

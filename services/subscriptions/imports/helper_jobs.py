@@ -227,9 +227,9 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
 
 
 def _find_next_chunks(uow: UnitOfWork, task: MemberImport) -> Sequence[WaitingChunk]:
-    """Return the waiting chunks with opt-outs.
+    """Return the chunks with opt-outs that are waiting to be applied.
 
-    If no waiting chunk has opt-outs, return all waiting chunks.
+    If no waiting chunk contains opt-outs, return all waiting chunks.
     """
     query = select(WaitingChunk).where(WaitingChunk.import_id == task.id)
     waiting = uow.session.scalars(query.order_by(WaitingChunk.number)).all()

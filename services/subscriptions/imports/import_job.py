@@ -212,7 +212,7 @@ def _record_progress(
             record_progress(uow, lease, done=0)
         else:
             # Record no progress while the file is read a second time, because progress resets the
-            # number of crashes, and a job that crashes repeatedly must fail.
+            # crash counter. A job that crashes repeatedly must fail.
             renew_lease(uow, lease)
         task = uow.session.get_one(MemberImport, task.id)
         new_bytes = max(0, stored.size - task.chunk_bytes)

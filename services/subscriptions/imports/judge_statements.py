@@ -16,12 +16,12 @@ from services.subscriptions.members.opt_out_checks import build_opt_out_query
 # A subquery that hides the list's id from the query planner. If the query planner knew the list's
 # id, outdated statistics could make it expect an empty list and scan all members for each row.
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
-# Selects the row that an import applies for each member who has changed their address. The file may
-# contain several rows of one member, because a former address also identifies the member. If any
-# row of the member is an opt-out, an opt-out is applied. An import applies only one row per member.
-# The member's other rows count as duplicates, even in different chunks. Chunks with opt-outs are
-# applied first, so that an opt-out is never skipped as the duplicate of an ordinary row. Rows are
-# sorted by person, so that the transactions of two chunks can't deadlock.
+# For each member who has changed their address, selects the one row of the file that the import
+# applies. The file may contain several rows of one member, because a former address also identifies
+# the member. If any row of the member is an opt-out, an opt-out is applied. The member's other rows
+# count as duplicates, even in different chunks. Chunks with opt-outs are applied first, so that an
+# opt-out is never skipped as the duplicate of an ordinary row. Rows are sorted by person, so that
+# the transactions of two chunks can't deadlock.
 _APPLIED_ROWS = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number

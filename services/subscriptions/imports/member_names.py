@@ -104,7 +104,7 @@ def tidy_name(name: str) -> str:
 
 
 def _join_cells(cells: Iterable[str]) -> str:
-    """Join several cells with the same part of a name, without repeating words."""
+    """Join the cells that contain the same part of a name, without repeating words."""
     parts: list[str] = []
     for cell in cells:
         if cell and not any(_contains(part, cell) for part in parts):

@@ -37,9 +37,10 @@ class OpenedFile:
     Attributes:
         rows: the rows of the file, which can be iterated only once.
         samples: some cells of each column, and in a dry run also the first rows of the file.
-        forms: detects the day-month order of date columns and the decimal mark of number columns.
-        statuses: detects the consent columns of a members file, or the columns with reasons in a
-            suppression file.
+        forms: the detector of the day-month order of date columns and of the decimal mark of number
+            columns.
+        statuses: the detector of consent columns in a members file, or of columns with suppression
+            reasons in a suppression file.
         may_mix_opt_outs: whether the file may contain both members and opt-outs.
         interpreted_values: a function that returns how the values in consent columns were
             interpreted.

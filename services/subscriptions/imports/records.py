@@ -123,9 +123,9 @@ def undo_import(uow: UnitOfWork, caller: Caller, import_id: int) -> int | None:
     """Start the undo of an import, or continue an unfinished undo.
 
     Return the id of the undo's job, or ``None`` if the import was already undone completely. The
-    undo skips members who were changed after the import. If the later changes to skipped members
-    are undone, a second call can undo the import for these members. Raises ``auth.login_again`` if
-    the caller hasn't logged in recently. Raises ``import.not_found`` for an unknown import. Raises
+    undo skips members who were changed after the import. If the changes to a skipped member are
+    reverted, a second call can undo the import for this member. Raises ``auth.login_again`` if the
+    caller hasn't logged in recently. Raises ``import.not_found`` for an unknown import. Raises
     ``import.running`` while the import is running. Raises ``import.undo_over`` if the import is too
     old to be undone.
     """

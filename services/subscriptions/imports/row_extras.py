@@ -30,9 +30,9 @@ from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
 MAX_CLAIM_CHARACTERS = 2_000
 
-# The parts of a consent claim that contain times.
+# The keys of a consent claim whose values are times.
 _TIMES = ("at", "confirmed_at")
-# The parts of a consent claim that contain IP addresses.
+# The keys of a consent claim whose values are IP addresses.
 _IP_ADDRESSES = ("ip", "confirmed_ip")
 
 

@@ -134,9 +134,9 @@ class MemberRow(NamedTuple):
 
 
 class RejectedRecord(NamedTuple):
-    """A record that can't be imported, and the reason why not.
+    """A record that can't be imported, with the reason.
 
-    ``cells`` contains the cells of the record that could be read.
+    ``cells`` contains the readable cells of the record.
     """
 
     line: int

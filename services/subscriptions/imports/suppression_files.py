@@ -53,7 +53,7 @@ _NUMBERED_REASONS = {
     }
     for header, statuses in _WORDS["numbers"].items()
 }
-# Maps each word that states why an address is suppressed to a suppression status.
+# Maps each word for a suppression reason to a suppression status.
 _MEANINGS = {
     normalise_word(word): SuppressionStatus(status)
     for status, words in _WORDS["words"].items()
@@ -82,7 +82,7 @@ _KIND_UNKNOWN = RowProblem(
 
 
 class SuppressionReader:
-    """A reader that finds in each row the reason why the person must not get mail.
+    """A reader that determines for each row why the person must not get mail.
 
     Args:
         sample: the first records of the file.

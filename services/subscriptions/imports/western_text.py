@@ -1,13 +1,13 @@
 """Checks whether text that was decoded as Windows-1252 looks Western European.
 
 Almost any sequence of bytes can be decoded as Windows-1252. Text that was decoded with the wrong
-encoding has symbols or capital letters inside words, or letter combinations that no Western
-language has.
+encoding contains symbols or capital letters inside words, or letter combinations that don't occur
+in any Western language.
 """
 
 import re
 
-# The non-ASCII letters in words and loanwords of each language.
+# The non-ASCII letters that occur in each language, including in loanwords.
 _ALPHABETS = tuple(
     frozenset(letters + letters.upper())
     for letters in (
@@ -46,8 +46,8 @@ _MISPLACED_SYMBOLS = re.compile(
     )
 )
 
-# Matches letter combinations that no Western language has. The pattern finds Czech, Polish, Turkish
-# and Baltic names that were wrongly decoded as Windows-1252.
+# Matches letter combinations that don't occur in any Western language. The pattern finds Czech,
+# Polish, Turkish and Baltic names that were wrongly decoded as Windows-1252.
 _MISPLACED_LETTERS = re.compile(
     "|".join(
         (

@@ -169,8 +169,8 @@ def confirm_imported_subscription(
 ) -> None:
     """Record that an imported member has signed up, so that an undo of the import keeps the member.
 
-    A consent entry is added for the sign-up. The column ``updated_at`` is updated, because an undo
-    skips subscriptions that were updated after the import.
+    A consent entry is added for the sign-up. The function also updates ``updated_at``, because an
+    undo skips subscriptions that were updated after the import.
     """
     if subscription.import_id is None or subscription.updated_at != subscription.imported_at:
         return

@@ -8,13 +8,13 @@ locking each subscription would take too many locks.
 
 Several chunks of an import can be applied at the same time, because no person is in two chunks.
 Each chunk of an import takes a shared lock on the list, so that no bulk action runs at the same
-time. Two advisory locks per list, called gate and room, ensure that no single subscription is
-changed while a chunk is applied.
+time. Two advisory locks per list, called gate lock and room lock, ensure that no single
+subscription is changed while a chunk is applied.
 
-- A chunk of an import locks the gate exclusively for a moment, and holds a shared lock on the room
-  until the transaction ends.
-- A transaction that changes a single subscription holds a shared lock on the gate, which stops new
-  chunks, and waits until no chunk holds a lock on the room.
+- A transaction that applies a chunk takes the exclusive gate lock for a moment, and holds a shared
+  room lock until it ends.
+- A transaction that changes a single subscription takes a shared gate lock, which stops new chunks.
+  The transaction then waits until no chunk holds the room lock.
 
 The algorithm with two locks per list comes from "Concurrent control with readers and writers" by
 Courtois and others (1971).
@@ -23,8 +23,8 @@ Every change of a subscription takes a shared lock on the person's row in ``user
 about an erased person is stored. An erasure locks the person's row exclusively before it marks the
 person as erased. The job that blanks an erased person's records takes shared locks on the lists.
 
-To avoid deadlocks, every transaction takes its locks in the same order: list, gate, room, new
-people, pairs of list and person, rows of people.
+To avoid deadlocks, every transaction takes its locks in the same order: list, gate lock, room lock,
+new people, pairs of list and person, rows of people.
 
 A transaction that changes a single subscription waits at most two seconds for each lock. The
 transactions of an import end within two seconds, but a bulk action can lock a list for longer.
@@ -45,13 +45,13 @@ from services.subscriptions.members import changes, opt_outs
 from storage.expected_errors import raise_instead
 from storage.unit_of_work import UnitOfWork
 
-# SQL expressions for the keys of a list's two advisory locks, the gate and the room. The keys of
-# different advisory locks are never equal, because list ids are positive and below 2**53, and keys
-# for pairs of list and person are negative.
+# SQL expressions for the keys of a list's two advisory locks, the gate lock and the room lock. The
+# keys of different advisory locks are never equal, because list ids are positive and below 2**53,
+# and keys for pairs of list and person are negative.
 _GATE = "(:list_id + 9007199254740992)"
 _ROOM = "(:list_id + 18014398509481984)"
-# The lock on the room is taken only to wait for running chunks, and is released by the rollback to
-# the savepoint.
+# The room lock is taken only to wait for running chunks, and is released by the rollback to the
+# savepoint.
 _LOCK_LIST_SHARED = text(
     f"SELECT pg_advisory_xact_lock_shared(:list_id), pg_advisory_xact_lock_shared({_GATE});"
     f" SAVEPOINT room; SELECT pg_advisory_xact_lock({_ROOM}); ROLLBACK TO SAVEPOINT room;"
@@ -233,9 +233,9 @@ def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
             with uow.session.begin_nested():
                 uow.session.execute(_ENTER_ROOM, {"list_id": list_id})
         except OperationalError as error:
-            # Release the gate, because Postgres may have granted the lock at the moment of the
-            # timeout. The gate is a session-level lock, which a rollback doesn't release. Without
-            # this statement, all other transactions would wait for the gate.
+            # Release the gate lock, because Postgres may have granted it at the moment of the
+            # timeout. The gate lock is a session-level advisory lock, which a rollback doesn't
+            # release. Without this statement, all other transactions would wait for the gate lock.
             if not error.connection_invalidated:
                 uow.session.execute(_RELEASE_GATE, {"list_id": list_id})
             raise

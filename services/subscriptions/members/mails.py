@@ -117,8 +117,8 @@ def may_remind(uow: UnitOfWork, resources: Resources, record: Subscription) -> b
 def _find_request_event(uow: UnitOfWork, record: Subscription) -> SubscriptionEvent | None:
     """Return the history event of the sign-up that created the subscription.
 
-    Return ``None`` if the sign-up changed an existing subscription, because the person may have
-    unsubscribed before.
+    Return ``None`` if the subscription already existed before the sign-up, because the person may
+    have unsubscribed in the past.
     """
     event = SubscriptionEvent
     query = (

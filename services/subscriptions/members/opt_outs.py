@@ -1,4 +1,4 @@
-"""Stores and deletes opt-outs, either from a list or only from the list's mail.
+"""Stores and deletes opt-outs. An opt-out applies to a whole list or only to the list's mail.
 
 An opt-out can only be undone by the person who has opted out.
 
@@ -42,7 +42,7 @@ from services.subscriptions.members.opt_out_checks import (
 )
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of former addresses for which an opt-out has additional rows.
+# The maximum number of a person's former addresses for which an opt-out stores additional rows.
 _MAX_FORMER_ADDRESSES = 50
 
 

@@ -44,13 +44,13 @@ class Operation:
 
 @dataclass(frozen=True)
 class Accepted:
-    """The job that continues the work after the caller has stopped waiting."""
+    """The job that continues the work of an API call after the call has returned."""
 
     job_id: int
 
 
 class Download:
-    """A file that the API returns. A download can be saved, read or iterated over only once."""
+    """A file that the API returns. The content of a download can be read only once."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response

@@ -88,7 +88,7 @@ class OAuth:
         another login (`state.mismatch`) or to another server (`iss.mismatch`).
 
         Args:
-            returned_url: the URL of the request with which the person returned.
+            returned_url: the URL to which the authorization server redirected the person's browser.
         """
         query = parse_qs(urlsplit(returned_url).query)
         returned = {name: values[0] for name, values in query.items()}

@@ -21,7 +21,7 @@ class Retries:
     """The maximum number of retries and the longest pause before a retry.
 
     If the API requires a longer pause than ``max_wait``, the client raises the error immediately.
-    The error's ``retry_after`` contains the required pause.
+    The ``retry_after`` of the raised error contains the pause that the API requires.
 
     Attributes:
         max_retries: the maximum number of retries of a call. 0 disables retries.
