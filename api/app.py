@@ -251,7 +251,7 @@ async def _write_key_uses(state: State) -> None:
 
 # Optimization: memory that the API returns to the system (decision 17).
 async def _release_memory() -> None:
-    """Return freed memory to the operating system every few seconds.
+    """Return freed memory to the operating system at regular intervals.
 
     Python itself doesn't return the memory that large responses used.
     """

@@ -31,8 +31,8 @@ class JobFigures:
 
     Attributes:
         unfinished: the number of unfinished jobs by queue and status.
-        due: the number of due jobs by queue and kind. At most ``MAX_COUNTED`` sent jobs and
-            ``MAX_COUNTED`` unsent jobs are counted per queue.
+        due: the number of due jobs by queue and kind. In each queue, at most ``MAX_COUNTED`` sent
+            jobs and ``MAX_COUNTED`` unsent jobs are counted.
         oldest: the time in seconds since the oldest due job of each queue became due.
     """
 

@@ -33,7 +33,8 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 # A function that runs one kind of maintenance once. The function receives the time at which the run
-# started, taken from the database's clock. The function returns the number of processed items.
+# started, taken from the database's clock. A maintenance function returns the number of processed
+# items.
 MaintenanceWork = Callable[[datetime], int | None]
 
 # The limits for the delay before an overdue maintenance task is sent again. The delay grows each

@@ -117,8 +117,8 @@ class RequestCalls:
                 don't apply to a caller that is already waiting. If Redis has lost the request's
                 keys or its message, adding the caller again restores the request.
         """
-        # A worker runs a request only once for several identical API calls. The worker continues
-        # the trace of the first call.
+        # A worker runs a request only once for several identical API calls. The run belongs to the
+        # trace of the first of these API calls.
         trace = spans.current_traceparent()
         traced_payload = payload
         if trace is not None:

@@ -51,7 +51,7 @@ class ApiError(PressroomError):
 class NotReached(PressroomError):
     """An error for a call to which the API sent no response.
 
-    Although no response arrived, the API may have executed the call.
+    The API may have executed the call, even though no response arrived.
     """
 
 
