@@ -203,7 +203,7 @@ def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
     # The API process only validates photo searches, and workers call the photo providers.
     stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
     # If the broker and the cache are the same Redis server, a Redis script enqueues messages to
-    # workers, so no ``send`` function is needed.
+    # workers. A ``send`` function is needed only for different servers.
     is_shared = settings.broker == settings.cache
     send = None if is_shared else _build_sender(resources)
     calls = RequestCalls(redis, resources.waiter, send)
@@ -251,7 +251,7 @@ async def _write_key_uses(state: State) -> None:
 
 # Optimization: memory that the API returns to the system (decision 17).
 async def _release_memory() -> None:
-    """Return freed memory to the operating system every few seconds.
+    """Return freed memory to the operating system at regular intervals.
 
     Python itself doesn't return the memory that large responses used.
     """

@@ -59,7 +59,7 @@ class DeploymentMetrics:
     async def refresh(self) -> None:
         """Update all metrics of the deployment.
 
-        While Redis or the database is unavailable, its metrics are removed.
+        The metrics from Redis or the database are removed while their source is unavailable.
         """
         dependencies, redis_values, _ = await asyncio.gather(
             self._readiness.check_dependencies(), self._redis.read(), self._refresh_rows()

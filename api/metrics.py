@@ -114,7 +114,8 @@ for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY
 def clear_database_gauges() -> None:
     """Remove the values of all metrics that were read from the database.
 
-    While the database is unavailable, outdated values would mislead operators.
+    The function is called while the database is unavailable, because outdated values would mislead
+    operators.
     """
     for gauge in _LABELLED_DATABASE_GAUGES:
         gauge.clear()

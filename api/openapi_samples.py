@@ -106,8 +106,8 @@ def build_sample(
 
     Args:
         schemas: maps names to the JSON Schemas to which a ``$ref`` may refer.
-        body: whether to build an example of a request body. In a request body, optional fields
-            without an example are omitted.
+        body: whether to build an example of a request body, which omits optional fields without an
+            example.
         name: the name of the field, or an empty string.
     """
     build = partial(build_sample, schemas=schemas, body=body)

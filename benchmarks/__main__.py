@@ -1,7 +1,7 @@
 """The command ``python -m benchmarks [NAME …]``, which runs benchmarks and reports the results.
 
 The growth benchmark is in the package ``tests``, because it uses the API calls of the security
-tests. Run it with ``python -m tests.growth``.
+tests. Run the growth benchmark with ``python -m tests.growth``.
 """
 
 import argparse

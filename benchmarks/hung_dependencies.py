@@ -26,7 +26,8 @@ class PressedStack:
     """A stack with a proxy in front of each dependency, and an owner whose API calls produce load.
 
     Attributes:
-        confirmed_list_id: the id of a list with double opt-in.
+        confirmed_list_id: the id of a list with double opt-in, to which the benchmark subscribes
+            people.
     """
 
     stack: Stack

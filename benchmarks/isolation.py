@@ -1,9 +1,10 @@
 """Measures whether hung dependencies or a busy owner slow down other owners' API calls.
 
 The measured API calls are a credit charge and a balance query. In the first part of the benchmark,
-a second owner keeps calling routes that need a hung dependency. The measured calls don't need the
-hung dependency. In the second part of the benchmark, all dependencies work, and the second owner
-constantly uploads, imports and composes. The baseline measures the API calls without any load.
+a second owner keeps calling routes that need a hung dependency. The measured API calls don't use
+the dependency that hangs. In the second part of the benchmark, all dependencies work, and the
+second owner constantly uploads, imports and composes. The baseline measures the API calls without
+any load.
 
 A separate process sends the measured calls, because the main process is busy producing load.
 """
@@ -64,7 +65,8 @@ _HUNG = (
     Hang("S3 hung", "s3", {"upload": 24, "media": 8}),
     Hang("model hung", "model", {"composer": 8}),
     Hang("photo provider hung", "photos", {"photo search": 8}),
-    # Two callers are enough to block all threads for the mail queue.
+    # Two callers are enough, because their sign-ups quickly enqueue enough mails to block all
+    # threads for the mail queue.
     Hang("mail server hung", "mail", {"confirmed subscribe": 2}),
 )
 

@@ -17,8 +17,8 @@ from services.credits import ledger_pages, verify
 
 ENTRIES = 1_000_000 if is_full_size() else 200_000
 ROUNDS = 15 if is_full_size() else 7
-# How often each round repeats a request or a query. The result of a round is its fastest
-# repetition, because other programs can only slow down a repetition.
+# The number of repetitions of a request or a query in each round. The result of a round is its
+# fastest repetition, because other programs can only slow down a repetition.
 CALLS = 30
 LIMIT = 16
 MAX_SLOWDOWN = 1.5

@@ -141,8 +141,8 @@ class _Bench:
             pairs = alternate(
                 lambda: _run_round(lambda: get(page)), lambda: _run_round(baseline), rounds=ROUNDS
             )
-        # Subtract the allowed overhead of the HTTP call, so that the ratio shows whether the target
-        # is met.
+        # Subtract the allowed overhead of the HTTP call from Pressroom's time before comparing it
+        # with the baseline.
         is_search = page.filter is not None
         allowance = SEARCH_ALLOWANCE_SECONDS if is_search else ALLOWANCE_SECONDS
         ratios = [

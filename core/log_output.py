@@ -13,7 +13,7 @@ with hide_module("rich"):
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """Write all log records of structlog and the standard library to standard error."""
+    """Configure structlog and the standard library to write all log records to standard error."""
     is_pretty = settings.log_format == "pretty" or (
         settings.log_format == "auto" and sys.stderr.isatty()
     )

@@ -2,7 +2,8 @@
 
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-# Internet providers assign at least a /64 network of IPv6 addresses to each customer.
+# The prefix length of an IPv6 network that belongs to one customer. Internet providers assign at
+# least a /64 network to each customer.
 _IPV6_PREFIX = 64
 
 

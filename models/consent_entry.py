@@ -86,7 +86,7 @@ class ConsentEntry(Model):
 class ConsentClaim(Model):
     """A member's consent outside Pressroom, as claimed by an imported file.
 
-    Undoing an import deletes the claims from its file.
+    Undoing an import deletes the consent claims from the import's file.
     """
 
     __tablename__ = "consent_claims"

@@ -71,7 +71,7 @@ class FeedEvent(Model):
 
 
 class FeedOffset(Model):
-    """The number that is added to a transaction's number to get its position in the feed.
+    """The difference between a transaction's position in the feed and the transaction's number.
 
     The table ``feed_offsets`` has one row. Restoring a backup raises the feed offset, because
     transaction numbers start again in a new database.

@@ -78,7 +78,7 @@ class Job(Model):
     crashes: Mapped[int] = mapped_column(default=0, server_default="0")
     # The number of consecutive temporary failures of the job.
     retries: Mapped[int] = mapped_column(default=0, server_default="0")
-    # The time of the job's first temporary failure since the job last made progress.
+    # The time of the first temporary failure after the job's last progress.
     failing_since: Mapped[datetime | None]
     # The reason for the job's last temporary failure.
     last_reason: Mapped[str | None]

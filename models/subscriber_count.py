@@ -43,7 +43,7 @@ class MemberDay(Model):
 
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), primary_key=True)
     day: Mapped[date] = mapped_column(primary_key=True)
-    # The source and the tier that the members had when the counts changed.
+    # The source and the tier of the counted members when they joined, left or changed tier.
     source: Mapped[str] = mapped_column(primary_key=True)
     type: Mapped[str] = mapped_column(primary_key=True)
     # The number of people who became active members on the day.

@@ -230,8 +230,7 @@ class MailedLink(Model):
     # The user who received the token, or NULL for an address without a user.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"))
     list_id: Mapped[int | None] = mapped_column(ForeignKey("lists.id"))
-    # The address to which the token was mailed, or NULL if it can't differ from the account's
-    # address.
+    # The address to which the token was mailed, or NULL for the address of the user's account.
     email: Mapped[str | None] = mapped_column(index=True)
     # An HMAC of the token's secret, which only the mail contains.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)

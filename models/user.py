@@ -178,8 +178,8 @@ class FormerAddress(Model):
     """A person's former e-mail address, which imported files may still contain.
 
     A person's opt-outs apply to all of the person's former addresses. Several people may have the
-    same former address. An address that is in use identifies only its current user, even if it is
-    another user's former address.
+    same former address. An address identifies its current user, even if it is also another user's
+    former address.
     """
 
     __tablename__ = "former_addresses"

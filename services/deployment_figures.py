@@ -31,8 +31,8 @@ class JobFigures:
 
     Attributes:
         unfinished: the number of unfinished jobs by queue and status.
-        due: the number of due jobs by queue and kind. At most ``MAX_COUNTED`` sent jobs and
-            ``MAX_COUNTED`` unsent jobs are counted per queue.
+        due: the number of due jobs by queue and kind. In each queue, at most ``MAX_COUNTED`` sent
+            jobs and ``MAX_COUNTED`` unsent jobs are counted.
         oldest: the time in seconds since the oldest due job of each queue became due.
     """
 
@@ -76,7 +76,7 @@ class ConnectionFigures:
     """The number of open connections to the database server, and the limit on open connections.
 
     The database server, the database and the application's role have separate connection limits.
-    ``ConnectionFigures`` describes the connection limit that is closest to being reached.
+    ``ConnectionFigures`` describes the connection limit with the highest share of used connections.
     """
 
     open: int
@@ -165,8 +165,8 @@ _UNFINISHED = Statement(
     " SELECT queue, 'running', count(*) FROM jobs WHERE status = 'running' GROUP BY queue"
 )
 # The oldest due job is found by reading the sent jobs and the unsent jobs with the earliest
-# ``send_after``. Jobs that wait for a later turn are excluded, because ``run_at`` is the due time
-# of the first turn.
+# ``send_after``. Jobs that wait for a later turn don't count as the oldest due job, because their
+# ``run_at`` is the due time of the first turn.
 _DUE = Statement("""
     SELECT looked.queue, kind, count(*), CAST(coalesce(extract(epoch FROM now()
         - min(run_at) FILTER (WHERE attempt = 0 OR retries > 0)), 0) AS float)

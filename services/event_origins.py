@@ -2,8 +2,8 @@
 
 The origin of a request is stored in a context variable, so that functions don't need a parameter
 only to pass the origin on. A credential is checked in a separate thread with a copy of the
-request's context. The thread that checks a credential adds the credential to the ``Origin`` object,
-which it shares with the request.
+request's context. The thread that checks the credential shares the ``Origin`` object with the
+request, so the thread can store the credential there.
 """
 
 from contextvars import ContextVar

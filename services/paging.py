@@ -50,7 +50,7 @@ class PageOfRows(Generic[T]):
     Attributes:
         next_cursor: the cursor of the next page, or ``None`` if no next page exists.
         cursor_of: a function that returns the cursor of the page after a given row. ``fill_page``
-            needs ``cursor_of`` to end a page early.
+            uses ``cursor_of`` when it ends a page before the last row.
     """
 
     rows: list[T]

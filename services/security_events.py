@@ -63,8 +63,8 @@ class EventType(StrEnum):
     OPERATOR_ACTED = "operator.acted"
 
 
-# The security events that also create a feed event. The first text is the type of the feed event.
-# The second and third text of an entry are the names of the feed event's details.
+# Maps security events to the types of the feed events that they also create. Each value also names
+# two details: the detail with the subject's id, and the detail with the number of subjects.
 _FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),
@@ -109,9 +109,9 @@ def record_event(
     """
     origin = event_origins.current_origin()
     credential = credential or origin.credential
-    # Remove the credential from the event if the credential belongs to a different user. This
-    # happens if a browser is logged in as one user, and a mailed link changes another user's
-    # account.
+    # Remove the credential from the event if the credential belongs to a different user. The
+    # credential and the account belong to different users if a browser is logged in as one user,
+    # and a mailed link changes another user's account.
     if credential is not None and credential.user_id not in (None, user_id):
         credential = None
     agent = origin.user_agent and origin.user_agent.replace("\0", "")[:MAX_USER_AGENT_CHARACTERS]

@@ -299,6 +299,6 @@ def _instrument(engine: Engine) -> None:
 
     @event.listens_for(engine, "checkin")
     def discount_connection(_: object, record: ConnectionPoolEntry) -> None:
-        # SQLAlchemy may check in a dead connection that was never checked out.
+        # SQLAlchemy may report the check-in of a dead connection without a preceding checkout.
         if get_record_info(record).pop(_COUNTED_KEY, False):
             CONNECTIONS_IN_USE.dec()

@@ -10,7 +10,7 @@ from core.errors import DomainError
 
 
 def get_constraint(error: IntegrityError) -> str | None:
-    """Return the name of the violated constraint."""
+    """Return the name of the database constraint whose violation caused ``error``."""
     name: str | None = error.orig.diag.constraint_name  # type: ignore[union-attr]
     return name
 

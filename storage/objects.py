@@ -134,7 +134,8 @@ class ObjectStore:
             batch = keys[start : start + _MAX_OBJECTS_PER_DELETION]
             with self._call("remove", batch[0]):
                 deletions = [DeleteObject(self._prefix + key) for key in batch]
-                # Iterating over the errors sends the deletion request.
+                # Read all errors, because the client sends the deletion request only during the
+                # iteration.
                 errors = list(self._client.remove_objects(self._bucket, deletions))
             for error in errors:
                 # An error without an object name concerns the whole batch.
@@ -164,8 +165,8 @@ class ObjectStore:
     def has_bucket(self) -> bool:
         """Return whether the bucket exists.
 
-        Raises ``TransientError`` if the check fails. The error names the setting that is probably
-        wrong.
+        Raises ``TransientError`` if the bucket can't be looked up. The error names the setting that
+        is probably wrong.
         """
         with self._call("look at bucket", ""):
             try:

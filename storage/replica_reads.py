@@ -30,8 +30,8 @@ _SELECT_POSITION = text(
     "SELECT CAST(pg_current_wal_lsn() AS text) AS position, system_identifier AS system"
     " FROM pg_control_system()"
 )
-# Selects whether the server is a replica of the primary, and whether it has replayed the
-# write-ahead log up to a position. A promoted replica, or a replica of another database, may
+# Selects two values: whether the server is a replica of the primary, and whether it has replayed
+# the write-ahead log up to ``:position``. A promoted replica, or a replica of another database, may
 # contain different rows than the primary.
 _SELECT_HAS_REPLAYED = text(
     "SELECT pg_is_in_recovery() AND system_identifier = :system,"

@@ -37,7 +37,7 @@ def build_app(**connection: Any) -> Celery:
 
 
 def build_message(task: str, queue: Queue, kwargs: dict[str, Any], *, task_id: str) -> bytes:
-    """Return a task message as bytes, which a Redis script puts on the queue.
+    """Return a task message as bytes, so that a Redis script can enqueue the message.
 
     Celery's own producer isn't used, because it is slower and needs its own connection.
     """

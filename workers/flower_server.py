@@ -126,7 +126,8 @@ def load_flower_script() -> str:
 
     Unless it is patched, Flower's script moves the headers of a scrolling table into a separate
     table. Column headers in a separate table are misaligned after the first rows arrive. If a table
-    doesn't scroll, its headers stay in the table. The card around the table scrolls instead.
+    doesn't scroll, its headers stay in the table. Instead of the table, the card around the table
+    scrolls.
     """
     return (_STATIC / "js" / "flower.js").read_text().replace(_SCROLLING_OPTION, "")
 

@@ -25,7 +25,7 @@ _DATABASE_FAILURES = (
     OperationalError,
     InterfaceError,
     PoolTimeoutError,
-    # psycopg2 raises its own exceptions for statements that bypass SQLAlchemy.
+    # The exceptions of psycopg2, which statements that bypass SQLAlchemy raise directly.
     psycopg2.OperationalError,
     psycopg2.InterfaceError,
 )
@@ -89,7 +89,8 @@ def _find_temporary_reason(error: Exception) -> str | None:
 
 
 def _is_database_unreachable(error: Exception) -> bool:
-    # SQLAlchemy recognises all exceptions of psycopg2 for broken connections.
+    # SQLAlchemy sets ``connection_invalidated`` for every psycopg2 exception that reports a broken
+    # connection.
     is_disconnected = isinstance(error, DBAPIError) and error.connection_invalidated
     return is_disconnected or isinstance(error, _DATABASE_FAILURES)
 

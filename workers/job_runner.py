@@ -55,8 +55,8 @@ class JobAttempt:
         """Start the heartbeat.
 
         Args:
-            has_own_limits: whether each turn has a separate deadline. Without separate deadlines,
-                the time limit of the Celery task covers all turns together.
+            has_own_limits: whether each turn has its own time limit. Otherwise, the Celery task has
+                one time limit for all turns together.
         """
         self.lease = lease
         self._context = context

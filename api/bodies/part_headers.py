@@ -128,7 +128,7 @@ def _split_extended(value: str) -> tuple[str, bytes]:
 
 
 def _decode_plain(value: str) -> str:
-    # Browsers percent-encode quotation marks and line breaks in file names.
+    # Decode quotation marks and line breaks, because browsers percent-encode them in file names.
     for escape, character in (("%22", '"'), ("%0D", "\r"), ("%0A", "\n")):
         value = value.replace(escape, character)
     return _ENCODED_WORDS.sub(lambda words: _decode_words(words[0]), _decode_raw(value))

@@ -22,8 +22,8 @@ from core.errors import DomainError, FieldProblem, requests
 
 # The maximum number of unknown names that one error lists.
 MAX_LISTED_NAMES = 20
-# Unknown names in a request are reported only down to this nesting depth. A greater depth isn't
-# needed, because routes refuse filters that are nested more deeply.
+# Unknown names in a request are reported only down to this nesting depth. A higher
+# ``MAX_PLACE_PARTS`` isn't needed, because routes reject filters with deeper nesting.
 MAX_PLACE_PARTS = 20
 
 # The key of the ``KnownNames`` in the ASGI scope of a request.
@@ -33,7 +33,7 @@ Schema = dict[str, Any]
 # The path to a value in a request, for example ``("body", "members", 3, "tags")``.
 Place = tuple[str | int, ...]
 
-# The JSON Schemas to which the schemas of request bodies refer by name.
+# Maps names to JSON Schemas. The schemas of request bodies refer to these JSON Schemas by name.
 _SHARED_SCHEMAS: dict[str, Schema] = {
     **FILTER_SCHEMAS,
     NewSubscription.__name__: NewSubscription.model_json_schema(),

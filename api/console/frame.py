@@ -33,8 +33,8 @@ _SOURCES = {
     "script-src": "'self'",
     "style-src": "'self'",
     "connect-src": "'self'",
-    # Allow data URLs for images, because the page icon is an empty data URL. This icon stops
-    # browsers from requesting an icon file.
+    # Allow data URLs for images, because the page icon is an empty data URL. Without a page icon,
+    # browsers would request an icon file.
     "img-src": "'self' data:",
     "frame-ancestors": "'none'",
     "base-uri": "'none'",

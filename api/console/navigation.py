@@ -64,7 +64,7 @@ LIST_PAGES = (
     NavigationEntry("Export", "/export"),
     NavigationEntry("Settings", "/settings"),
 )
-# Pages that aren't in a menu, but that the search finds.
+# Pages that are in no menu, but can be found by the search.
 _SEARCHABLE_PAGES = (
     NavigationEntry("Create a list", f"{CONSOLE_PATH}/lists/new"),
     NavigationEntry("Import a file", f"{CONSOLE_PATH}/imports/new"),
@@ -108,8 +108,8 @@ def get_current_mark(entry: NavigationEntry, path: str, *, is_first: bool = Fals
 
     Return ``None`` if the page doesn't belong to the menu entry.
 
-    ``is_first``: whether the entry is the first in its menu. The first entry matches only its own
-    page, because its path is a prefix of all paths in the menu.
+    ``is_first``: whether the entry is the first in its menu. The first menu entry matches only its
+    own page, because its path is a prefix of all other paths in the menu.
     """
     if path == entry.path:
         return "page"

@@ -36,8 +36,8 @@ READINESS = Bulkhead("readiness", 4)
 METRICS = Bulkhead("metrics", 2)
 
 # The number of threads that may have a database transaction at the same time. The connection pool
-# must have a connection for each of these threads. Only one of the two threads of ``METRICS`` reads
-# the database.
+# must have a connection for each of these threads. The number 1 stands for the one thread of
+# ``METRICS`` that reads the database.
 TRANSACTION_THREADS = 1 + sum(
     bulkhead.threads for bulkhead in (MONEY, LISTS, LEAVING, STORAGE, RECORDS, STREAMS)
 )

@@ -27,8 +27,8 @@ MAX_BODY_SECONDS = 90.0
 # take hours. The upload needs little memory, because the API stores the file while receiving it.
 # For example, a file of 2 GB must arrive at an average rate of at least 150 KB/s.
 MAX_IMPORT_FILE_SECONDS = 4 * 3600.0
-# The maximum time for which received bytes may stay in memory. For example, an 8 MB part of an
-# uploaded file must arrive at an average rate of at least 14 KB/s.
+# The time limit for receiving each part of a body that is kept in memory. For example, an 8 MB part
+# of an uploaded file must arrive at an average rate of at least 14 KB/s.
 MAX_HELD_SECONDS = 600.0
 # The maximum time for which a request body waits while the caller's other bodies use all the memory
 # allowed per caller. While a body waits for memory, the server doesn't read it, so the sender has
@@ -135,8 +135,8 @@ class BoundedBody:
     async def is_within(self, max_bytes: int) -> bool:
         """Return whether the body has at most ``max_bytes`` bytes.
 
-        Reading stops as soon as the body exceeds the limit. The ASGI messages that were read are
-        kept, and later calls of ``receive`` return them.
+        Reading stops as soon as the body exceeds the limit. The function keeps the ASGI messages
+        that it reads, and later calls of ``receive`` return these messages.
         """
         if self._declared_bytes > max_bytes:
             return False

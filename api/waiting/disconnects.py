@@ -16,8 +16,8 @@ class CallerDisconnected(Exception):
 async def run_while_connected(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of the work, or cancel the work if the caller disconnects.
 
-    Raises ``CallerDisconnected`` if the caller disconnects. The request body must have been read,
-    so that the next ASGI message can only report a disconnect.
+    Raises ``CallerDisconnected`` if the caller disconnects. Call the function only after reading
+    the request body, so that the next ASGI message can only report a disconnect.
     """
     work_task = asyncio.ensure_future(work)
 

@@ -65,8 +65,8 @@ class Subscriber:
                 message = await pubsub.get_message(timeout=1.0)
                 if message is None:
                     silent_seconds += 1
-                    # The response to a ping counts as a message, so that an idle connection doesn't
-                    # count as broken.
+                    # The response to a ping resets ``silent_seconds``, so that an idle connection
+                    # doesn't count as broken.
                     await pubsub.ping()
                     continue
                 silent_seconds = 0

@@ -70,8 +70,9 @@ class WorkerCalls:
                 except RedisError:
                     raise requests.QUEUE_UNAVAILABLE() from None
                 finally:
-                    # Remove the caller from the shared run even after an error or a cancellation.
-                    # ``remove_caller`` works in the background, so that the response isn't delayed.
+                    # Remove the caller from the callers who wait for the request's result, even
+                    # after an error or a cancellation. ``remove_caller`` works in the background,
+                    # so that the response isn't delayed.
                     self._calls.remove_caller(request_id, caller)
         if result is None and self.results.closed:
             raise requests.QUEUE_UNAVAILABLE()
@@ -86,7 +87,7 @@ class WorkerCalls:
     def deliver(self, topic: str, value: str) -> None:
         """Pass the result in a notification to the waiting callers.
 
-        If a notification contains no result, the background loop looks it up.
+        If a notification contains no result, the background loop reads the result from Redis.
         """
         if value:
             self.results.fulfil(topic, value)

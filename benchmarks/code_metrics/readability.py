@@ -185,7 +185,7 @@ def _docstrings(module: Module) -> Iterator[tuple[DefinitionNode, str]]:
 
 
 def _assignments(module: Module) -> Iterator[tuple[ast.Assign | ast.AnnAssign, bool]]:
-    """Yield each module-level assignment, and whether it follows a function or class."""
+    """Yield each module-level assignment, and whether a function or class precedes it."""
     is_late = False
     for node in module.tree.body:
         if _is_definition(node):

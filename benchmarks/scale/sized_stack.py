@@ -103,7 +103,7 @@ def run_stack(stack: Stack, volume: Volume) -> Iterator[SizedStack]:
 
 
 def _fill_once(stack: Stack, volume: Volume) -> None:
-    """Fill the database, unless its comment shows that an earlier run filled it."""
+    """Fill the database, unless the comment on the database shows that an earlier run filled it."""
     [(revision,)] = stack.query("SELECT version_num FROM alembic_version")
     filling = {"factor": volume.factor, "seed": volume.seed, "revision": revision}
     [(comment,)] = stack.query(

@@ -32,8 +32,8 @@ class Breaker:
 
     Args:
         failures: the exceptions that count as failures of the server.
-        errors_answer: whether an exception outside ``failures`` proves that the server works. If
-            ``errors_answer`` is false, the circuit breaker ignores exceptions outside
+        errors_answer: whether an exception that isn't in ``failures`` shows that the server works.
+            If ``errors_answer`` is false, the circuit breaker ignores exceptions that aren't in
             ``failures``.
         tolerated: how many consecutive calls may fail without opening the circuit.
     """

@@ -2,7 +2,7 @@
 
 Pages for owners and operators are in English. The English texts of the pages and mails are in the
 templates and Python modules. Each catalogue in ``catalogues/`` contains the translations for one
-language. New catalogues take effect after a restart.
+language. New translation catalogues take effect after a restart.
 """
 
 import re

@@ -106,7 +106,7 @@ def fold_look_alikes(text: str) -> str:
 
 
 def fold_words(text: str) -> tuple[str, str]:
-    """Return two possible readings of a disguised text, as words separated by single spaces.
+    """Return two possible plain texts behind a disguised text, with single spaces between words.
 
     Digits and symbols in a word with letters are replaced by the letters that they resemble. The
     digit 1 resembles two letters, so the function returns a text with ``i`` and a text with ``l``.

@@ -116,7 +116,8 @@ class ChildProcess:
 
     def _usable(self) -> subprocess.Popen[bytes]:
         if self._owner != os.getpid():
-            # This process was forked, so the existing child process belongs to the parent process.
+            # After a fork, start a new child process, because the existing one belongs to the
+            # parent process.
             self._child = None
             self._owner = os.getpid()
         child = self._child

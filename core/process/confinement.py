@@ -33,7 +33,7 @@ _PILLOW_CALLS = ("getcwd",)
 
 
 def confine_process(memory_bytes: int) -> None:
-    """Drop all rights that aren't needed for decoding untrusted data.
+    """Drop all privileges that decoding untrusted data doesn't need.
 
     A confined process can't open files or import modules.
     """
@@ -92,7 +92,8 @@ def create_decoding_filter() -> Filter:
     for name in (*_MESSAGE_CALLS, *_MEMORY_CALLS, *_RUNTIME_CALLS, *_PILLOW_CALLS):
         permitted.allow(name)
     if arch() == "x86_64":
-        # Some old C libraries call ``select`` where current C libraries call ``pselect6``.
+        # Allow ``select`` too, because some old C libraries call ``select`` instead of
+        # ``pselect6``.
         permitted.allow("select")
     # Permit only anonymous, non-executable memory, so that an exploit can't add machine code.
     not_executable = ArgCmp(2, CmpOp.MASKED_EQ, 0, mask=mmap.PROT_EXEC)

@@ -30,8 +30,8 @@ def end_start() -> None:
 def freeze_before_fork() -> None:
     """Exclude existing objects from garbage collection, so that forked processes share memory.
 
-    Garbage collection would write to every object. If a forked process writes to a shared memory
-    page, the kernel must copy the page.
+    Garbage collection would write to every object. The kernel copies each shared memory page to
+    which a forked process writes.
     """
     gc.collect()
     gc.freeze()

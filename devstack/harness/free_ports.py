@@ -12,7 +12,7 @@ _PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 
 OUR_PORTS = STACK_PORTS[_PROCESS::_PROCESSES]
 
-# ``PICKER`` doesn't remember ports between test runs, because it writes to ``os.devnull``.
+# Write the chosen ports to ``os.devnull``, so that ``PICKER`` remembers no ports between test runs.
 PICKER = PortPicker(Path(os.devnull), among=OUR_PORTS)
 
 

@@ -27,8 +27,8 @@ class StoredHook:
     # The name of the receiver, which is the last part of the URL's path.
     name: str
     received_at: datetime
-    # The id of the message, which is the same in each delivery attempt. Delivery attempts are
-    # numbered from 1 for each message and receiver name.
+    # The id of the message, which is the same in each delivery attempt. The delivery attempts of a
+    # message to a receiver are numbered from 1.
     message_id: str
     attempt: int
     # The result of verifying the signature, which is ``right``, ``wrong: …`` or ``no secret``.

@@ -88,7 +88,7 @@ class Templates:
         """Store a template, and return it with its id. Raises ``RequestRefused``."""
         if len(self._templates) >= MAX_TEMPLATES:
             raise refuse(400, f"The sandbox stores at most {MAX_TEMPLATES} templates.")
-        # Render the template once, so that an unsupported action is refused here.
+        # Render the new template now, so that a template with an unsupported action is rejected.
         for text in (new_template.subject, new_template.body):
             render_template(text, {}, "")
         now = datetime.now(UTC).isoformat()

@@ -162,7 +162,7 @@ async def respond_with_prose(body: CompletionBody) -> Response:
 async def answer_injected_prompt(body: CompletionBody) -> Response:
     """Answer like a model that obeys a prompt injection in the post.
 
-    The answer contains a link and a handle in each text, and a key that isn't in the schema.
+    The response contains a link and an @-handle in each text, and a key that isn't in the schema.
     """
     answer: dict[str, object] = {
         name: [f"{each} {INJECTED_LINK} {INJECTED_HANDLE}" for each in value]

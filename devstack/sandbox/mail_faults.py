@@ -10,8 +10,8 @@ REJECTED = "reject"
 DEFERRED = "later"
 SLOW = "slow"
 _DEFERRED_ATTEMPTS = 2
-# How long the mail server waits before it accepts a mail to a slow recipient. The delay must exceed
-# Pressroom's timeout for mail servers.
+# How long the sandbox mail server waits before it accepts a mail to an address with the local part
+# ``slow``. The delay must exceed Pressroom's timeout for mail servers.
 SLOW_SECONDS = 60.0
 
 

@@ -149,7 +149,7 @@ class StatusFigures:
     def _compute_increases(self, figure: Figure, ending: str) -> list[tuple[float, float]]:
         """Return how much a metric increased between samples, and the seconds between the samples.
 
-        A decrease of a metric counts as zero, because it means that a process has restarted.
+        If a metric has decreased, a process has restarted, so the increase counts as zero.
         """
         sums = [
             (each.at, sum(each.values(figure.metric + ending, figure.labels)))

@@ -32,7 +32,7 @@ class Program:
     Attributes:
         is_ready: a function that the supervisor calls repeatedly until it returns true.
             ``is_ready`` must return within about a second and must not raise an exception, because
-            the supervisor waits for it.
+            the supervisor waits for the result.
         port: the port of the program. The program is ready only if its own process listens on the
             port.
         needs: the names of the programs that must be ready before the program is started.

@@ -100,7 +100,7 @@ class Group:
                 self._report(f"{child.name} is running again (pid {child.pid}).")
 
     def check_start(self) -> None:
-        """Raise ``StackError`` if a child has failed too often without ever being ready."""
+        """Raise ``StackError`` if a child process has failed too often without becoming ready."""
         for child in self.children:
             if child.failures >= _MAX_START_ATTEMPTS and not child.was_ready:
                 raise StackError(

@@ -37,11 +37,11 @@ _MAX_REASON_CHARACTERS = 2000
 # The request parameter that some models require instead of `max_tokens`. A server accepts only one
 # of the parameters `max_tokens` and `max_completion_tokens`.
 _NEWER_LIMIT = "max_completion_tokens"
-# The number of tokens that is added to `max_completion_tokens`, because this limit includes
-# reasoning tokens.
+# The number of tokens added to `max_completion_tokens`, because this request parameter also limits
+# the reasoning tokens.
 _REASONING_TOKENS = 4000
-# Matches the error messages of various servers about a prompt that is too long. A retry in another
-# format can't succeed if the prompt is too long.
+# Matches the error messages of various servers about a prompt that is too long. If the prompt is
+# too long, the request isn't retried with another response format.
 _PROMPT_TOO_LONG = re.compile("context[_ ]length|context window|context size|too many tokens")
 _TEXT_PARTS = ("text", "output_text")
 

@@ -20,8 +20,8 @@ def language_model(given: Settings, report: Report) -> LanguageModel | None:
     All threads of a process share the model and the state of its server.
 
     Args:
-        report: the function that records each use of the model. If a model with the same settings
-            exists, that model is returned and ``report`` is ignored.
+        report: the function that records each use of the model. If the process already has a model
+            with the same settings, that model is returned and ``report`` is ignored.
     """
     if given.llm_provider == "offline" or given.llm_model is None:
         return None

@@ -236,6 +236,6 @@ def _translate_error(error: smtplib.SMTPException) -> Exception:
                 return errors.MAIL_MESSAGE_REFUSED(status=code)
             case smtplib.SMTPSenderRefused() if code == _TOO_LARGE_CODE:
                 return errors.MAIL_TOO_LARGE(status=code)
-    # The rejection is temporary, or an operator can remove its cause, for example a wrong SMTP
-    # password.
+    # Treat all other rejections as temporary, because an operator can remove causes such as a wrong
+    # SMTP password.
     return TransientError(f"The mail server rejected the mail ({summary}).")

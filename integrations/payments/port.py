@@ -109,7 +109,7 @@ class Event:
     """The content of a webhook whose signature is valid.
 
     Attributes:
-        id: the provider's id of the event. All deliveries of an event have the same id.
+        id: the provider's id of the event, which is the same in all deliveries of the event.
         evidence: the facts in the event, or ``None`` if the event isn't about an order.
     """
 

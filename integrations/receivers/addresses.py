@@ -24,7 +24,7 @@ _RESERVED_V4 = tuple(
         *("0.0.0.0/8", "10.0.0.0/8"),
         "100.64.0.0/10",  # Shared address space, where one cloud has its metadata service.
         "127.0.0.0/8",
-        "168.63.129.16/32",  # A public-looking address of a cloud's host agent.
+        "168.63.129.16/32",  # The host agent of Azure, at an address that looks public.
         "169.254.0.0/16",  # Link-local addresses, where most clouds have their metadata service.
         *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24"),
         *("192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24", "198.18.0.0/15"),

@@ -91,7 +91,7 @@ class ReceiverClient:
         """Send webhooks in order until one fails, and return the outcomes.
 
         All webhooks in ``posts`` are sent over one connection, so the receiver's IP addresses are
-        looked up and checked only once. The client doesn't follow redirects. If the connection
+        looked up and checked only once. The function doesn't follow redirects. If the connection
         breaks during a webhook, the receiver may or may not have processed the webhook. The result
         contains no outcome for such a webhook, so that the caller sends the webhook again.
         """

@@ -30,7 +30,7 @@ _URL = re.compile(
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)", re.ASCII)
 # Matches the last label of a host name that most URL parsers would read as an IPv4 address.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
-# Returns the IP addresses of a host and port. Raises ``OSError``.
+# A function that returns the IP addresses of a host and port, or raises ``OSError``.
 Resolver = Callable[[str, int], Sequence[str]]
 
 

@@ -33,7 +33,7 @@ class StockPhotoProviders:
         return sorted(self._adapters, key=lambda name: (name != self.default, name))
 
     def get_provider(self, name: PhotoProviderName) -> StockPhotos:
-        """Return the provider with this name.
+        """Return the provider with the given name.
 
         Raises ``stockphoto.not_configured`` if the operator has not configured the provider.
         """

@@ -92,7 +92,7 @@ class UsedKeys:
         self._callers: dict[bytes, tuple[Caller, datetime]] = {}
 
     def find_caller(self, digest: bytes, now: datetime) -> Caller | None:
-        """Return the cached caller of an API key, even if the key has since been revoked."""
+        """Return the cached caller of an API key. The key may have been revoked in the meantime."""
         caller, expires_at = self._callers.get(digest, _NO_CALLER)
         return caller if now < expires_at else None
 
@@ -119,9 +119,9 @@ def authenticate_key(
     """Return the caller that an API key authenticates. Raises ``auth.invalid_credentials``.
 
     Args:
-        recent: whether the result may come from the cache, although the API key may have been
-            revoked since. If ``recent`` is true, a later SQL statement of the request must check
-            that the key is still valid.
+        recent: whether the result may come from the cache. If ``recent`` is true, a later SQL
+            statement of the request must check that the API key hasn't been revoked in the
+            meantime.
     """
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()

@@ -101,8 +101,8 @@ def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int 
 def lock_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota) -> int | None:
     """Lock a user's quota, and return how much of it remains, or ``None`` for an unlimited quota.
 
-    The storage quota is measured in bytes. The remaining quota is negative if the user already
-    exceeds the limit, for example after a change of plan. The quota stays locked until the
+    The storage quota is measured in bytes. The remaining quota is negative if the user exceeds the
+    limit, for example after a change to a smaller plan. The quota stays locked until the
     transaction ends.
     """
     limit = _find_limit(uow, user_id, quota)

@@ -215,7 +215,7 @@ def _choose_template(
             template = "address_taken"
         case MailKind.NEW_ADDRESS:
             # The mail doesn't reveal whether the new address already has an account. Only the page
-            # behind the link reveals it.
+            # that the mailed link opens reveals whether the address is taken.
             link = (Purpose.CHANGE_ADDRESS, page_paths.CONFIRM_EMAIL_PATH, request.user_id)
         case MailKind.ADDRESS_CHANGED:
             link = (Purpose.UNDO_ADDRESS, page_paths.UNDO_EMAIL_PATH, request.user_id)

@@ -48,7 +48,8 @@ def register_account(uow: UnitOfWork, secret: str, *, name: str, password_hash: 
     """
     link, email = _read_link(uow, Purpose.REGISTER, secret)
     person = _lock_person(uow, accounts.find_or_create_person(uow, email).id)
-    # A simultaneous transaction may have changed the person's address.
+    # Check the person's address again, because a simultaneous transaction may have changed the
+    # address.
     if person.email != email or person.password_hash is not None:
         raise errors.ACCOUNT_LINK_USED()
     _use_link(uow, link)
@@ -135,7 +136,7 @@ def read_new_address_link(uow: UnitOfWork, secret: str, user_id: int) -> str:
 
 
 def prove_address(uow: UnitOfWork, secret: str, caller: Caller) -> tuple[User, str]:
-    """Redeem a link that confirms a new address. Return the locked person and the address.
+    """Redeem a link that confirms a new address. Return the locked person and the new address.
 
     Raises ``auth.login_again`` and the same errors as ``read_new_address_link``.
     """

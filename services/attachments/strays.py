@@ -183,8 +183,8 @@ def _iterate_referenced_keys(
 ) -> Iterator[tuple[str, bool, StrayKind]]:
     """Yield the storage keys with this prefix in all attachment rows, in ascending order.
 
-    The second value of each tuple says whether the object must exist. The objects of an attachment
-    must exist if the attachment became ready before ``before``.
+    The second value of each tuple says whether the object must exist. An object must exist if its
+    attachment became ready before ``before``.
     """
     last_hash_id = ""
     query = select(Attachment).order_by(Attachment.hash_id).limit(_MAX_BATCH_ROWS)

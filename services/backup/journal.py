@@ -95,8 +95,8 @@ def write_journal(resources: Resources) -> int | None:
 def list_files(place: SealedPlace, began_at: datetime, *, needed: bool = True) -> Iterator[str]:
     """Return the names of the journal files that restoring a backup must replay, oldest first.
 
-    ``began_at`` is the time when the backup began. If ``needed`` is false, return only the journal
-    files from before the backup.
+    ``began_at`` is the time when the backup began. If ``needed`` is false, return the journal files
+    that a restore doesn't need, because they are older than the backup.
     """
     first_name = _FOLDER + format_timestamp(began_at - _CLOCK_TOLERANCE)
     return (file.key for file in place.list_objects(_FOLDER) if (file.key >= first_name) is needed)

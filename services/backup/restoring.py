@@ -68,7 +68,8 @@ def restore_backup(resources: Resources, place: SealedPlace, manifest: Manifest)
     objects = creating.restore_objects(resources.objects, place, manifest)
     revision = fill_database(settings, place, manifest)
     with resources.unit_of_work() as uow:
-        # Ensure that new feed events come after every cursor that an API client holds.
+        # Raise the positions of new feed events, so that they come after all cursors that API
+        # clients have stored.
         reading.raise_feed_places(uow)
     return RestoreResult(
         objects, revision, journal.replay_journal(resources, place, manifest.began_at)

@@ -99,7 +99,8 @@ class RunPayment:
     def take_charge(self) -> None:
         """Claim one waiting caller's charge before the first call to the language model.
 
-        Raises ``idempotency.in_progress`` if no caller who was charged is still waiting.
+        Raises ``idempotency.in_progress`` if no charge is left, because all charged callers have
+        stopped waiting.
         """
         if not self._is_taken:
             self._entry_id = own_charges.take_charge(self.database, self.work, self.worker)

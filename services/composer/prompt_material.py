@@ -68,7 +68,7 @@ def _condense(part: str, calls: ModelCalls) -> str:
     """Return the model's summary of a part of a post.
 
     If too little time is left or the summary is unreadable, return the beginning of the part
-    instead.
+    instead of a summary.
     """
     beginning = truncate_to_tokens(part, MAX_PART_TOKENS)
     # Reserve enough time for the final prompt about the whole post.

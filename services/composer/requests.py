@@ -79,7 +79,7 @@ class MetadataRequest:
 
 @dataclass(frozen=True)
 class MetadataResult:
-    """The metadata or tweets that a worker returned, and what wrote them."""
+    """The metadata or tweets that a worker returned, and the source of these texts."""
 
     fields: dict[str, str]
     # The header ``Pressroom-Source``, which names the writer of the texts. The source of a text is

@@ -122,7 +122,7 @@ class MetadataWriter:
 
 
 class _AttendedModel:
-    """Calls a language model only while a caller waits for the response and pays for it."""
+    """Calls a language model only while a caller waits for the response and pays for the call."""
 
     def __init__(
         self, llm: LanguageModel, seconds_left: requests.SecondsLeft, payment: RunPayment | None

@@ -98,7 +98,7 @@ class CheckpointBook:
             uow.session.execute(row.on_conflict_do_nothing())
 
     def mark_suspect(self, user_ids: Iterable[int]) -> None:
-        """Mark the checkpoints of accounts that failed verification as suspect.
+        """Mark the checkpoints of accounts with ledger errors as suspect.
 
         The next verification reads all ledger entries of an account with a suspect checkpoint, and
         replaces the checkpoint if it finds no fault.

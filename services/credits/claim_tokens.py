@@ -38,7 +38,7 @@ def token_hmac(keyring: Keyring, token: str) -> bytes:
 def restore_token(keyring: Keyring, order: PaymentOrder) -> str | None:
     """Return an order's claim token, or ``None`` if its secret key is no longer configured.
 
-    All configured secret keys are tried, including old ones.
+    The function derives the token with each configured secret key, including old keys.
     """
     digests = keyring.signer(_CLAIM_PURPOSE).digests(str(order.id).encode())
     for token in map(_token_text, digests):

@@ -139,8 +139,8 @@ SELECT low FROM halves WHERE low = high
 def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
     """Return the number of an account's last ledger entry before ``day`` plus ``days`` days.
 
-    Return 0 if all ledger entries are newer. If ``day`` is ``None``, return the number of the
-    newest ledger entry.
+    Return 0 if the account has no earlier ledger entry. If ``day`` is ``None``, return the number
+    of the newest ledger entry.
     """
     if day is None:
         rows = database.rows(_LAST_ENTRY, user_id=user_id)

@@ -2,7 +2,7 @@
 
 The database stores for each order whether the order was paid, failed, expired or closed. The
 database also stores the totals of the order's refunds, failed refunds and disputes. Facts that a
-provider has reported are never withdrawn. If a provider reports several totals, the largest one
+provider has reported are never removed. If a provider reports several totals, the largest one
 applies. The messages of a payment provider can arrive in any order. The stored facts about an order
 determine its status and its credits.
 """

@@ -38,7 +38,7 @@ def list_orders(
 
 
 def get_order_of_any_user(uow: UnitOfWork, order_id: int) -> PaymentOrder:
-    """Return any user's order, for an operator. Raises ``order.not_found``."""
+    """Return an order, regardless of the user who owns the order. Raises ``order.not_found``."""
     order = uow.session.get(PaymentOrder, order_id)
     if order is None:
         raise ORDER_NOT_FOUND()

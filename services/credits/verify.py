@@ -83,8 +83,8 @@ WHERE f.is_wrong
 """
 )
 
-# Selects the ledger errors of each credit account, its last ledger entry, and the number of entries
-# after its checkpoint.
+# For each credit account, selects the ledger errors, the last ledger entry, and the number of
+# ledger entries after the checkpoint.
 ACCOUNTS = (
     _ACCOUNTS  # noqa: S608 - all of it stands here
     + """
@@ -131,9 +131,9 @@ WHERE c.created_at < (
 ORDER BY c.id DESC LIMIT 1
 """
 
-# Selects the faults in the orders with the ids ``:order_ids``, or in all orders. The SQL statement
-# repeats the rules of ``services.credits.settlement``, so that an error in one implementation is
-# detected.
+# Selects the errors in the orders with the ids ``:order_ids``, or in all orders if ``:order_ids``
+# is NULL. The SQL statement repeats the rules of ``services.credits.settlement``, so that an error
+# in one implementation is detected.
 ORDER_FAULTS = """
 WITH told AS (
     SELECT order_id,
@@ -238,8 +238,8 @@ def verify_ledger(resources: Resources, *, full: bool) -> LedgerReport:
 
     If ``full`` is false, ledger entries before a checkpoint are skipped. The verified rules:
 
-    - The balance of an account equals the sum of its ledger entries, and the ``balance_after`` of
-      its last ledger entry.
+    - The balance of an account equals the sum of its ledger entries, and also equals the
+      ``balance_after`` of its last ledger entry.
     - The ledger entries of an account are numbered without gaps.
     - Each ledger entry continues the balance and the hash chain of the preceding entry.
     - The debt of an account is the sum of credits that refunds could not withdraw, minus the repaid
@@ -311,7 +311,7 @@ class _Verification:
     def _verify_orders(self) -> None:
         after = self._book.last_verified_change(self._connection)
         faults_before = len(self._report.faults)
-        # The value ``None`` stands for all orders.
+        # A batch that is ``None`` stands for all orders.
         batches: list[list[int] | None] = [None]
         if not self._is_whole and after is not None:
             self._new_orders.update(row.order_id for row in self._rows(NEW_ORDERS, after=after))

@@ -96,7 +96,7 @@ FEED_START = FeedPosition(0, 0)
 def build_horizon() -> ScalarSelect[int]:
     """Return a subquery for the lowest position in the feed at which an event can still be added.
 
-    The subquery sees the same snapshot as the enclosing query.
+    The result is a subquery, so that it sees the same database snapshot as the enclosing query.
     """
     oldest_open = cast(func.pg_snapshot_xmin(func.pg_current_snapshot()), Text)
     return select(FeedOffset.places + cast(oldest_open, BigInteger)).scalar_subquery()

@@ -52,7 +52,7 @@ class AcceptedJob:
 
 
 class _EqualRequestCommitted(Exception):
-    """A simultaneous request with the same idempotency key has committed first."""
+    """Raised if a simultaneous request with the same idempotency key has committed first."""
 
 
 def find_accepted(resources: Resources, key: IdempotencyKey | None) -> AcceptedJob | None:
@@ -88,8 +88,8 @@ def accept_once(
         try:
             return _store_job(resources, key, store)
         except _EqualRequestCommitted:
-            # The next iteration returns the job of the request that committed first, unless the job
-            # has already failed.
+            # The next iteration of the loop returns the job of the other request with the same key,
+            # unless that job has already failed.
             continue
 
 
@@ -100,8 +100,8 @@ def _store_job(
         try:
             job = store(uow)
         except DomainError:
-            # A simultaneous request with the same idempotency key may have created its job and used
-            # up the quota.
+            # Look up the idempotency key again, because a simultaneous request with the same key
+            # may have used up the quota.
             if key is not None and _find_record(uow, key) is not None:
                 raise _EqualRequestCommitted from None
             raise

@@ -41,7 +41,7 @@ class JobKind:
     # Owners can restart failed jobs of a retryable kind.
     retryable: bool
     run: JobWork
-    # A callback that ends the subject of a failed or cancelled job, for example by marking an
+    # A callback that handles the failure or cancellation of a job, for example by marking the job's
     # import as failed.
     on_abandoned: Callable[[UnitOfWork, Job], None] | None = None
     # If ``needs_recent_login`` is true, retrying a job requires a recent login.
@@ -49,17 +49,17 @@ class JobKind:
     # An attempt to run a job counts as stuck if it exceeds this number of seconds. For a bulk job,
     # the deadline applies to each turn.
     deadline_seconds: float = 60.0
-    # How many seconds a job stays in one process, for example because the job keeps a file open
-    # between turns. If ``max_stay_seconds`` is 0, each turn of a job can run in a different
-    # process.
+    # The maximum time in seconds for which a job stays in one process. For example, a job must stay
+    # in its process while it keeps a file open between turns. If ``max_stay_seconds`` is 0, each
+    # turn of a job can run in a different process.
     max_stay_seconds: float = 0.0
     # A callback that prepares the subject of a job, such as an import, for a restart. It returns
     # false if the job's input no longer exists.
     on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
     # How long jobs are retried after temporary failures, or ``None`` for the deployment's default.
     patience: timedelta | None = None
-    # The error that a job gets when its last retry fails, by default `job.given_up` with the reason
-    # of the failure.
+    # The error that is recorded when the last retry of a job fails. The default is `job.given_up`
+    # with the reason for the last failure.
     given_up: ErrorType | None = field(default=None, hash=False)
 
 

@@ -7,8 +7,8 @@ time runs a kind of maintenance. Each write of a maintenance run checks that no 
 claimed the row. If the broker delivers a task twice, the second delivery has no effect. All times
 in maintenance come from the database's clock.
 
-The interval of a kind of maintenance begins at the end of a run. Maintenance runs that were missed
-during an outage are skipped.
+The next run of a kind of maintenance is due one interval after the end of the previous run.
+Maintenance runs that were missed during an outage are skipped.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,7 +33,8 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 # A function that runs one kind of maintenance once. The function receives the time at which the run
-# started, taken from the database's clock. The function returns the number of processed items.
+# started, taken from the database's clock. A maintenance function returns the number of processed
+# items.
 MaintenanceWork = Callable[[datetime], int | None]
 
 # The limits for the delay before an overdue maintenance task is sent again. The delay grows each

@@ -1,9 +1,9 @@
 """Sends jobs to their queues after the commit, and shares the workers fairly between owners.
 
 Workers process the messages of a queue in order. A queue contains only a few messages per owner, so
-that one owner's many jobs don't delay other owners. An owner's jobs that exceed this limit wait in
-the database. For a waiting job, the column ``sends`` is 0, because no message about the job has
-been sent. When a worker claims an owner's job, the owner's next waiting job is sent.
+that one owner's many jobs don't delay other owners. An owner's jobs above the limit wait in the
+database. For a waiting job, the column ``sends`` is 0, because no message about the job has been
+sent. When a worker claims an owner's job, the owner's next waiting job is sent.
 """
 
 from datetime import timedelta
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # How long the sweep waits for a worker to claim a job before it sends the job again.
 FIRST_RESEND_DELAY = timedelta(seconds=2)
-# How many jobs of the same owner a queue may contain. Two queued jobs per owner are enough to keep
+# The maximum number of jobs of one owner in a queue. Two queued jobs per owner are enough to keep
 # workers busy, because the next job is sent as soon as a worker claims one of the two.
 MAX_SENT_JOBS_OF_AN_OWNER = 2
 # A job that was sent more than this many times without being claimed no longer counts towards its

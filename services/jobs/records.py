@@ -215,7 +215,8 @@ def retry_own_job(uow: UnitOfWork, caller: Caller, job_id: int) -> int:
         quotas.lock_quota(uow, caller.user_id, quota)
     retry_locked_job(uow, job)
     for quota in taken_quotas:
-        # ``more`` is 0, because the restarted job already counts towards the quota.
+        # Check the quota without additional usage, because the restarted job already counts towards
+        # the quota.
         quotas.require_quota(uow, caller.user_id, quota, more=0)
     return 1
 

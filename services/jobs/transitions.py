@@ -1,8 +1,8 @@
 """Changes the status of jobs, for example from queued to running.
 
-Each status change of a job is a single UPDATE. The WHERE condition of the UPDATE, which is called
-the fence, checks either the attempt number of a worker's lease or the id of a locked row. If two
-transactions change a job's status at the same time, the second UPDATE matches no row.
+Each status change of a job is a single UPDATE. The WHERE condition of the UPDATE is called the
+fence. The fence checks either the attempt number of a worker's lease or the id of a locked row. If
+two transactions change a job's status at the same time, the second UPDATE matches no row.
 
 A job can delegate its remaining work to smaller jobs, which are called its helpers. A delegating
 job has the status "running" although no worker holds the job. Each write of a helper checks the
@@ -71,7 +71,8 @@ def record_progress(uow: UnitOfWork, lease: Lease, *, done: int, total: int | No
     changes: dict[str, Any] = {"progress_done": done, "crashes": 0, **_NO_FAILURES}
     if total is not None:
         changes["progress_total"] = total
-    # Don't shorten the lease of a delegating job, because this lease never expires.
+    # Never shorten the lease, because the lease of a job that has delegated its work to helpers
+    # must not expire.
     changes["lease_expires_at"] = func.greatest(Job.lease_expires_at, lease_end())
     # Renew the lease together with the progress, because the heartbeat can't renew it while the
     # transaction locks the row.

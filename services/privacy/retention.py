@@ -51,8 +51,8 @@ class Rule:
 
     Attributes:
         period: the retention period, as a fixed time or as the setting that contains it.
-        moment: the column that contains the start of the retention period, or ``None`` if the
-            rule's overdue rows aren't counted.
+        moment: the column that contains the start of the retention period, or ``None`` for a rule
+            whose overdue rows aren't counted.
         only: SQL conditions that restrict the rule to some rows of the table.
         oldest_by: indexed columns that sort the oldest rows first, if ``moment`` has no index.
         oldest_from: the conditions of the partial index that ``oldest_by`` uses.

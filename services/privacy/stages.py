@@ -96,7 +96,8 @@ def _erase_consent(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Batch:
     """Clear the personal data in a batch of the person's subscriptions.
 
-    The recorded values that an undo would restore are deleted.
+    The function also deletes the person's old values that imports and bulk actions have recorded
+    for an undo.
     """
     subscription = models.Subscription
     of_person = subscription.user_id == user_id
@@ -188,7 +189,7 @@ def _create_unordered_stage(model: Any, is_own: Callable[[int], Any]) -> Stage:
 
 
 def _refers_to_owned(refers: InstrumentedAttribute[Any], owned: Any) -> Callable[[int], Any]:
-    """Return a function that builds the condition for rows that reference a person's rows."""
+    """Return a function that builds the SQL condition for rows that refer to a person's rows."""
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
 

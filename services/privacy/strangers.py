@@ -118,8 +118,8 @@ def _purge_next_people(resources: Resources, age: timedelta) -> int:
             following = select(User.id).where(User.id > after).order_by(User.id)
             # ``last`` is ``None`` if the batch includes the last person in the table ``users``.
             last = uow.session.scalar(following.offset(_MAX_BATCH_PEOPLE - 1).limit(1))
-            # Exclude people on a list first, because almost everybody is on a list and a single
-            # index is enough for the check.
+            # First exclude people who are on a list. Almost everybody is on a list, so reading a
+            # single index is enough for almost everybody.
             on_lists = select(Subscription.user_id).where(
                 *_between(after, Subscription.user_id, last)
             )
@@ -157,7 +157,7 @@ def _purge_people(uow: UnitOfWork, people: Sequence[int], age: timedelta) -> int
 
 
 def _is_stranger(age: timedelta) -> list[ColumnElement[bool]]:
-    """Return SQL conditions that select strangers who were added more than ``age`` ago."""
+    """Return the SQL conditions for strangers who were added more than ``age`` ago."""
     events = SubscriptionEvent.__table__.c.user_id
     references = (column for column in accounts.user_id_columns() if column is not events)
     return [

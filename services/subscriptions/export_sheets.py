@@ -70,8 +70,8 @@ _MEMBERS_COLUMNS = (
 _EMAIL_ENABLED_PLACE = _MEMBERS_COLUMNS.index("email_enabled")
 # By default, an export of members omits people with the status ``removed``.
 _DEFAULT_STATUSES = tuple(each for each in SubscriptionStatus if each != "removed")
-# Selects the current account addresses of people who have changed their address. A list's record of
-# a person may still contain the person's former address.
+# Selects the current account address of each person who has changed their address. A list's record
+# of a person may still contain the person's former address.
 _SELECT_CHANGED_ADDRESSES = text("""
 SELECT u.id, u.email FROM users AS u
 WHERE u.id IN (SELECT user_id FROM former_addresses WHERE user_id = ANY(:ids))
@@ -121,7 +121,7 @@ class Sheet(NamedTuple):
     """The columns of an exported file, with the query and the function that produce its rows.
 
     Attributes:
-        convert_rows: a function that converts database rows into rows of the file. The function
+        convert_rows: a function that converts database rows into rows of the file. ``convert_rows``
             must use the connection that runs ``query``, so that all exported data comes from one
             database snapshot.
         text_places: the indexes of the text columns, in which an export to CSV puts an apostrophe

@@ -97,7 +97,7 @@ UPDATE_ADDRESS = register_kind(
 def _update_batch(uow: UnitOfWork, lease: Lease, user_id: int, after: int) -> int | None:
     """Update the address in the next batch of a person's subscriptions.
 
-    Return the id of the last list on which the address was updated.
+    Return the id of the last list in the batch.
 
     Complete the job and return ``None`` if no subscription contains an old address.
     """

@@ -13,7 +13,7 @@ from services.accounts.account_mails import MailKind
 from storage.unit_of_work import UnitOfWork
 
 MIN_NOTICE_INTERVAL = timedelta(days=1)
-# Lock the notices, so that two concurrent transactions can't mail the same owner.
+# Lock the notices, so that two concurrent transactions can't send an owner the same notice twice.
 _LOCK_NOTICES = text("SELECT pg_advisory_xact_lock(hashtext('quota.notice'), 0)")
 
 

@@ -25,8 +25,8 @@ from storage.unit_of_work import UnitOfWork
 MAX_TAGS_OF_LIST = 10_000
 MAX_TAGS_OF_MEMBER = 100
 MAX_TAG_CHARACTERS = 40
-# An SQL condition for rows whose stored filter uses the tag ``:tag_id``. In strict mode, the JSON
-# path doesn't unwrap arrays automatically.
+# An SQL condition for rows whose stored filter uses the tag ``:tag_id``. The JSON path uses strict
+# mode, so that it doesn't unwrap arrays automatically.
 _IS_IN_FILTER = """jsonb_path_exists(filter,
     'strict $.** ? (@.field == "tag").* ? (@ == $id || exists(@[*] ? (@ == $id)))',
     jsonb_build_object('id', CAST(:tag_id AS bigint)), true)"""
@@ -72,9 +72,9 @@ def find_tag_ids(
 
     Args:
         names: the names of tags, normalised by ``normalise_tag``.
-        create: whether to create missing tags, or to omit missing tags from the result. Don't
-            create tags in a long transaction, because concurrent transactions that create the same
-            tag must wait.
+        create: whether to create missing tags, or to omit missing tags from the result. Create tags
+            only in a short transaction, because concurrent transactions that create the same tag
+            must wait.
         lock: whether to lock the tags, so that no concurrent transaction can delete the tags. The
             function waits while a concurrent transaction deletes or renames one of the tags.
     """

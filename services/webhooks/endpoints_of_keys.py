@@ -57,7 +57,7 @@ def revoke_key(
 def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndpoint]:
     """Return the endpoints of an API key and of the keys that it created, newest first.
 
-    The result contains no ended endpoints.
+    The result contains no endpoints in the state ``ENDED``.
     """
     return webhook_endpoints.find_live_endpoints(
         uow, WebhookEndpoint.key_id.in_(api_keys.select_key_family(key_id))

@@ -54,10 +54,10 @@ def record_outcomes(
 ) -> None:
     """Record the outcomes of a batch of deliveries to a locked endpoint.
 
-    ``url``: the URL that the worker called. The owner may have changed the endpoint's URL since the
-    worker called ``url``. ``outcomes``: maps the ids of deliveries to their outcomes, in the order
-    of the attempts. Only the last outcome may be a failure, because a batch ends at the first
-    failure.
+    ``url``: the URL that the worker called. If the owner has changed the endpoint's URL in the
+    meantime, the endpoint's count of unanswered calls stays unchanged. ``outcomes``: maps the ids
+    of deliveries to their outcomes, in the order of the attempts. Only the last outcome may be a
+    failure, because a batch ends at the first failure.
     """
     if url == endpoint.url:
         _count_silences(uow, endpoint, outcomes)

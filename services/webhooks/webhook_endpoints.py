@@ -1,9 +1,9 @@
 """Creates, updates and deletes the webhook endpoints of owners.
 
 An endpoint receives the events after its position in the feed. An event type that is added to an
-existing endpoint has its own start position in the feed. When a paused or slow endpoint catches up,
-it receives all missed events of the event types that it was created with. After an owner adds an
-event type to an endpoint, the endpoint receives only later events of this type.
+existing endpoint has its own start position in the feed. A paused or slow endpoint later receives
+the events that it has missed. After an owner adds an event type to an endpoint, the endpoint
+receives only later events of this type.
 """
 
 from collections.abc import Collection
@@ -174,8 +174,8 @@ def _set_state(
         endpoint.key_id = caller.key_id
     endpoint.is_held = False
     wake_endpoint(endpoint)
-    # Restart the retry schedule of pending deliveries, so that none is given up soon after the
-    # reactivation.
+    # Restart the retry schedule of pending deliveries, so that they don't fail permanently soon
+    # after the endpoint's reactivation.
     table = WebhookDelivery
     statement = update(table).where(
         table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING

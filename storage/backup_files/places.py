@@ -76,8 +76,8 @@ class FolderPlace:
 
     def put(self, key: str, data: bytes, content_type: str = _CONTENT_TYPE) -> None:
         target = self._path(key)
-        # The name of an unfinished file starts with a dot, so that ``list_objects`` skips it. A
-        # killed process may leave an unfinished file behind.
+        # The name of an unfinished file starts with a dot, so that ``list_objects`` skips the
+        # unfinished files of killed processes.
         unfinished = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         with self._translate_errors(key):
             try:
@@ -120,7 +120,7 @@ class FolderPlace:
                 for folder in path.relative_to(self.folder).parents[:-1]:
                     try:
                         (self.folder / folder).rmdir()
-                    except OSError:  # The subfolder contains files or was already removed.
+                    except OSError:  # Stop at a subfolder that isn't empty or was already removed.
                         break
 
     def _path(self, key: str) -> Path:
@@ -227,7 +227,7 @@ class SealedPlace:
     decrypted.
 
     Attributes:
-        max_wait_seconds: how long a failed call to the backup place is retried.
+        max_wait_seconds: the maximum time for retrying a failed call to ``place``.
     """
 
     place: BackupPlace

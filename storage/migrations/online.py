@@ -94,7 +94,7 @@ def _outside_a_transaction() -> Iterator[sa.Connection]:
 def _short_lock_timeout(connection: sa.Connection) -> Iterator[None]:
     """Limit how long statements in the ``with`` block wait for a lock.
 
-    All writers queue behind a statement that waits for an exclusive lock.
+    A statement that waits for an exclusive lock blocks all later writers of the table.
     """
     connection.exec_driver_sql("SET lock_timeout = '1s'")
     try:

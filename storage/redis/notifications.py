@@ -3,8 +3,8 @@
 Notifications may be lost, so waiting requests also poll the database or Redis
 (``api.waiting.waiters``).
 
-Each API process that waits for results has a name (its *waiter*) and a Redis channel. The end of
-work is announced only to processes in which a caller waits for the result. If it is unknown which
+Each API process that waits for results has a name (its *waiter*) and a Redis channel. A result is
+announced only to the processes in which a caller waits for the result. If it is unknown which
 process waits for a result, the result is announced on a channel that every API process reads.
 
 This module doesn't import the Redis library, so that commands that don't use Redis start faster.

@@ -68,8 +68,9 @@ class RequestCalls:
     """The requests whose results callers in this API process are waiting for.
 
     Args:
-        send: a function that sends messages to a broker on a separate server. If ``send`` is
-            ``None``, the script that adds a caller also puts the caller's message on the queue.
+        send: a function that sends messages to a broker on a separate server. If the broker and the
+            cache are the same Redis server, ``send`` is ``None`` and a Redis script enqueues the
+            messages.
     """
 
     def __init__(
@@ -116,8 +117,8 @@ class RequestCalls:
                 don't apply to a caller that is already waiting. If Redis has lost the request's
                 keys or its message, adding the caller again restores the request.
         """
-        # A worker runs a request only once for several identical API calls. The worker continues
-        # the trace of the first call.
+        # A worker runs a request only once for several identical API calls. The run belongs to the
+        # trace of the first of these API calls.
         trace = spans.current_traceparent()
         traced_payload = payload
         if trace is not None:

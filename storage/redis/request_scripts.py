@@ -1,9 +1,9 @@
 """Lua scripts for work that exists only while API callers wait for its result.
 
-Some work, such as composer calls, is useless without a waiting API caller. Such work is called a
-request, and has no row in the jobs table. The state of a request is stored in Redis keys that
-expire. The broker message for a request contains only the request id. Identical API calls have the
-same request id, so that a worker does the work only once. A request has these Redis keys:
+A *request* is work that is useless without a waiting API caller, such as a composer call. A request
+has no row in the jobs table. The state of a request is stored in Redis keys that expire. The broker
+message for a request contains only the request id. Identical API calls have the same request id, so
+that a worker does the work only once. A request has these Redis keys:
 
 - ``waiting``: the waiting callers, each with the time at which the caller stops waiting. A caller
   whose process was killed counts as waiting until the end of its waiting time.

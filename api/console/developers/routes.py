@@ -106,7 +106,7 @@ class KeyView:
 
     @property
     def label(self) -> str:
-        """Return the name of the key and its last characters.
+        """Return the name and the last characters of the API key.
 
         The last characters of the key distinguish it from other keys with the same name.
         """

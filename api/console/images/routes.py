@@ -56,7 +56,7 @@ _SMALL_LABEL = "320"
 _MAIL_LABEL = "mail"
 # Thumbnails above this size aren't shown, because many large images would load slowly.
 _MAX_THUMBNAIL_BYTES = 200_000
-# The number of columns and rows of the grid of coloured tiles that replaces a too large thumbnail.
+# The number of columns and rows in the grid of coloured tiles that replaces an oversized thumbnail.
 _TILE_COUNTS = (4, 3)
 # Maps the lifetime of a signed link in seconds to a label.
 LINK_LIFETIMES = {"3600": "1 hour", "86400": "1 day", "604800": "1 week"}

@@ -327,7 +327,7 @@ def build_draft(filter_json: object, choices: Mapping[str, Choice]) -> FilterDra
 
 
 def convert_to_rows(draft: FilterDraft, choices: Mapping[str, Choice]) -> FilterDraft:
-    """Convert an edited filter to rows of a form if possible, and update its JSON text."""
+    """Convert an edited filter to form rows if possible, and update the filter's JSON text."""
     if draft.group is not None:
         filter_json = draft.group.to_json("filter", {})
         text = ""

@@ -60,7 +60,7 @@ def show_consent(request: Request, state: StateOf, uow: Transaction) -> Response
 
 @router.post(AUTHORIZE_PATH)
 def decide_consent(request: Request, state: StateOf, uow: Transaction, form: FormOf) -> Response:
-    """Grant or deny an app's request for access to the user's account.
+    """Grant or deny an app access to the user's account, as the user has chosen in the form.
 
     The app's request is validated again, because the user can change the URL.
     """

@@ -153,7 +153,8 @@ def _render_answers(
     errors = describe_field_errors(language, public.by_key, error)
     _, *inputs = build_inputs(language, public.by_key.values(), values, errors)
     for number, each in enumerate(inputs):
-        # A checkbox can't represent a missing answer to a yes-or-no question.
+        # Don't use a checkbox for a yes-or-no question, because a checkbox can't represent a
+        # missing answer.
         if each.kind == FieldType.BOOLEAN:
             inputs[number] = replace(each, kind="yes_no")
     return render_visit_page(

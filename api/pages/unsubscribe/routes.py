@@ -116,7 +116,8 @@ def _subscribe_again(request: Request, state: State, trace: traces.Trace, action
     principal = Principal(trace.user_id, Via.PAGE, trace)
     actor = actors.build_principal_actor(request, principal)
     with state.resources.unit_of_work() as uow:
-        # ``get_list`` raises an error for an archived list, because it accepts no members.
+        # ``get_list`` raises an error for an archived list, because archived lists accept no
+        # members.
         mailing_list = lists.get_list(uow, trace.list_id)
         person = principal.get_person(uow, mailing_list)
         LIFT_OPT_OUT[action](uow, mailing_list, person, actor)

@@ -37,8 +37,8 @@ def pick_ports(picker: PortPicker) -> dict[str, int]:
             _get_socket_path(part, port).exists() for part in _SERVER_PARTS
         )
 
-    # Remove the socket files of a killed S3 server from /tmp, because a port with a socket file
-    # isn't usable.
+    # Remove the socket files that a killed S3 server left in /tmp, because ``is_usable`` rejects
+    # ports with a socket file.
     _remove_sockets({part: picker.last_ports.get(f"s3.{part}", 0) for part in _SERVER_PARTS})
     return {part: picker.pick(f"s3.{part}", is_usable) for part in _SERVER_PARTS}
 
@@ -122,8 +122,8 @@ class S3:
             "s3.allowDeleteBucketNotEmpty": "false",
             "master.telemetry": "false",
             "master.resumeState": "false",
-            # SeaweedFS stores each bucket in a separate volume. Allow many SeaweedFS volumes,
-            # because a long test run creates more buckets than the default allows.
+            # Allow many volumes, because SeaweedFS stores each bucket in a separate volume and a
+            # long test run creates many buckets.
             "master.volumeSizeLimitMB": 128,
             "volume.max": 1000,
         }

@@ -156,8 +156,9 @@ def verify_passkey(
 ) -> Passkey:
     """Verify the signature in a browser's WebAuthn response, and return the passkey that signed it.
 
-    In a login without a password, ``user_id`` is ``None``, and the device must have verified its
-    owner. Raises ``passkey.invalid`` if the signature can't be verified.
+    In a login without a password, ``user_id`` is ``None``. A login without a password requires that
+    the device has verified the person, for example by a fingerprint or PIN. Raises
+    ``passkey.invalid`` if the signature can't be verified.
     """
     settings = uow.settings
     with _reject_malformed(answer):

@@ -59,7 +59,7 @@ def is_code(text: str) -> bool:
 
 
 def add_secret(uow: UnitOfWork, wrapper: KeyWrapper, user_id: int, secret: str, code: str) -> None:
-    """Store the secret of a person's authenticator app, and replace the secret of a previous app.
+    """Store the secret of a person's authenticator app, in place of any earlier secret.
 
     Raises ``second_factor.wrong`` if the person's code doesn't match the secret.
     """

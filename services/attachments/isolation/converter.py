@@ -9,8 +9,8 @@ from core.process.child_process import ChildCrashed, ChildProcess, ChildTooSlow
 from services.attachments.images.outcome import ConvertedImage, UnreadableImage, create_refusal
 from services.attachments.isolation.child import parse_answer
 
-# The maximum address space of the child process that converts images. In tests, no image needed
-# more than 2.24 GB.
+# The maximum address space of the child process that converts images. In tests, converting an image
+# never needed more than 2.24 GB of address space.
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
 # The child process is replaced after it has converted this many images. If a hostile image takes
 # control of the child process, it can affect later images only until the process is replaced.

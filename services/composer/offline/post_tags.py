@@ -155,8 +155,8 @@ def _count_occurrence(
         if occurrence.is_in_sentence:
             counts.inner_surfaces[surface] += 1
         # A capital letter inside a word, as in `iPhone`, indicates a name. A capitalised word is
-        # probably a name, unless it begins a sentence. Ignore the title, because all its words may
-        # be capitalised.
+        # probably a name, unless it begins a sentence. Don't count capital letters in the title,
+        # because all words of a title may be capitalised.
         is_name = surface[0].isupper() or (len(key) == 1 and surface != surface.lower())
         counts.names += occurrence.text_number > 0 and is_name
         counts.articles += occurrence.previous_word.plain in _ARTICLES

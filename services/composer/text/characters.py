@@ -30,7 +30,7 @@ _BEFORE_ELLIPSIS = " ,;:，、；：-–—.。…([{（「《“‘"
 _MODIFIERS = "\u200c\u200d\ufe0e\ufe0f\u20e3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _SPACES = re.compile(r"\s+")
 _WIDE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3000-\u303f\uff00-\uffef"
-# Matches a Chinese character or the iteration mark. Japanese texts also contain these characters.
+# Matches a Chinese character or the iteration mark, which also occur in Japanese texts.
 CHINESE = re.compile("[\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]")
 _BOUNDARY = re.compile(rf"[\s{_WIDE}]")
 # Matches a line break between two Chinese or Japanese characters, because such a line break doesn't
@@ -160,8 +160,8 @@ def cut_at_word(text: str, max_length: int, measure: Callable[[str], int]) -> st
         else:
             high = middle - 1
     end = low
-    # Cut a text inside a word only if the word takes more than a third of the text. Never separate
-    # a character from its modifiers, such as accents and skin tones.
+    # Cut a text inside a word only if the word takes up more than a third of the remaining text.
+    # Never separate a character from its modifiers, such as accents and skin tones.
     for start in range(low, low - max(low // 3, 1), -1):
         if _BOUNDARY.search(text, start - 1, start + 1):
             end = start

@@ -278,7 +278,7 @@ def _replace_incomplete_markup(mark: re.Match[str]) -> str:
         return " "
     if run[-1] not in "</!?":
         return f" {run[-1]}"
-    # `<!` begins a tag only if a word follows. In `<!` without a word, the `!` is kept as
+    # `<!` begins a tag only if a word follows. If no word follows, the `!` of `<!` is kept as
     # punctuation.
     last = max(run.rfind("!"), run.rfind("?"))
     return f" {run[last:]}" if last > 0 else run

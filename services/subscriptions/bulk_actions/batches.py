@@ -57,9 +57,10 @@ _TYPE_NAMES = (
     "CASE WHEN c.paid_expiry_before IS DISTINCT FROM c.paid_expiry_after"
     " THEN ARRAY['type', 'paid_expiry'] ELSE ARRAY['type'] END"
 )
-# An SQL condition that is true if the column ``{column}`` hasn't changed since the bulk action. The
-# condition compares the times of events, because every change to a member adds an event. A member's
-# latest event has the highest id, because every change locks the member or the list.
+# An SQL condition that is true if the column ``{column}`` hasn't changed since the bulk action. To
+# detect later changes, the SQL condition compares the times of events, because every change to a
+# member adds an event. A member's latest event has the highest id, because every change locks the
+# member or the list.
 _IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
         SELECT e.created_at FROM subscription_events AS e
         WHERE e.list_id = m.list_id AND e.user_id = m.user_id
@@ -162,7 +163,8 @@ _SQL_BY_ACTION: Mapping[BulkActionKind, ActionSql] = {
 }
 
 # ORDER BY repeats the columns of the index on a list's members, so that Postgres uses this index.
-# With the index of the primary key, Postgres might read many members of unrelated lists.
+# The index of the primary key would be slow, because Postgres might read many members of unrelated
+# lists.
 _SELECT_NEXT_BATCH = """
 SELECT max(id), count(*), clock_timestamp() FROM (
     SELECT id FROM subscriptions
@@ -241,8 +243,8 @@ class MemberBatch(NamedTuple):
     """A batch of members of one list with the same status.
 
     Attributes:
-        after: a number below the ids of all members in the batch.
-        last: the highest id of a member in the batch.
+        after: the last member id before the batch.
+        last: the highest member id in the batch.
         seen: the number of members in the batch.
         at: the timestamp of the changes to the members in the batch.
     """

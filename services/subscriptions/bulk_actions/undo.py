@@ -30,7 +30,7 @@ def _restore_batch(uow: UnitOfWork, bulk: BulkAction) -> RestoredBatch | None:
     if is_too_many:
         if not free_members or free_members < 0:
             raise quotas.build_exceeded_error(uow, bulk.user_id, PlanQuota.MEMBERS)
-        # Restore a smaller batch, with as many members as the owner's plan allows.
+        # Restore only as many members of the batch as the owner's plan allows.
         restored = batches.restore_batch(uow, bulk, max_members=free_members)
     if restored.last_id is None:
         return None

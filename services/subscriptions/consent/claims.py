@@ -31,9 +31,9 @@ class ClaimedConsent:
     wording: str | None = None
 
 
-# OFFSET 0 makes Postgres look up members one by one. With the status condition inside the subquery,
-# Postgres would read all active members of the list for each claim. If a claim is older than the
-# retention period for IP addresses, store only the IP address's network.
+# OFFSET 0 makes Postgres look up members one by one. Check the status outside the subquery, because
+# Postgres would otherwise read all active members of the list for each claim. If a claim is older
+# than the retention period for IP addresses, store only the IP address's network.
 _RECORD_CLAIMS = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
     claimed_by)

@@ -83,8 +83,9 @@ class Comparison:
     Attributes:
         operator: the operator of the comparison, but never ``is_not``, which the parser converts to
             a negated ``is``.
-        values: the compared values. The operator ``in`` allows several values, ``exists`` has none,
-            and other operators have one.
+        values: the values with which the member's column, tag or field is compared. The operator
+            ``in`` can have several values, ``exists`` has no value, and every other operator has
+            one value.
     """
 
     name: FilterName
@@ -260,7 +261,7 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
     "name": partial(_build_indexed_text_condition, _compare_name),
     "import_id": _compare_column,
     "created_at": _compare_moment_column,
-    # Compare ``created_at`` for members whose ``joined_at`` is NULL. A comparison of
+    # For members whose ``joined_at`` is NULL, compare ``created_at`` instead. A comparison of
     # ``coalesce(joined_at, created_at)`` couldn't use an index.
     "joined_at": lambda comparison, members: or_(
         _compare_moment(comparison, members.rows.c.joined_at),

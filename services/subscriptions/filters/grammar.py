@@ -51,12 +51,13 @@ class Combination:
         return or_(*conditions) if len(conditions) == len(self.parts) else None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with this status match the filter, and false if none do.
+        """Return true if every member with ``status`` matches the filter, and false if none does.
 
         Return ``None`` if the status alone doesn't decide whether a member matches the filter.
         """
         results = {part.is_true_of(status) for part in self.parts}
-        # A single false part makes ``all`` false, and a single true part makes ``any`` true.
+        # A filter with ``all`` is false if any part is false. A filter with ``any`` is true if any
+        # part is true.
         decisive_result = not self.needs_all
         if decisive_result in results:
             return decisive_result
@@ -80,7 +81,7 @@ class Negation:
         return None
 
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
-        """Return true if all members with this status match the filter, and false if none do.
+        """Return true if every member with ``status`` matches the filter, and false if none does.
 
         Return ``None`` if the status alone doesn't decide whether a member matches the filter.
         """

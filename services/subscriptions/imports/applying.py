@@ -59,10 +59,11 @@ log = get_logger(__name__)
 
 _ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
 # If a member changes their address during an import, the import may add the member a second time,
-# which violates a unique constraint. A retry of the chunk finds the member by the new address.
+# which violates a unique constraint. The violation is temporary, because a retry of the chunk finds
+# the member by the new address.
 _TRANSIENT_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
-# The database constraints that an insert of new people may violate. Even a new person's random id
-# may already exist.
+# The database constraints that an insert of new people may violate. A new person's random id can
+# collide with an existing id.
 _PEOPLE_CONSTRAINTS = frozenset({"uq_users_email", "pk_users"})
 
 

@@ -82,8 +82,8 @@ class ConsentSubject(StrEnum):
 class Basis(Enum):
     """The way in which a consent column was recognised.
 
-    Unless the mapping or the whole header identifies a column (``KNOWN``), its cells must confirm
-    that the column is about consent.
+    Unless the basis is ``KNOWN``, the cells of the column must confirm that the column is about
+    consent.
     """
 
     KNOWN = "the mapping or the whole header"
@@ -120,8 +120,8 @@ class ColumnLayout:
 
     Attributes:
         roles: maps each role in ``column_vocabulary.toml`` to the columns with the role. In a
-            column with the role ``paid``, each cell that isn't empty and doesn't mean "no" stands
-            for a paid tier. If a row's ``joined_at`` cell has no date, the ``created_at`` cell
+            column with the role ``paid``, every cell stands for a paid tier, unless the cell is
+            empty or means "no". If a row's ``joined_at`` cell has no date, the ``created_at`` cell
             contains the join date.
         mapped: maps column indexes to the roles in the owner's column mapping.
         consent: maps the indexes of consent columns to ``ConsentColumn`` objects.

@@ -165,7 +165,7 @@ def _is_about_consent(text: str) -> bool:
 
 
 def _normalise_header(name: str) -> str:
-    """Return the words of a header, separated by spaces."""
+    """Return the words of a column header in lower case, separated by spaces."""
     words = [part for word in split_words(name) for part in _split_word(word)]
     return " ".join(words).replace("e mail", "email")
 

@@ -123,7 +123,7 @@ class ConsentInterpreter:
         return self._reader
 
     def find_watched_columns(self) -> list[int]:
-        """Return the columns for which more cells may change the provisional decision."""
+        """Return the columns whose provisional decision may change as more cells are read."""
         return [
             index
             for index, column in self._judged_columns.items()
@@ -131,7 +131,7 @@ class ConsentInterpreter:
         ]
 
     def add_cell(self, index: int, cell: str) -> None:
-        """Add the evidence from a cell of a column."""
+        """Add a cell to the evidence about whether the cell's column is a consent column."""
         self._evidence[index].add_cell(cell)
 
     def count(self, index: int, cell: str, answer: Answer, rows: int) -> None:
@@ -143,7 +143,7 @@ class ConsentInterpreter:
     def count_ignored(self, index: int, answer: Answer, rows: int) -> None:
         """Count an answer in an ignored consent column.
 
-        If the answer is an opt-out, add ``rows`` to the number of ignored opt-outs.
+        If ``answer`` is an opt-out, add ``rows`` to the column's number of ignored opt-outs.
         """
         self._ignored_opt_outs[index] += rows if answer in OPT_OUTS else 0
 

@@ -22,8 +22,8 @@ MAX_EXPANSION_RATIO = 200
 # Files that decompress to at most this size may have any expansion ratio, because small files are
 # harmless.
 RATIO_GRACE_BYTES = 1024**2
-# The maximum size of a zip file's directory, which Python's zipfile loads into memory. Thousands of
-# entries fit into this size.
+# The maximum size of a zip file's directory, which Python's zipfile loads into memory. A directory
+# of this size has room for thousands of entries.
 MAX_DIRECTORY_BYTES = 256 * 1024
 # The maximum number of members (separately compressed parts) in a gzip file. Files that other
 # products export have far fewer members. Reading a gzip file with more members could take minutes,

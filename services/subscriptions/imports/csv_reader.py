@@ -110,8 +110,8 @@ class CsvRecords:
     def _feed_lines(self) -> Iterator[list[str]]:
         """Yield lists of lines for the csv module to parse.
 
-        The last yielded line is ``_END_LINE``. If the csv module returns ``_END_LINE`` as a
-        separate record, every quotation mark is closed.
+        The last yielded line is ``_END_LINE``. After an unclosed quotation mark, the csv module
+        doesn't return ``_END_LINE`` as a separate record.
         """
         while True:
             while self._buffer and self._is_parsed(self._buffer[0]):

@@ -113,7 +113,7 @@ def _parse_sample(text: str, delimiter: str, *, is_complete: bool) -> dict[int, 
 
 
 def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
-    """Return a rank for the records into which a delimiter splits the file.
+    """Return the rank of a delimiter, computed from the records that the delimiter produces.
 
     The delimiter whose records have the highest rank is chosen. The rank of a delimiter depends on
     how many addresses and known headers it separates. If two delimiters tie, the one with the

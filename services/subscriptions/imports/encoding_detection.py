@@ -76,8 +76,8 @@ _MIN_NAME_SHARE = 0.34
 # alphabetic encoding is chosen automatically.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
-# The Cyrillic and Greek encodings. Hebrew text may look like lower-case letters in Cyrillic and
-# Greek encodings.
+# The Cyrillic and Greek encodings. Hebrew text decoded with a Cyrillic or Greek encoding may look
+# like lower-case letters.
 _CYRILLIC_AND_GREEK = frozenset({"cp1251", "koi8-r", "cp1253"})
 _MIN_LOWER_CASE_WORDS = 10
 

@@ -4,9 +4,9 @@ import re
 
 from services.subscriptions.imports.encoding_detection import detect_encoding
 
-# The bytes that end a cell while the file's encoding is still unknown. Bytes above 0x3F don't end a
-# cell, because such a byte may be the second byte of an East Asian character. A space doesn't end a
-# cell, so that opening and closing quotation marks stay in the same cell.
+# The bytes that end a cell while the file's encoding is still unknown. Content isn't split at bytes
+# above 0x3F, because such a byte may be the second byte of an East Asian character. Content isn't
+# split at spaces, so that opening and closing quotation marks stay in the same cell.
 _CELL_ENDS = bytes((*range(0x20), *b',;"'))
 _CELL_END = re.compile(b"[%b]" % re.escape(_CELL_ENDS))
 _TO_LINE_ENDS = bytes.maketrans(_CELL_ENDS, b"\n" * len(_CELL_ENDS))
@@ -28,8 +28,8 @@ class EncodingEvidence:
         self._rows: list[bytes] = []
         self._counts = dict.fromkeys(range(0x80, 0x100), 0)
         self._incomplete_row = b""
-        # Matches the byte values that occur in too few collected cells, or ``None`` if each byte
-        # value occurs in enough cells.
+        # A pattern for the byte values that still occur in too few collected cells, or ``None`` if
+        # no such byte value is left.
         self._pattern = self._needed_bytes()
 
     @property

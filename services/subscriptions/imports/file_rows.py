@@ -58,7 +58,7 @@ class FileRows:
     Attributes:
         seen: the addresses in the rows read so far.
         received: the number of rows read so far.
-        count: the number of chunks returned so far.
+        count: the number of chunks that ``next_chunk`` has returned so far.
         unknown_status: the number of rows with an unrecognised value in a consent column.
         samples: example cells and rows for the owner. ``samples`` is incomplete until the whole
             file has been read.

@@ -364,7 +364,7 @@ def _lock_import_job(
 def _end_helper(resources: Resources, lease: Lease) -> None:
     """End a helper that has found no waiting chunk.
 
-    If all chunks were applied or have failed, end the import.
+    End the import if every chunk has been applied or has failed.
     """
     chunk_error = _find_chunk_error(resources, lease)
     with resources.unit_of_work() as uow:

@@ -136,8 +136,8 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
         while not rows.is_complete:
             lease.check_cancelled()
             chunk = rows.next_chunk()
-            # Skip the chunks that were applied before the job moved to this process. Skipping all
-            # chunks of a request takes less than a second.
+            # Skip the chunks that were applied before the job moved to this process. The job reads
+            # these chunks again, which takes less than a second for a whole request.
             if chunk is not None and chunk.number not in applied:
                 commits.wait_for_room()
                 prepared = prepare_chunk(chunk.number, chunk.rows)

@@ -24,8 +24,8 @@ class ImportOptions:
 
     Attributes:
         dry_run: whether the import only validates the rows, without changing any member.
-        on_existing: what the import changes about active members. The value ``skip`` only adds
-            missing fields and tags, and ``update`` also replaces existing values.
+        on_existing: what the import changes about active members. With ``skip``, the import only
+            adds missing fields and tags. With ``update``, the import also replaces existing values.
         mapping: maps the header or index of a column to the role that the owner has assigned.
         kind: whether the rows are members or people who must not get mail.
         create_fields: whether to create fields for columns without a known meaning.

@@ -129,8 +129,8 @@ SELECT verdict, array_agg(number) FROM inserted GROUP BY verdict
 def _build_change_condition(row: str, *, has_extras: bool) -> str:
     """Build an SQL condition that is true if a row would change the active member ``m``.
 
-    A row always adds fields, tags and join dates that the member lacks. A row replaces existing
-    values only if the import has the option ``update``.
+    Regardless of the import's options, a row adds the fields, tags and join date that the member
+    lacks. A row replaces existing values only if the import has the option ``update``.
     """
     extras = """OR e.number IS NOT NULL AND (
                 CASE WHEN :update THEN m.fields || e.fields ELSE e.fields || m.fields END
@@ -154,7 +154,8 @@ def build_new_expiry(row: str) -> str:
         WHEN {row}.tier IS NULL OR m.paid_expiry > now() THEN m.paid_expiry END"""
 
 
-# Decides again which rows change active members, because tags were removed from some rows.
+# Recomputes whether the rows with the numbers ``:numbers`` would change active members, because
+# some tags were removed from these rows.
 JUDGE_AGAIN = f"""
 UPDATE {JUDGED} AS j SET is_updated = {_build_change_condition("j", has_extras=True)}
 FROM {JUDGED} AS k JOIN {STAGED_EXTRAS} AS e ON e.number = k.number CROSS JOIN LATERAL (

@@ -34,8 +34,8 @@ class JudgedRow(NamedTuple):
             member's position in the request.
         email: the normalised address, or an empty string if the address is invalid or the row is a
             duplicate.
-        paid_expiry: when the paid tier ends, or ``None`` if the row states no end. The value
-            ``CLEARED`` removes the member's end date.
+        paid_expiry: when the paid tier ends, ``CLEARED`` to remove the member's end date, or
+            ``None`` if the row states no end.
         opt_out: the row's status if the row is an opt-out (unsubscribed, cleaned, bounced or
             complained), otherwise ``None``.
         cells: the original cells of the row.

@@ -110,9 +110,9 @@ class MemberRow(NamedTuple):
         tier: the member's tier (free, silver or gold), or ``None`` if the row states no tier.
         cells: the unchanged cells of the row, in the order of the header. A row may have more or
             fewer cells than the header.
-        problem: the reason why the row isn't imported, or ``None`` if the row is valid. A row with
-            a problem prevents the import of rows with the same address and a less restrictive
-            status.
+        problem: the reason why the row isn't imported, or ``None`` if the row is valid. If a row
+            has a problem, rows with the same address and a less restrictive status aren't imported
+            either.
         clears_expiry: whether to remove the stored end of the paid tier, because the cell in the
             row is empty.
     """

@@ -93,7 +93,7 @@ class ImportSamples(NamedTuple):
 class Problems:
     """The problems that an import has found in the rows of a file.
 
-    Problems in the same column that violate the same rule form a group.
+    Problems are grouped by column and violated rule.
     """
 
     def __init__(self, groups: Iterable[Mapping[str, Any]] = ()) -> None:
@@ -113,8 +113,8 @@ class Problems:
         if group is None:
             if len(self._groups) >= MAX_PROBLEMS:
                 # After ``MAX_PROBLEMS`` groups exist, problems that fit no group are added to the
-                # group "Other problems". The number of groups is limited, because a rule may quote
-                # a cell, which could result in one group per row.
+                # group "Other problems". Without a limit on groups, each row could get a group of
+                # its own, because the text of a rule may quote a cell.
                 column = None
                 rule = "Other problems"
             new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}

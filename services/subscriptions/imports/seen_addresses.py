@@ -17,10 +17,11 @@ MAX_ADDRESSES_PER_QUERY = 2_000
 class SeenAddresses:
     """The addresses in a file.
 
-    Each address has the most restrictive status of the address's rows. Approximately the first
-    ``MAX_ADDRESSES_IN_MEMORY`` addresses of the file are kept in memory. Addresses that don't fit
-    into memory are stored in a temporary SQLite database in the folder ``SQLITE_TMPDIR`` or
-    ``TMPDIR``. SQLite deletes the temporary database when the database is closed.
+    If several rows contain an address, the most restrictive of their statuses applies.
+    Approximately the first ``MAX_ADDRESSES_IN_MEMORY`` addresses of the file are kept in memory.
+    Addresses that don't fit into memory are stored in a temporary SQLite database in the folder
+    ``SQLITE_TMPDIR`` or ``TMPDIR``. SQLite deletes the temporary database when the database is
+    closed.
 
     Attributes:
         has_stricter_rows: whether any row has a more restrictive status than a preceding row with

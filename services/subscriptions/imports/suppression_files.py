@@ -139,7 +139,7 @@ class SuppressionReader:
     def has_misread_rows(self) -> bool:
         """Return whether the file must be read again, because the first rows were misread.
 
-        This happens if rows got the default status before a later record added a column with
+        Rows were misread if they got the default status before a later record added a column with
         reasons.
         """
         return self._used_default and bool(self._reason_columns)

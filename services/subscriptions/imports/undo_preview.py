@@ -39,7 +39,7 @@ FROM by_kind GROUP BY kind, id ORDER BY members DESC, id DESC LIMIT :holders""")
 
 
 class Holder(NamedTuple):
-    """A bulk action or import whose changes to members prevent the undo of an earlier import."""
+    """A later bulk action or import that prevents an undo by having changed the same members."""
 
     kind: str
     id: int

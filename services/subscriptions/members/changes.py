@@ -64,7 +64,7 @@ class ActorKind(StrEnum):
     OWNER = "owner"
     IMPORT = "import"
     OPERATOR = "operator"
-    STRANGER = "stranger"  # A person who wasn't logged in used a sign-up form.
+    STRANGER = "stranger"  # A person who used a sign-up form without being logged in.
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ def change_record(
     if not differing:
         return False
     if differing.get("status", SubscriptionStatus.PENDING) != SubscriptionStatus.PENDING:
-        # Delete the values from the sign-up form, which are only needed while the subscription is
-        # pending.
+        # Delete the values from the sign-up form, because they are only needed while the
+        # subscription is pending.
         differing["submitted"] = None
     status = subscription.status
     email_enabled = subscription.email_enabled

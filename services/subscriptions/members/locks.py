@@ -223,9 +223,9 @@ def lock_list_for_chunk(uow: UnitOfWork, list_id: int) -> None:
     """Lock the list for a chunk of an import until the transaction ends.
 
     Until the transaction ends, only chunks of the same import can change subscriptions to the list.
-    No person may be in two chunks that are applied at the same time. The caller must take FOR KEY
-    SHARE locks on the rows of all people whose subscriptions are changed. Raises ``TransientError``
-    if waiting for the lock takes too long.
+    Chunks that are applied at the same time must contain different people. The caller must take FOR
+    KEY SHARE locks on the rows of all people whose subscriptions are changed. Raises
+    ``TransientError`` if waiting for the lock takes too long.
     """
     with _translate_lock_timeout():
         uow.session.execute(_LOCK_LIST_FOR_CHUNK, {"list_id": list_id})

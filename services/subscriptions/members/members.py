@@ -309,8 +309,8 @@ def _write_target_record(
 ) -> Subscription:
     """Create or change a transferred member's record on the target list.
 
-    The member's consent entries and claims are copied as well. If the member is pending, the
-    confirmation link is moved to the target list.
+    The function also copies the member's consent entries and claims to the target list. If the
+    member is pending, the confirmation link is moved to the target list.
     """
     if target_record is None:
         copied = {name: getattr(source_record, name) for name in _TRANSFERRED_COLUMNS}
@@ -440,8 +440,8 @@ def get_own_subscription(uow: UnitOfWork, list_id: int, user_id: int) -> Subscri
 def _display_opt_outs(uow: UnitOfWork, record: Subscription) -> None:
     """Apply a person's opt-outs to a loaded record, without storing the changes.
 
-    If a person opts out while a bulk action is running, a job updates the person's stored record
-    after the bulk action has ended.
+    If a person opts out during a bulk action, a job updates the stored record only after the bulk
+    action has ended.
     """
     values = opt_out_checks.find_opt_out_changes(uow, record)
     # Detach the record from the SQLAlchemy session, so that changes to the record aren't stored.

@@ -189,7 +189,7 @@ def set_email(
     enabled: bool,
     wait: bool = True,
 ) -> None:
-    """Enable or disable the list's mail to a person. The subscription's status stays the same.
+    """Enable or disable the list's mail to a person, without changing the subscription's status.
 
     ``wait``: whether to wait while a bulk action locks the list, or to raise ``list.busy``
     immediately.

@@ -51,7 +51,7 @@ class ApiError(PressroomError):
 class NotReached(PressroomError):
     """An error for a call to which the API sent no response.
 
-    Although no response arrived, the API may have executed the call.
+    The API may have executed the call, even though no response arrived.
     """
 
 
@@ -80,7 +80,7 @@ class WebhookInvalid(PressroomError):
 def create_api_error(response: httpx2.Response, *, retry_after: float | None) -> ApiError:
     """Return the exception for an error response of the API.
 
-    The caller must have read the response's body.
+    Read the response's body before calling this function.
     """
     try:
         problem = response.json()

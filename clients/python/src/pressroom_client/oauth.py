@@ -106,7 +106,7 @@ class OAuth:
         )
 
     def refresh(self, tokens: Tokens) -> Tokens:
-        """Exchange the refresh token for new tokens. The old refresh token becomes invalid."""
+        """Exchange the refresh token for new tokens, which invalidates the old refresh token."""
         return self._request_tokens(grant_type="refresh_token", refresh_token=tokens.refresh_token)
 
     def revoke(self, tokens: Tokens) -> None:
@@ -134,8 +134,8 @@ class TokenSource:
     share a token source.
 
     Args:
-        on_change: a function that stores the new tokens. The function is called before the new
-            tokens are used.
+        on_change: a function that stores new tokens. The token source calls ``on_change`` before it
+            uses the new tokens.
     """
 
     def __init__(

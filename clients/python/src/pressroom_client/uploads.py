@@ -25,7 +25,7 @@ Upload = str | os.PathLike[str] | bytes | IO[bytes] | Iterable[bytes] | File
 
 
 class Body:
-    """The body of an API call, which builds the arguments of the HTTP client for each attempt."""
+    """The body of an API call. For each attempt, a body builds the HTTP client's arguments."""
 
     def __init__(self, kind: str | None, content: Any) -> None:
         self._kind = kind
