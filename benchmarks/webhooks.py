@@ -76,7 +76,7 @@ class WebhookBench:
     posts: list[list[Post]]
 
     def create_backlog(self) -> None:
-        """Record events about changed members while the webhook endpoints are paused."""
+        """Pause the webhook endpoints, and record events about changed members."""
         self._set_state(EndpointState.PAUSED)
         with self.stack.resources.unit_of_work() as uow:
             before = newest_position(uow.session)

@@ -1,4 +1,4 @@
-"""The commands of ``pressroom users``.
+"""The subcommands of ``pressroom users``.
 
 Each command imports the services that it needs, so that `users list` starts without the slow import
 of table classes.

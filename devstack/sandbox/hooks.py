@@ -101,7 +101,7 @@ class HookBox:
 class Behaviour(BaseModel):
     """The failures that the receiver simulates, from the query string of the webhook URL."""
 
-    # How many attempts of each message fail, and the HTTP status of the failed attempts.
+    # The number of failed delivery attempts per message, and the HTTP status of these attempts.
     fail: int = 0
     status: int = Field(default=500, ge=200, le=599)
     retry_after: int | None = None

@@ -168,7 +168,8 @@ async def run_smtp_server(mailbox: Mailbox, port: int) -> AsyncIterator[None]:
         SmtpHandler(mailbox),
         data_size_limit=MAX_MAIL_BYTES,
         enable_SMTPUTF8=True,
-        # Set the host name, because looking up the machine's host name can take long.
+        # Pass a host name to the SMTP server, because the server would otherwise look up the
+        # machine's name, which can be slow.
         hostname="sandbox.localhost",
         ident="Pressroom sandbox",
         loop=loop,

@@ -33,8 +33,8 @@ class Program:
         is_ready: a function that the supervisor calls repeatedly until it returns true.
             ``is_ready`` must return within about a second and must not raise an exception, because
             the supervisor waits for the result.
-        port: the port of the program. The program is ready only if its own process listens on the
-            port.
+        port: the TCP port on which the program listens. The program is ready only if its own
+            process listens on the port.
         needs: the names of the programs that must be ready before the program is started.
         runs_once: whether the program ends by itself. A program that ends by itself counts as ready
             when it has ended with exit code 0.

@@ -58,8 +58,8 @@ _NO_PAUSE = datetime(1970, 1, 1, tzinfo=UTC)
 class LoginThrottle:
     """Determines how long logins are paused after failed attempts.
 
-    After ``free`` attempts, logins are paused for one second. Each attempt after a pause doubles
-    the next pause, up to ``max_pause``.
+    After ``free`` attempts, logins are paused for one second. The pause doubles with each further
+    failed attempt, up to ``max_pause``.
     """
 
     free: int

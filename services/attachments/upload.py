@@ -63,7 +63,7 @@ def _fail_with_job(uow: UnitOfWork, job: Job) -> None:
 
 
 def _restart_processing(uow: UnitOfWork, job: Job) -> bool:
-    """Mark an attachment as being processed again before its conversion is retried.
+    """Reset an attachment's status to ``processing``, so that its conversion can be retried.
 
     Returns false if the uploaded original no longer exists.
     """

@@ -32,7 +32,7 @@ _JUDGED = """
 
 
 def name_table(name: str, columns: str) -> str:
-    """Return a table name that depends on the list of columns.
+    """Return a name for a temporary table that only tables with these columns have.
 
     With a connection pooler, processes of two releases can share a database session and its
     temporary tables. The table name depends on the columns, so that a process never uses a table

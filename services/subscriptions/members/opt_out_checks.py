@@ -30,9 +30,9 @@ from core.keyring import Keyring
 from models import OptOut, OptOutKind, Subscription, SubscriptionStatus, User
 from storage.unit_of_work import UnitOfWork
 
-# The purpose of the keys that sign digests of addresses in opt-outs. An erased person's opt-out
-# contains only a digest of the address, and has no effect after the operator has removed the
-# digest's key from the keyring.
+# The name of the purpose of the keys that hash e-mail addresses for opt-outs. An erased person's
+# opt-out contains only a digest of the address, and has no effect after the operator has removed
+# the digest's key from the keyring.
 _PURPOSE = "opt-out"
 _FIND_DIGESTS = text(
     "SELECT address_hmac FROM opt_outs WHERE list_id = :list_id AND address_hmac = ANY(:digests)"
