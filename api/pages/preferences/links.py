@@ -1,4 +1,4 @@
-"""Pages that mail a link to the preferences, and start or end a preferences session.
+"""Pages on which a reader requests a link to the preferences, and starts or ends a session.
 
 In a preferences session, a reader can see and change the preferences. Every mail of a list contains
 a trace id, which identifies the recipient. A trace id doesn't open the preferences, because people
