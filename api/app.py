@@ -203,7 +203,8 @@ def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
     # The API process only validates photo searches, and workers call the photo providers.
     stock_photos = StockPhotoProviders(settings, partial(record_quotas, resources.redis))
     # If the broker and the cache are the same Redis server, a Redis script enqueues messages to
-    # workers. A ``send`` function is needed only for different servers.
+    # workers. If the broker and the cache are different servers, a ``send`` function sends the
+    # message.
     is_shared = settings.broker == settings.cache
     send = None if is_shared else _build_sender(resources)
     calls = RequestCalls(redis, resources.waiter, send)
@@ -253,7 +254,7 @@ async def _write_key_uses(state: State) -> None:
 async def _release_memory() -> None:
     """Return freed memory to the operating system at regular intervals.
 
-    Python itself doesn't return the memory that large responses used.
+    Python itself doesn't give the memory of large responses back to the operating system.
     """
     while True:
         await asyncio.sleep(_RELEASE_MEMORY_EVERY_SECONDS)

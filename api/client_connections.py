@@ -118,8 +118,8 @@ class BoundedConnection(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The request's headers are too long.")
         if self.cycle is None or self.cycle.response_complete:
-            # Don't start the timer that closes the connection while a response is being sent. The
-            # received data can belong to the request's body.
+            # Don't start the timer that closes the connection while a response is being sent. Data
+            # that arrives during a response can belong to the body of the answered request.
             self._close_in(MAX_HEAD_SECONDS if self._is_in_head else KEEP_ALIVE_SECONDS)
 
     def on_message_begin(self) -> None:

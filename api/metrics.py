@@ -114,8 +114,8 @@ for _error in (SERVICE_BUSY, QUEUE_OVERLOADED, QUEUE_TOO_MANY_WAITERS, LIST_BUSY
 def clear_database_gauges() -> None:
     """Remove the values of all metrics that were read from the database.
 
-    The function is called while the database is unavailable, because outdated values would mislead
-    operators.
+    While the database is unavailable, no metrics from the database are shown, because outdated
+    values would mislead operators.
     """
     for gauge in _LABELLED_DATABASE_GAUGES:
         gauge.clear()

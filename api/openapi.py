@@ -218,7 +218,7 @@ def clean_schemas(document: dict[str, Any]) -> None:
 def _schema_nodes(value: Any) -> list[dict[str, Any]]:
     """Return all JSON objects in the OpenAPI document that may be schemas.
 
-    Examples and default values contain no schemas.
+    Skip examples and default values, because these contain no schemas.
     """
     nodes: list[dict[str, Any]] = []
     remaining = [value]
@@ -228,7 +228,7 @@ def _schema_nodes(value: Any) -> list[dict[str, Any]]:
             nodes.append(node)
             for key, member in node.items():
                 # A property of a schema may have a name such as ``value`` or ``default``. Don't
-                # skip the schema of such a property.
+                # skip the schema of a property called ``value`` or ``default``.
                 is_schema = isinstance(member, dict) and "type" in member
                 if key not in _VALUE_KEYS or is_schema:
                     remaining.append(member)

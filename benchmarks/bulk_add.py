@@ -1,7 +1,8 @@
 """Compares the speed of bulk adds with plain SQL and with one API request per member.
 
-There are three baselines. The first one fills Pressroom's tables with plain SQL. The second one
-fills minimal tables with plain SQL. The third one adds each member with a separate API request.
+There are three baselines. The first baseline fills Pressroom's tables with plain SQL. The second
+baseline fills minimal tables with plain SQL. The third baseline adds each member with a separate
+API request.
 """
 
 import json

@@ -44,7 +44,7 @@ from services.credits import ledger
 
 CALLS = 1_000 if is_full_size() else 300
 MAX_SLOWDOWN = 3.0
-# After this delay, the hung dependency blocks all callers that produce load.
+# The time after which all load-producing callers wait for the hung dependency.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
 # Maps the queues that a worker process reads to the number of tasks that the process runs at the
@@ -288,7 +288,7 @@ def _new_list(client: httpx2.Client, slug: str, *, confirm_required: bool) -> in
 def _start_processes(stack: Stack, opened: ExitStack) -> dict[str, Proxy]:
     """Start a stack's processes, with a proxy in front of each dependency.
 
-    The benchmark makes a dependency hang by its proxy.
+    The benchmark uses the proxy to make the dependency hang.
     """
     stack.start_sandbox()
     environment = stack.environment

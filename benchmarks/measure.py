@@ -54,7 +54,8 @@ def alternate(
     """Measure Pressroom and a baseline alternately, and return one pair of results per round.
 
     The measurements alternate, so that other programs slow down Pressroom and the baseline equally.
-    Both are called once before the first round to warm up caches.
+    The functions ``product`` and ``baseline`` are called once before the first round, to warm up
+    caches.
     """
     product()
     baseline()

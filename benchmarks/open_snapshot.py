@@ -1,7 +1,7 @@
 """Measures the speed of the job queue while a database snapshot stays open.
 
-While a snapshot is open, Postgres can't remove the old row versions of jobs that end, here 100,000
-jobs.
+While a snapshot is open, Postgres can't remove the old row versions of ended jobs. In this
+benchmark, 100,000 jobs end while a snapshot is open.
 """
 
 from collections.abc import Callable

@@ -113,8 +113,8 @@ def _build_table(groups: _Groups) -> str:
 def _list_missed(groups: _Groups) -> list[str]:
     """Return a Markdown list of the results that miss their target.
 
-    A row in the table of results may combine several results. Only the returned list shows which of
-    the combined results missed their target.
+    A row in the table of results may combine several results. A combined row doesn't show which of
+    its results missed their target, but the returned list does.
     """
     missed = {
         group: short

@@ -6,7 +6,7 @@ from services.accounts.factors import totp
 from services.attachments import key_rotation
 
 app = create_group("Manage encryption keys.")
-# Without a callback, Typer would replace a group that has a single command by that command.
+# Without a callback, Typer would replace a group that has a single command with this command.
 app.callback()(lambda: None)
 
 

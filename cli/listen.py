@@ -148,7 +148,7 @@ class Forwarder:
         self._http = HttpClient(_BOUNDS)
 
     def forward(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Send an event until the server responds, and return the status of the response."""
+        """Send an event with retries until the server responds. Return the response's status."""
         body = signing.serialise_event(event)
         while True:
             message_id = signing.build_message_id(event["id"])

@@ -16,10 +16,10 @@ from api.middleware.versions import VERSIONS
 from core.settings import Settings
 
 RELEASES_FOLDER = Path(__file__).parents[1] / "docs" / "contract"
-# The keys that a released document omits, because the document is compared only in its structure,
-# not in texts and examples.
+# The keys that a released document omits. Tests compare the structure of the documents, but no
+# texts and examples.
 _TEXT_KEYS = {"summary", "description", "example", "examples"}
-# A longer JSON object or array is written with one line per element.
+# A JSON object or array with more characters than this is written with one line per element.
 _MAX_LINE_CHARACTERS = 600
 
 

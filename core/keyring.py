@@ -90,7 +90,8 @@ class Signer:
     def digests(self, message: bytes) -> list[bytes]:
         """Return an HMAC of the message for each key, starting with the current key.
 
-        An older key may have created a stored HMAC, so callers compare it with every returned HMAC.
+        A stored HMAC may have been computed with an older key, so callers compare it with every
+        returned HMAC.
         """
         return [self._digest(key_id, message) for key_id in self._subkeys]
 

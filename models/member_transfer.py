@@ -102,8 +102,8 @@ class MemberImport(Model):
     # The numbers of the chunks that contain opt-outs. Chunks with opt-outs are applied before all
     # other chunks.
     opt_out_chunks: Mapped[list[int]] = mapped_column(default=list, server_default="{}")
-    # True if the chunks of the import are applied in parallel. Only one import per list may apply
-    # chunks in parallel.
+    # True if the chunks of the import are applied in parallel. At any time, at most one import per
+    # list applies chunks in parallel.
     side_by_side: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
 
     # `received` counts all rows of the import. Each column with the name of a verdict counts the

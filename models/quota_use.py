@@ -28,7 +28,7 @@ class StorageUse(Model):
 
 
 class ComposerUse(Model):
-    """How many composer calls a user made on the last day with a call (UTC)."""
+    """The number of a user's composer calls on the last day (UTC) on which the user made a call."""
 
     __tablename__ = "composer_uses"
 

@@ -78,7 +78,7 @@ class UserSession(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
-    # An HMAC of the session's secret, which only the browser's cookie contains.
+    # An HMAC of the session's secret. Only the browser's cookie contains the secret.
     secret_hmac: Mapped[bytes] = mapped_column(unique=True)
     # A name that helps people recognize their sessions, such as "Firefox on Linux".
     browser: Mapped[str | None]

@@ -66,8 +66,8 @@ class WebhookEndpoint(Model):
     starts: Mapped[dict[str, Any]] = mapped_column(default=dict, server_default=text("'{}'"))
     # When a worker must handle the endpoint even without a new event, for example for a retry.
     due_at: Mapped[datetime | None]
-    # True if new events must wait, because the oldest delivery or too many deliveries are
-    # unfinished.
+    # True if new events must wait, because the oldest delivery is unfinished, or because too many
+    # deliveries are unfinished.
     is_held: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     # The time of the first failed delivery attempt since the endpoint's last successful delivery.
     # `failing_since` is NULL if no delivery is failing, or if all failing deliveries were

@@ -83,8 +83,9 @@ def order_newest_first(
     of the primary key, because it assumes that an owner's rows are spread evenly over the table.
 
     The query has the condition ``owner = ANY(ARRAY[value])``, so Postgres must sort by ``owner``,
-    and can't use the primary key. If the condition was ``owner = value``, Postgres would drop
-    ``owner`` from the sort order. Postgres could then use the primary key.
+    and can't use the primary key. The simpler condition ``owner = value`` would make Postgres drop
+    ``owner`` from the sort order. Without ``owner`` in the sort order, Postgres could choose the
+    primary key.
 
     Args:
         owner: the column that must equal ``value``.

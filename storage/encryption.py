@@ -3,7 +3,7 @@
 Each stored object has a random data key. Data keys are stored wrapped, which means encrypted with
 one of ``ENCRYPTION_KEYS``. A rotation of ``ENCRYPTION_KEYS`` encrypts all data keys again, but not
 the objects. The ``context`` of an object, such as its name, is authenticated. An object or wrapped
-key that was swapped with another can therefore not be decrypted.
+key that was swapped with another one can't be decrypted.
 """
 
 import secrets

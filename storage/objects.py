@@ -134,8 +134,8 @@ class ObjectStore:
             batch = keys[start : start + _MAX_OBJECTS_PER_DELETION]
             with self._call("remove", batch[0]):
                 deletions = [DeleteObject(self._prefix + key) for key in batch]
-                # Read all errors, because the client sends the deletion request only during the
-                # iteration.
+                # Iterate over all errors, because the client sends the deletion request only while
+                # its result is iterated over.
                 errors = list(self._client.remove_objects(self._bucket, deletions))
             for error in errors:
                 # An error without an object name concerns the whole batch.

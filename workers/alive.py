@@ -22,8 +22,8 @@ MAX_SILENCE_SECONDS = 10.0
 
 _stopping = threading.Event()
 _started = threading.Event()
-# The monotonic time of the event loop's last iteration. Iterations while a response of the broker
-# is overdue don't count.
+# The monotonic time of the event loop's last iteration. While a response of the broker is overdue,
+# iterations of the event loop aren't recorded.
 _last_iteration = [0.0]
 
 

@@ -55,7 +55,7 @@ class JobAttempt:
         """Start the heartbeat.
 
         Args:
-            has_own_limits: whether each turn has its own time limit. Otherwise, the Celery task has
+            has_own_limits: whether each turn has its own time limit. If false, the Celery task has
                 one time limit for all turns together.
         """
         self.lease = lease
@@ -254,7 +254,10 @@ class _StayingJobs:
         return len(self._attempts) <= MAX_STAYING_JOBS and time.monotonic() < self._deadline
 
     def _add(self, lease: Lease) -> None:
-        """Add a claimed job that takes the next turn. All other jobs have had turns already."""
+        """Add a claimed job that takes the next turn.
+
+        The jobs that the process already runs have had turns before.
+        """
         has_own_limits = bool(self._first_kind.max_stay_seconds)
         attempt = JobAttempt(self._context, lease, has_own_limits=has_own_limits)
         self._attempts.appendleft(attempt)
@@ -267,8 +270,7 @@ class _StayingJobs:
                 Job.status == JobStatus.QUEUED,
                 Job.queue == self._first_kind.queue,
                 Job.sends > 0,
-                # The sweep keeps the ``send_after`` of all sent jobs up to date, so every sent job
-                # is newer than ``RECENT_WINDOW``.
+                # The sweep keeps ``send_after`` of all sent jobs within ``RECENT_WINDOW``.
                 Job.send_after > func.now() - RECENT_WINDOW,
                 Job.run_at <= func.now(),
                 Job.kind.in_([kind.name for kind in list_kinds()]),

@@ -31,7 +31,8 @@ from workers.job_runner import KILL_AFTER_SECONDS, TaskFailed, run_job
 
 log = get_logger(__name__)
 
-# The time limit of work that runs only while an API caller waits. No API caller waits longer.
+# The time limit of work that runs only while an API caller waits. No API caller waits longer for a
+# result than this time.
 MAX_REQUEST_SECONDS = 60.0
 
 # The modules that register kinds of work. A test checks that ``_MODULES`` is complete.

@@ -7,7 +7,7 @@ loop, so that the process neither works nor exits. With this module's transports
 raises a connection error, which kombu handles like any lost connection. If a closed channel could
 not requeue a message, the sweep of lost jobs sends the message again.
 
-By default, Celery has one consumer and one limit of concurrent jobs for all queues. With such a
+By default, Celery has one consumer and one limit of concurrent jobs for all queues. With Celery's
 common limit, stuck jobs in one queue could block all queues of the worker. With ``QueueConsumers``,
 each queue has its own channel and its own limit on unacknowledged messages.
 """

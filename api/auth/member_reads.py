@@ -1,8 +1,8 @@
 """Limits and counts the pages of members that are read with a session.
 
-Exporting all members requires a recent login. A session gets only small pages of members. If a
-user's sessions read more than ``MAX_PAGES_PER_HOUR`` pages in an hour, a security event is
-recorded, because a session may have been stolen.
+Exporting all members requires a recent login. For a request with a session, pages of members are
+small. If a user's sessions read more than ``MAX_PAGES_PER_HOUR`` pages in an hour, a security event
+is recorded, because a session may have been stolen.
 """
 
 from dataclasses import replace

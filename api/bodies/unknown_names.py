@@ -164,8 +164,8 @@ def build_unknown_names_error(places: Iterable[Place]) -> DomainError:
 def refuse_options(request: Request, names: Iterable[str]) -> None:
     """Raise ``request.option_in_body`` if a body field has the name of a query parameter.
 
-    Ignoring such a field could do harm. For example, a request whose body contains ``dry_run``
-    would change data.
+    Ignoring an unknown field could do harm. For example, ``dry_run`` is a query parameter. If a
+    caller sent it in the body and the API ignored it, the request would change data.
     """
     route: APIRoute = request.scope["route"]
     options = {parameter.alias for parameter in route.dependant.query_params}

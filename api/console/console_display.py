@@ -41,8 +41,8 @@ QUOTAS: Mapping[PlanQuota, str] = {
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
 _DAY_SECONDS = 86_400
-# Times within 30 days of the current time are shown in the form "3 minutes ago". Times further away
-# are shown as dates.
+# Times within 30 days of the current time are shown in the form "3 minutes ago". Times more than 30
+# days away from the current time are shown as dates.
 _MAX_DISTANCE_SECONDS = 30 * _DAY_SECONDS
 # The units of durations, from the longest to the shortest. Each tuple contains the shortest
 # duration in the unit, the unit's length in seconds, and its name.

@@ -24,7 +24,7 @@ class LivePart:
     """The new HTML of a part of a page that is updated while the page is open.
 
     Attributes:
-        is_last: whether the HTML can change again only after an action by the user.
+        is_last: whether the HTML stays as it is until the user does something.
         job_ids: the ids of the jobs whose progress is shown.
     """
 

@@ -65,8 +65,9 @@ class TypedForm:
             raise error
         status = STATUS_OF[error.kind]
         if error.code in places:
-            # The message of the API names a position in a request body. Remove this position,
-            # because the user of a form sees no request body.
+            # An API error message names the position of the error in the request body. Remove the
+            # position of the error from the message, because the user of a form sees no request
+            # body.
             rules = (
                 _format_rule(problem)
                 for problem in error.problems

@@ -39,7 +39,7 @@ _INCOMPLETE = (
 _MIXED_UP = (_DOES_NOT_WORK, marked("The link was changed on its way to you."), _OPEN_AGAIN)
 
 # Maps an error code to the heading and the sentences of the error page. Texts that are passed to
-# ``marked`` are translated. All other error texts are always in English.
+# ``marked`` are translated. Error texts that aren't passed to ``marked`` are always in English.
 _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     mailing.TRACE_MISSING.code: _INCOMPLETE,
     mailing.TRACE_AMBIGUOUS.code: _MIXED_UP,

@@ -36,11 +36,11 @@ READINESS = Bulkhead("readiness", 4)
 METRICS = Bulkhead("metrics", 2)
 
 # The number of threads that may have a database transaction at the same time. The connection pool
-# must have a connection for each of these threads. The number 1 stands for the one thread of
-# ``METRICS`` that reads the database.
+# must have a connection for each thread with a database transaction. The number 1 stands for the
+# one thread of ``METRICS`` that reads the database.
 TRANSACTION_THREADS = 1 + sum(
     bulkhead.threads for bulkhead in (MONEY, LISTS, LEAVING, STORAGE, RECORDS, STREAMS)
 )
-# The number of threads that may run a single SQL statement at the same time. The connection pool
-# has ``SINGLE_STATEMENTS`` additional connections, so that no route handler waits for a connection.
+# The number of threads for work that consists of one SQL statement. The connection pool has
+# ``SINGLE_STATEMENTS`` additional connections, so that no route handler waits for a connection.
 SINGLE_STATEMENTS = AUTHENTICATION.threads + MONEY.threads

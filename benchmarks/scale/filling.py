@@ -29,7 +29,7 @@ STATEMENTS = {
 }
 # The database tables in the order in which they are filled. The tables are filled in stages. In
 # each stage, two groups of tables are filled in parallel. The statement that fills a table must not
-# read from the other group of the same stage.
+# read from the tables that the same stage fills in parallel.
 _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
     (
         (

@@ -21,7 +21,8 @@ def begin_start() -> None:
 def end_start() -> None:
     """Resume garbage collection, but never collect objects that exist at the end of the startup.
 
-    Collecting the startup's garbage would take a tenth of a second.
+    Objects from the startup are excluded from garbage collection, because collecting them would
+    take a tenth of a second.
     """
     gc.freeze()
     gc.set_threshold(*_STANDARD_THRESHOLDS)
@@ -30,8 +31,8 @@ def end_start() -> None:
 def freeze_before_fork() -> None:
     """Exclude existing objects from garbage collection, so that forked processes share memory.
 
-    Garbage collection would write to every object. The kernel copies each shared memory page to
-    which a forked process writes.
+    A garbage collection writes to every object that it checks. When a forked process writes to a
+    shared memory page, the kernel copies the page.
     """
     gc.collect()
     gc.freeze()

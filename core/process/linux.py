@@ -19,7 +19,7 @@ def hide_memory() -> None:
 
     The kernel doesn't write a core dump when a hidden process crashes. Root can still read the
     memory of a process that has called ``hide_memory``. The memory of a forked child process stays
-    hidden, but ``exec`` makes it readable again.
+    hidden from other processes, until the child process calls ``exec``.
     """
     _control(_PR_SET_DUMPABLE, 0)
 

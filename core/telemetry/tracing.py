@@ -54,8 +54,8 @@ class Tracing:
     def request(self, name: str, callers: str | None) -> AbstractContextManager[None]:
         """Start a new trace instead of continuing the caller's trace.
 
-        Otherwise, API callers could choose which requests are traced, and add spans to other
-        callers' traces.
+        If the span continued the caller's trace, API callers could choose which requests are
+        traced, and add spans to other callers' traces.
         """
         link = trace.get_current_span(_extracted(callers)).get_span_context()
         links = [Link(link)] if link.is_valid else []

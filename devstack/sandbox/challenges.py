@@ -18,8 +18,8 @@ from devstack.sandbox.sandbox_settings import SITEVERIFY_PATHS, get_challenge_se
 ACTION = "subscribe"
 
 SiteVerifyReply = dict[str, object]
-# A function that answers a siteverify call. Its parameters are the secret, the token and the site
-# key.
+# A function that answers a siteverify call. The function's parameters are the secret, the token and
+# the site key.
 SiteVerify = Callable[[str, str, str], Awaitable[Response]]
 
 

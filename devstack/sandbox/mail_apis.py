@@ -71,8 +71,8 @@ class Outbox:
         """Store a mail, unless one of its recipients triggers a simulated fault.
 
         Return the number of the failed attempt if the mail is deferred, or 0 if the API must accept
-        the mail. The sandbox accepts and discards a mail to a rejected recipient, as a provider
-        does, which reports a bounce only later. Raises ``ValueError`` for a mail that can't be
+        the mail. The sandbox accepts and discards a mail to a rejected recipient, because real
+        providers report a bounce only later. Raises ``ValueError`` for a mail that can't be
         composed.
         """
         content = compose_mail(mail)

@@ -97,8 +97,9 @@ class SiteVerifyProfile:
             limit, and hCaptcha has sent tokens of more than 4,000 characters.
         reports_action: whether the provider reports the action of a token. The provider's reply
             contains no action if the page didn't pass an action to the challenge.
-        may_score: whether the provider may rate how likely the visitor is human. A reply without a
-            score comes from reCAPTCHA version 2, which doesn't report the action of a token either.
+        may_score: whether replies of the provider can contain a score, which rates how probably the
+            visitor is human. A reply without a score comes from reCAPTCHA version 2, which doesn't
+            report the action of a token either.
         sends_site_key: whether requests to the provider contain the site key. An hCaptcha secret is
             valid for all sites of an account. If a request lacks the site key, hCaptcha accepts a
             token from any site of the account.

@@ -362,10 +362,11 @@ class OpenAIProtocol:
         return completion.reply(self.model)
 
     async def _negotiate_format(self, question: CompletionRequest) -> Completion:
-        """Send a request in the last accepted format. If rejected, retry in less strict formats.
+        """Send a request in the last accepted format.
 
-        Raises ``RequestRejected`` if the server rejects all formats. Raises ``CompletionFailed`` if
-        the server is unreachable, overloaded, too slow or broken.
+        If the server rejects the format, retry with less strict formats. Raises ``RequestRejected``
+        if the server rejects all formats. Raises ``CompletionFailed`` if the server is unreachable,
+        overloaded, too slow or broken.
         """
         deadline = time.monotonic() + question.seconds
         request_format: RequestFormat = self.server.formats.get(self.model, RequestFormat())

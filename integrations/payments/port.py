@@ -79,7 +79,7 @@ class Evidence:
         failed: whether a delayed payment has failed. If a delayed payment fails, the checkout can't
             be paid anymore.
         expired: whether the time for paying the order is over. A delayed payment that was started
-            before the expiry may still arrive.
+            before the order expired can still arrive.
         closed: whether no payment for the checkout can arrive anymore.
         refunded_minor: the total amount of all refunds, including failed refunds.
         refunds_failed_minor: the total amount of all failed refunds.

@@ -289,8 +289,9 @@ class StripeCheckout:
         """Open a checkout.
 
         Repeated calls for the same order return the same checkout. Stripe requires a checkout to
-        expire between 30 minutes and 24 hours after its creation. An expiry outside these limits is
-        replaced with the nearest limit. ``OpenedCheckout`` contains the resulting expiry.
+        expire between 30 minutes and 24 hours after its creation. An expiry outside Stripe's limits
+        is replaced with the nearest limit. ``OpenedCheckout`` contains the actual expiry of the
+        checkout.
         """
         # Stripe returns the metadata in webhooks and replies, so that Pressroom can find the order.
         metadata = {"application": APPLICATION, "order_id": str(checkout.order_id)}

@@ -93,7 +93,8 @@ class ReceiverClient:
         All webhooks in ``posts`` are sent over one connection, so the receiver's IP addresses are
         looked up and checked only once. The function doesn't follow redirects. If the connection
         breaks during a webhook, the receiver may or may not have processed the webhook. The result
-        contains no outcome for such a webhook, so that the caller sends the webhook again.
+        contains no outcome for a webhook whose connection broke, so that the caller sends the
+        webhook again.
         """
         started_at = time.monotonic()
         try:

@@ -85,8 +85,8 @@ class StockPhotos(Protocol):
 
     Calls above the request quota raise ``stockphoto.limit_reached`` (unavailable) with a
     ``Retry-After``. If the provider fails, calls raise ``stockphoto.unavailable``,
-    ``stockphoto.too_slow`` or ``stockphoto.failed`` (provider_failed). Invalid requests raise
-    ``stockphoto.refused`` (malformed).
+    ``stockphoto.too_slow`` or ``stockphoto.failed`` (provider_failed). If the provider rejects a
+    request as invalid, the method raises ``stockphoto.refused`` (kind ``malformed``).
 
     Attributes:
         origin: the base URL of the provider's API, which is part of each cache key.

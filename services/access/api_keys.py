@@ -81,7 +81,7 @@ class UsedKeys:
     """Tracks recently used API keys, and caches the caller that each key authenticates.
 
     ``write_uses`` stores in the database when each key was last used. If a process is killed, the
-    API key uses of its last second aren't stored.
+    uses of API keys in its last second are lost.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,10 @@ class UsedKeys:
         self._callers: dict[bytes, tuple[Caller, datetime]] = {}
 
     def find_caller(self, digest: bytes, now: datetime) -> Caller | None:
-        """Return the cached caller of an API key. The key may have been revoked in the meantime."""
+        """Return the cached caller of an API key.
+
+        The API key may have been revoked since its caller was cached.
+        """
         caller, expires_at = self._callers.get(digest, _NO_CALLER)
         return caller if now < expires_at else None
 

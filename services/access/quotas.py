@@ -40,7 +40,8 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_PER_MB = 2**20
-# How many bytes of the storage quota a stored row uses. The size of the row's filter is added.
+# How many bytes of the storage quota a stored row uses. A row with a filter uses these bytes plus
+# the size of the filter.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
 # actions. Kinds that aren't in ``LIMITED_JOB_KINDS`` are limited only by the job queue.
@@ -90,8 +91,8 @@ def plan_limit(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
 def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
     """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` remains.
 
-    ``more`` is the amount that the caller needs, for the storage quota in bytes. The quota stays
-    locked until the transaction ends.
+    ``more`` is the additional amount that the caller needs. The unit of the storage quota is the
+    byte. The quota stays locked until the transaction ends.
     """
     remaining = lock_quota(uow, user_id, quota)
     if remaining is not None and remaining < more:

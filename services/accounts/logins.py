@@ -9,8 +9,8 @@ Several counters prevent a stranger from locking the owner out of an account:
 
 - A counter per e-mail address and client pauses logins for a long time, but only logins from that
   client.
-- A counter per e-mail address pauses logins with that address briefly. These pauses slow down an
-  attacker who uses many IP addresses.
+- A counter per e-mail address pauses logins with that address briefly. The pauses per e-mail
+  address slow down an attacker who uses many IP addresses.
 - A browser in which the person has logged in before has its own counter, which a stranger's
   attempts don't affect.
 - Opening a mailed password reset link resets the counters of the e-mail address.

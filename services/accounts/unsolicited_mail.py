@@ -51,7 +51,10 @@ class MailBound:
 
 
 class _BoundReached(Exception):
-    """A mail exceeds a rate limit. The message of the exception is the name of the rate limit."""
+    """Raised if a mail exceeds a rate limit.
+
+    The message of the exception is the name of the rate limit.
+    """
 
 
 def source_digest(keyring: Keyring, ip: str | None) -> bytes | None:

@@ -57,7 +57,7 @@ def find_outcome(uow: UnitOfWork, accepted: AcceptedJob) -> Attachment | DomainE
 def delete_failed_attachment(uow: UnitOfWork, accepted: AcceptedJob) -> None:
     """Delete the attachment of an upload that could not be converted.
 
-    The upload's job keeps the error of the conversion.
+    The conversion's error remains stored in the upload's job.
     """
     has_failed = Attachment.status == AttachmentStatus.FAILED
     statement = delete(Attachment).where(Attachment.id == accepted.subject_id, has_failed)

@@ -36,8 +36,8 @@ _MAX_LIST_KEYS = 10_000
 _MAX_THREADS = 4
 _MAX_REMOVAL_FILES = 100
 # The next backup copies an object again if the object was younger than ``_MIN_AGE_AT_COPY`` when it
-# was copied. If the clocks of bucket and backup storage differ, an outdated copy could otherwise
-# look newer than the object.
+# was copied. Without this margin, an outdated copy could look newer than the object if the clocks
+# of the bucket and the backup storage differ.
 _MIN_AGE_AT_COPY = timedelta(hours=1)
 # How often maintenance checks whether a backup is due.
 _CHECK_INTERVAL = timedelta(hours=1)

@@ -97,10 +97,9 @@ class RunPayment:
     _entry_id: int | None = field(default=None, init=False)
 
     def take_charge(self) -> None:
-        """Claim one waiting caller's charge before the first call to the language model.
+        """Claim the charge of one waiting caller, before the language model is called.
 
-        Raises ``idempotency.in_progress`` if no charge is left, because all charged callers have
-        stopped waiting.
+        Raises ``idempotency.in_progress`` if no charged caller waits any longer.
         """
         if not self._is_taken:
             self._entry_id = own_charges.take_charge(self.database, self.work, self.worker)

@@ -37,7 +37,7 @@ class ModelCalls:
         seconds: float,
         repair: tuple[str, str] = ("", ""),
     ) -> str:
-        """Send a prompt to the language model, and return the response without drafts.
+        """Send a prompt to the language model. Return the answer without the drafts in the reply.
 
         ``repair``: two texts that ask the model to correct its answer. The first text is added to
         the prompt's instructions, and the second text to the prompt's material.

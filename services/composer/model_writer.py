@@ -112,7 +112,8 @@ def _write(task: _Task[Product], plain: PlainPost, calls: ModelCalls) -> Product
         _, second, more_faults = _ask(task, material, calls, repair)
         attempts.insert(0, (second, more_faults))
     except DomainError:
-        # If the model can't correct its first answer, Pressroom corrects a readable answer itself.
+        # If the model can't correct its first answer, Pressroom corrects the answer itself, unless
+        # the answer is unreadable.
         if first is None:
             raise
     for product, faults in attempts:

@@ -2,8 +2,8 @@
 
 The rules for metadata and tweets are the same for the language model and the offline writer. The
 functions ``find_…_faults`` return a sentence about each broken rule. The functions ``fit_…``
-correct violations without a writer, for example by cutting a text. Texts that follow the rules stay
-unchanged.
+correct violations without a writer, for example by cutting a text. The functions don't change texts
+that follow the rules.
 """
 
 import re
@@ -26,7 +26,7 @@ MAX_TWEETS = 5
 # A tweet's weight is computed as in version 3 of the twitter-text configuration.
 MAX_TWEET_WEIGHT = 280
 URL_WEIGHT = 23
-# Longer tweets and tags are cut to this length before the code corrects them. The limit of 4,000
+# Before the code corrects tweets and tags, it cuts texts above this length. The limit of 4,000
 # characters leaves room for a tweet that contains a very long URL.
 _MAX_CONSIDERED_CHARACTERS = 4_000
 _MAX_URL_CHARACTERS = 2048
@@ -197,7 +197,7 @@ def fit_tweets(plain: PlainPost, tweets: Iterable[str]) -> tuple[str, ...]:
         text = remove_foreign_links(plain, clean_text(tweet[:_MAX_CONSIDERED_CHARACTERS]))
         if not _is_fit(plain, text):
             # Some programs recognise links in full-width letters. Convert full-width letters to
-            # ordinary letters, so that such links are removed.
+            # ordinary letters, so that links in full-width letters are removed too.
             text = remove_foreign_links(plain, clean_text(unicodedata.normalize("NFKC", text)))
         text = _cut(text, MAX_TWEET_WEIGHT, measure_tweet_weight)
         # Check the tweet again, because shortening may create a foreign link.

@@ -32,8 +32,9 @@ class TextProcesses:
 
     def __init__(self, *, timeout: float = MAX_POST_SECONDS) -> None:
         self._timeout = timeout
-        # Threads take the most recently used child process first, because it is already running. A
-        # child process that was never used would have to be started.
+        # A thread takes the most recently used child process first, so that no additional child
+        # process is started unnecessarily. A child process that was never used would have to be
+        # started.
         self._free = LifoQueue[ChildProcess]()
         for _ in range(_MAX_CHILDREN):
             self._free.put(

@@ -173,8 +173,8 @@ def _serialize_meta(meta: dict[str, Any] | None) -> str | None:
 def _min_json_bytes(value: object, *, stop_above: int) -> int:
     """Return a lower bound for the size of a value as JSON.
 
-    Counting stops when the counted size exceeds ``stop_above``. Don't serialise the value to
-    measure its size. Numbers such as 1e300, which has 301 digits, could fill the memory.
+    Counting stops when the counted size exceeds ``stop_above``. The function measures the value
+    without serialising it. Numbers such as 1e300, which has 301 digits, could fill the memory.
     """
     count = 0
     pending = [value]

@@ -137,7 +137,7 @@ SELECT low FROM halves WHERE low = high
 
 
 def _last_number_before(database: Database, user_id: int, day: date | None, *, days: int) -> int:
-    """Return the number of an account's last ledger entry before ``day`` plus ``days`` days.
+    """Return the number of an account's last ledger entry before the day ``day + days``.
 
     Return 0 if the account has no earlier ledger entry. If ``day`` is ``None``, return the number
     of the newest ledger entry.

@@ -32,7 +32,7 @@ CREDITED = (OrderStatus.PAID, OrderStatus.DISPUTED, OrderStatus.REFUNDED)
 
 
 def add_evidence(order: PaymentOrder, evidence: Evidence) -> None:
-    """Add the facts that a payment provider reports to the stored facts about an order.
+    """Update the stored facts about an order with the facts from a payment provider.
 
     Evidence is ignored if its amount, currency, checkout or payment differs from the order. If
     evidence about a payment doesn't match the order, an operator must review the order.

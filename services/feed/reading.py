@@ -2,8 +2,8 @@
 
 An event's place in the feed is the id of the Postgres transaction that wrote it, plus an offset. An
 event stays hidden until all transactions with lower ids than the event's transaction have ended. A
-new event always appears after all events that are already visible in the feed. Because of this
-order, a client that resumes after the last event it has read misses no event.
+new event always appears after all events that are already visible in the feed. A client that
+resumes after the last event it has read therefore misses no event.
 """
 
 import re
@@ -56,8 +56,8 @@ _FIND_EARLIER_PLACE = select(_FIRST_EVENT.c.place).where(
     _FIRST_EVENT.c.occurred_at + _MAX_TRANSACTION_DURATION < bindparam("since")
 )
 
-# Maps the id of an event's subject, such as a person, to fields of the event. These fields are not
-# stored, but looked up when the event is read.
+# Maps the id of an event's subject, such as a person, to fields of the event. The fields in this
+# mapping are looked up when an event is read, because events don't store them.
 SubjectFields = Mapping[int, dict[str, Any]]
 
 

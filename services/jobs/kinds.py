@@ -53,8 +53,8 @@ class JobKind:
     # in its process while it keeps a file open between turns. If ``max_stay_seconds`` is 0, each
     # turn of a job can run in a different process.
     max_stay_seconds: float = 0.0
-    # A callback that prepares the subject of a job, such as an import, for a restart. It returns
-    # false if the job's input no longer exists.
+    # A callback that prepares the subject of a job, such as an import, for a restart. The callback
+    # returns false if the job's input no longer exists.
     on_restarted: Callable[[UnitOfWork, Job], bool] | None = None
     # How long jobs are retried after temporary failures, or ``None`` for the deployment's default.
     patience: timedelta | None = None

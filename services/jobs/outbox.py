@@ -3,7 +3,8 @@
 Workers process the messages of a queue in order. A queue contains only a few messages per owner, so
 that one owner's many jobs don't delay other owners. An owner's jobs above the limit wait in the
 database. For a waiting job, the column ``sends`` is 0, because no message about the job has been
-sent. When a worker claims an owner's job, the owner's next waiting job is sent.
+sent. When a worker claims an owner's job, a broker message is sent for the owner's next waiting
+job.
 """
 
 from datetime import timedelta

@@ -1,10 +1,11 @@
 """Decides how often the sweep scans all queued and running jobs.
 
 Every second, the sweep checks only the jobs that became due recently, which is always fast. Full
-scans of all queued and running jobs run less often, because they can become slow. While a database
-snapshot is open for hours, for example for a dump, the indexes of queued and running jobs retain
-the entries of ended jobs. A full scan also reads the index entries of ended jobs, which makes the
-scan slow. The pause after a full scan is proportional to the duration of the scan.
+scans of all queued and running jobs run less often than every second, because full scans can become
+slow. While a database snapshot is open for hours, for example for a dump, the indexes of queued and
+running jobs retain the entries of ended jobs. A full scan also reads the index entries of ended
+jobs, which makes the scan slow. The pause after a full scan is proportional to the duration of the
+scan.
 """
 
 import math

@@ -53,7 +53,8 @@ def sweep_jobs(
     paces = paces or SweepPaces()
     swept = requeue_lost_jobs(resources, watch or DatabaseWatch(), paces.lost)
     due_queues = paces.due_queues()
-    # If no job is due, the sweep runs no other statement about queued jobs, so that it stays fast.
+    # If this statement finds no due job, the sweep runs no further statements about queued jobs, so
+    # that the sweep stays fast.
     rows = resources.database.rows(
         _CHECK_QUEUES,
         queues=list(Queue),

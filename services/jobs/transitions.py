@@ -185,8 +185,8 @@ def change_job(
         to: the new status, or ``None`` to keep the status, the lease, the error and the end time.
         error: the error to store in a failed or cancelled job.
         ends_subject: whether to end the job's subject, such as an import, by calling
-            ``on_abandoned`` of the job's kind. If false, the caller must end the subject of a
-            failed or cancelled job.
+            ``on_abandoned`` of the job's kind. If false, the caller must itself update the import,
+            export or other subject of the failed or cancelled job.
         changes: new values for columns of the job, by column name.
     """
     if to is not None:

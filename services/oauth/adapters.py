@@ -95,7 +95,7 @@ class AuthlibClient(rfc6749.ClientMixin):
         return clients.is_registered_uri(redirect_uri, self.record.redirect_uris)
 
     def get_allowed_scope(self, scope: str | None) -> str | None:
-        """Return the requested scopes, or ``None`` if the client may not request one of them.
+        """Return the requested scopes, or ``None`` if one of them is forbidden for the client.
 
         A request without scopes asks for all scopes that the client may request.
         """

@@ -115,7 +115,8 @@ class ProofKey(CodeChallenge):
     """Requires PKCE (RFC 7636) with the method S256 for every authorization code.
 
     PKCE proves that an authorization code is redeemed by the client that requested it. Without this
-    class, Authlib would exempt confidential clients and accept the insecure method "plain".
+    class, Authlib would exempt confidential clients from PKCE, and would accept the insecure method
+    "plain".
     """
 
     SUPPORTED_CODE_CHALLENGE_METHOD = ("S256",)

@@ -35,8 +35,8 @@ from storage.unit_of_work import UnitOfWork
 
 # How long an erasure waits if an import or a payment has locked the person's row.
 MAX_WAIT_SECONDS = 60.0
-# The time between the two jobs of an erasure. After this time, no request is running that read the
-# person before the erasure.
+# The time between the two jobs of an erasure. After this time, every request that had read the
+# person before the erasure has ended.
 _REPEAT_AFTER = timedelta(hours=1)
 _PURPOSE = "erasure"
 
@@ -91,7 +91,7 @@ def mark_own_erasure(uow: UnitOfWork, person: User) -> None:
 
 
 def mark_erased_again(uow: UnitOfWork, user_id: int) -> bool:
-    """Erase a person again whose erased data has been restored from a backup.
+    """Erase a person again after a backup has restored the person's erased data.
 
     Return false if the restored database doesn't contain the person's data. The function first
     archives the person's restored lists, because a person who owns active lists can't be erased.

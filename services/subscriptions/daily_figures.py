@@ -121,7 +121,7 @@ class FiguresFault:
 
 
 def choose_days(first: date | None, last: date | None) -> DayRange:
-    """Return the days from ``first`` to ``last``. By default, these are the last thirty days.
+    """Return the days from ``first`` to ``last``. The default is the last thirty days.
 
     Raises ``figures.range``.
     """

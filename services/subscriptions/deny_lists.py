@@ -139,8 +139,8 @@ def replace_entries(uow: UnitOfWork, owner_id: int, entries: Collection[str]) ->
 
     Return how many addresses were added to the deny list, and how many were removed.
 
-    Hashed addresses of erased people stay on the deny list, because the owner can't see these
-    addresses. Raises ``deny_list.too_long``.
+    The replacement keeps hashed addresses of erased people, because the owner can't see them and
+    therefore can't include them. Raises ``deny_list.too_long``.
     """
     uow.session.execute(_LOCK_DENY_LIST, {"owner_id": owner_id})
     old_entries = set(_list_entries(uow, owner_id))

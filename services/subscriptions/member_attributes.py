@@ -70,7 +70,7 @@ class AttributeFormatter:
 def create_formatter(
     uow: UnitOfWork, owner_id: int, tag_ids: Sequence[Sequence[int]]
 ) -> AttributeFormatter:
-    """Return a formatter for the fields and tags of members, with the names that it needs.
+    """Load the names of fields and tags, and return a formatter that uses these names.
 
     ``tag_ids``: the ids of the tags of each member to format.
     """

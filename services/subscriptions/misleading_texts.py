@@ -69,8 +69,8 @@ def find_suspicious_words(settings: Settings, texts: Iterable[str | None]) -> li
 def _space_names(names: Iterable[str]) -> list[str]:
     """Insert spaces between the letters of each name.
 
-    Misleading texts may hide a name in this way. ``_compile_phrases`` turns the result into a
-    pattern that matches each name with and without spaces.
+    Misleading texts may hide a name by adding or removing spaces. ``_compile_phrases`` turns the
+    result into a pattern that matches each name with and without spaces.
     """
     return [" ".join(fold_words(each)[0].replace(" ", "")) for each in names]
 

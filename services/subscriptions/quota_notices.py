@@ -1,4 +1,4 @@
-"""Mails owners whose lists have more members than their plan allows."""
+"""Sends a mail to each owner whose lists have more members than the plan allows."""
 
 from collections.abc import Collection
 from datetime import timedelta

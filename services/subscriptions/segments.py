@@ -53,7 +53,7 @@ def create_segment(uow: UnitOfWork, mailing_list: MailingList, name: str, writte
 def change_segment(
     uow: UnitOfWork, mailing_list: MailingList, segment_id: int, fields: Mapping[str, Any]
 ) -> Segment:
-    """Change a segment's name, a segment's filter, or both.
+    """Change a segment's name, its filter, or both.
 
     Raises the same errors as ``get_segment`` and ``create_segment``.
 

@@ -8,7 +8,8 @@ from models import MailingList, MemberField
 from services.subscriptions.fields import read_own_fields
 from storage.unit_of_work import UnitOfWork
 
-# Settings of a list that contain field keys in API requests, and field ids in the database.
+# The list settings that refer to member fields. API requests contain the keys of the fields, and
+# the database contains their ids.
 FIELD_KEY_COLUMNS = ("asked_fields", "required_fields")
 
 

@@ -2,8 +2,8 @@
 
 A call to an unresponsive receiver blocks a thread that other owners' endpoints need. After two
 consecutive unanswered calls, an endpoint rests: it receives no events for at least 30 seconds. Each
-additional unanswered call doubles the endpoint's pause, up to five minutes. Thanks to these pauses,
-one process can handle more than a hundred unresponsive endpoints.
+additional unanswered call doubles the endpoint's pause, up to five minutes. Because unresponsive
+endpoints are paused, one process can handle more than a hundred of them.
 """
 
 from collections.abc import Mapping

@@ -24,7 +24,7 @@ from storage.resources import Resources
 _JOB_LIFETIME = timedelta(days=1)
 _MAX_STARTED = 200
 # If a transaction takes longer than this to write its events, the quick scan misses them. A full
-# scan finds them later.
+# scan finds the missed events later.
 _RECENT_SECONDS = 60.0
 
 

@@ -187,8 +187,9 @@ def _set_state(
 def rotate_secret(uow: UnitOfWork, caller: Caller, endpoint_id: int) -> str:
     """Create a new secret for the endpoint.
 
-    For a day, events are signed with both the old and the new secret. Raises ``auth.login_again``,
-    ``webhook.ended``, ``webhook.too_many_secrets`` and the same errors as ``get_endpoint``.
+    For a day after the rotation, events are signed with the old and the new secret. Raises
+    ``auth.login_again``, ``webhook.ended``, ``webhook.too_many_secrets`` and the same errors as
+    ``get_endpoint``.
     """
     endpoint = _lock_for_maker(uow, caller, endpoint_id)
     if signing.count_live_secrets(uow, endpoint.id) >= signing.MAX_LIVE_SECRETS:

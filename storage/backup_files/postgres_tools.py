@@ -98,7 +98,7 @@ def has_tables(database: SecretStr) -> bool:
 
 
 def _require_primary(database: SecretStr) -> None:
-    """Raise ``PostgresToolFailed`` unless the URL leads directly to the primary.
+    """Raise ``PostgresToolFailed`` unless the URL connects directly to the primary.
 
     Through a connection pooler, pg_dump would change the session settings of other clients. A
     replica may lack changes that the journal of erasures and opt-outs already contains.

@@ -118,8 +118,9 @@ def _build_tls_options(sentinels: Sentinels) -> dict[str, Any]:
 class _ClosedByTimeout:
     """A mixin that closes a connection after a timeout.
 
-    Without the mixin, the Redis library would keep the connection open after a timeout. The next
-    command would then read the late response to the earlier command.
+    Without the mixin, the Redis library would keep the connection open after a timeout. On a
+    connection that stays open after a timeout, the next command would read the late response to the
+    earlier command.
     """
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
@@ -139,8 +140,8 @@ class _SharedSentinel(redis.sentinel.Sentinel):
     """A Sentinel client that several threads can use at the same time.
 
     The Redis library reorders its list of Sentinels when the first Sentinel doesn't respond. If two
-    threads reordered the Sentinels at the same time, one could get lost from the list. Each search
-    for the master works on a copy of the list of Sentinels.
+    threads reordered the list at the same time, the list could lose a Sentinel. Each search for the
+    master works on a copy of the list of Sentinels.
     """
 
     def discover_master(self, service_name: str) -> Any:

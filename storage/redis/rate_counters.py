@@ -103,7 +103,7 @@ class RateCounters:
         return RateLimitStatus(item.amount, window, item.amount - number, seconds_left)
 
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
-        """Count one API call in the memory of this process, and apply half the rate limit.
+        """Count one API call only in this process, because Redis is unreachable.
 
         While Redis is unreachable, each process counts only its own calls. Each process applies
         half the limit, because other processes may receive calls from the same caller.
@@ -145,8 +145,8 @@ class _ReservedNumbers:
     def put(self, key: str, numbers: range) -> None:
         with self._lock:
             if len(self._blocks) >= _MAX_BLOCK_KEYS:
-                # Discard all reserved call numbers. Most belong to time windows that have ended,
-                # and the process can reserve new ones.
+                # Discard all reserved call numbers. Most reserved call numbers belong to time
+                # windows that have ended, and the process can reserve new call numbers.
                 self._blocks.clear()
             # Don't replace the key's other blocks, because several threads can reserve a block at
             # the same time.

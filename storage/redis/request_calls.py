@@ -1,8 +1,8 @@
 """Registers and unregisters API callers that wait for the result of a request.
 
 Script calls that are enqueued at the same time share one round trip to Redis. Redis executes script
-calls in the order in which they were enqueued. A caller is therefore always added before the caller
-is removed.
+calls in the order in which they were enqueued. Because of the order, Redis never removes a caller
+before adding the caller.
 """
 
 import asyncio
@@ -103,8 +103,8 @@ class RequestCalls:
         """Add a caller to a request, and notify the workers unless one already runs the request.
 
         Every API call sends its own message, even after an identical call, so that no caller
-        depends on another caller's message. A worker starts the request's work at the first message
-        that arrives.
+        depends on another caller's message. A worker starts the work when the first message for the
+        request arrives.
 
         Raises ``queue.overloaded`` if the backlog is full, or if the oldest queued request is too
         old. Raises ``queue.too_many_of_yours`` if the owner has too many requests in the backlog.
@@ -117,8 +117,8 @@ class RequestCalls:
                 don't apply to a caller that is already waiting. If Redis has lost the request's
                 keys or its message, adding the caller again restores the request.
         """
-        # A worker runs a request only once for several identical API calls. The run belongs to the
-        # trace of the first of these API calls.
+        # A worker runs a request only once for several identical API calls. The worker's spans
+        # belong to the trace of the first of the identical API calls.
         trace = spans.current_traceparent()
         traced_payload = payload
         if trace is not None:

@@ -10,8 +10,8 @@ that a worker does the work only once. A request has these Redis keys:
 - ``input``: the data that the caller sent. The key is deleted when a worker takes the request or no
   caller waits anymore.
 - ``running``: the lease of the worker that runs the request.
-- ``told``: the callers that have been notified of the result, until they leave. A new call after
-  the notification makes a worker do the work again.
+- ``told``: the callers that have been notified of the result, until they leave. If a caller repeats
+  the call after the notification, a worker does the work again.
 - ``result``: the result of the work, for callers that missed the notification. The key ``result``
   is deleted when the last caller leaves.
 
@@ -53,9 +53,9 @@ local function longest_wait()
 end
 """
 
-# This script adds a caller to a request. It also sends a broker message unless a worker is already
-# processing the request. A request is in the backlog only once, even if several callers wait for
-# its result.
+# This script adds a caller to a request. The script also sends a broker message, unless a worker is
+# already processing the request. A request is in the backlog only once, even if several callers
+# wait for its result.
 #
 # For a refused call, the script returns the reason and the age of the oldest request in the
 # backlog. The script returns 1 if the broker isn't this Redis server, so that the API process must

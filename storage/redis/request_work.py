@@ -100,7 +100,7 @@ class RequestLease:
         return self.payload.get(request_scripts.TRACEPARENT)
 
     def seconds_left(self) -> float:
-        """Renew the lease, and return how many more seconds at least one caller will wait.
+        """Renew the lease, and return the number of seconds until the last caller stops waiting.
 
         Call this method before each expensive step, so that the work stops when no caller waits any
         longer. Raises ``AllCallersLeft``.

@@ -73,8 +73,8 @@ class ExportView:
     """An export of members, formatted for a page.
 
     Attributes:
-        job: the export's unfinished job, or else its most recent job, or ``None`` if the export has
-            a file.
+        job: the export's latest job, or ``None`` if the export has a file. An unfinished job takes
+            precedence.
     """
 
     export: MemberExport

@@ -42,7 +42,7 @@ AS_RECOGNISED = ""
 FIELD_TYPES = dict(
     zip(field_columns.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True)
 )
-# Maps the options for a column that create a new member field to the options' labels.
+# Maps each column option that creates a member field to the option's label.
 _TYPED_FIELDS = {
     f"{NEW_FIELD}:{type_}": f"Create a field ({words})" for type_, words in FIELD_TYPES.items()
 }

@@ -214,7 +214,10 @@ class FilterDraft:
         return False
 
     def add_missing_value_errors(self) -> bool:
-        """Show an error in each form row without a value. Return whether there are such rows."""
+        """Show an error in each form row without a value.
+
+        Return whether at least one row has no value.
+        """
         open_rows = [row for row in self.group.rows() if row.is_open] if self.group else []
         for row in open_rows:
             row.error = "Enter a value or remove the condition."
@@ -250,7 +253,7 @@ def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) 
     """Return the group at the position ``place`` in the submitted form.
 
     ``remaining_rows``: a list whose only element says how many more rows may be read. All groups of
-    the form share this list, so that the form's total number of rows is limited.
+    the form count down the same number, so that the form's total number of rows is limited.
     """
     match = form.get(f"match.{place}", "all")
     group = Group(match if match in FILTER_MATCHES else "all", place=place)

@@ -47,7 +47,7 @@ def find_closed_folder(path: Path, user_id: int, group_id: int) -> Path | None:
 
 
 # How to start Postgres as another user: a command prefix, or a user id and a group id. The root
-# user needs one of them, because Postgres refuses to run as root.
+# user needs a command prefix or the ids of another user, because Postgres refuses to run as root.
 _Account = tuple[tuple[str, ...], tuple[int, int] | None]
 
 

@@ -120,7 +120,7 @@ def remove_passkey(uow: UnitOfWork, caller: Caller, passkey_id: int) -> None:
 
 
 def remove_passkeys(uow: UnitOfWork, user_id: int, passkey_ids: Collection[int]) -> None:
-    """Remove some of a person's passkeys.
+    """Remove the given passkeys of a person.
 
     Lock the person before calling ``remove_passkeys``. Raises ``second_factor.not_found`` if one of
     the passkeys doesn't belong to the person.

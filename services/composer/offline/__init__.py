@@ -2,8 +2,8 @@
 
 The offline writer builds metadata and tweets from sentences and words of the post. A sentence that
 begins with a pronoun or a connective, such as `However`, refers back to the preceding sentence. A
-summary contains such a sentence only directly after the preceding sentence of the post. Tweets
-never contain sentences that begin in this way.
+summary contains a sentence that refers back only together with the sentence before it. Tweets never
+contain sentences that refer back.
 """
 
 import re
@@ -196,7 +196,7 @@ def write_summary(plain: PlainPost, document: Document) -> str:
 
 
 def _choose_first(document: Document, *, impersonal: bool) -> list[Sentence]:
-    """Return as many first sentences of the post as fit into a summary.
+    """Return the beginning of the post up to the last sentence that fits into a summary.
 
     The summary ends before the first list, and contains no incomplete sentences, such as captions.
     """

@@ -55,8 +55,8 @@ _OPTIONS = (
 _MAX_HTML_CHARACTERS = 2_000_000
 _MAX_CLEANING_ROUNDS = 6
 # The maximum number of characters per paragraph, and per post, that are parsed again to find nested
-# markup. Text beyond these limits isn't parsed again. Instead, all characters that could be markup
-# are removed.
+# markup. Text beyond the limits isn't parsed a second time. Instead, all characters that could be
+# markup are removed.
 _MAX_REPARSED_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REPARSED_CHARACTERS = 200_000
 _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
@@ -75,7 +75,8 @@ _INDENTED_BLOCK = re.compile(rf"^[ \t]*</?(?:{'|'.join(sorted(BLOCKS))})\b", re.
 _CONTAINER = re.compile(r"^:::[^\n]*$", re.M)
 _INDENT = re.compile(r"^[ \t]+", re.M)
 # While a text is parsed again, each URL is replaced with a placeholder of private-use Unicode
-# characters. The text contains no other private-use characters, because cleaning removes them.
+# characters. A post can't contain such placeholders, because private-use characters are removed
+# from posts.
 _URL_PLACEHOLDER = re.compile("\ue000([0-9]{1,5})\ue001")
 # A private-use character that is inserted before a text, so that the parser doesn't read the text
 # as a heading, list or horizontal rule.

@@ -302,7 +302,7 @@ def _iterate_pieces(text: str, removals: list[_Removal]) -> Iterator[str]:
 
 
 def _needs_space(previous: str, following: str) -> bool:
-    """Return whether a space must replace a template placeholder between two characters."""
+    """Return whether a placeholder must be replaced with a space, to keep two words apart."""
     is_opening = not previous.strip() or previous in _OPENING_CHARACTERS
     return not (is_opening or not following.strip() or following in _CLOSING_CHARACTERS)
 

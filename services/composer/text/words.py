@@ -16,8 +16,8 @@ _UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
 _MIN_LETTERS = 3
 _MIN_UNSPACED_LETTERS = 2
 # For some languages, the sentence splitter takes a quarter of a millisecond per punctuation mark
-# that can end a sentence. A text with very many such marks isn't prose, so it is split by the
-# faster English rules.
+# that can end a sentence. A text with very many sentence marks isn't prose, so the text is split by
+# the faster English rules.
 _SENTENCE_ENDS = ".!?。"
 _MAX_SENTENCE_ENDS = 50
 _CHARACTERS_PER_SENTENCE_END = 10

@@ -67,7 +67,8 @@ _IS_LATEST_CHANGE = """(m.updated_at = c.applied_at OR c.applied_at = (
             AND e.{column}_before IS DISTINCT FROM e.{column}_after
         ORDER BY e.id DESC LIMIT 1))"""
 # When an undo removes a tier, it also removes the tier from the values that later bulk actions have
-# stored. Undoing a later bulk action would otherwise restore the removed tier.
+# stored. If later bulk actions kept the old values, undoing a later bulk action would restore the
+# removed tier.
 _UPDATE_LATER_ACTIONS = """, later AS (
     UPDATE bulk_changes AS l SET type_before = c.type_before,
         paid_expiry_before = CASE WHEN l.paid_expiry_before IS NOT DISTINCT FROM c.paid_expiry_after

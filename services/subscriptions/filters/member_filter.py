@@ -67,8 +67,8 @@ class MemberFilter:
         """Return the statuses that a member who matches the filter can have.
 
         Args:
-            allowed: the statuses that the result may contain. By default, the result can only
-                contain ``active``, unless the filter compares the status.
+            allowed: the statuses that the result may contain. The default is only ``active``,
+                unless the filter compares the status.
         """
         if allowed is None:
             names_status = any(each.name == STATUS_NAME for each in self.node.comparisons())
@@ -279,7 +279,8 @@ def _create_member_filter(node: Node, all_fields: Iterable[MemberField]) -> Memb
 def _list_tag_ids(stored_filter: Mapping[str, Any]) -> set[int]:
     """Return the ids of the tags in a stored filter.
 
-    A stored filter can also contain names of tags that don't exist. The result omits these names.
+    A stored filter can also contain names of tags that don't exist. The result omits the names of
+    missing tags.
     """
     ids_and_names: list[Any] = []
     _replace_names(stored_filter, str, ids_and_names.append)

@@ -114,7 +114,8 @@ class FilterName:
 STATUS_NAME = FilterName("status", ValueKind.WORD, words=tuple(SubscriptionStatus))
 TAG_NAME = FilterName("tag", ValueKind.LABEL, is_optional=True)
 STORED_TAG_NAME = FilterName(TAG_NAME.name, ValueKind.TAG_ID, is_optional=True)
-# The names that filters of every list can use. Each list also has the names of its own fields.
+# The names that filters of every list can use. The filters of a list can also use the names of the
+# owner's member fields.
 COMMON_NAMES = (
     STATUS_NAME,
     FilterName("type", ValueKind.WORD, words=tuple(Tier)),

@@ -1,8 +1,8 @@
 """Applies one chunk of imported rows to a list in one transaction.
 
 ``COPY`` loads the rows of a chunk into a temporary table. An SQL statement, defined in
-``judge_statements``, compares the rows with existing people, subscriptions and opt-outs. A few more
-SQL statements, defined in ``write_statements``, write all changes.
+``judge_statements``, compares the rows with existing people, subscriptions and opt-outs. Finally, a
+few SQL statements, defined in ``write_statements``, write all changes.
 
 While a chunk is being applied, a lock prevents other changes to the list. Several chunks of an
 import can be applied at the same time, because no person is in two chunks. People are inserted in
@@ -58,9 +58,9 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 _ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
-# If a member changes their address during an import, the import may add the member a second time,
-# which violates a unique constraint. The violation is temporary, because a retry of the chunk finds
-# the member by the new address.
+# If a member changes their address during an import, the import may try to add the member a second
+# time. The attempt violates a unique constraint. The violation is temporary, because a retry of the
+# chunk finds the member by the new address.
 _TRANSIENT_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
 # The database constraints that an insert of new people may violate. A new person's random id can
 # collide with an existing id.
@@ -310,7 +310,7 @@ SELECT number FROM {JUDGED} WHERE drops_expiry AND verdict IN ('added', 'already
 def _find_dropped_expiries(
     uow: UnitOfWork, task: MemberImport, rows: Sequence[JudgedRow]
 ) -> dict[int, OmittedValue]:
-    """Return the expiry dates that weren't stored, because the member has no paid tier."""
+    """Return the expiry dates that weren't stored because the member has no paid tier."""
     if not any(row.tier is None and row.paid_expiry for row in rows):
         return {}
     columns: Sequence[str] = (task.description or {}).get("columns", {}).get("paid_expiry", ())

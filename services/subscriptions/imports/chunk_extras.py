@@ -1,7 +1,7 @@
 """Applies the extras of a chunk's rows, which are fields, tags, join dates and consent claims.
 
-A second temporary table contains the fields, tags and join dates of a chunk's rows. Chunks without
-extras don't use the second table.
+A second temporary table contains the fields, tags and join dates of a chunk's rows. Chunks whose
+rows have no fields, tags and join dates don't use the second table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -108,7 +108,7 @@ class ColumnForms:
         return notations
 
     def has_misread_cells(self, notations: Mapping[str, str]) -> bool:
-        """Return whether a column was read in another format than the one in ``notations``."""
+        """Return whether a column was read in a format that differs from ``notations``."""
         return any(
             self._find_used_notation(int(index), form) != form for index, form in notations.items()
         )

@@ -48,10 +48,10 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# The roles that several columns of a file can have. Each value is another role. If the owner's
-# column mapping assigns that role, the role in the key isn't assigned automatically. For example,
-# ``tier`` and ``paid`` columns both state the tier. If the owner has mapped a column to ``tier``,
-# no header is recognised as ``paid``.
+# The keys are the roles that several columns of a file can have. The value of a key is a related
+# role. If the owner's column mapping assigns the related role, the key's role isn't assigned
+# automatically. For example, ``tier`` and ``paid`` columns both state the tier. If the owner has
+# mapped a column to ``tier``, no header is recognised as ``paid``.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Maps each role name in the API to all internal roles that the API reports under that name.
@@ -98,8 +98,8 @@ class ConsentColumn(NamedTuple):
     Attributes:
         reason: the status that "yes" means in an opt-out column, such as "bounced".
         may_be_tier: whether an unrecognised word in the column may be the name of a tier.
-        is_time: whether the header stands for a time, such as "opt-out date". In this case, a date
-            in the column means "yes".
+        is_time: whether the header stands for a time, such as "opt-out date". In a column with such
+            a header, a date means "yes".
         product: the product whose status words the column contains, or ``None``.
     """
 

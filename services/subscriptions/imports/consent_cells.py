@@ -198,8 +198,8 @@ def _find_item_status(
     answer = _ANSWERS[column.subject].get(meaning, UNKNOWN)
     if answer is not UNKNOWN:
         return answer
-    # An unrecognised word is possibly a tier's name. If all status words of the exporting product
-    # are known, the word isn't a tier's name.
+    # An unrecognised word is possibly a tier's name. An unrecognised word can't be a tier's name if
+    # Pressroom knows all status words of the exporting product.
     if mapped is None and column.may_be_tier and not product_statuses:
         return None
     return mapped or UNKNOWN

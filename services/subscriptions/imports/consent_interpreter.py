@@ -165,8 +165,8 @@ class ConsentInterpreter:
     def list_values_by_column(self) -> dict[int, list[dict[str, Any]]]:
         """Return the values in each consent column, with their row counts and statuses.
 
-        Unrecognised values come before recognised values. Both are sorted by row count, highest
-        first.
+        Unrecognised values come before recognised values. Unrecognised and recognised values are
+        each sorted by row count, highest first.
         """
         self._count_rows()
         values: dict[int, list[dict[str, Any]]] = {}
@@ -275,8 +275,8 @@ class ConsentReader:
             self._choose_columns()
             picked = tuple(cells[index] for index in (*self.indexes, *self.indexes[:1]))
         if max(map(len, picked), default=0) > MAX_CACHED_CHARACTERS:
-            # A row with a long consent cell gets a short, unique key in the cache. A key with the
-            # cell's text would use too much memory.
+            # A row with a long consent cell gets a short, unique key in the cache. Using the cell's
+            # text as the key would take too much memory.
             picked = (str(len(self._groups)),)
         self._groups[picked] = group
         return group
@@ -292,7 +292,7 @@ class ConsentReader:
         }
         if self._is_confirmed(answers):
             # Ignore "no" in an opt-in column if another column says that the person confirmed the
-            # subscription. Such a "no" only describes how the person joined.
+            # subscription. A bare "no" in an opt-in column only describes how the person joined.
             for index, column in self._columns.items():
                 is_opt_in = column.subject is ConsentSubject.OPTING_IN
                 if is_opt_in and answers[index] is NOT_SUBSCRIBED and is_bare_no(cells[index]):

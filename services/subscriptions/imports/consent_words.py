@@ -31,8 +31,8 @@ _ZERO = re.compile(r"[+-]?0+(?:[.,]0+)?\Z")
 _ONE = re.compile(r"\+?1(?:[.,]0{1,2})?\Z")
 _BLANKS = " \t\r\n\xa0\ufeff\u200b"
 _MINUS = "\N{MINUS SIGN}"
-# Matches a text if none of its punctuation changes the meaning of the words. A text with a question
-# mark, for example, doesn't match.
+# Matches a text if none of its punctuation changes the meaning of the words. For example, the
+# pattern doesn't match a text with a question mark, because a question mark changes the meaning.
 _PLAIN = re.compile(r"[\w\s.,;:!'\"()\[\]/&’-]*\Z")
 _SOFT_CODE = re.compile(r"(?<![\w.])4(?:\d\d|\.\d{1,3}\.\d{1,3})(?![\w.])", re.ASCII)
 # The years in which a person can have opted out. In some newsletter products, an opt-out date

@@ -26,8 +26,8 @@ RATIO_GRACE_BYTES = 1024**2
 # of this size has room for thousands of entries.
 MAX_DIRECTORY_BYTES = 256 * 1024
 # The maximum number of members (separately compressed parts) in a gzip file. Files that other
-# products export have far fewer members. Reading a gzip file with more members could take minutes,
-# even if all members are empty.
+# products export have far fewer compressed parts than this maximum. Reading a gzip file above this
+# maximum could take minutes, even if all parts are empty.
 MAX_GZIP_MEMBERS = 1_000_000
 
 _FIRST_PART_BYTES = 512

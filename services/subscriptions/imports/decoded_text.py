@@ -112,8 +112,8 @@ class DecodedText:
     def is_equivalent_to(self, encoding: str) -> bool:
         """Return whether all names would stay the same if the file were decoded with ``encoding``.
 
-        With a different encoding, e-mail addresses could differ, because invalid UTF-8 is repaired
-        only in names.
+        The function ignores e-mail addresses. In a UTF-8 file, invalid bytes are repaired in names
+        but not in addresses.
         """
         is_repaired = (self.encoding, encoding) == ("utf-8", WINDOWS_1252)
         return encoding == self.encoding or (is_repaired and self._beyond_ascii == self._invalid)

@@ -56,7 +56,7 @@ def detect_csv_dialect(
     """
     declaration = _DECLARATION.match(text)
     usual_delimiter = "\t" if (filename or "").lower().endswith((".tsv", ".tab")) else ","
-    # Maps each delimiter to the first records into which the delimiter splits the text.
+    # Maps each possible delimiter to the first records of the text, split at this delimiter.
     candidates = {
         delimiter: _parse_sample(text, delimiter, is_complete=is_complete)
         for delimiter in ([declaration[1]] if declaration else DELIMITERS)
@@ -117,8 +117,8 @@ def _rank_records(records: Sequence[Record]) -> tuple[float, float, int]:
 
     The delimiter whose records have the highest rank is chosen. The rank of a delimiter depends on
     how many addresses and known headers it separates. If two delimiters tie, the one with the
-    larger share of equally long records wins. If this share is equal too, the delimiter with longer
-    records wins.
+    larger share of equally long records wins. If the shares of two delimiters are equal, the
+    delimiter with longer records wins.
     """
     if not records:
         return 0, 0, 0

@@ -72,8 +72,8 @@ _MANY_CELLS = 20
 # An East Asian encoding is chosen only if at least this share of the decoded characters is frequent
 # in names.
 _MIN_NAME_SHARE = 0.34
-# If at least this share of characters decoded as East Asian text is frequent in names, no
-# alphabetic encoding is chosen automatically.
+# Don't choose an alphabetic encoding automatically if, in an East Asian encoding, at least this
+# share of the characters is frequent in names.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
 # The Cyrillic and Greek encodings. Hebrew text decoded with a Cyrillic or Greek encoding may look
@@ -242,8 +242,8 @@ def _is_mostly_western(
 ) -> bool:
     """Return whether the file is probably in Windows-1252, even if a few cells look wrong.
 
-    Nearly all cells whose text differs between Windows-1252 and a rival encoding must look like
-    Western European names.
+    The file counts as Windows-1252 if nearly all cells that a rival encoding decodes differently
+    look like Western European names.
     """
     western = decodings.get(WINDOWS_1252)
     if western is None or WINDOWS_1252 not in possible:
@@ -328,7 +328,7 @@ def _measure_name_share(decoding: _Decoding, encoding: str) -> float:
     """Return the share of characters that are frequent in names in the encoding's language."""
     characters = [each for word in decoding.words for each in word if not each.isascii()]
     frequent = _NAME_CHARACTERS[_EAST_ASIAN[encoding]]
-    # Count Japanese kana as frequent in names, because only Japanese text contains kana.
+    # Count kana as frequent in names, because kana prove that a text is Japanese.
     count = sum(each in frequent or "\u3040" <= each <= "\u30ff" for each in characters)
     return count / max(1, len(characters))
 
@@ -343,8 +343,8 @@ def _decode_rows(
     decoded_rows: dict[str, list[str]] = {}
     for encoding in sorted(decodings, key=lambda each: -confidences.get(each, 0.0)):
         texts = [row.decode(encoding, "replace") for row in rows]
-        # Show the owner rows with many non-ASCII letters, because only non-ASCII letters depend on
-        # the encoding.
+        # Show rows with many non-ASCII letters to the owner, because only non-ASCII letters depend
+        # on the encoding.
         texts.sort(key=lambda row: sum(not letter.isascii() for letter in row), reverse=True)
         if texts[:ROWS_SHOWN] not in decoded_rows.values():
             decoded_rows[encoding] = texts[:ROWS_SHOWN]

@@ -40,8 +40,8 @@ class FileFacts:
         consent: for each column index, whether the column is a consent column.
         encoding: the right encoding if the file was decoded with a wrong encoding, otherwise
             ``None``.
-        are_applied: whether all rows were interpreted according to these facts about the file. If
-            some rows were read before these facts were known, the file must be read again.
+        are_applied: whether all rows were interpreted according to the facts in this object. If
+            some rows were read before the facts were known, the file must be read again.
         error: an error that asks the owner to choose the date order or the encoding, or ``None``.
     """
 

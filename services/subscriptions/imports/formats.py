@@ -161,9 +161,9 @@ def open_suppression_rows(
 ) -> RowReader:
     """Detect the format of a file of suppressions, bounces or complaints, and return a row reader.
 
-    The row reader recognises only columns with addresses and names in such a file. The module
-    ``suppression_files`` interprets the other columns. The parameters and errors are the same as in
-    ``open_member_rows``.
+    In a suppression file, the row reader recognises only the columns with addresses and names. The
+    module ``suppression_files`` interprets the remaining columns of a suppression file. The
+    parameters and errors are the same as in ``open_member_rows``.
     """
     file = _open_file(source, filename, mapping, encoding)
     layouts = _LayoutDetector(file.dialect, mapping, _keep_address_roles, ignore_columns)

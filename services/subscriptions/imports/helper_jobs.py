@@ -82,8 +82,8 @@ class ImportEnded(Exception):
     """Raised if a helper must stop because its import has ended or was restarted."""
 
 
-# Errors that have another cause than the content of a chunk, such as a lost connection. Attempts
-# that end with such an error don't count towards the maximum number of attempts.
+# Errors with a cause outside a chunk, such as a lost connection. An attempt that ends with an error
+# from outside the chunk doesn't count towards the maximum number of attempts.
 _ERRORS_UNRELATED_TO_CHUNKS = (
     *(DomainError, TransientError, SQLAlchemyError, psycopg2.Error),
     *(ImportEnded, JobCancelled, LeaseLost, EarlierChunkPending),

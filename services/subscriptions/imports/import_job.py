@@ -137,7 +137,7 @@ def _add_chunks(resources: Resources, lease: Lease, task: MemberImport, rows: Re
             lease.check_cancelled()
             chunk = rows.next_chunk()
             # Skip the chunks that were applied before the job moved to this process. The job reads
-            # these chunks again, which takes less than a second for a whole request.
+            # the applied chunks again, which takes less than a second for a whole request.
             if chunk is not None and chunk.number not in applied:
                 commits.wait_for_room()
                 prepared = prepare_chunk(chunk.number, chunk.rows)

@@ -18,10 +18,10 @@ from services.subscriptions.members.opt_out_checks import build_opt_out_query
 _LIST = "(SELECT CAST(:list_id AS bigint) AS list_id OFFSET 0)"
 # For each member who has changed their address, selects the one row of the file that the import
 # applies. The file may contain several rows of one member, because a former address also identifies
-# the member. If any row of the member is an opt-out, an opt-out is applied. The member's other rows
-# count as duplicates, even in different chunks. Chunks with opt-outs are applied first, so that an
-# opt-out is never skipped as the duplicate of an ordinary row. Rows are sorted by person, so that
-# the transactions of two chunks can't deadlock.
+# the member. If any row of the member is an opt-out, an opt-out is applied. Only one row of a
+# member is applied. All further rows of the member count as duplicates, even in different chunks.
+# Chunks with opt-outs are applied first, so that an opt-out is never skipped as the duplicate of an
+# ordinary row. Rows are sorted by person, so that the transactions of two chunks can't deadlock.
 _APPLIED_ROWS = """first AS (
     SELECT DISTINCT ON (user_id) user_id, number, has_left FROM known WHERE has_moved
     ORDER BY user_id, has_left DESC, is_withheld DESC, number
@@ -56,10 +56,10 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         k.clears_expiry AND (:update OR NOT k.is_active)"""
 # Finds the person whose address is in a row. A member whose subscription has the row's address
 # takes precedence, even if the member has since changed their address. If the list has no such
-# member, the query chooses the account with the address (``u``). If no account has the address
-# either, the query chooses a person who formerly had the address. ``OFFSET 0`` makes Postgres use
-# an index even if outdated statistics suggest a scan. The subqueries of ``_PERSON`` have no LIMIT,
-# because a LIMIT would make Postgres scan a table instead of using an index.
+# member, the query chooses the account with the address (``u``). If neither a member nor an account
+# has the address, the query chooses a person who formerly had the address. ``OFFSET 0`` makes
+# Postgres use an index even if outdated statistics suggest a scan. The subqueries of ``_PERSON``
+# have no LIMIT, because a LIMIT would make Postgres scan a table instead of using an index.
 _PERSON = """
 SELECT CASE WHEN former.known IS NULL OR EXISTS (
     SELECT FROM subscriptions

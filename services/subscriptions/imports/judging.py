@@ -40,8 +40,8 @@ def judge_rows(
             batch.append(row)
             characters += sum(map(len, row.cells))
             if isinstance(row, MemberRow) and row.extras is not None:
-                # The messages about omitted values count too, because the messages are much longer
-                # than the values.
+                # The batch size includes the messages about omitted values, because the messages
+                # are much longer than the values.
                 characters += sum(map(len, map(str, row.extras.left_out)))
             if characters >= MAX_BATCH_CHARACTERS:
                 break

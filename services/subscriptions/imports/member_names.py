@@ -130,7 +130,7 @@ def _join_parts(first: str, middle: str, last: str) -> str:
 def _contains(name: str, part: str) -> bool:
     """Return whether a name contains all words of ``part``.
 
-    For example, ``part`` is a last name.
+    ``part`` is a part of a person's name, such as the last name.
     """
     if _EAST_ASIAN.match(part):
         # Chinese, Japanese and Korean names are often written without spaces.

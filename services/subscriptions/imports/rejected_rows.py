@@ -88,7 +88,7 @@ def format_header_line(header: Sequence[str]) -> bytes:
 
 
 def get_header(task: MemberImport) -> list[str]:
-    """Return the header of the imported file, or an empty list until the file was opened."""
+    """Return the imported file's header, or an empty list if the file wasn't opened yet."""
     header: list[str] = (task.description or {}).get("header", [])
     return header
 

@@ -60,8 +60,8 @@ ABSENT = AbsentCell()
 class OmittedValue(NamedTuple):
     """A value that isn't imported, although the rest of its row is imported.
 
-    ``rule`` is the rule that the value breaks, so that the import leaves the value out. ``cell`` is
-    the text that breaks the rule, or ``None`` if the rule isn't about a single cell.
+    ``rule`` is the rule that the value breaks. The import leaves out a value that breaks a rule.
+    ``cell`` is the text that breaks the rule, or ``None`` if the rule isn't about a single cell.
     """
 
     column: str
@@ -80,7 +80,7 @@ class RowExtras(NamedTuple):
         tags: the distinct tag names in the row.
         joined_at: when the person joined the list from which the file was exported, in ISO 8601.
         claim: maps each part of the consent, such as ``ip``, to the text in the file.
-        left_out: the values of the row that couldn't be imported.
+        left_out: the row's values that couldn't be imported.
     """
 
     fields: Mapping[str, FieldValue]

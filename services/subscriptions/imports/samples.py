@@ -38,8 +38,8 @@ from storage.resources import Resources
 MAX_ROWS_SHOWN = 5
 MAX_EXAMPLES = 3
 MAX_EXAMPLE_CHARACTERS = 60
-# The maximum number of columns with example cells. If the file has more columns, the owner sees
-# only the headers of the remaining columns.
+# The maximum number of columns with example cells. If the file has more columns than this, the
+# owner sees only the headers of the remaining columns.
 MAX_COLUMNS_WITH_EXAMPLES = 500
 MAX_LEFT_OUT_SHOWN = 20
 MAX_PROBLEMS = 50
@@ -100,7 +100,7 @@ class Problems:
         self._groups = {(group["column"], group["rule"]): {**group} for group in groups}
 
     def add_rows(self, rows: Iterable[JudgedRow]) -> None:
-        """Collect the problems with rows, except duplicates of rows with the same address."""
+        """Collect the problems with rows, except for duplicate addresses."""
         for row in rows:
             if row.code is not None and row.code != DUPLICATE_CODE:
                 cells = ", ".join(filter(None, map(str.strip, row.cells)))

@@ -139,8 +139,8 @@ class SuppressionReader:
     def has_misread_rows(self) -> bool:
         """Return whether the file must be read again, because the first rows were misread.
 
-        Rows were misread if they got the default status before a later record added a column with
-        reasons.
+        If a later record adds a column with reasons, the rows before it got the default status
+        wrongly.
         """
         return self._used_default and bool(self._reason_columns)
 

@@ -168,8 +168,8 @@ IMPORT_UNDO = Undo(
     count_changed=lambda task: task.added,
     restore_batch=_restore_batch,
     end=_end_undo,
-    # An undo that skipped changed members isn't complete. The owner can repeat the undo after
-    # reverting the changes to these members.
+    # An undo that skipped changed members isn't complete. The owner can repeat an incomplete undo
+    # after reverting the changes to the skipped members.
     is_complete=lambda task: task.undone_at is not None and not task.kept,
     has_total=False,
     # Undoing an import requires a recent login, because the undo removes members.

@@ -57,7 +57,8 @@ class UndoForecast:
             import.
         left: the number of imported people who are no longer active members.
         held_by: the later bulk actions and imports that changed the skipped members. After the
-            owner has undone them, a second undo restores the skipped members.
+            owner has undone the later actions, a second undo of the import restores the skipped
+            members.
         is_exact: whether all members of the import were counted. If ``is_exact`` is false, the
             numbers of members are lower bounds.
     """

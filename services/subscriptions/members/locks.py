@@ -1,15 +1,15 @@
 """Locks subscriptions, so that only one transaction at a time can change a subscription.
 
 Pressroom uses advisory locks, because Postgres can't lock a missing row (see "Explicit Locking" in
-the Postgres manual). For example, an owner can add a person without a subscription while the person
-opts out. To change a single subscription, a transaction locks the pair of list and person
-exclusively, and takes a shared lock on the list. A bulk action locks the list exclusively, because
-locking each subscription would take too many locks.
+the Postgres manual). Locks on rows aren't enough, because an owner can add a person who has no row
+in ``subscriptions`` while the person opts out. To change a single subscription, a transaction locks
+the pair of list and person exclusively, and takes a shared lock on the list. A bulk action locks
+the list exclusively, because locking each subscription would take too many locks.
 
 Several chunks of an import can be applied at the same time, because no person is in two chunks.
 Each chunk of an import takes a shared lock on the list, so that no bulk action runs at the same
-time. Two advisory locks per list, called gate lock and room lock, ensure that no single
-subscription is changed while a chunk is applied.
+time. Two advisory locks per list, the gate lock and the room lock, prevent other transactions from
+changing subscriptions while a chunk is applied.
 
 - A transaction that applies a chunk takes the exclusive gate lock for a moment, and holds a shared
   room lock until it ends.

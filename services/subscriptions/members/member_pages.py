@@ -227,8 +227,8 @@ def _split_filters(filters: MemberFilters) -> tuple[MemberFilters, dict[str, Any
     if email is None or email == "*":
         return kind, {}
     if "\0" in email:
-        # Search for an empty address, which matches no member, because Postgres rejects addresses
-        # with NUL characters.
+        # Postgres rejects texts with NUL characters. Replace an address that contains a NUL with an
+        # empty address, which matches no member.
         email = ""
     elif email.endswith("*"):
         prefix = unicodedata.normalize("NFC", email.removesuffix("*")).lower()

@@ -211,8 +211,8 @@ def list_history(
 
     Raises ``cursor.invalid``.
 
-    Imports store no history events. The function therefore creates an event without an id that
-    describes the import.
+    Imports store no history events. The function creates an event that describes the import. This
+    event has no id.
     """
     member = get_member(uow, mailing_list, user_id)
     is_of_member = (
@@ -414,8 +414,8 @@ def read_own_subscription(
 def hide_personal_state(subscription: OwnSubscription) -> OwnSubscription:
     """Hide the values of a subscription that a visitor with a revoked trace id must not see.
 
-    Visitors still see that they have opted out, because they may just have clicked an unsubscribe
-    link.
+    Visitors can always see that they have opted out, because they may just have clicked an
+    unsubscribe link.
     """
     has_opted_out = subscription.state in (
         OwnSubscriptionState.LEFT,

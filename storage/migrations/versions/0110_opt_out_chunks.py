@@ -1,4 +1,7 @@
-"""Add the column imports.opt_out_chunks. An import applies its chunks with opt-outs first."""
+"""Add the column imports.opt_out_chunks.
+
+An import applies the chunks that contain opt-outs before all other chunks.
+"""
 
 from alembic import op
 

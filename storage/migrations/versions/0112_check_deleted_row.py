@@ -1,7 +1,7 @@
 """Replace check_left_lists, check_left_users and check_left_imports with a single function.
 
-The triggers of the three tables keep their names, and call the new function. Replacing a trigger
-takes no lock that blocks readers. The code of release 1.0.0 never calls the three old functions
+The migration replaces the function of three triggers, which keep their names. Replacing a trigger
+takes no lock that blocks readers. The code of release 1.0.0 never calls the dropped functions
 directly.
 """
 

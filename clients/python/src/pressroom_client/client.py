@@ -36,8 +36,8 @@ class Pressroom(Operations):
         """Wait until a job succeeds, and return the job.
 
         Raises ``JobFailed`` if the job fails or is cancelled. Raises ``TimeoutError`` if the job
-        hasn't ended after about ``timeout`` seconds. After a ``TimeoutError`` of the wait, the job
-        continues.
+        hasn't ended after about ``timeout`` seconds. The job continues even if the method raises
+        ``TimeoutError``.
 
         Args:
             on_progress: a function that is called with the job after each change.

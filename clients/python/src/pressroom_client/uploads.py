@@ -25,7 +25,10 @@ Upload = str | os.PathLike[str] | bytes | IO[bytes] | Iterable[bytes] | File
 
 
 class Body:
-    """The body of an API call. For each attempt, a body builds the HTTP client's arguments."""
+    """The body of an API call.
+
+    For each attempt, the object returns the arguments for the HTTP client.
+    """
 
     def __init__(self, kind: str | None, content: Any) -> None:
         self._kind = kind
