@@ -64,7 +64,7 @@ class Job(Model):
     queue: Mapped[str]
     # The user who can see the job in the API.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The user who benefits from the job, or 0 for an internal job. A queue alternates between
+    # The id of the user for whom the job runs, or 0 for an internal job. A queue alternates between
     # users, so that no user can block it.
     on_behalf_of: Mapped[int] = mapped_column(default=0, server_default="0")
     subject_id: Mapped[int | None]

@@ -155,7 +155,7 @@ def render_template(
 ) -> str:
     """Replace the actions of a template with values.
 
-    As in listmonk, an action without a value is replaced with an empty string.
+    As in listmonk, a template action without a value becomes an empty string.
     """
 
     def replace(action: re.Match[str]) -> str:

@@ -16,9 +16,10 @@ Several counters prevent a stranger from locking the owner out of an account:
 - Opening a mailed password reset link resets the counters of the e-mail address.
 
 An attacker who tries a few passwords for each of many accounts stays below the limits per e-mail
-address. A counter per network counts how many accounts had failed logins within an hour. A
-successful login removes the account from the network's counter. Login attempts from a browser in
-which the person has logged in before don't count towards the network's limit.
+address. A counter per network counts how many accounts had failed logins within an hour. After a
+successful login to an account, the account no longer counts as an account with failed logins from
+the network. Login attempts from a browser in which the person has logged in before don't count
+towards the network's limit.
 """
 
 import secrets

@@ -70,7 +70,7 @@ def register_mail_kind(name: str, send: Callable[[Resources, Lease, Mailer], Non
 
 
 def _create_mailer(resources: Resources) -> Mailer:
-    # Import the mail providers inside the function, because only workers need the mail providers.
+    # The import is inside the function, because only workers need the mail providers.
     from integrations.mail import registry
 
     return registry.create_mailer(resources.settings)

@@ -220,7 +220,7 @@ def open_place(settings: Settings) -> BackupPlace:
 
 @dataclass(frozen=True)
 class SealedPlace:
-    """A backup place whose files are encrypted.
+    """A backup place that encrypts its files.
 
     Each backup file has a data key of its own. A backup file begins with its data key, encrypted
     with a backup key. The data key is bound to the file's name, so that a renamed file can't be

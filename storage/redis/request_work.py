@@ -52,7 +52,7 @@ class RequestWork:
         return RequestLease(orjson.loads(text), self, request_id, worker, until)
 
     def renew_for_callers(self, request_id: str, worker: str) -> float:
-        """Renew the lease of a request for which a caller waits, even if the lease has expired.
+        """Renew the lease of a request that a caller is waiting for, even if the lease has expired.
 
         Return how many seconds the last caller will wait, or 0 if no caller waits or another worker
         has the lease.

@@ -44,7 +44,7 @@ class Rendition:
 
 @dataclass(frozen=True, slots=True)
 class ConvertedImage:
-    """A converted image in the format in which Pressroom stores images.
+    """An image that was converted to Pressroom's storage format.
 
     Attributes:
         width: the width of the image in pixels.

@@ -38,7 +38,7 @@ class PlainPost:
         paragraphs: the blocks of running text, such as paragraphs, list items and quotes, but not
             code and tables.
         links: the absolute http and https URLs in the post, which metadata and tweets may contain.
-        mentions: the handles that the post mentions, which metadata and tweets may mention.
+        mentions: the handles in the post. Metadata and tweets may contain only these handles.
         content_hash: the SHA-256 hash of the post's content including its markup, in hexadecimal.
         listed: the indexes of paragraphs that are list items.
     """

@@ -227,7 +227,7 @@ def _find_script(letter: str) -> str:
 
 
 def _has_fitting_case(letters: str, *, is_latin: bool) -> bool:
-    """Return whether a word has capital letters only where names have capital letters."""
+    """Return whether a word is capitalised like a name, such as "Anna" or "McDonald"."""
     if is_latin and letters[0].islower() and not letters[0].isascii():
         return False
     for before, letter in pairwise(letters):

@@ -85,8 +85,8 @@ class NameReader:
 def tidy_cell(cell: str) -> str:
     """Return the member's name in a cell, without surrounding spaces and quotes.
 
-    A leading apostrophe that keeps spreadsheet programs from reading the name as a formula is
-    removed.
+    Exports put an apostrophe before a name that spreadsheet programs would read as a formula. The
+    function removes this apostrophe.
     """
     return tidy_name(unguard_cell(cell) if "'" in cell else cell)
 
