@@ -15,8 +15,8 @@ class StorageUse(Model):
     """The number of bytes that a user stores in files and rows.
 
     ``bytes`` includes images, exports, and the files and chunks of unfinished imports. ``bytes``
-    also includes rows of segments, bulk actions and exports, and of webhook deliveries that aren't
-    about a member.
+    also counts the database rows of segments, bulk actions and exports, and of webhook deliveries
+    that aren't about a member.
     """
 
     __tablename__ = "storage_uses"

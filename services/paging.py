@@ -83,7 +83,7 @@ def order_newest_first(
     of the primary key, because it assumes that an owner's rows are spread evenly over the table.
 
     The query has the condition ``owner = ANY(ARRAY[value])``, so Postgres must sort by ``owner``,
-    and can't use the primary key. The simpler condition ``owner = value`` would make Postgres drop
+    and can't use the primary key. With ``owner = value`` instead of the array, Postgres would drop
     ``owner`` from the sort order. Without ``owner`` in the sort order, Postgres could choose the
     primary key.
 

@@ -63,9 +63,9 @@ class EventType(StrEnum):
     OPERATOR_ACTED = "operator.acted"
 
 
-# Maps security events to the types of the feed events that they also create. The second text is the
-# name of the detail with the id of the key or grant. The third text is the name of the detail with
-# the number of keys or grants.
+# Maps security events to the types of the feed events that they also create. The second text in
+# each value names the event detail that contains the id of the key or grant. The third text in each
+# value names the event detail that contains the number of keys or grants.
 _FEED_EVENTS = {
     EventType.KEY_CREATED: (FeedEventType.KEY_CREATED, "key_id", "keys"),
     EventType.KEY_ENDED: (FeedEventType.KEY_ENDED, "key_id", "keys"),

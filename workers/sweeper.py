@@ -33,8 +33,8 @@ SWEEP_EVERY_SECONDS = 1.0
 # checking for them in every round would be wasteful.
 _RARE_STEP_ROUNDS = 5
 # The maximum time for which a fork waits for the end of a sweep round. A sweep round takes
-# milliseconds. The worker normally forks between two sweep rounds. If a sweep round hangs, the
-# worker forks after this time.
+# milliseconds. The worker normally forks between two sweep rounds. Even if a sweep round hangs, the
+# worker forks a pool process after this time.
 _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()

@@ -1,8 +1,8 @@
 """Renders HTML pages with a common style sheet and strict security headers.
 
-A link in a mail acts for the mail's recipient without a login. The URL of the linked page must
-therefore stay secret. The security headers keep the URL of a page out of caches, search engines and
-``Referer`` headers.
+A link in a mail acts for the mail's recipient without a login. The URL of the page behind the link
+must stay secret, because anyone with the URL can act for the recipient. The security headers keep
+the URL of a page out of caches, search engines and ``Referer`` headers.
 """
 
 from collections.abc import Mapping

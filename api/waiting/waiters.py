@@ -83,7 +83,7 @@ class Waiters(Generic[V]):
             raise QUEUE_TOO_MANY_OF_YOURS()
 
     def nudge(self, topic: str) -> None:
-        """Make the background loop look up the result published under ``topic`` immediately."""
+        """Make the background loop immediately look up the result with this topic."""
         if topic in self._futures:
             self._nudged.add(topic)
             self._wake.set()

@@ -25,8 +25,8 @@ _HUGE_BYTES = 6 * 1024 * 1024
 _SLOW = re.compile(r"\bslow-(\d{1,2})\b")
 
 # Maps the name of each simulated fault to a function that returns the faulty response. The
-# function's argument contains HTTP headers that report an exhausted rate limit. A faulty response
-# without an exhausted rate limit ignores the headers.
+# function's argument contains HTTP headers that report an exhausted rate limit. A function whose
+# response doesn't simulate an exhausted rate limit ignores the headers.
 Faults = Mapping[str, Callable[[dict[str, str]], Response]]
 
 FAULTS: Faults = {

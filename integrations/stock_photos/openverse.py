@@ -14,8 +14,8 @@ from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, get_nested
 
 # The maximum number of photos per page that Openverse returns without an account. A larger page
-# size in a request is reduced to this maximum. The page numbers are adapted, so that no photos are
-# skipped.
+# size in a request is reduced to this maximum. The page numbers are converted to the reduced page
+# size, so that no photos are skipped.
 _MAX_PAGE_PHOTOS = 20
 _ID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # The names of licences that don't consist of "CC" and the licence's code.

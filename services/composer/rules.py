@@ -60,9 +60,9 @@ _URL = re.compile(
     re.I,
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
-# The top-level domains that X (Twitter) certainly recognises in URLs. A URL with an unknown
-# top-level domain may count as text or as a short link on X (Twitter), so Pressroom uses the higher
-# weight.
+# The top-level domains that X (Twitter) certainly recognises in URLs. X (Twitter) counts a URL as a
+# short link if it recognises the top-level domain, and otherwise counts the URL's characters. For
+# an unknown top-level domain, Pressroom uses the higher of the two counts.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 

@@ -26,8 +26,8 @@ from services.security_events import is_plan_error, record_plan_error
 from storage.redis.notifications import build_job_topic
 from storage.unit_of_work import UnitOfWork
 
-# The lease of a delegating job never expires. The lease's expiry time is therefore far in the
-# future.
+# The expiry time of a delegating job's lease. The expiry time of such a lease is far in the future,
+# so that the lease never expires.
 HELPERS_LEASE_END = datetime(9999, 1, 1, tzinfo=UTC)
 # The column values of a job that isn't being retried.
 _NO_FAILURES = {"retries": 0, "failing_since": None, "last_reason": None}

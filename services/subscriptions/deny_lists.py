@@ -115,8 +115,8 @@ def _normalise_domain(written: str) -> str | None:
     written = strip_invisible(written)
     if not written.startswith(_SUBDOMAINS):
         return email_addresses.normalise_domain(written)
-    # Replace the star with a letter, because ``normalise_domain`` would reject the ``com`` in
-    # ``*.com``.
+    # Replace the star with a letter instead of removing it, because ``normalise_domain`` rejects a
+    # domain without a dot, such as the ``com`` in ``*.com``.
     domain = email_addresses.normalise_domain(f"a{written[1:]}")
     return domain and f"*{domain[1:]}"
 

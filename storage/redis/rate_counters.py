@@ -22,8 +22,9 @@ _MAX_BLOCK_KEYS = 10_000
 
 # Reserves the next call numbers of a caller in the current time window. Returns the last reserved
 # call number and the time of Redis. All callers under a rate limit share one Redis hash. The first
-# call in a time window clears the hash. The hash of a rate limit has no expiry, because a full
-# Redis evicts keys with an expiry first, which would reset all counts.
+# call in a time window deletes the counts of the previous time window from the hash. The hash of a
+# rate limit has no expiry, because a full Redis evicts keys with an expiry first, which would reset
+# all counts.
 _RESERVE_SCRIPT = """
 local window, size, caller = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local time = redis.call('TIME')
@@ -145,8 +146,9 @@ class _ReservedNumbers:
     def put(self, key: str, numbers: range) -> None:
         with self._lock:
             if len(self._blocks) >= _MAX_BLOCK_KEYS:
-                # Discard all reserved call numbers. Most reserved call numbers belong to time
-                # windows that have ended, and the process can reserve new call numbers.
+                # Discard all reserved call numbers. This is safe, because most reserved call
+                # numbers belong to time windows that have ended, and the process can reserve new
+                # call numbers.
                 self._blocks.clear()
             # Don't replace the key's other blocks, because several threads can reserve a block at
             # the same time.

@@ -1,8 +1,8 @@
 """Registers and unregisters API callers that wait for the result of a request.
 
 Script calls that are enqueued at the same time share one round trip to Redis. Redis executes script
-calls in the order in which they were enqueued. Because of the order, Redis never removes a caller
-before adding the caller.
+calls in the order in which they were enqueued. Redis therefore never removes a caller before it has
+added the caller.
 """
 
 import asyncio

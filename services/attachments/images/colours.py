@@ -37,9 +37,9 @@ _SRGB_GAMMA = 1 / 2.2
 _GAMMA_TOLERANCE = 0.05
 _POINT_TOLERANCE = 0.005
 # HDR images (PQ or HLG) can be brighter than white paper, whose luminance is 203 cd/m² (ITU-R
-# BT.2408). The conversion to sRGB preserves the brightness of light up to 80% of white paper's
-# luminance. Light above 80% of white paper's luminance is compressed into the upper 20% of the
-# range.
+# BT.2408). The conversion to sRGB preserves the brightness of colours whose luminance is at most
+# 80% of white paper's. Brighter colours than 80% of white paper's luminance are compressed into the
+# upper 20% of the range.
 _WHITE_CANDELAS = 203
 _PQ_CANDELAS = 10_000
 _HLG_CANDELAS = 1_000

@@ -163,8 +163,8 @@ def _compare_address(comparison: Comparison, members: Members) -> Condition:
     if operator is Operator.EXISTS:
         return column.is_not(None)
     values = [str(value) for value in comparison.values]
-    # Don't strip a value that consists only of invisible characters. A stripped value would be
-    # empty, and the condition would match every address.
+    # Don't strip a value that consists only of invisible characters. Stripping such a value would
+    # make it empty, and an empty value would match every address.
     lowered = unicodedata.normalize("NFC", strip_invisible(values[0]) or values[0]).lower()
     if operator is Operator.CONTAINS:
         return column.like(_build_pattern(operator, lowered))

@@ -12,8 +12,8 @@ _WORDS = load_words("column_vocabulary.toml")
 NAME_OR_PART = normalise_words(_WORDS["name_or_part"])
 # Maps each column role to the headers that indicate the role.
 COLUMNS = {role: normalise_words(words) for role, words in _WORDS["columns"].items()}
-# Pairs of a newsletter product and a set of headers. A file with all headers of a set was exported
-# by the product in the same pair.
+# Pairs of a newsletter product and the headers of the product's exports. A file that contains all
+# headers of a pair was exported by the pair's product.
 PRODUCTS = [
     (product, normalise_words(headers))
     for product, alternatives in _WORDS["products"].items()

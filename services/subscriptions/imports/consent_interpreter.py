@@ -34,8 +34,7 @@ from services.subscriptions.imports.rows import OPT_OUTS, RowProblem, Suppressio
 
 MAX_VALUES_SHOWN = 50
 MAX_VALUES_COUNTED = 1_000
-# The maximum number of columns that are searched for status words because their headers aren't
-# recognised.
+# The maximum number of columns with unrecognised headers that are searched for status words.
 MAX_COLUMNS_WATCHED = 100
 # Optimization: cached status of equal consent cells (decision 17).
 # The status is cached, because most rows contain one of a few combinations of consent cells.
@@ -75,8 +74,8 @@ class ConsentInterpreter:
     ) -> None:
         self._earlier_decisions = earlier_decisions
         self.values = StatusValues(status_values)
-        # The possible consent columns, by column index. The cells of such a column decide whether
-        # it contains consent.
+        # The possible consent columns, by column index. The cells of a possible consent column
+        # decide whether the column contains consent.
         self._judged_columns: dict[int, ConsentColumn] = {}
         self._evidence: dict[int, ColumnEvidence] = {}
         # Maps the index of each column in ``_judged_columns`` to the provisional decision about the

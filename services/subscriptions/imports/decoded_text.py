@@ -32,8 +32,8 @@ _BYTE_ORDER_MARKS = (
 _MIN_ZEROS_OF_UTF16 = 0.2
 # Maps encodings to decoder error handlers that keep undecodable bytes as lone surrogates.
 _ERROR_HANDLERS = {"utf-8": "surrogateescape", WINDOWS_1252: "surrogateescape"}
-# Matches control characters that don't occur in text files. Whitespace, separators and end-of-file
-# characters are excluded, because text files may contain them.
+# Matches control characters that don't occur in text files. The pattern doesn't match whitespace,
+# separators and end-of-file characters, because text files may contain these.
 _CONTROL = re.compile("[\0-\x08\x0e-\x19\x7f]")
 _DAMAGE = re.compile("[\udc80-\udcff\ufffd]")
 _AS_WINDOWS_1252 = {

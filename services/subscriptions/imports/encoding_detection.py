@@ -72,8 +72,8 @@ _MANY_CELLS = 20
 # An East Asian encoding is chosen only if at least this share of the decoded characters is frequent
 # in names.
 _MIN_NAME_SHARE = 0.34
-# Don't choose an alphabetic encoding automatically if, in an East Asian encoding, at least this
-# share of the characters is frequent in names.
+# If at least this share of a text's characters in an East Asian encoding is frequent in names, no
+# alphabetic encoding is chosen automatically.
 _RIVAL_NAME_SHARE = 0.25
 _MIN_EAST_ASIAN_FACTOR = 1.5
 # The Cyrillic and Greek encodings. Hebrew text decoded with a Cyrillic or Greek encoding may look

@@ -18,7 +18,7 @@ from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
 
 # The maximum number of new fields that are proposed for a file, because a file may have a hundred
-# thousand columns. An owner can have fewer active fields than this maximum.
+# thousand columns. The maximum number of active fields per owner is lower than this maximum.
 MAX_NEW_FIELDS = 500
 # The types of fields that an import can create. An import can't create a choice field, because the
 # owner must define its choices first.

@@ -14,8 +14,8 @@ from services.subscriptions.imports.known_words import normalise_word
 
 MAX_CELL_CHARACTERS_SHOWN = 40
 
-# Matches numbers that stay the same when they are parsed and formatted again. A postal code or
-# telephone number doesn't match if its conversion would drop a zero or a plus sign.
+# Matches numbers that stay the same when they are parsed and formatted again. The pattern rejects
+# postal codes and telephone numbers from which a conversion would drop a zero or a plus sign.
 _PLAIN_NUMBER = re.compile(r"-?(0|[1-9]\d{0,9})(\.\d{0,4}[1-9])?\Z", re.ASCII)
 # Matches amounts with a decimal comma and two decimal places. Text such as "1,2" isn't an amount,
 # because it may be a list of two numbers.

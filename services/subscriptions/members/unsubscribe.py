@@ -160,8 +160,8 @@ def undo_leave(uow: UnitOfWork, mailing_list: MailingList, person: User, actor: 
 def _find_status_before_leaving(uow: UnitOfWork, record: Subscription) -> SubscriptionStatus:
     """Return the status that a subscription had before the person last unsubscribed.
 
-    If the person unsubscribed before a transfer to another list, the other list's history doesn't
-    contain the earlier status, so the function returns ``active``.
+    After a transfer, the new list's history doesn't contain the status before an unsubscribe on the
+    old list. In this case, the function returns ``active``.
     """
     event = SubscriptionEvent
     unsubscribed = SubscriptionStatus.UNSUBSCRIBED
