@@ -212,7 +212,7 @@ def build_invalid_parameter_error(
 
 
 def _first_alternative(schema: JsonSchema) -> JsonSchema:
-    """Return the first alternative in ``anyOf``, or the schema itself without ``anyOf``."""
+    """Return the first alternative in ``anyOf``, or the schema itself if it has no ``anyOf``."""
     return dict(schema.get("anyOf", [schema])[0])
 
 

@@ -96,7 +96,10 @@ class JsonRoute(ThreadedRoute):
         return handle_json
 
     async def _begin_strict_handling(self, request: Request) -> None:
-        """Reject unknown query parameters, and reject unknown names in the body later."""
+        """Reject unknown query parameters.
+
+        Unknown names in the body are rejected when it is parsed.
+        """
         names = self.known_names
         if unknown_names := find_unknown_query_names(request, names):
             if isinstance(self.access, TraceAccess):

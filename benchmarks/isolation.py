@@ -44,7 +44,7 @@ from services.credits import ledger
 
 CALLS = 1_000 if is_full_size() else 300
 MAX_SLOWDOWN = 3.0
-# The time after which all load-producing callers wait for the hung dependency.
+# How long the dependency has to hang until all callers that produce load wait for it.
 PRESSED_AFTER_SECONDS = 1.0
 IMPORTED_ROWS = 5_000
 # Maps the queues that a worker process reads to the number of tasks that the process runs at the

@@ -1,10 +1,10 @@
 """Compares how fast Pressroom and a plain HTTP client deliver the same backlog of webhook events.
 
 The benchmark uses eight owners with one endpoint each, because Pressroom calls only two endpoints
-of an owner at a time. All endpoints are paused while events are created. After all events have been
-created, the endpoints resume together, as after an outage of a receiver. A single Pressroom worker
-process delivers the webhook events. The receiver measures the time between the first and the last
-webhook.
+of an owner at a time. The benchmark pauses all endpoints while it creates events. After all events
+have been created, the endpoints resume together, as after an outage of a receiver. A single
+Pressroom worker process delivers the webhook events. The receiver measures the time between the
+first and the last webhook.
 
 The baseline sends the same requests from one process, with Pressroom's HTTP library and signing
 function. For each endpoint, the baseline keeps one connection open. The baseline uses no database.

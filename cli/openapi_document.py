@@ -16,8 +16,8 @@ from api.middleware.versions import VERSIONS
 from core.settings import Settings
 
 RELEASES_FOLDER = Path(__file__).parents[1] / "docs" / "contract"
-# The keys that a released document omits. Tests compare the structure of the documents, but no
-# texts and examples.
+# The keys that a released document omits. Tests compare the structure of two documents, but not
+# their texts and examples.
 _TEXT_KEYS = {"summary", "description", "example", "examples"}
 # A JSON object or array with more characters than this is written with one line per element.
 _MAX_LINE_CHARACTERS = 600

@@ -104,7 +104,7 @@ def change_address(
 def erase_occupying_record(
     uow: UnitOfWork, person: User, email: str, *, erases: bool = True
 ) -> None:
-    """Erase the record that a list created for an address that an account needs.
+    """Erase the record that a sign-up created for an address that an account needs.
 
     Lock the account's owner before calling ``erase_occupying_record``. Raises
     ``account.address_taken`` if the record has account data, such as an API key. Raises
@@ -154,8 +154,8 @@ def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> 
     as ``registration.prove_earlier_address``.
     """
     person, email, changed_at = registration.prove_earlier_address(uow, secret)
-    # A list may have created a record for the former address in the meantime. Erase this record,
-    # because two people can't have the same address.
+    # A list may have created a record for the former address in the meantime. Erase the list's
+    # record, because a record and an account can't have the same address.
     erase_occupying_record(uow, person, email)
     registration.revert_address(uow, person, email, since=changed_at, password_hash=password_hash)
     # Remove second factors that an intruder may have added, because the password reset would ask

@@ -106,7 +106,7 @@ class Database:
         """Run a single statement on a connection from the pool for transactions.
 
         If all connections for single statements are in use, a statement takes a connection from the
-        pool for transactions, because the number of connections per process is limited.
+        pool for transactions instead of opening a new one.
         """
         try:
             borrowed = self.engine.raw_connection()
@@ -184,7 +184,7 @@ def open_database(
 
 
 def open_replica(url: SecretStr, *, application_name: str) -> Engine:
-    """Return an engine for a read replica, which opens a new connection for each read."""
+    """Return an engine that opens a new connection to a read replica for each read."""
     replica_url, connect = build_connector(url, application_name)
     return create_engine(replica_url, creator=connect, poolclass=NullPool, hide_parameters=True)
 

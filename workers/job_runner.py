@@ -256,7 +256,8 @@ class _StayingJobs:
     def _add(self, lease: Lease) -> None:
         """Add a claimed job that takes the next turn.
 
-        The jobs that the process already runs have had turns before.
+        A new job goes first, because all jobs that the process already runs have had at least one
+        turn.
         """
         has_own_limits = bool(self._first_kind.max_stay_seconds)
         attempt = JobAttempt(self._context, lease, has_own_limits=has_own_limits)

@@ -39,7 +39,7 @@ _MAX_FORK_WAIT_SECONDS = 5.0
 
 _stopping = threading.Event()
 _round_lock = threading.Lock()
-# During a fork of the worker process, `_lock_results` contains whether the forking thread has
+# During a fork of the worker process, `_lock_results` records whether the forking thread has
 # acquired `_round_lock`.
 _lock_results: list[bool] = []
 

@@ -165,7 +165,8 @@ def refuse_options(request: Request, names: Iterable[str]) -> None:
     """Raise ``request.option_in_body`` if a body field has the name of a query parameter.
 
     Ignoring an unknown field could do harm. For example, ``dry_run`` is a query parameter. If a
-    caller sent it in the body and the API ignored it, the request would change data.
+    caller sent ``dry_run`` in the body and the API ignored this field, the request would change
+    data.
     """
     route: APIRoute = request.scope["route"]
     options = {parameter.alias for parameter in route.dependant.query_params}

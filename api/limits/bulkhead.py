@@ -57,8 +57,8 @@ class Bulkhead:
     async def run(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call ``work`` in one of the bulkhead's threads.
 
-        Raises the error that the bulkhead was created with if no thread becomes free in time. If
-        the caller is cancelled, work that has begun continues in its thread.
+        If no thread becomes free in time, the bulkhead's error is raised. If the caller is
+        cancelled, work that has begun continues in its thread.
         """
         with self._lock:
             has_thread = self._calls < self.threads

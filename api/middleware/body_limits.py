@@ -198,7 +198,7 @@ class BoundedBody:
             self._held.release()
 
     async def _reserve_memory(self, held: HeldBody, chunk_bytes: int) -> None:
-        """Reserve memory for a chunk, and wait while other bodies of the caller use too much."""
+        """Reserve memory for a chunk. Wait while the caller's other bodies use too much memory."""
         deadline = asyncio.get_running_loop().time() + MAX_MEMORY_WAIT_SECONDS
         while error := held.take(chunk_bytes):
             if error is requests.SERVICE_BUSY or asyncio.get_running_loop().time() > deadline:

@@ -11,7 +11,8 @@ Json = dict[str, Any]
 _REF = "#/components/schemas/"
 _METHODS = ("get", "post", "put", "patch", "delete")
 KEY_HEADER = "Idempotency-Key"
-# The clients send this header with every call, so no method has an argument for the version.
+# The clients send the API version in this header with every call, so no method has an argument for
+# the API version.
 _VERSION_HEADER = "Pressroom-Version"
 
 
@@ -40,7 +41,7 @@ class AnswerKind(StrEnum):
     PAGE = "page"
     # The client's method returns the parsed JSON of the response, which has no envelope.
     PLAIN = "plain"
-    # The client's method returns a file of bytes or text.
+    # The client's method returns the content of a binary file or text file.
     FILE = "file"
     # The client's method returns an iterator over server-sent events.
     EVENTS = "events"

@@ -39,7 +39,7 @@ def confine_process(memory_bytes: int) -> None:
     """
     with suppress(OSError):
         # Call ``supported`` before the resource limits are set, because it starts a process. The
-        # limits forbid new processes.
+        # resource limits forbid the child process to start processes.
         supported()
     limit_resources(memory_bytes)
     with suppress(OSError):

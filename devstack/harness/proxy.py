@@ -115,7 +115,7 @@ class Proxy:
         self._call(self._resume_flow)
 
     def refuse(self) -> None:
-        """Reset all connections through the proxy, also new ones, until ``resume`` is called."""
+        """Reset all old and new connections through the proxy until ``resume`` is called."""
         self._refusing = True
         self.cut()
 

@@ -220,10 +220,7 @@ class Stack:
         )
 
     def start_sandbox(self) -> Running:
-        """Start the sandbox.
-
-        Programs use the sandbox only if they are started after the sandbox.
-        """
+        """Start the sandbox. Start the sandbox before the programs that use it."""
         port = free_port()
         smtp_port = free_port()
         self.sandbox_url = f"http://{LOOPBACK}:{port}"

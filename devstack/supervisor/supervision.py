@@ -178,8 +178,8 @@ class _Supervisor:
             **sandbox_settings.build_sandbox_settings(self._sandbox_url, user_settings),
         }
         self._environment = environment.build_program_environment(chosen)
-        # Start Pressroom's programs before the embedded services. While initdb creates the
-        # database, the programs that need no service can already load.
+        # Start loading Pressroom's programs before the embedded services, to save time. While
+        # initdb creates the database, the programs that need no service can already load.
         has_external_storage = "PRESSROOM_S3_ENDPOINT" in user_settings
         pressroom_programs = programs.plan_programs(
             home, self._environment, self._ports, creates_bucket=has_external_storage

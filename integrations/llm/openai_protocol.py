@@ -106,7 +106,7 @@ class RequestRejected(Exception):
     text: str
 
 
-# A number of prompt tokens or completion tokens. Invalid token counts become 0.
+# The token count of a prompt or completion. Invalid token counts become 0.
 _Count = Annotated[int, BeforeValidator(lambda n: n if type(n) is int and n >= 0 else 0)]
 
 

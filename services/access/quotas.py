@@ -40,8 +40,8 @@ from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
 BYTES_PER_MB = 2**20
-# How many bytes of the storage quota a stored row uses. A row with a filter uses these bytes plus
-# the size of the filter.
+# How many bytes of the storage quota a stored row uses. For a row with a filter, the size of the
+# filter is added.
 _ROW_BYTES = 500
 # The kinds of jobs that count against the quota ``UNFINISHED_JOBS`` are imports, exports and bulk
 # actions. Kinds that aren't in ``LIMITED_JOB_KINDS`` are limited only by the job queue.

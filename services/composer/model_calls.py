@@ -37,10 +37,11 @@ class ModelCalls:
         seconds: float,
         repair: tuple[str, str] = ("", ""),
     ) -> str:
-        """Send a prompt to the language model. Return the answer without the drafts in the reply.
+        """Send a prompt to the language model.
 
-        ``repair``: two texts that ask the model to correct its answer. The first text is added to
-        the prompt's instructions, and the second text to the prompt's material.
+        Return the model's final answer without the drafts before the answer. ``repair``: two texts
+        that ask the model to correct its answer. The first text is added to the prompt's
+        instructions, and the second text to the prompt's material.
         """
         mark, delimited = delimit_text(material)
         request = CompletionRequest(

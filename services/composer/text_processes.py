@@ -33,8 +33,7 @@ class TextProcesses:
     def __init__(self, *, timeout: float = MAX_POST_SECONDS) -> None:
         self._timeout = timeout
         # A thread takes the most recently used child process first, so that no additional child
-        # process is started unnecessarily. A child process that was never used would have to be
-        # started.
+        # process is started unnecessarily. Child processes are started only at their first use.
         self._free = LifoQueue[ChildProcess]()
         for _ in range(_MAX_CHILDREN):
             self._free.put(

@@ -63,7 +63,7 @@ class MetadataWriter:
         Loading the models takes a few seconds. After a timeout of the language model, the request
         has too little time left for loading the offline writer's models. If the settings select the
         offline writer, the first call loads its models. The offline writer's first call has enough
-        time to load the models, because no language model is called before.
+        time to load the models, because the call doesn't wait for a language model first.
         """
         if self.llm is not None and self.settings.llm_fallback == OFFLINE:
             self.texts.write(_SAMPLE, lambda: MAX_POST_SECONDS)

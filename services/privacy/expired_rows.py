@@ -1,4 +1,4 @@
-"""Every hour, deletes the database rows whose retention period has ended."""
+"""Deletes database rows whose retention period has ended. The deletion runs every hour."""
 
 from datetime import timedelta
 from functools import partial

@@ -270,7 +270,8 @@ def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     ids = list(uow.session.scalars(select(row.id).where(has_answer).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(answer=None))
     # If some of the person's rows may still contain webhook responses, return 0 as the next
-    # position, because ``None`` would end the stage. The stage ignores the position.
+    # position, because ``None`` would end the stage. This stage ignores the bookmark's position,
+    # because it always searches from the start.
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 

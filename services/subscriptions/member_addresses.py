@@ -31,8 +31,8 @@ MAX_BATCH_LISTS = 20
 # The job starts this long after the undo link has expired, so that a last request with the link can
 # finish.
 _UNDO_MARGIN = timedelta(minutes=1)
-# Selects the remaining time in which the person can undo the change of address. Before the mail
-# with the undo link has been sent, the person still has the full lifetime of the link.
+# Selects the remaining time in which the person can undo the change of address. The lifetime of the
+# undo link begins when the mail with the link is sent.
 _SELECT_REMAINING_UNDO_TIME = text("""
 SELECT greatest((
     SELECT max(expires_at) FROM mailed_links

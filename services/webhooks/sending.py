@@ -42,8 +42,8 @@ MAX_BATCH_DELIVERIES = 20
 # because the endpoint's settings or the names and addresses in the events may change in the
 # meantime.
 MAX_CLAIM_SECONDS = 1.0
-# If the owner has reached the limit of active endpoints, a further endpoint waits this long before
-# its job tries again.
+# If too many of an owner's endpoints are sending events, the job of a further endpoint waits this
+# long before it checks again.
 _OWNER_LIMIT_PAUSE = timedelta(seconds=2)
 
 SEND_EVENTS = register_kind(

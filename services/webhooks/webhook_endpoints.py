@@ -247,7 +247,7 @@ def end_all_endpoints(uow: UnitOfWork, user_id: int, *, but: Collection[int] = (
 def end_endpoints(
     uow: UnitOfWork, user_id: int, endpoint_ids: Collection[int], reason: str = ENDED_WITH_LOGIN
 ) -> None:
-    """End the given endpoints of a person, for example after an API key was revoked."""
+    """Permanently disable endpoints of a person, for example after an API key was revoked."""
     table = WebhookEndpoint
     statement = update(table).where(
         table.user_id == user_id,

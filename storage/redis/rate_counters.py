@@ -65,9 +65,9 @@ class RateCounters:
 
     The API calls in a time window are numbered, and calls with a number above the rate limit are
     refused. If the rate limit is high, a process reserves 1/300 of the call numbers at once. The
-    process assigns the reserved numbers to calls without asking Redis. The rate limit is never
-    exceeded, because no call number is assigned twice. A call can be refused before the limit is
-    reached if other processes have reserved numbers that they haven't used.
+    process assigns the reserved numbers to calls without asking Redis. No call number is assigned
+    twice, so the number of accepted calls never exceeds the rate limit. A call can be refused
+    before the limit is reached if other processes have reserved numbers that they haven't used.
     """
 
     def __init__(self, settings: Settings) -> None:

@@ -217,7 +217,8 @@ def _render_credits(
         form=form,
         low=threshold_form or TypedForm({THRESHOLD_FIELD: threshold}),
         balance=format_credits(Decimal(account["balance_credit"])),
-        # If an owner has a debt, the credits that the owner buys first pay off the debt.
+        # If an owner has a debt, newly bought credits pay off the debt before they raise the
+        # balance.
         debt=format_credits(debt) if debt else None,
         entries=[EntryView.of(entry) for _, entry in page.rows],
         actions=[

@@ -252,8 +252,8 @@ def read_draft(form: Mapping[str, str]) -> FilterDraft:
 def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) -> Group:
     """Return the group at the position ``place`` in the submitted form.
 
-    ``remaining_rows``: a list whose only element says how many more rows may be read. All groups of
-    the form count down the same number, so that the form's total number of rows is limited.
+    ``remaining_rows``: a list whose only element says how many more rows may be read. All groups
+    share one count of remaining rows, so that the form's total number of rows is limited.
     """
     match = form.get(f"match.{place}", "all")
     group = Group(match if match in FILTER_MATCHES else "all", place=place)

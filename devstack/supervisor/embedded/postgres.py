@@ -46,8 +46,8 @@ def find_closed_folder(path: Path, user_id: int, group_id: int) -> Path | None:
     return None
 
 
-# How to start Postgres as another user: a command prefix, or a user id and a group id. The root
-# user needs a command prefix or the ids of another user, because Postgres refuses to run as root.
+# How to start Postgres as another user: a command prefix, or a user id and a group id. Postgres
+# refuses to run as root, so the root user must start Postgres as another user.
 _Account = tuple[tuple[str, ...], tuple[int, int] | None]
 
 

@@ -3,7 +3,7 @@
 The offline writer builds metadata and tweets from sentences and words of the post. A sentence that
 begins with a pronoun or a connective, such as `However`, refers back to the preceding sentence. A
 summary contains a sentence that refers back only together with the sentence before it. Tweets never
-contain sentences that refer back.
+contain sentences that refer to an earlier sentence.
 """
 
 import re

@@ -55,8 +55,8 @@ _OPTIONS = (
 _MAX_HTML_CHARACTERS = 2_000_000
 _MAX_CLEANING_ROUNDS = 6
 # The maximum number of characters per paragraph, and per post, that are parsed again to find nested
-# markup. Text beyond the limits isn't parsed a second time. Instead, all characters that could be
-# markup are removed.
+# markup. Text beyond the limits isn't parsed a second time. Text that isn't parsed again loses all
+# characters that could be markup.
 _MAX_REPARSED_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REPARSED_CHARACTERS = 200_000
 _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
@@ -269,7 +269,7 @@ def _remove_markup(text: str) -> str:
 
 
 def _replace_incomplete_markup(mark: re.Match[str]) -> str:
-    """Return the text that replaces a mark of incomplete markup."""
+    """Return the replacement for markup characters that have no matching counterpart."""
     run = mark[0]
     if run[0] in "*_~`":
         # Remove emphasis marks without inserting a space, because emphasis can begin or end inside

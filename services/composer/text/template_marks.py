@@ -59,8 +59,8 @@ _SENTENCE_START = re.compile(r"(?:\A|[\n>.!?…])(?:\s|[*_]|<[a-z]{1,10}>){0,3}\
 class _Surroundings:
     """The end tags and Markdown link references in a text.
 
-    Brackets with an end tag in the text are template placeholders. Brackets with a link reference
-    are ordinary text.
+    A word in brackets, such as `[b]`, is a placeholder if the text contains the end tag `[/b]`.
+    Brackets with a link reference are ordinary text.
     """
 
     def __init__(self, text: str) -> None:

@@ -57,8 +57,8 @@ def count_members(
             indexed_condition,
         )
         # Counting with an index gets half of the available time, because the index is slow if many
-        # members match. The exact count may use half of the available time. The rest is reserved
-        # for counting in batches, which returns at least a lower bound.
+        # members match. The exact count may use half of the available time. The rest of the time is
+        # reserved for counting in batches, which returns at least a lower bound.
         if row := _read_in_time(resources, query, begun_at + seconds / 2):
             return MemberCount(row[0], is_exact=True)
     statuses = member_filter.list_statuses()

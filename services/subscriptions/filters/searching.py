@@ -9,7 +9,7 @@ take longer. A search first tries a short scan, then an index search, and finall
   fast if few members match the filter.
 - The long scan checks up to ``MAX_LONG_SCAN_MEMBERS`` of the newest members, and is used if no
   index helps. If the long scan reaches this limit, the page may contain fewer members than
-  requested. The next page of the search then starts after the last checked member.
+  requested. After such a page, the next page starts after the last checked member.
 
 Scans read a fixed number of rows in a fixed order, so that the query planner of Postgres can't
 choose a slow plan.

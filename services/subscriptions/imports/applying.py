@@ -59,8 +59,8 @@ log = get_logger(__name__)
 
 _ALL_VERDICTS = (*VERDICTS, OVER_QUOTA)
 # If a member changes their address during an import, the import may try to add the member a second
-# time. The attempt violates a unique constraint. The violation is temporary, because a retry of the
-# chunk finds the member by the new address.
+# time. Adding a member twice violates a unique constraint. The error is temporary, because a retry
+# of the chunk finds the member by the new address.
 _TRANSIENT_CONSTRAINTS = frozenset({"uq_subscriptions_user_id_list_id"})
 # The database constraints that an insert of new people may violate. A new person's random id can
 # collide with an existing id.

@@ -48,10 +48,10 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
 }
-# The keys are the roles that several columns of a file can have. The value of a key is a related
-# role. If the owner's column mapping assigns the related role, the key's role isn't assigned
-# automatically. For example, ``tier`` and ``paid`` columns both state the tier. If the owner has
-# mapped a column to ``tier``, no header is recognised as ``paid``.
+# The roles that several columns of a file can have. Each role is mapped to a related role, or to
+# "". A role is not assigned automatically if the owner's column mapping assigns its related role.
+# For example, ``tier`` and ``paid`` columns both state the tier. If the owner has mapped a column
+# to ``tier``, no header is recognised as ``paid``.
 _LIST_ROLES = {"tags": "", "tier": "tier", "paid": "tier"}
 _DATES = ("paid_expiry", "joined_at", "created_at", "consent.at", "consent.confirmed_at")
 # Maps each role name in the API to all internal roles that the API reports under that name.

@@ -28,8 +28,8 @@ class EncodingEvidence:
         self._rows: list[bytes] = []
         self._counts = dict.fromkeys(range(0x80, 0x100), 0)
         self._incomplete_row = b""
-        # Matches the byte values of which more sample cells are needed, or ``None`` if no more
-        # cells are needed.
+        # Matches the byte values that still occur in too few sample cells. ``None`` means that all
+        # byte values have enough sample cells.
         self._pattern = self._needed_bytes()
 
     @property

@@ -41,7 +41,8 @@ class FileFacts:
         encoding: the right encoding if the file was decoded with a wrong encoding, otherwise
             ``None``.
         are_applied: whether all rows were interpreted according to the facts in this object. If
-            some rows were read before the facts were known, the file must be read again.
+            some rows were read before all facts about the file were known, the file must be read
+            again.
         error: an error that asks the owner to choose the date order or the encoding, or ``None``.
     """
 

@@ -212,8 +212,8 @@ def _start_turn(resources: Resources, lease: Lease) -> _HelperTask | None:
         if import_lease is None:
             return None
         task = uow.session.get_one(MemberImport, import_lease.subject_id)
-        # If an older release has cancelled the import, cancel the import's job too, because older
-        # releases ignore helper jobs.
+        # An older release that cancels an import ignores the import's helper jobs. The helper job
+        # therefore ends the cancelled import's job.
         if import_lease.cancelled.is_set():
             cancel_job(uow, import_lease)
             return None

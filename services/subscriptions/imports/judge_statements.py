@@ -54,8 +54,8 @@ _ROW_VALUES_WITH_EXTRAS = """CASE WHEN k.is_active AND NOT :update THEN '' ELSE 
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.tier END,
         CASE WHEN k.is_active AND NOT :update THEN NULL ELSE k.paid_expiry END,
         k.clears_expiry AND (:update OR NOT k.is_active)"""
-# Finds the person whose address is in a row. A member whose subscription has the row's address
-# takes precedence, even if the member has since changed their address. If the list has no such
+# Finds the person whose address is in a row. The first choice is a member whose subscription has
+# the row's address, even if the member has since changed their address. If the list has no such
 # member, the query chooses the account with the address (``u``). If neither a member nor an account
 # has the address, the query chooses a person who formerly had the address. ``OFFSET 0`` makes
 # Postgres use an index even if outdated statistics suggest a scan. The subqueries of ``_PERSON``

@@ -56,8 +56,8 @@ def _judge_batch(
     members = [row for row in batch if isinstance(row, MemberRow)]
     normalised = email_addresses.normalise_addresses([row.email for row in members])
     strictest = _find_strictest(members, normalised)
-    # The addresses of rows that have already been accepted. Further rows with these addresses are
-    # duplicates.
+    # The addresses of rows that have already been accepted. Further rows with an accepted address
+    # are duplicates.
     used = set()
     for address, earlier in seen.add(strictest).items():
         if earlier >= strictest[address]:

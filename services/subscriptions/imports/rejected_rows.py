@@ -51,8 +51,8 @@ def format_csv_lines(
 
     Args:
         left_out: maps row numbers to sentences about the values that weren't imported.
-        width: the number of columns in the header of the file. Cells beyond the last column of the
-            header come after ``ADDED_COLUMNS``.
+        width: the number of columns in the header of the file. If a row has more cells than the
+            header, the additional cells are written after ``ADDED_COLUMNS``.
     """
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL)

@@ -61,7 +61,7 @@ class RowMapper:
     ) -> MemberRow | RejectedRecord | None:
         """Convert a record into a row or a ``RejectedRecord``. Return ``None`` for a blank record.
 
-        ``damaged`` states whether the file has contained any undecodable byte so far.
+        ``damaged`` states whether an undecodable byte was found in the file so far.
         """
         if damaged and any(map(is_damaged, cells)):
             has_damaged_email = any(map(is_damaged, cells[self._email : self._email + 1]))

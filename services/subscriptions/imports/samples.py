@@ -113,8 +113,8 @@ class Problems:
         if group is None:
             if len(self._groups) >= MAX_PROBLEMS:
                 # After ``MAX_PROBLEMS`` groups exist, problems that fit no group are added to the
-                # group "Other problems". Without a limit on groups, each row could get a group of
-                # its own, because the text of a rule may quote a cell.
+                # group "Other problems". The number of groups is limited. Otherwise each row could
+                # get its own group, because the message of a rule can quote a cell.
                 column = None
                 rule = "Other problems"
             new: dict[str, Any] = {"column": column, "rule": rule, "rows": 0, "examples": []}

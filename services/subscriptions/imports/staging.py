@@ -32,7 +32,7 @@ _JUDGED = """
 
 
 def name_table(name: str, columns: str) -> str:
-    """Return a name for a temporary table that only tables with these columns have.
+    """Return the name of the temporary table for these columns.
 
     With a connection pooler, processes of two releases can share a database session and its
     temporary tables. The table name depends on the columns, so that a process never uses a table

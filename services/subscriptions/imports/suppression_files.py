@@ -139,8 +139,8 @@ class SuppressionReader:
     def has_misread_rows(self) -> bool:
         """Return whether the file must be read again, because the first rows were misread.
 
-        If a later record adds a column with reasons, the rows before it got the default status
-        wrongly.
+        If a later record adds a column with reasons, the earlier rows have wrongly got the default
+        status.
         """
         return self._used_default and bool(self._reason_columns)
 

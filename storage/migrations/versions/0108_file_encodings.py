@@ -1,6 +1,6 @@
 """Add the columns exports.bom and imports.encoding.
 
-Release 1.0.0 can still insert rows, because both columns are nullable or have a default.
+Release 1.0.0 can still insert rows, because each new column is nullable or has a default.
 """
 
 from alembic import op

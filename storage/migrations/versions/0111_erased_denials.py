@@ -1,7 +1,7 @@
 """Add the table erased_denials.
 
-Release 1.0.0 doesn't use the table erased_denials. To erase a person, release 1.0.0 deletes the
-person's deny list entries.
+Release 1.0.0 doesn't use the table erased_denials. When release 1.0.0 erases a person, it deletes
+the person's deny list entries.
 """
 
 from alembic import op

@@ -1,4 +1,4 @@
-"""Pages of a list, with methods for the following pages."""
+"""Pages of results, with methods that fetch the following pages."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
