@@ -174,7 +174,8 @@ def _stop_endpoint(
     endpoint.due_at = None
     log.info("webhook.stopped", endpoint_id=endpoint.id, state=state)
     person = accounts.get_user(uow, endpoint.user_id)
-    detail = f"{endpoint.id} is now {state}. {reason}"
+    change = "was paused" if state == EndpointState.PAUSED else "was permanently disabled"
+    detail = f"{endpoint.id} {change}. {reason}"
     account_mails.enqueue_mail_to(uow, MailKind.WEBHOOK_STOPPED, person, detail)
 
 

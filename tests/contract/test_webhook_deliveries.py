@@ -191,7 +191,7 @@ def test_response_410_ends_the_webhook_endpoint_and_notifies_the_owner(
     problem(client.patch(path, json={"state": "active"}), 409, "webhook.ended")
     problem(client.post(f"{path}/rotate"), 409, "webhook.ended")
     stopped = eventually(lambda: _mails(stack, owner, "stopped"), what="the mail")
-    assert f"endpoint {endpoint['id']} is ended" in stopped[0]["text"]
+    assert f"endpoint {endpoint['id']} was permanently disabled" in stopped[0]["text"]
 
 
 @pytest.mark.tier("faults")

@@ -30,7 +30,7 @@ def test_api_with_https_url_does_not_start_without_trusted_proxies(
     )
     assert silent.process.wait(30) == 2
     said = silent.log.read_text()
-    assert "PRESSROOM_TRUSTED_PROXIES: is needed where the public URL is https" in said
+    assert "PRESSROOM_TRUSTED_PROXIES: is required because the public URL uses https" in said
     assert "Traceback" not in said
 
 

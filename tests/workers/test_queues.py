@@ -58,5 +58,5 @@ def test_worker_without_broker_connection_creates_no_queue_canaries(probes: Benc
 
 
 def test_worker_rejects_a_mix_of_io_bound_and_cpu_bound_queues() -> None:
-    with pytest.raises(IncompatibleQueues, match="mail and bulk need different kinds of workers"):
+    with pytest.raises(IncompatibleQueues, match="mail and bulk can't share a worker"):
         plan_serving([Queue.MAIL, Queue.BULK])

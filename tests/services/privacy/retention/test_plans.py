@@ -27,7 +27,7 @@ NO_ACTION = "a"
 
 def test_every_foreign_key_to_deletable_rows_has_an_index(retention_stack: Stack) -> None:
     stays = {
-        name for name, (kept, _) in read_retention_table().items() if kept.startswith("for good")
+        name for name, (kept, _) in read_retention_table().items() if kept.startswith("forever")
     }
     assert stays
     foreign_keys = retention_stack.query(FOREIGN_KEYS)
