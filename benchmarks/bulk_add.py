@@ -75,7 +75,7 @@ def _compare_repeated(bench: BulkBench) -> Finding:
 
 
 def _compare_single(bench: BulkBench) -> Finding:
-    """Compare the speed of bulk adds with that of requests for a single member."""
+    """Compare the speed of bulk adds with the speed of single adds."""
 
     def many() -> float:
         body, list_id = _build_body(create_people(MEMBERS)), bench.new_list()

@@ -12,9 +12,9 @@ _STRIDE = 7_368_787
 class Volume:
     """The size of a filled database.
 
-    At factor 1, the database is as large as that of an installation with 1,000 owners. The first
-    owner's largest list contains half of all subscriptions. The first owner has a tenth of all
-    ledger entries, jobs, attachments and events.
+    At factor 1, the database has the size of a real database with 1,000 owners. The first owner's
+    largest list contains half of all subscriptions. The first owner has a tenth of all ledger
+    entries, jobs, attachments and events.
     """
 
     factor: float

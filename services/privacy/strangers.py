@@ -118,7 +118,7 @@ def _purge_next_people(resources: Resources, age: timedelta) -> int:
             following = select(User.id).where(User.id > after).order_by(User.id)
             # ``last`` is ``None`` if the batch includes the last person in the table ``users``.
             last = uow.session.scalar(following.offset(_MAX_BATCH_PEOPLE - 1).limit(1))
-            # First find the people who are on a list, because they are no strangers. Almost
+            # First find the people who are on a list, because they aren't strangers. Almost
             # everybody is on a list, so the other checks are needed for only a few people.
             on_lists = select(Subscription.user_id).where(
                 *_between(after, Subscription.user_id, last)

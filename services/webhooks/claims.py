@@ -48,7 +48,7 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """The decision about which delivery to send next to a webhook endpoint.
+    """The decision about the next delivery to a webhook endpoint.
 
     Attributes:
         delivery_id: the delivery to send now, or ``None`` if none is due.
