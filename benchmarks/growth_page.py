@@ -82,4 +82,5 @@ def _format_growth(growth: dict[str, Any]) -> str:
     findings = growth["findings"]
     met = sum(finding["met"] for finding in findings)
     others = "; the [table](performance.md#growth) names the others" if met < len(findings) else ""
-    return f"at most 1.3 times as long in {met} of {len(findings)} cases{others}"
+    cases = f"{met} of {len(findings)} cases{others}"
+    return f"at most 1.3 times the duration on the smallest data in {cases}"
