@@ -28,8 +28,8 @@ REASONS = {
 
 
 def build_unknown_action_error() -> DomainError:
-    rule = f"must be one of {', '.join((*OPT_OUTS, *LIFT_OPT_OUT))}"
-    return requests.BODY_INVALID(place="body.action", rule=rule)
+    actions = ", ".join((*OPT_OUTS, *LIFT_OPT_OUT))
+    return requests.BODY_INVALID(place="body.action", rule=f"must be one of {actions}")
 
 
 def translate_reasons(language: str) -> dict[str, str]:
