@@ -191,7 +191,11 @@ def test_modules_show_readers_only_texts_marked_for_translation(module: Path) ->
     }
     # What the document and programs get stands in these calls, and is English.
     for node in ast.walk(tree):
-        is_for_programs = isinstance(node, ast.keyword) and node.arg in {"responses", "rule", "summary"}
+        is_for_programs = isinstance(node, ast.keyword) and node.arg in {
+            "responses",
+            "rule",
+            "summary",
+        }
         called = getattr(node, "func", None)
         is_error = isinstance(called, ast.Attribute) and called.attr.isupper()
         is_problem = isinstance(called, ast.Name) and called.id == "FieldProblem"
