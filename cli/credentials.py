@@ -138,7 +138,7 @@ def list_clients(as_json: Json = False) -> None:
 def revoke_client(
     client_id: Annotated[str, typer.Argument(metavar="CLIENT_ID")], as_json: Json = False
 ) -> None:
-    """Revoke an OAuth client. Its access to all accounts ends immediately."""
+    """Revoke an OAuth client and its access to all accounts."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         revoked = clients.revoke_client(uow, client_id)
     print_record({"client_id": client_id, "revoked": revoked}, as_json=as_json)

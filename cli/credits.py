@@ -62,7 +62,7 @@ def review_order(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Resolve an order in review, whose payment doesn't match the order."""
+    """Resolve an order whose payment doesn't match the order."""
     if credit == refunded:
         raise ORDER_RESOLUTION()
     resolution = Resolution.CREDIT if credit else Resolution.REFUNDED

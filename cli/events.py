@@ -38,7 +38,7 @@ def feed_events(
     limit: Limit = 50,
     as_json: Json = False,
 ) -> None:
-    """Show a user's event feed, which programs read, newest first."""
+    """Show a user's event feed, newest first."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         user = accounts.get_user_by_email(uow, email)
         event_types = set(types or FeedEventType)

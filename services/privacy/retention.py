@@ -121,7 +121,7 @@ def _create_key_rule(
 def _create_ip_rule(
     moment: InstrumentedAttribute[Any], ip: InstrumentedAttribute[Any], **more: Any
 ) -> Rule:
-    """Return a retention rule for IP addresses that must be replaced with network addresses."""
+    """Return a retention rule that replaces IP addresses with network addresses."""
     only = (ip.is_not(None), func.strpos(ip, "/") == 0)
     return _create_rule(
         moment, Retained.IP_ADDRESSES, only=only, is_purged=False, part=".ip", **more

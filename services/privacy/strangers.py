@@ -110,7 +110,7 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
 
 
 def _purge_next_people(resources: Resources, age: timedelta) -> int:
-    """Delete the strangers among the next 500,000 people, in the order of their ids."""
+    """Check the next 500,000 people in id order, and delete those who are strangers."""
     total = 0
     for _ in range(_MAX_BATCHES):
         with resources.unit_of_work() as uow:

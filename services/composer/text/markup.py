@@ -55,8 +55,8 @@ _OPTIONS = (
 _MAX_HTML_CHARACTERS = 2_000_000
 _MAX_CLEANING_ROUNDS = 6
 # The maximum number of characters per paragraph, and per post, that are parsed again to find nested
-# markup. Text beyond the limits isn't parsed a second time. Text that isn't parsed again loses all
-# characters that could be markup.
+# markup. Text beyond the limits isn't parsed a second time. From text above the limits, all
+# characters that could be markup are removed.
 _MAX_REPARSED_PARAGRAPH_CHARACTERS = 20_000
 _MAX_REPARSED_CHARACTERS = 200_000
 _MARKUP_CHARACTER = re.compile(r"[<>&\[\]*_`~\\]")
