@@ -239,7 +239,7 @@ def test_every_page_is_accessible_and_fits_a_narrow_screen(
         return
     # Each control is reached by Tab, and first of all the way past the navigation of the console.
     reached = Keyboard(page).walk()
-    assert not visit.path.startswith("/console") or reached[0] == "a “Skip to the content”"
+    assert not visit.path.startswith("/console") or reached[0] == "a “Skip to content”"
     plain = page_of(visit.whose, scripts=False)
     plain.goto(url)
     expect(plain.get_by_role("heading", level=1)).to_have_text(heading)
