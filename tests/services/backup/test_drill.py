@@ -179,5 +179,5 @@ def test_backup_verify_without_permission_to_create_databases_names_the_setting(
     done = ended_process(environment, "backup", "verify")
     assert (done.returncode, done.stdout) == (1, "")
     assert (
-        "permission denied to create database: set PRESSROOM_MIGRATION_DATABASE_URL" in done.stderr
+        "permission denied to create database. Set PRESSROOM_MIGRATION_DATABASE_URL" in done.stderr
     )
