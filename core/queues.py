@@ -20,9 +20,9 @@ class Queue(StrEnum):
     MAIL = "mail"
     # Webhook deliveries, which depend on the speed of the owners' servers.
     WEBHOOKS = "webhooks"
-    # Exports. One export uses a CPU core for minutes.
+    # Exports. An export uses a CPU core for minutes.
     EXPORT = "export"
-    # Image conversions. One conversion uses a CPU core for about a second.
+    # Image conversions. An image conversion uses a CPU core for about a second.
     MEDIA = "media"
     # Bulk adds, imports and undos of imports, which pause every few seconds to let other jobs run.
     BULK = "bulk"

@@ -64,8 +64,8 @@ class Job(Model):
     queue: Mapped[str]
     # The user who can see the job in the API.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The id of the user for whom the job runs, or 0 for an internal job. A queue alternates between
-    # users, so that no user can block it.
+    # The job runs on behalf of the user with this id. The value is 0 for an internal job. A queue
+    # alternates between users, so that no user can block it.
     on_behalf_of: Mapped[int] = mapped_column(default=0, server_default="0")
     subject_id: Mapped[int | None]
     status: Mapped[str] = mapped_column(default=JobStatus.QUEUED, server_default="queued")

@@ -75,7 +75,7 @@ class InternalErrorMiddleware:
             # A caller who has disconnected gets no response. The access log shows the status 499
             # for the disconnected caller's request.
             return
-        except Exception:
+        except Exception:  # Any unexpected exception becomes an error response.
             log.exception("request.broke")
             if not has_started:
                 await internal_error()(scope, receive, send)

@@ -82,7 +82,7 @@ class Breaker:
         except self._failures:
             works = False
             raise
-        except Exception:
+        except Exception:  # Record the result of every failed call, and raise the error again.
             # An error response proves that the server works, unless ``errors_answer`` is false.
             works = True if self._errors_answer else None
             raise

@@ -33,7 +33,7 @@ MAX_WAIT_SECONDS = 300.0
 _MAX_PAUSE_SECONDS = 15.0
 _CONTENT_TYPE = "application/octet-stream"
 _MAX_CONNECTIONS = 4
-# The error numbers after which retries are useless, because the folder stays unusable.
+# The error numbers for a folder that stays unusable, so that retries are useless.
 _PERMANENT_ERRORS = {errno.ENOTDIR, errno.EEXIST, errno.EACCES, errno.EPERM, errno.EROFS}
 # The first bytes of every backup file.
 _FORMAT_MARK = b"pressroom backup 1\n"

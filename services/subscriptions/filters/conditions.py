@@ -112,7 +112,7 @@ class Comparison:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if all members with this status meet the condition, and false if none do.
 
-        Return ``None`` if the status alone doesn't decide whether a member meets the condition.
+        Return ``None`` if the result depends on more than the status.
         """
         return status in self.values if self.name == STATUS_NAME else None
 

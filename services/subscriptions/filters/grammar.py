@@ -53,7 +53,7 @@ class Combination:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if every member with ``status`` matches the filter, and false if none does.
 
-        Return ``None`` if the status alone doesn't decide whether a member matches the filter.
+        Return ``None`` if the result depends on more than the status.
         """
         results = {part.is_true_of(status) for part in self.parts}
         # A filter with ``all`` is false if any part is false. A filter with ``any`` is true if any
@@ -83,7 +83,7 @@ class Negation:
     def is_true_of(self, status: SubscriptionStatus) -> bool | None:
         """Return true if every member with ``status`` matches the filter, and false if none does.
 
-        Return ``None`` if the status alone doesn't decide whether a member matches the filter.
+        Return ``None`` if the result depends on more than the status.
         """
         result = self.part.is_true_of(status)
         return None if result is None else not result

@@ -37,7 +37,7 @@ class FileFacts:
 
     Attributes:
         forms: the day-month order or decimal mark of each date or number column, by column index.
-        consent: for each column index, whether the column is a consent column.
+        consent: a mapping from each column index to whether the column is a consent column.
         encoding: the right encoding if the file was decoded with a wrong encoding, otherwise
             ``None``.
         are_applied: whether all rows were interpreted according to the facts in this object. If
