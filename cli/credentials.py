@@ -75,7 +75,7 @@ def revoke_key(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Revoke an API key and all keys created with it. Their webhook endpoints end too."""
+    """Revoke an API key and all keys created with it, and disable their webhook endpoints."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         revoked = endpoints_of_keys.revoke_key(uow, key_id=key_id, keep_endpoints=keep_endpoints)
     print_record({"id": key_id, "revoked": revoked}, as_json=as_json)

@@ -231,7 +231,7 @@ class MemberValues(Body):
     )
     paid_expiry: Moment | None = Field(
         default=None,
-        description="Time when the paid tier ends, or null if the tier doesn't end",
+        description="Time when the paid tier expires, or null if the tier never expires",
         examples=["2027-11-21T00:00:00Z"],
     )
     fields: FieldValues = Field(default_factory=dict)
@@ -263,7 +263,7 @@ class MemberConsent(Schema):
 
     at: Timestamp = Field(examples=["2026-11-21T09:30:00.000000Z"])
     how: str = Field(
-        description="Way in which the person consented: form, confirmation, login, link, "
+        description="How the person consented: form, confirmation, login, link, "
         "owner, import or transfer. link means that the person returned with a "
         "link in an e-mail.",
         examples=["form"],

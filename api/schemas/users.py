@@ -85,7 +85,7 @@ class CreatedApiKey(ApiKeyRecord):
 
 class EventCredential(Schema):
     kind: CredentialKind = Field(
-        description="Way in which the action was performed. command means that an operator "
+        description="How the action was performed. command means that an operator "
         "used the command line or the operator pages."
     )
     id: int | None

@@ -17,7 +17,7 @@ WEBHOOK_TOO_MANY = conflict(
 WEBHOOK_NOT_ACTIVE = conflict(
     "webhook.not_active", "The webhook endpoint is {state} and receives no events.", state="paused"
 )
-WEBHOOK_ENDED = conflict("webhook.ended", "This webhook endpoint has ended. Create a new one.")
+WEBHOOK_ENDED = conflict("webhook.ended", "This webhook endpoint is disabled. Create a new one.")
 WEBHOOK_TOO_MANY_PENDING = conflict(
     "webhook.too_many_pending",
     "{most:,} deliveries to the webhook endpoint are already pending. Try again when some of them "

@@ -53,11 +53,10 @@ class MemberFacts(ShownData):
 
     user_id: int = Field(description="User id of the person")
     action: str = Field(
-        description="Action as in the member's history, such as requested or edited"
+        description="Action in the member's history, for example `requested` or `edited`"
     )
     via: str = Field(
-        description="Way in which the change was made, such as login, challenge, trace, "
-        "one-click, page or command"
+        description="How the change was made, for example `login`, `one-click`, `page` or `command`"
     )
     status: str = Field(description="Status of the subscription after the event")
     email_enabled: bool = Field(description="Whether the member receives mail after the event")
@@ -106,7 +105,9 @@ class ImportFacts(JobFacts):
         updated=0,
     )
 
-    source: str = Field(description="file, or members for a request to members/add")
+    source: str = Field(
+        description="`file` for an uploaded file, or `members` for a request to members/add"
+    )
     dry_run: bool = Field(description="Whether the import was a dry run, which changes nothing")
     received: int = Field(description="Number of received rows")
     added: int
@@ -145,7 +146,9 @@ class BulkFacts(JobFacts):
         "remove, set_type and email_off are bulk actions. undo_bulk is the undo "
         "of a bulk action."
     )
-    bulk_id: int | None = Field(description="Id of the bulk action, including for an undo")
+    bulk_id: int | None = Field(
+        description="Id of the bulk action that ran or was undone. null for the undo of an import."
+    )
     changed: int = Field(description="Number of changed members")
     kept: int = Field(
         description="Number of members that were not changed, because nothing had to change "

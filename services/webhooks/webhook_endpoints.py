@@ -25,7 +25,7 @@ from storage.unit_of_work import UnitOfWork
 
 MAX_ENDPOINTS = 20
 PAUSED_BY_OWNER = "The owner paused this endpoint."
-ENDED_WITH_LOGIN = "The endpoint ended because the account's password was reset."
+ENDED_WITH_LOGIN = "The endpoint was disabled because the account's password was reset."
 
 
 @dataclass(frozen=True)

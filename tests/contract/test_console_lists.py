@@ -152,7 +152,7 @@ def test_console_list_page_shows_growth_and_members_by_tier_and_source(
         assert ["Free", "1"] in rows
         assert ["Imported", "2"] in rows
         assert ["3", "1", "+2"] in [row[1:] for row in rows]
-        assert "3 joined, 1 left. The table below has each number." in text
+        assert "3 joined, 1 left. The table below lists the exact numbers." in text
         assert text.count('<rect class="joined"') == text.count('<rect class="left"') == 1
 
 

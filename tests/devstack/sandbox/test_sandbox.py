@@ -78,7 +78,7 @@ def test_registered_sandbox_provider_is_listed_and_mounted() -> None:
     page = fetch_page("/", mailbox()).text
     assert '<a href="/mail/inbox">Mail &amp; more</a>' in page
     assert "Speaks &lt;SMTP&gt;." in page
-    assert "The sandbox has no providers" not in page
+    assert "The sandbox simulates no external services" not in page
     assert fetch_page("/mail/inbox", mailbox()).json() == ["a letter"]
 
 
