@@ -182,7 +182,7 @@ def migrate(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Migrate the database to the newest revision, and grant access to the application's role."""
+    """Migrate the database to the newest revision. Then grant access to the application's role."""
     from cli.connection import database_errors
     from core.log_output import configure_logging
     from core.settings import read_settings
