@@ -51,8 +51,8 @@ def list_(as_json: Json = False) -> None:
 def verify(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
     """Restore a backup into a temporary database, and check it. The exit code is 1 on errors.
 
-    The temporary database is created on the same server, and its files in the bucket. Both are
-    deleted at the end.
+    The command creates the temporary database on the database server, and a temporary folder in the
+    bucket. The command deletes the temporary data at the end.
     """
     with open_command_resources() as resources:
         place = open_sealed_place(resources.settings)
@@ -75,8 +75,7 @@ def verify(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
 def restore(backup_id: Backup = manifests.NEWEST, as_json: Json = False) -> None:
     """Restore a backup into an empty database and the bucket. Stop all other processes first.
 
-    People who unsubscribed or were erased after the backup stay so, as far as the journal records
-    it.
+    The command also repeats the opt-outs and erasures that the journal recorded after the backup.
     """
     with open_command_resources() as resources:
         place = open_sealed_place(resources.settings)
@@ -100,7 +99,7 @@ def prune(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Delete old backups and files that no other backup needs. The newest backup is kept."""
+    """Delete old backups and files that no other backup needs. The newest backup always stays."""
     pruned: list[PruneResult] = []
     with open_command_resources() as resources:
         settings = resources.settings

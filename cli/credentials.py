@@ -29,8 +29,8 @@ def create_key(
         list[Scope] | None,
         typer.Option(
             help=(
-                "A scope of the key. Repeat the option for several scopes. Without it, the key has "
-                "full access."
+                "A scope of the key. Repeat the option for several scopes. Without this option, "
+                "the key has full access."
             )
         ),
     ] = None,
@@ -38,7 +38,9 @@ def create_key(
         datetime | None,
         typer.Option(
             formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-            help="The time in UTC when the key expires. Without it, the key never expires.",
+            help=(
+                "The time in UTC when the key expires. Without this option, the key never expires."
+            ),
         ),
     ] = None,
     as_json: Json = False,
@@ -75,7 +77,10 @@ def revoke_key(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Revoke an API key and all keys created with it, and disable their webhook endpoints."""
+    """Revoke an API key and all keys created with the key.
+
+    Without --keep-endpoints, the webhook endpoints of all revoked keys are permanently disabled.
+    """
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         revoked = endpoints_of_keys.revoke_key(uow, key_id=key_id, keep_endpoints=keep_endpoints)
     print_record({"id": key_id, "revoked": revoked}, as_json=as_json)
@@ -113,7 +118,7 @@ def create_client(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Register an OAuth client. Its secret is shown only once."""
+    """Register an OAuth client. The client secret is shown only once."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         client, secret = clients.register_client(
             uow,

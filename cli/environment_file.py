@@ -76,7 +76,7 @@ def env(
         str | None,
         typer.Option(
             metavar="URL",
-            help="The public URL of the API. Without it, the command asks for the URL.",
+            help="The public URL of the API. Without this option, the command asks for the URL.",
         ),
     ] = None,
     output: Annotated[
@@ -89,9 +89,9 @@ def env(
 ) -> None:
     """Create a settings file for docker-compose.yml. Passwords and keys are new and random.
 
-    If a variable is set in the command's environment, its value is written to the file. Use this to
-    pass the secrets of your providers. Only you can read the file. An existing file is never
-    overwritten.
+    If a variable is set in the command's environment, the variable is copied to the file. To add
+    the secrets of your providers, set the secrets as environment variables. Only you can read
+    the file. An existing file is never overwritten.
     """
     if output != _STDOUT and output.exists():
         raise FILE_NOT_WRITTEN(target=output, reason="the file already exists")

@@ -38,7 +38,10 @@ Forward = Annotated[str, typer.Option("--forward-to", help="The URL to send even
 Secret = Annotated[
     str | None,
     typer.Option(
-        help="The signing secret (whsec_…). Without it, the command creates and shows a new one."
+        help=(
+            "The signing secret (whsec_…). Without this option, the command creates and shows a "
+            "new secret."
+        )
     ),
 ]
 Api = Annotated[
@@ -53,7 +56,9 @@ Types = Annotated[
 ]
 Since = Annotated[
     str | None,
-    typer.Option(help="The cursor to continue from. Without it, only new events are forwarded."),
+    typer.Option(
+        help="The cursor to continue from. Without this option, only new events are forwarded."
+    ),
 ]
 
 

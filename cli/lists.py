@@ -136,7 +136,7 @@ def suspicious(limit: Limit = 100, as_json: Json = False) -> None:
 
 @app.command("verify")
 def verify(as_json: Json = False) -> None:
-    """Check the statistics of all lists against their members. The exit code is 1 if any differ."""
+    """Check the statistics of all lists. The exit code is 1 if any statistics are wrong."""
     with open_command_resources() as resources:
         faults = daily_figures.verify_figures(resources)
     if faults or as_json:
@@ -157,7 +157,7 @@ trace_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @trace_app.command()
 def trace(list_name: ListName, email: Email, as_json: Json = False) -> None:
-    """Create a trace id, which identifies a person on a list. Send it only to this person."""
+    """Create a trace id, which identifies a person on a list. Send the id only to the person."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         person = accounts.get_user_by_email(uow, email)

@@ -58,7 +58,7 @@ GROUPS = {
     "events": CommandGroup("cli.events:app", "Show events of users' accounts and lists."),
     "trace": CommandGroup(
         "cli.lists:trace_app",
-        "Create a trace id, which identifies a person on a list. Send it only to this person.",
+        "Create a trace id, which identifies a person on a list. Send the id only to the person.",
     ),
     "attachments": CommandGroup("cli.attachments:app", "Manage uploaded images."),
     "encryption": CommandGroup("cli.encryption:app", "Manage encryption keys."),

@@ -45,7 +45,7 @@ def up(
 
 
 def down(as_json: Json = False) -> None:
-    """Stop the development stack. All data is kept."""
+    """Stop the development stack without deleting data."""
     from devstack.supervisor import commands
 
     raise typer.Exit(commands.stop_stack(as_json=as_json))
@@ -182,7 +182,7 @@ def migrate(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Migrate the database to the newest revision. Then grant the application's role access."""
+    """Migrate the database to the newest revision. Then grant access to the application's role."""
     from cli.connection import database_errors
     from core.log_output import configure_logging
     from core.settings import read_settings

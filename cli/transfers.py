@@ -63,7 +63,9 @@ def import_members(
     ] = None,
     encoding: Annotated[
         str | None,
-        typer.Option(help="The file's encoding, such as cp1250. By default it is detected."),
+        typer.Option(
+            help="The file's encoding, such as cp1250. By default, the encoding is detected."
+        ),
     ] = None,
     errors: Annotated[
         Path | None, typer.Option(help="Write the rejected rows to this CSV file.")
@@ -135,7 +137,8 @@ def export_list(
         ExportKind,
         typer.Option(
             help=(
-                "members for all members, or delivery for members who receive mail, with trace ids."
+                "'members' exports all members. 'delivery' exports the members who receive mail, "
+                "with trace ids."
             )
         ),
     ] = ExportKind.MEMBERS,

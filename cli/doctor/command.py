@@ -38,9 +38,9 @@ def doctor(
     """Check all servers and settings of this deployment. The exit code is 1 if a check fails.
 
     The command checks the database, Redis, the broker, the workers of each queue, the object
-    storage, the mail server, the public URL and the providers. It ends within 30 seconds, even if a
-    server hangs. The command uses only the settings of its own process. To check mail, run it in a
-    process that sends mail.
+    storage, the mail server, the public URL and the providers. The command ends within 30 seconds,
+    even if a server hangs. To check mail, run the command in the container of the mail worker,
+    because other containers have no mail settings.
     """
     use_running_stack()
     diagnoses = _run_all_checks(send, seconds)

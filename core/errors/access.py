@@ -18,7 +18,8 @@ AUTH_CREDENTIALS_OR_TRACE_MISSING = unauthenticated(
     "auth.credentials_missing", "Send a trace_id or your credentials."
 )
 AUTH_CREDENTIALS_DISAGREE = unauthenticated(
-    "auth.credentials_disagree", "The request contains different credentials. Send only one."
+    "auth.credentials_disagree",
+    "The request contains more than one credential. Send only one credential.",
 )
 AUTH_SCHEME_UNKNOWN = unauthenticated(
     "auth.scheme_unknown", "The Authorization header must have the form 'Bearer <token>'."
@@ -40,10 +41,10 @@ AUTH_INSUFFICIENT_SCOPE = forbidden(
 )
 AUTH_RESTRICTED_CREDENTIAL = forbidden(
     "auth.restricted_credential",
-    "This request requires a session or an API key without restricted scopes.",
+    "This request requires a session or an API key with full access.",
 )
 AUTH_SCOPE_NOT_GRANTABLE = forbidden(
-    "auth.scope_not_grantable", "Only the operator can grant the scope delivery."
+    "auth.scope_not_grantable", "Only the operator can grant the delivery scope."
 )
 AUTH_LOGIN_AGAIN = forbidden(
     "auth.login_again", "This request requires a login within the last 15 minutes. Log in again."
@@ -54,8 +55,8 @@ AUTH_SECOND_FACTOR = forbidden(
 )
 AUTH_CSRF = forbidden(
     "auth.csrf",
-    "With a session, requests that change data require an Origin header of this site or the "
-    "{header} header.",
+    "To change data with a session cookie, send the {header} header or an Origin header with the "
+    "origin of this site.",
     header="X-CSRF-Token",
 )
 

@@ -16,7 +16,7 @@ COMPOSER_UNKNOWN_PART = malformed(
 )
 COMPOSER_ANSWER_UNUSABLE = provider_failed(
     "composer.answer_unusable",
-    "The language model's response breaks the rules for this output. Try again.",
+    "The language model returned an invalid response. Try again.",
 )
 COMPOSER_POST_TOO_SLOW = too_slow(
     "composer.post_too_slow",

@@ -7,15 +7,16 @@ IMPORT_NOT_FOUND = not_found("import.not_found", "There is no import with this i
 IMPORT_ERRORS_GONE = not_found(
     "import.errors_gone", "The file of rejected rows doesn't exist or has expired."
 )
-IMPORT_RUNNING = conflict("import.running", "The import is still running. Cancel its job first.")
+IMPORT_RUNNING = conflict(
+    "import.running", "The import is still running. Cancel the import job first."
+)
 
 IMPORT_UNDO_OVER = conflict(
     "import.undo_over", "An import can only be undone within {days} days.", days=90
 )
 IMPORT_FILE_GONE = conflict(
     "import.file_gone",
-    "The uploaded file has been deleted. Only the file of a dry run is kept, for one day. Upload "
-    "the file again.",
+    "The uploaded file has been deleted. Upload the file again.",
 )
 
 IMPORT_FILE_MISSING = malformed("import.file_missing", "The form has no file in its part 'file'.")
@@ -42,7 +43,7 @@ IMPORT_UNKNOWN_FORMAT = invalid(
 )
 IMPORT_JSON_ARRAY = invalid(
     "import.json_array",
-    "The file is one JSON document. Upload JSON Lines, with one object per line.",
+    "The file is JSON, but not JSON Lines. Upload a file with one JSON object per line.",
 )
 IMPORT_NO_READABLE_ROW = invalid(
     "import.no_readable_row",
@@ -66,7 +67,9 @@ IMPORT_GZIP_MEMBERS = invalid(
 )
 IMPORT_DAMAGED = invalid("import.damaged", "The {container} file is damaged.", container="gzip")
 IMPORT_TRUNCATED = invalid(
-    "import.truncated", "The {container} file is incomplete. Upload it again.", container="zip"
+    "import.truncated",
+    "The {container} file is incomplete. Upload the complete file.",
+    container="zip",
 )
 IMPORT_ARCHIVE_MANY_FILES = invalid(
     "import.archive_many_files",
@@ -79,7 +82,7 @@ IMPORT_ARCHIVE_DIRECTORY = invalid(
 )
 IMPORT_ARCHIVE_ENCRYPTED = invalid(
     "import.archive_encrypted",
-    "The zip file is protected by a password. Upload it without a password.",
+    "The zip file is protected by a password. Upload a zip file without a password.",
 )
 
 IMPORT_MAPPING = malformed(
@@ -113,7 +116,7 @@ IMPORT_MAPPING_FIELD = invalid(
 IMPORT_TOO_MANY_FIELDS = invalid(
     "import.too_many_fields",
     "The file has {count} columns for new fields ({names}), but you can create only {room} more. "
-    "Map the remaining columns to ignore.",
+    "Set the role of the remaining columns to 'ignore'.",
     count=53,
     room=48,
     names="'Company', 'Country'",

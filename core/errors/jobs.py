@@ -14,7 +14,7 @@ JOB_NOT_RETRYABLE = conflict(
 )
 JOBS_TOO_MANY_STREAMS = rate_limited(
     "jobs.too_many_streams",
-    "A user can have at most {most} open event streams. Close one first.",
+    "A user can have at most {most} open event streams. Close a stream first.",
     retry_after=5,
     most=10,
 )
@@ -26,7 +26,7 @@ MAINTENANCE_NOT_FOUND = not_found(
 )
 MAINTENANCE_RUNNING = conflict(
     "maintenance.running",
-    "The maintenance task {name} is already running. Try again when it has finished.",
+    "The maintenance task {name} is already running. Try again after the task has finished.",
     name="maintenance.purge",
 )
 JOB_CANCELLED = conflict("job.cancelled", "The job was cancelled.")
@@ -51,7 +51,7 @@ JOB_ROWS_FAILED = damaged(
 JOB_OPT_OUTS_FAILED = damaged(
     "job.rows_failed",
     "The opt-outs in lines {first} to {last} could not be imported because of an internal "
-    "error. Therefore no member was added.",
+    "error. No members were added.",
     first=10_002,
     last=20_001,
 )

@@ -23,8 +23,8 @@ LIST_ID_MISSING = malformed(
 )
 LIST_TITLE = invalid(
     "list.title",
-    "A title must be one line of 1 to {most} characters, at least one of them visible. Characters "
-    "that change the text direction are not allowed.",
+    "A title must be a single line of 1 to {most} characters with at least one visible character. "
+    "Characters that change the text direction are not allowed.",
     field="body.title",
     most=200,
 )
@@ -80,8 +80,8 @@ LIST_LOGO = invalid_at(
 LIST_SENDER_NAME = invalid_at(
     "body.sender_name",
     "list.sender_name",
-    "must be one line of at most {most} characters, at least one of them visible, without control "
-    "characters and the punctuation of mail headers",
+    "must be a single line of at most {most} characters with at least one visible character. "
+    'Control characters, "=?" and the characters <>"()[]@,;:\\ are not allowed.',
     most=40,
 )
 LIST_WORDS = invalid_at(
@@ -119,7 +119,7 @@ SUBSCRIPTION_CHANGED = conflict(
     "subscription.changed", "The subscription was changed by another request. Try again."
 )
 SUBSCRIPTION_OPTED_OUT = conflict(
-    "subscription.opted_out", "This person opted out. Only this person can subscribe again."
+    "subscription.opted_out", "This person opted out and can only rejoin by signing up again."
 )
 MEMBER_NOT_FOUND = not_found("member.not_found", "This person is not a member of the list.")
 MEMBER_DENIED = conflict(
@@ -163,7 +163,7 @@ LIST_BUSY = unavailable(
 
 TRACE_MISSING = malformed("trace.missing", "A trace_id is required.")
 TRACE_AMBIGUOUS = malformed(
-    "trace.ambiguous", "The request contains different trace ids. Send only one."
+    "trace.ambiguous", "The request contains more than one trace id. Send only one trace id."
 )
 TRACE_INVALID = forbidden("trace.invalid", "The trace id is not valid for this list.")
 
@@ -221,16 +221,16 @@ FIELD_KEY_TAKEN = conflict(
 FIELD_LABEL = invalid_at(
     "body.label",
     "field.label",
-    "must be one line of 1 to {most} characters, at least one of them visible, without characters "
-    "that change the text direction",
+    "must be a single line of 1 to {most} characters with at least one visible character. "
+    "Characters that change the text direction are not allowed.",
     most=100,
 )
 FIELD_CHOICES = invalid_at(
     "body.choices",
     "field.choices",
-    "must have 1 to {most} different choices if the type is choice, and none otherwise; each "
-    "choice must be one line of 1 to {characters} characters, at least one of them visible, "
-    "without characters that change the text direction",
+    "must have 1 to {most} different choices if the type is 'choice', and must be empty for all "
+    "other types. Each choice must be a single line of 1 to {characters} characters with at least "
+    "one visible character. Characters that change the text direction are not allowed.",
     most=100,
     characters=100,
 )
@@ -280,8 +280,8 @@ TAG_TOO_MANY_OF_MEMBER = invalid(
 SEGMENT_NOT_FOUND = not_found("segment.not_found", "There is no segment with this id on the list.")
 SEGMENT_NAME = invalid(
     "segment.name",
-    "The name of a segment must be one line of 1 to {most} characters, at least one of them "
-    "visible. Control characters are not allowed.",
+    "The name of a segment must be a single line of 1 to {most} characters with at least one "
+    "visible character. Control characters are not allowed.",
     field="body.name",
     most=100,
 )
@@ -302,7 +302,9 @@ SEGMENT_TAG_DELETED = conflict(
 SELECTION_UNCLEAR = malformed("selection.unclear", "Send either a segment_id or a filter.")
 
 BULK_NOT_FOUND = not_found("bulk.not_found", "There is no bulk action with this id.")
-BULK_RUNNING = conflict("bulk.running", "The bulk action is still running. Cancel its job first.")
+BULK_RUNNING = conflict(
+    "bulk.running", "The bulk action is still running. Cancel the bulk action's job first."
+)
 BULK_UNDO_OVER = conflict(
     "bulk.undo_over", "A bulk action can only be undone within {days} days.", days=90
 )

@@ -49,11 +49,11 @@ ATTACHMENT_UNSUPPORTED_TYPE = unsupported_type(
 ATTACHMENT_ORIGINAL_MISSING = invalid(
     "attachment.original_missing", "The uploaded file no longer exists."
 )
-ATTACHMENT_DAMAGED = invalid("attachment.damaged", "The uploaded file was damaged in the storage.")
+ATTACHMENT_DAMAGED = invalid("attachment.damaged", "The uploaded file was damaged in storage.")
 
 MEDIA_NOT_FOUND = not_found("media.not_found", "There is no file at this URL.")
 MEDIA_DAMAGED = damaged(
-    "media.damaged", "The file can't be served because it was damaged in the storage."
+    "media.damaged", "The file can't be served because it was damaged in storage."
 )
 MEDIA_RANGE_UNSATISFIABLE = range_refused(
     "media.range_unsatisfiable", "The requested range starts after the end of the file."
@@ -69,7 +69,8 @@ SIGNED_LINK_EXPIRES_IN = invalid(
 )
 SIGNED_LINK_NOT_ENCRYPTED = conflict(
     "link.not_encrypted",
-    "This file needs no signed link, because it isn't encrypted. Anyone can open its view_url.",
+    "This file needs no signed link, because the file isn't encrypted. Anyone can open the "
+    "file's view_url.",
 )
 
 IMAGE_EMPTY = invalid("image.empty", "The file is empty.")
@@ -87,7 +88,7 @@ IMAGE_TRUNCATED = invalid(
 )
 IMAGE_SIDE_TOO_LONG = invalid(
     "image.side_too_long",
-    "An image can have at most {most:,} pixels per side. The {place} declares {width:,} by "
+    "An image can have at most {most:,} pixels per side. The size in the {place} is {width:,} by "
     "{height:,} pixels.",
     most=16_383,
     place="PNG header",
@@ -96,8 +97,8 @@ IMAGE_SIDE_TOO_LONG = invalid(
 )
 IMAGE_TOO_MANY_PIXELS = invalid(
     "image.too_many_pixels",
-    "An image can have at most {most:,} pixels. The {place} declares {width:,} by {height:,} = "
-    "{area:,} pixels.",
+    "An image can have at most {most:,} pixels. The size in the {place} is {width:,} by "
+    "{height:,} pixels, {area:,} pixels in total.",
     most=50_000_000,
     place="PNG header",
     width=10_000,
@@ -106,15 +107,15 @@ IMAGE_TOO_MANY_PIXELS = invalid(
 )
 IMAGE_TOO_MANY_FRAMES = invalid(
     "image.too_many_frames",
-    "An animation can have at most {most:,} frames. The {place} has {frames:,} or more.",
+    "An animation can have at most {most:,} frames. The {place} has at least {frames:,} frames.",
     most=1_000,
     place="GIF",
     frames=1_001,
 )
 IMAGE_ANIMATION_TOO_LARGE = invalid(
     "image.animation_too_large",
-    "All frames of an animation can have at most {most:,} pixels together. The {place} has "
-    "{frames:,} frames of {area:,} pixels = {drawn:,} pixels.",
+    "The frames of an animation can have at most {most:,} pixels in total. The {place} has "
+    "{drawn:,} pixels in total, in {frames:,} frames with {area:,} pixels each.",
     most=100_000_000,
     place="GIF",
     frames=200,

@@ -43,7 +43,7 @@ CREDITS_META = invalid_at(
 CREDITS_META_UNWRITABLE = invalid_at(
     "body.meta",
     "credits.meta",
-    "must be valid Unicode, with numbers that fit a double and limited nesting",
+    "must contain only valid Unicode and numbers that fit a double, without deep nesting",
 )
 CHARGE_IN_PROGRESS = conflict(
     "idempotency.in_progress", "Another charge for this account is in progress. Try again."
@@ -73,7 +73,7 @@ TOPUP_AMOUNT_DECIMALS = invalid_at(
 )
 TOPUP_AMOUNT_MISMATCH = invalid(
     "topup.amount_mismatch",
-    "body.amount and body.credit_amount don't match. Send only one of them.",
+    "body.amount and body.credit_amount don't match. Send only one amount.",
     field="body.amount",
 )
 TOPUP_AMOUNT_TOO_SMALL = invalid_at(
@@ -136,15 +136,13 @@ ORDER_OVER = conflict(
 )
 ORDER_NOT_IN_REVIEW = conflict(
     "order.not_in_review",
-    "Order {order_id} is not in review. Its status is {status}.",
+    "Order {order_id} is not in review. The order's status is {status}.",
     order_id=4711,
     status="completed",
 )
 ORDER_RESOLUTION = invalid("order.resolution", "Use either --credit or --refunded.")
 
-PAYMENT_LINK_INVALID = forbidden(
-    "payment.link_invalid", "This link is invalid. It doesn't belong to an order."
-)
+PAYMENT_LINK_INVALID = forbidden("payment.link_invalid", "This link doesn't belong to an order.")
 PAYMENTS_REFUSED = provider_failed(
     "payments.refused",
     "The payment provider rejected the request ({reason}).",

@@ -17,12 +17,12 @@ ADDRESS_TAKEN = conflict(
 )
 ADDRESS_HAS_RECORD = conflict(
     "account.address_has_record",
-    "Some lists have data about this address. This data must be erased before you can use the "
-    "address.",
+    "Mailing lists have data about this address. To use the address, agree to erase the data of "
+    "the mailing lists.",
 )
 USER_OWNS_LISTS = conflict(
     "user.owns_lists",
-    "This user still has lists. Archive them first: {slugs}.",
+    "This user still has lists. Archive the user's lists first: {slugs}.",
     slugs="weekly, monthly",
 )
 
@@ -58,7 +58,7 @@ SECOND_FACTOR_MISSING = conflict("second_factor.missing", "Set up a second facto
 
 LINK_MISSING = malformed("link.missing", "A token is required.")
 LINK_AMBIGUOUS = malformed(
-    "link.ambiguous", "The request contains different tokens. Send only one."
+    "link.ambiguous", "The request contains more than one token. Send only one token."
 )
 LINK_INVALID = forbidden("link.invalid", "This link is invalid or has expired.")
 LINK_USED = forbidden("link.used", "This link has already been used.")
@@ -67,7 +67,7 @@ PREFERENCES_LINK_INVALID = forbidden(
 )
 PREFERENCES_LINK_USED = forbidden("preferences_link.used", "This link has already been used.")
 USER_HAS_ACCOUNT = forbidden(
-    "user.has_account", "This person has an account. An account can't be erased with a mailed link."
+    "user.has_account", "A person who has an account can't be erased with a mailed link."
 )
 VISIT_OVER = forbidden(
     "visit.over", "This page requires a link that was mailed within the last hour."

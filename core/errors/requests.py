@@ -37,7 +37,7 @@ BODY_LENGTH_INVALID = malformed(
 BODY_TOO_SLOW = stalled("body.too_slow", "The body arrived too slowly.")
 BODY_TOO_MANY_UNFINISHED = rate_limited(
     "body.too_many_unfinished",
-    "You are sending too many bodies at the same time. Send them one after another.",
+    "You are uploading too much data at the same time. Send one request after another.",
     retry_after=5,
 )
 BODY_TOO_LARGE = too_large(
@@ -69,7 +69,7 @@ REQUEST_UNKNOWN = malformed(
 )
 OPTION_IN_BODY = malformed(
     "request.option_in_body",
-    "body.{name} is a query parameter. Add ?{name}=… to the URL instead.",
+    "The body can't contain {name}. Add ?{name}=… to the URL instead.",
     field="body.{name}",
     name="dry_run",
 )

@@ -17,11 +17,12 @@ WEBHOOK_TOO_MANY = conflict(
 WEBHOOK_NOT_ACTIVE = conflict(
     "webhook.not_active", "The webhook endpoint is {state} and receives no events.", state="paused"
 )
-WEBHOOK_ENDED = conflict("webhook.ended", "This webhook endpoint is disabled. Create a new one.")
+WEBHOOK_ENDED = conflict(
+    "webhook.ended", "This webhook endpoint is permanently disabled. Create a new webhook endpoint."
+)
 WEBHOOK_TOO_MANY_PENDING = conflict(
     "webhook.too_many_pending",
-    "{most:,} deliveries to the webhook endpoint are already pending. Try again when some of them "
-    "are done.",
+    "The webhook endpoint already has {most:,} pending deliveries. Try again later.",
     most=2_000,
 )
 WEBHOOK_TOO_MANY_SECRETS = conflict(

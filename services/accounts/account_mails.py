@@ -175,6 +175,7 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
             "account_url": page(page_paths.ACCOUNT_PATH),
             "keys_url": page(page_paths.KEYS_PATH),
             "grants_url": page(page_paths.GRANTS_PATH),
+            "webhooks_url": page(page_paths.WEBHOOKS_PATH),
             "factors_url": page(page_paths.FACTORS_PATH),
             "imports_url": page(page_paths.IMPORTS_PATH),
         }

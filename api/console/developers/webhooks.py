@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 
 from fastapi.responses import Response
 
-from api.console.assets import CONSOLE_PATH
 from api.console.developers.views import TYPE_GROUPS, describe_type
 from api.console.requests import (
     Console,
@@ -28,6 +27,7 @@ from core import clock
 from core.errors import DomainError
 from core.errors.webhooks import WEBHOOK_URL_NOT_ALLOWED
 from models import DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
+from services.accounts import page_paths
 from services.feed.catalogue import FeedEventType
 from services.paging import PageRequest
 from services.subscriptions import lists
@@ -35,7 +35,7 @@ from services.webhooks import deliveries, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
 from storage.unit_of_work import UnitOfWork
 
-PATH = f"{CONSOLE_PATH}/developers/webhooks"
+PATH = page_paths.WEBHOOKS_PATH
 router = build_router(PATH)
 
 DELIVERIES_ON_PAGE = 20

@@ -93,8 +93,8 @@ def create_truncated_error(reason: str) -> UnreadableImage:
 def check_canvas(width: int, height: int, place: str) -> None:
     if width < 1 or height < 1:
         raise create_unreadable_error(
-            f"The {place} declares {width} by {height} pixels. Both sides must have at least one "
-            "pixel."
+            f"The size in the {place} is {width} by {height} pixels. Both sides must have at least "
+            "one pixel."
         )
     size = {"place": place, "width": width, "height": height}
     if max(width, height) > MAX_SIDE_PIXELS:

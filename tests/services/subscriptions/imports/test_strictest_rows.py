@@ -263,7 +263,7 @@ def test_no_member_is_added_while_opt_outs_of_the_same_file_cannot_be_applied(
     finally:
         importing.stack.query(f"{table} DROP CONSTRAINT refused")
     assert (job.status, (job.error or {})["code"]) == ("failed", "job.rows_failed")
-    assert "no member was added" in (job.error or {})["message"]
+    assert "No members were added." in (job.error or {})["message"]
     assert importing.active(list_id) == set()
     with importing.resources.unit_of_work() as uow:
         job_records.retry_locked_job(uow, uow.session.get_one(Job, job_id, with_for_update=True))
