@@ -64,7 +64,7 @@ def test_address_change_erases_the_record_of_the_new_address_and_keeps_its_opt_o
     for each in (left_list_id, common_list_id):
         opts_out(client, logged_in_visitor.stack, each, record_id)
     link = link_to(logged_in_visitor, new)
-    assert "erase the record" in logged_in_visitor.get(link).text
+    assert "erases this data" in logged_in_visitor.get(link).text
     assert logged_in_visitor.fill_in(link).headers["location"].endswith("/account")
     assert address_of(logged_in_visitor) == new
     user_id = user_id_of(logged_in_visitor.stack, new)
@@ -99,7 +99,7 @@ def test_address_change_erases_no_record_that_its_page_did_not_mention(
     brought(client, list_id, new)
     reply = logged_in_visitor.client.post(link.partition("?")[0], data=shown)
     assert (reply.status_code, address_of(logged_in_visitor)) == (303, email)
-    assert "erase the record" in logged_in_visitor.get(reply.headers["location"]).text
+    assert "erases this data" in logged_in_visitor.get(reply.headers["location"]).text
     assert known_member(client, list_id, new)
     logged_in_visitor.fill_in(link)
     assert address_of(logged_in_visitor) == new
