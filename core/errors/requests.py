@@ -69,7 +69,7 @@ REQUEST_UNKNOWN = malformed(
 )
 OPTION_IN_BODY = malformed(
     "request.option_in_body",
-    "The body can't contain {name}. Add ?{name}=… to the URL instead.",
+    "The body can't contain {name}, because {name} is a query parameter. Add ?{name}=… to the URL.",
     field="body.{name}",
     name="dry_run",
 )
