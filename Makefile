@@ -13,7 +13,7 @@ PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: help run test test-full unit check containers clients bench house audit sbom requirements pictures messages \
-	site format
+	release-check site format
 
 help: ## List the make targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -96,6 +96,9 @@ messages: $(VENV)/.dev ## Update the translation catalogues
 		$(BIN)/pybabel -q update -i $(VENV)/messages.pot -o $$each -l $$(basename $$each .po) -w 110 \
 			--ignore-obsolete --ignore-pot-creation-date || exit 1; \
 	done
+
+release-check: $(VENV)/.dev ## Build and check all files of a release (build/release); TAG=v… checks the tag
+	TAG="$(TAG)" .ci/release
 
 SITE := build/site
 
