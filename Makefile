@@ -21,7 +21,7 @@ help: ## List the make targets
 run: $(VENV)/.devstack ## Start Pressroom with all services on this machine; Ctrl-C stops it
 	@$(BIN)/pressroom up
 
-test: $(VENV)/.dev ## Run the tests against real services, in ten minutes; TESTS=… selects files
+test: $(VENV)/.dev ## Run the tests against real services; TESTS=… selects files
 	$(PYTEST) --tier fast $(if $(TIMES),--times) $(if $(TESTS),$(TESTS),$(PARALLEL))
 
 test-full: $(VENV)/.dev ## Run the long tests; PART=… selects one part, SIZE=full takes hours
@@ -30,7 +30,7 @@ test-full: $(VENV)/.dev ## Run the long tests; PART=… selects one part, SIZE=f
 # Folders with tests that need no stack. pytest needs as long to search the other folders as to run these tests.
 UNITS := $(addprefix tests/,api cli core devstack integrations services storage workers)
 
-unit: $(VENV)/.dev ## Run the tests that need no services, in half a minute
+unit: $(VENV)/.dev ## Run the tests that need no services
 	$(PYTEST) --tier fast -m "not stack and not slow" --numprocesses 3 --dist worksteal $(or $(TESTS),$(UNITS))
 
 check: $(VENV)/.dev ## Check style, types, imports, dead code, migrations and documents
