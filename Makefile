@@ -98,7 +98,7 @@ messages: $(VENV)/.dev ## Update the translation catalogues
 	done
 
 release-check: $(VENV)/.dev ## Build and check all files of a release (build/release); TAG=v… checks the tag
-	TAG="$(TAG)" .ci/release
+	.ci/release
 
 SITE := build/site
 
