@@ -4,35 +4,36 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# It keeps what it compiled, even where the environment forbids to: to compile all tests takes each of
-# its processes longer than to load them.
+# An empty PYTHONDONTWRITEBYTECODE keeps compiled tests, because compiling all tests takes a pytest process
+# longer than loading compiled tests.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -p tests.runner.plugin
-# Two processes, each with services of its own, keep two cores busy; with more, each test waits longer
-# for its turn. The order of files is that of tests/runner/order.py.
+# Each pytest process starts its own services. Two processes keep two cores busy, and more processes only slow
+# each test down. tests/runner/order.py sorts the test files.
 PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test test-full unit check containers clients bench house audit sbom requirements pictures messages site format
+.PHONY: help run test test-full unit check containers clients bench house audit sbom requirements pictures messages \
+	release-check site format
 
-help: ## Say what there is to make
+help: ## List the make targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
-run: $(VENV)/.devstack ## Start everything on this machine; Ctrl-C stops it
+run: $(VENV)/.devstack ## Start Pressroom with all services on this machine; Ctrl-C stops it
 	@$(BIN)/pressroom up
 
-test: $(VENV)/.dev ## Prove each promise once, against the real stack; TESTS=… names files
+test: $(VENV)/.dev ## Run the tests against real services; TESTS=… selects files
 	$(PYTEST) --tier fast $(if $(TIMES),--times) $(if $(TESTS),$(TESTS),$(PARALLEL))
 
-test-full: $(VENV)/.dev ## Run what takes longer: all parts, or PART=…; SIZE=full takes hours
+test-full: $(VENV)/.dev ## Run the long tests; PART=… selects one part, SIZE=full takes hours
 	@BIN=$(BIN) tests/runner/run_full $(if $(PART),$(PART),all) $(TESTS)
 
-# Folders with tests that need no stack: to find out that others have none takes as long as to run these.
+# Folders with tests that need no stack. pytest needs as long to search the other folders as to run these tests.
 UNITS := $(addprefix tests/,api cli core devstack integrations services storage workers)
 
-unit: $(VENV)/.dev ## Run what needs no stack, in seconds
+unit: $(VENV)/.dev ## Run the tests that need no services
 	$(PYTEST) --tier fast -m "not stack and not slow" --numprocesses 3 --dist worksteal $(or $(TESTS),$(UNITS))
 
-check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
+check: $(VENV)/.dev ## Check style, types, imports, dead code, migrations and documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -41,7 +42,7 @@ check: $(VENV)/.dev ## Lint, types, imports, dead code, migrations, documents
 	! $(BIN)/vulture | grep -E "unused (function|class|method|property|import)|unreachable"
 	$(PYTEST) --tier check $$(grep -rl 'mark\.tier("check")' tests --include='test_*.py')
 
-containers: $(VENV)/.dev ## Build the image, run the Compose file with Podman and try it (as root)
+containers: $(VENV)/.dev ## Build the image and test the Compose file with Podman (as root)
 	PRESSROOM_CONTAINERS=$${PRESSROOM_CONTAINERS:-full} $(PYTEST) -s tests/containers $(TESTS)
 
 # npm's addresses are those of the machine: package-lock.json has none.
@@ -61,40 +62,43 @@ clients: $(VENV)/.dev ## Build the clients of the API, a wheel and an npm packag
 	$(NPM) run --silent build
 	npm pack --silent --pack-destination build/clients ./clients/typescript
 
-bench: $(VENV)/.dev ## Measure against the baselines; NAME=… runs one, SIZE=full the large form
+bench: $(VENV)/.dev ## Compare the speed with baselines; NAME=… selects one, SIZE=full the large size
 	$(BIN)/python -m $(if $(filter growth,$(NAME)),tests.growth,benchmarks $(NAME))
 
-house: $(VENV)/.dev ## Print metrics of the code and the file behind each URL; BASE=<commit> compares
+house: $(VENV)/.dev ## Print metrics of the code and the file of each URL; BASE=<commit> compares
 	@$(BIN)/python -m benchmarks.code_metrics $(BASE)
 
-# Its database is on the Internet, and what it says changes without a change of ours: no part of a check.
+# No other target runs the audit, because new entries in the public database would make an unchanged commit fail.
 audit: $(VENV)/.dev ## Look up known vulnerabilities of all pinned dependencies
 	@code=0; $(BIN)/pip-audit --strict --requirement requirements-dev.txt --disable-pip --require-hashes \
 		--progress-spinner off > $(VENV)/audit.log 2>&1 || code=$$?; \
 	tail -n 40 $(VENV)/audit.log; \
 	if [ $$code -ne 0 ] && ! grep -q "^Found .* vulnerabilit" $(VENV)/audit.log; then \
-		echo "The database of vulnerabilities can't be reached: nothing was audited."; exit 2; \
+		echo "The database of vulnerabilities is unreachable, so no dependency was audited."; exit 2; \
 	fi; \
 	exit $$code
 
-sbom: $(VENV)/.dev ## List all that the product is made of, in CycloneDX (build/sbom.cdx.json)
+sbom: $(VENV)/.dev ## Write the bill of materials of the image in CycloneDX (build/sbom.cdx.json)
 	@mkdir -p build
 	PATH=$(BIN):$$PATH sh deploy/image/sbom.sh build/sbom.cdx.json
 
-format: $(VENV)/.dev ## Bring the code into its one form
+format: $(VENV)/.dev ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-pictures: $(VENV)/.dev ## Take the pictures of docs/console.md anew
+pictures: $(VENV)/.dev ## Take new screenshots for docs/console.md
 	$(BIN)/python -m tests.browser.console_pictures
 
-messages: $(VENV)/.dev ## Bring the catalogues of readers' languages up to date
+messages: $(VENV)/.dev ## Update the translation catalogues
 	$(BIN)/pybabel -q extract -F pyproject.toml -k marked --add-location=file --sort-by-file \
 		-o $(VENV)/messages.pot api core services
 	for each in core/languages/catalogues/*.po; do \
 		$(BIN)/pybabel -q update -i $(VENV)/messages.pot -o $$each -l $$(basename $$each .po) -w 110 \
 			--ignore-obsolete --ignore-pot-creation-date || exit 1; \
 	done
+
+release-check: $(VENV)/.dev ## Build and check all files of a release (build/release); TAG=v… checks the tag
+	.ci/release
 
 SITE := build/site
 
@@ -103,38 +107,36 @@ site: $(VENV)/.dev ## Build the documentation site (build/site)
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs/site . $(SITE)
 	cp docs/site/redirect.html $(SITE)/index.html
 
-# The newest versions that go together, each with its hashes. uv writes no address into the files
-# unless it is asked to; a test looks.
+# uv pins the newest compatible versions with their hashes. By default, uv writes no index address into the files.
 COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make requirements'
 
-requirements: $(VENV)/.dev ## Pin all dependencies anew
+requirements: $(VENV)/.dev ## Update and pin all dependencies
 	$(COMPILE) pyproject.toml --extra languages --extra devstack --group dev --output-file requirements-dev.txt
 	$(COMPILE) pyproject.toml --extra languages --extra devstack --constraint requirements-dev.txt --output-file requirements-devstack.txt
 	$(COMPILE) pyproject.toml --extra languages --constraint requirements-dev.txt --output-file requirements-languages.txt
 	$(COMPILE) pyproject.toml --constraint requirements-dev.txt --output-file requirements.txt
-	$(COMPILE) --group containers --constraint requirements-dev.txt --output-file requirements-containers.txt
 	$(COMPILE) --group image --constraint requirements-dev.txt --output-file requirements-image.txt
 	$(call beyond,requirements-dev.txt,requirements-devstack.txt)
 	$(call beyond,requirements-devstack.txt,requirements-languages.txt)
 	$(call beyond,requirements-languages.txt,requirements.txt)
 
-# Leave out of the first file what the second one pins, and read that one in its place.
+# Replaces the pins that the second file contains too by one reference to the second file.
 define beyond
 	@{ echo "-r $(2)"; awk '/^#/ { next } /^[^ ]/ { pin = $$0 } NR == FNR { known[pin] = 1; next } \
 		!(pin in known)' $(2) $(1); } > $(1).new
 	@mv $(1).new $(1)
 endef
 
-# Programs find the checkout by its absolute path, which a user who came here by `su` may not be able
-# to enter. Python would say no more than "No module named …".
+# After `su`, the user may lack access to a parent folder of the checkout. Without this check, Python would only
+# report "No module named …".
 .PHONY: open
 open:
 	@closed=; folder="$(CURDIR)"; \
 	while [ "$$folder" != / ]; do [ -x "$$folder" ] || closed="$$folder"; folder=$$(dirname "$$folder"); done; \
 	[ -z "$$closed" ] || { \
-		echo "User $$(id -un) cannot enter $$closed, where this checkout lies ($(CURDIR))."; \
-		echo "Clone it into a folder that this user can enter, or run make as the owner of $$closed."; exit 2; }
+		echo "User $$(id -un) cannot enter $$closed, a parent folder of this checkout ($(CURDIR))."; \
+		echo "Clone Pressroom into a folder that this user can enter, or run make as the owner of $$closed."; exit 2; }
 
 $(VENV)/bin/python: | open
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -26,16 +26,7 @@ def test_no_dependency_installs_a_top_level_package_of_ours() -> None:
         assert set(shipped.get(name, [])) <= {"pressroom"}
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        "requirements.txt",
-        "requirements-languages.txt",
-        "requirements-devstack.txt",
-        "requirements-dev.txt",
-        "requirements-image.txt",
-    ],
-)
+@pytest.mark.parametrize("file", sorted(path.name for path in ROOT.glob("requirements*.txt")))
 def test_every_requirement_is_pinned_and_hashed_without_index_url(file: str) -> None:
     text = (ROOT / file).read_text()
     entries = re.split(

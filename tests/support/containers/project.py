@@ -14,7 +14,7 @@ import httpx2
 
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
-from tests.support.containers.engine import FOLDER, Engine, run
+from tests.support.containers.engine import Engine, run
 from tests.support.containers.images import OURS
 from tests.support.deployment import files
 
@@ -26,18 +26,7 @@ _BESIDE = "deploy/compose"
 # How the addresses of its network `edge` begin.
 _EDGE = "172.30.57."
 _READY_SECONDS = 120.0
-
-
-def podman_compose() -> Path:
-    """The program, in an environment of its own that is made at the first run."""
-    environment = FOLDER / "podman-compose"
-    program = environment / "bin" / "podman-compose"
-    if not program.exists():
-        run([sys.executable, "-m", "venv", str(environment)])
-        pins = str(files.ROOT / "requirements-containers.txt")
-        words = ["-m", "pip", "install", "--quiet", "--require-hashes", "-r", pins]
-        run([str(environment / "bin" / "python"), *words], timeout=300)
-    return program
+_PODMAN_COMPOSE = str(Path(sys.executable).parent / "podman-compose")
 
 
 @dataclass
@@ -46,7 +35,6 @@ class Project:
     folder: Path
 
     def __post_init__(self) -> None:
-        self._program = podman_compose()
         # Podman knows networks by their names: those of another run may still be there.
         self._name = f"pressroom-{secrets.token_hex(4)}"
         self.port = free_port()
@@ -73,7 +61,7 @@ class Project:
 
     def compose(self, *words: str, timeout: float = 200) -> None:
         run(
-            [str(self._program), "--project-name", self._name, "--in-pod", "false", *words],
+            [_PODMAN_COMPOSE, "--project-name", self._name, "--in-pod", "false", *words],
             timeout=timeout,
             environment=self.engine.environment,
             directory=self.folder,
