@@ -126,7 +126,7 @@ class ExportFacts(JobFacts):
 
     kind: str = Field(description="members or delivery")
     rows: int | None = Field(
-        description="Number of rows in the file, or null unless the export succeeded"
+        description="Number of rows in the file, or null if the export didn't succeed"
     )
 
 
