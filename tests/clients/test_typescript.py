@@ -183,6 +183,17 @@ def test_typescript_package_is_publishable_and_has_no_dependencies(
     run_tool(typescript_project, "attw", "--pack", ".", "--profile", "esm-only")
 
 
+@pytest.mark.tier("fast")
+def test_npm_lock_file_pins_each_development_tool_without_a_registry() -> None:
+    lock = json.loads((files.TYPESCRIPT / "package-lock.json").read_text())
+    root, *packages = lock["packages"].values()
+    assert {"openapi-typescript", "@hey-api/openapi-ts"} <= root["devDependencies"].keys()
+    assert [
+        version for version in root["devDependencies"].values() if not version[0].isdigit()
+    ] == []
+    assert [each for each in packages if "resolved" in each or "integrity" not in each] == []
+
+
 def test_typescript_client_has_a_method_for_every_operation(typescript_project: Path) -> None:
     declared = (typescript_project / "dist" / "generated" / "operations.d.ts").read_text()
     names = {operation.camel_name for operation in read_operations(openapi_document())}
