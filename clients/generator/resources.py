@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from clients.generator.operations import Operation, to_camel_case
 
 # The operation of each resource method, per resource. Python uses the names in this table, and
-# TypeScript uses the same names in camel case. Never rename a resource or method of a released
-# client.
+# TypeScript uses the same names in camel case. The names of released methods must stay.
 RESOURCES: dict[str, dict[str, str]] = {
     "account": {
         "read": "read_me",
