@@ -63,6 +63,11 @@ export class WebhookInvalid extends PressroomError {
   override readonly name = "WebhookInvalid";
 }
 
+/** The client has no URL or API key, and an environment variable is missing. */
+export class SettingMissing extends PressroomError {
+  override readonly name = "SettingMissing";
+}
+
 /** Return the error for an unsuccessful response. */
 export async function createApiError(
   response: Response,

@@ -7,6 +7,7 @@ export {
   JobUnfinished,
   NotReached,
   PressroomError,
+  SettingMissing,
   WebhookInvalid,
 } from "./errors.js";
 export type { ServerEvent } from "./events.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
-import { Pressroom, PressroomError } from "pressroom-client";
+import { Pressroom, SettingMissing } from "pressroom-client";
 import { given } from "./setting.mjs";
 
 afterEach(() => {
@@ -15,12 +15,12 @@ test("a client without arguments reads the URL and the key from the environment"
 });
 
 test("a client without arguments names each missing variable", () => {
-  assert.throws(() => new Pressroom(), /^PressroomError: Set PRESSROOM_URL and PRESSROOM_KEY in/);
+  assert.throws(() => new Pressroom(), /^SettingMissing: Set PRESSROOM_URL and PRESSROOM_KEY,/);
   process.env.PRESSROOM_URL = given.api_url;
-  assert.throws(() => new Pressroom(), /^PressroomError: Set PRESSROOM_KEY in/);
+  assert.throws(() => new Pressroom(), /^SettingMissing: Set PRESSROOM_KEY,/);
   process.env.PRESSROOM_KEY = given.key;
   process.env.PRESSROOM_URL = "";
-  assert.throws(() => new Pressroom(), /^PressroomError: Set PRESSROOM_URL in/);
+  assert.throws(() => new Pressroom(), /^SettingMissing: Set PRESSROOM_URL,/);
 });
 
 test("credentials in the options replace the key in the environment", async () => {
@@ -39,7 +39,7 @@ test("a client without environment variables names the missing values", () => {
   const { process } = globalThis;
   delete globalThis.process;
   try {
-    assert.throws(() => new Pressroom(), PressroomError);
+    assert.throws(() => new Pressroom(), SettingMissing);
   } finally {
     globalThis.process = process;
   }
