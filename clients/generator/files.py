@@ -39,10 +39,12 @@ def write_python(document: Json, project: Path) -> None:
 def write_typescript(document: Json, project: Path) -> None:
     """Write the generated files of the TypeScript client, except the file with the types.
 
-    An npm script generates the TypeScript types from the same OpenAPI document.
+    The npm script ``types`` generates the types from the file ``openapi.json``.
     """
+    document = typescript_code.name_schemas(document)
     folder = project / "src" / "generated"
     folder.mkdir(exist_ok=True)
+    (folder / "openapi.json").write_text(json.dumps(document))
     (folder / "operations.ts").write_text(
         typescript_code.generate_methods(read_operations(document))
     )
