@@ -45,22 +45,35 @@ check: $(VENV)/.dev ## Check style, types, imports, dead code, migrations and do
 containers: $(VENV)/.dev ## Build the image and test the Compose file with Podman (as root)
 	PRESSROOM_CONTAINERS=$${PRESSROOM_CONTAINERS:-full} $(PYTEST) -s tests/containers $(TESTS)
 
-# npm's addresses are those of the machine: package-lock.json has none.
-NPM := npm --prefix clients/typescript --no-audit --no-fund --loglevel error
+clients: $(addprefix client-,$(or $(LANGUAGE),python typescript)) ## Build the clients into build/clients; LANGUAGE=… builds one
 
-clients: $(VENV)/.dev ## Build the clients of the API, a wheel and an npm package (build/clients)
-	@command -v node >/dev/null && command -v npm >/dev/null || \
-		{ echo "The TypeScript client is built by Node.js 20 or newer and npm: install both."; exit 2; }
-	@rm -rf build/clients clients/python/build && mkdir -p build/clients
+.PHONY: client-sources client-python client-typescript
+client-sources: $(VENV)/.clients
+	@mkdir -p build/clients
 	$(BIN)/python -m cli.openapi_document > build/openapi.json
 	$(BIN)/python -m clients.generator
-	@cp LICENSE clients/python && cp LICENSE clients/typescript
+
+client-python: client-sources
+	@rm -rf build/clients/*.whl clients/python/build
+	@cp LICENSE clients/python
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/clients clients/python
+
+# The file package-lock.json contains no addresses, so that npm uses the registry of the machine.
+NPM := npm --prefix clients/typescript --no-audit --no-fund --loglevel error
+
+client-typescript: client-sources
+	@command -v node >/dev/null && command -v npm >/dev/null || \
+		{ echo "The TypeScript client is built by Node.js 20 or newer and npm: install both."; exit 2; }
+	@rm -f build/clients/*.tgz
+	@cp LICENSE clients/typescript
 	$(NPM) version --silent --no-git-tag-version --allow-same-version "$$($(BIN)/pressroom --version | cut -d " " -f 2)" >/dev/null
 	$(NPM) ci --ignore-scripts
 	$(NPM) run --silent types
 	$(NPM) run --silent build
 	npm pack --silent --pack-destination build/clients ./clients/typescript
+
+client-%:
+	@echo "LANGUAGE must be python or typescript, not $*."; exit 2
 
 bench: $(VENV)/.dev ## Compare the speed with baselines; NAME=… selects one, SIZE=full the large size
 	$(BIN)/python -m $(if $(filter growth,$(NAME)),tests.growth,benchmarks $(NAME))
@@ -149,6 +162,17 @@ $(VENV)/.devstack: $(VENV)/bin/python requirements.txt requirements-languages.tx
 
 $(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-languages.txt requirements-devstack.txt requirements-dev.txt pyproject.toml
 	@$(MAKE) --no-print-directory install REQUIREMENTS=requirements-dev.txt
+	@touch $@
+
+# The clients are built in a few seconds if nothing but the product and the generator is installed. uv
+# checks the hashes in requirements-dev.txt, and installs the packages several times faster than pip.
+$(VENV)/.clients: $(VENV)/bin/python requirements-dev.txt pyproject.toml
+	@test -e $(VENV)/.dev || { \
+		echo "Installing the generator of the clients into $(VENV) …"; \
+		awk '/^[^ ]/ { is_uv = /^uv==/ } is_uv' requirements-dev.txt > $(VENV)/uv.txt && \
+		$(PIP) install --require-hashes -r $(VENV)/uv.txt && \
+		$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements-dev.txt \
+			--build-constraint requirements-dev.txt --group clients --editable .; }
 	@touch $@
 
 .PHONY: install

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, StringConstraints
 
-from api.schemas.envelope import AtMost, Body, Schema, Timestamp, Url
+from api.schemas.envelope import AtMost, Body, ChangesBody, Schema, Timestamp, Url
 from core.settings import Settings
 from models import Attachment
 from services.attachments.files import list_renditions
@@ -122,7 +122,7 @@ class AttachmentRecord(Schema):
         )
 
 
-class AttachmentChanges(Body):
+class AttachmentChanges(ChangesBody):
     alt_text: str | None = Field(
         default=None,
         max_length=_MAX_ALT_TEXT_CHARACTERS,

@@ -177,6 +177,23 @@ class Body(BaseModel):
         return self.model_dump(exclude_unset=True)
 
 
+class ChangesBody(Body):
+    """The base class of the bodies of PATCH requests.
+
+    An omitted field keeps its stored value. The OpenAPI document has no default values for these
+    fields, because some generated clients would send the default values.
+    """
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        json_schema = super().__get_pydantic_json_schema__(schema, handler)
+        for field in handler.resolve_ref_schema(json_schema).get("properties", {}).values():
+            field.pop("default", None)
+        return json_schema
+
+
 def _add_max_length(schema: JsonSchemaValue) -> None:
     is_text = schema.get("type") == "string" and not {"enum", "const"} & schema.keys()
     if is_text and schema.get("format") != "date-time":

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from api.schemas.envelope import AtMost, Body, OneError, Schema, Timestamp
+from api.schemas.envelope import AtMost, Body, ChangesBody, OneError, Schema, Timestamp
 from models import FieldType
 from services.subscriptions import tags
 from services.subscriptions.fields import MAX_FIELDS, MAX_KEY_CHARACTERS, MAX_VALUE_CHARACTERS
@@ -93,7 +93,7 @@ class NewField(_FieldWords):
     )
 
 
-class FieldChanges(_FieldWords):
+class FieldChanges(_FieldWords, ChangesBody):
     key: str = Field(default="", description=_KEY_DESCRIPTION, examples=["town"])
     label: str = Field(
         default="", description="Label of the field, 1 to 100 characters", examples=["Town"]
@@ -115,7 +115,7 @@ class TagRecord(Schema):
     created_at: Timestamp
 
 
-class TagChange(Body):
+class TagChange(ChangesBody):
     name: TagName = Field(
         description="Name of the tag, 1 to 40 characters without commas. Upper and lower case "
         "are treated as equal.",

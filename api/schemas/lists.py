@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from api.schemas.envelope import AtMost, Body, Schema, Timestamp, Url
+from api.schemas.envelope import AtMost, Body, ChangesBody, Schema, Timestamp, Url
 from models import MailingList
 from services.subscriptions.branding import (
     MAX_MAIL_TEXT_CHARACTERS,
@@ -200,7 +200,7 @@ class NewList(ListFields):
     )
 
 
-class ListChanges(ListFields):
+class ListChanges(ListFields, ChangesBody):
     title: str = Field(
         default="",
         description="Title of the list, 1 to 200 characters",
@@ -312,7 +312,7 @@ class NewDenyList(Body):
     )
 
 
-class DenyListChanges(Body):
+class DenyListChanges(ChangesBody):
     add_addresses: Entries = Field(default_factory=list, examples=[_EXAMPLE_ADDRESSES])
     add_domains: Entries = Field(default_factory=list, examples=[_EXAMPLE_DOMAINS])
     remove_addresses: Entries = Field(default_factory=list, examples=[["mistaken@example.com"]])

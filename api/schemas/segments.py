@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
-from api.schemas.envelope import AtMost, Body, Schema, Timestamp
+from api.schemas.envelope import AtMost, Body, ChangesBody, Schema, Timestamp
 from core.ids import MAX_ID
 from models import BulkActionKind, SubscriptionStatus
 from services.paging import UNPAGED
@@ -164,7 +164,7 @@ class NewSegment(Body):
     filter: FilterDocument
 
 
-class SegmentChanges(Body):
+class SegmentChanges(ChangesBody):
     name: str = Field(default="", description=_NAME_DESCRIPTION, examples=["Readers in Rome"])
     filter: FilterDocument = Field(default=None, examples=[_FILTER_EXAMPLE])
 

@@ -6,7 +6,15 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-from api.schemas.envelope import Body, Moment, Pagination, Schema, Timestamp, format_plain_moment
+from api.schemas.envelope import (
+    Body,
+    ChangesBody,
+    Moment,
+    Pagination,
+    Schema,
+    Timestamp,
+    format_plain_moment,
+)
 from api.schemas.fields import FieldValues, ShownFields, ShownTags, TagNames
 from api.schemas.lists import Channel
 from core.errors import DomainError
@@ -251,7 +259,7 @@ class MemberUpsert(MemberValues):
     )
 
 
-class MemberChanges(MemberUpsert):
+class MemberChanges(MemberUpsert, ChangesBody):
     add_tags: TagNames = Field(
         default_factory=list, description="Tags to add to the current tags", examples=[["Patron"]]
     )

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from api.schemas.envelope import AtMost, Body, Moment, Schema, Timestamp
+from api.schemas.envelope import AtMost, Body, ChangesBody, Moment, Schema, Timestamp
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
 from models import RecordedEvent
@@ -45,7 +45,7 @@ class UserRecord(Schema):
     updated_at: Timestamp
 
 
-class UserChanges(Body):
+class UserChanges(ChangesBody):
     import_mails: bool = Field(
         default=True,
         description="Whether to send an e-mail at the end of each import of a file",

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field
 
-from api.schemas.envelope import AtMost, Body, Moment, Schema, Timestamp
+from api.schemas.envelope import AtMost, Body, ChangesBody, Moment, Schema, Timestamp
 from core import ids
 from integrations.receivers.destinations import MAX_URL_CHARACTERS
 from models import DeliveryStatus, EndpointState, WebhookDelivery
@@ -56,7 +56,7 @@ class NewWebhookEndpoint(Body):
     )
 
 
-class WebhookEndpointChange(Body):
+class WebhookEndpointChange(ChangesBody):
     """The changes of an endpoint. A field that is absent or null doesn't change."""
 
     url: Url | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from clients.generator import python_code, typescript_code
 from clients.generator.operations import Json, read_error_codes, read_operations, read_version
+from clients.generator.python_methods import ASYNC, SYNC, generate_methods
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "build" / "openapi.json"
@@ -26,7 +27,8 @@ def write_python(document: Json, project: Path) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "__init__.py").write_text("")
     python_code.write_types(document, folder / "types.py")
-    (folder / "operations.py").write_text(python_code.generate_methods(document))
+    for name, flavour in (("operations", SYNC), ("async_operations", ASYNC)):
+        (folder / f"{name}.py").write_text(generate_methods(document, flavour))
     (folder / "contract.py").write_text(
         python_code.generate_contract(
             read_error_codes(document), read_version(document), version("pressroom")
@@ -37,10 +39,12 @@ def write_python(document: Json, project: Path) -> None:
 def write_typescript(document: Json, project: Path) -> None:
     """Write the generated files of the TypeScript client, except the file with the types.
 
-    An npm script generates the TypeScript types from the same OpenAPI document.
+    The npm script ``types`` generates the types from the file ``openapi.json``.
     """
+    document = typescript_code.name_schemas(document)
     folder = project / "src" / "generated"
     folder.mkdir(exist_ok=True)
+    (folder / "openapi.json").write_text(json.dumps(document))
     (folder / "operations.ts").write_text(
         typescript_code.generate_methods(read_operations(document))
     )

@@ -88,11 +88,11 @@ class Operation:
 
     @property
     def pascal_name(self) -> str:
-        return "".join(part.capitalize() for part in self.id.split("_"))
+        return to_pascal_case(self.id)
 
     @property
     def camel_name(self) -> str:
-        return self.pascal_name[:1].lower() + self.pascal_name[1:]
+        return to_camel_case(self.id)
 
     @property
     def takes_key(self) -> bool:
@@ -118,6 +118,17 @@ def read_operations(document: Json) -> list[Operation]:
     if repeated_ids:
         raise ValueError(f"operations share an id: {', '.join(sorted(repeated_ids))}")
     return operations
+
+
+def to_pascal_case(name: str) -> str:
+    """Return ``ReadList`` for ``read_list``."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def to_camel_case(name: str) -> str:
+    """Return ``readList`` for ``read_list``."""
+    pascal_name = to_pascal_case(name)
+    return pascal_name[:1].lower() + pascal_name[1:]
 
 
 def read_error_codes(document: Json) -> list[str]:

@@ -109,7 +109,7 @@ def test_python_client_raises_not_reached_for_an_unreachable_api(package: Module
     url = f"http://127.0.0.1:{free_port()}"
     retries = package.Retries(max_retries=1, max_wait=0.01)
     with package.Pressroom(url, retries=retries) as client, pytest.raises(package.NotReached):
-        client.check_health()
+        client.read_me()
 
 
 def test_python_client_times_out_if_the_api_hangs(package: ModuleType) -> None:
@@ -117,7 +117,7 @@ def test_python_client_times_out_if_the_api_hangs(package: ModuleType) -> None:
         retries = package.Retries(max_retries=0)
         client = package.Pressroom(f"http://{hanging}", retries=retries, timeout=0.2)
         with client, pytest.raises(package.NotReached):
-            client.check_health()
+            client.read_me()
 
 
 def test_python_client_resumes_a_broken_job_event_stream(

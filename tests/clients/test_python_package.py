@@ -18,7 +18,7 @@ from tests.support.http.openapi import openapi_document
 pytestmark = pytest.mark.tier("clients")
 
 _USE = """
-from pressroom_client import Page, Pressroom
+from pressroom_client import AsyncPages, AsyncPressroom, Page, Pressroom
 from pressroom_client.generated import types
 
 def use(pressroom: Pressroom) -> None:
@@ -29,6 +29,14 @@ def use(pressroom: Pressroom) -> None:
     pressroom.list_members(7, limit="ten")  # type: ignore[arg-type]
     pressroom.read_list(7)["titel"]  # type: ignore[typeddict-item]
     pressroom.upload_attachment()  # type: ignore[call-arg]
+    channel: types.Channel = pressroom.lists.create({{"slug": "garden", "title": "Garden"}})
+    pressroom.members.list(7, limit="ten")  # type: ignore[arg-type]
+
+async def use_async(pressroom: AsyncPressroom) -> None:
+    channel: types.Channel = await pressroom.lists.read(7)
+    members: AsyncPages[types.{member}] = pressroom.members.list(7)
+    emails = [member["email"] async for member in members]
+    pressroom.members.list(7, limit="ten")  # type: ignore[arg-type]
 """
 
 

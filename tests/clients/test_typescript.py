@@ -2,24 +2,31 @@
 
 import json
 import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from api.middleware.versions import VERSIONS
+from cli.openapi_document import RELEASES_FOLDER
 from clients.generator import files
-from clients.generator.operations import read_operations
+from clients.generator.operations import read_operations, to_camel_case
+from clients.generator.resources import DEPRECATED_OPERATIONS
 from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from tests.support.clients import building, javascript_client, readme_examples, signed_messages
 from tests.support.clients.building import (
+    RUN_SECONDS,
     are_built,
     build_typescript,
     run_program,
     run_tool,
     write_document,
 )
+from tests.support.documents import markdown
 from tests.support.http.openapi import openapi_document
 from tests.support.images.pictures import photo
 from tests.support.people import oauth
@@ -29,7 +36,7 @@ pytestmark = pytest.mark.tier("clients")
 
 TESTS = Path(__file__).parent / "typescript"
 # Of the package's tests, those that `make test` runs.
-_FEW = "a file is uploaded|an error has its code|iterating goes on"
+_FEW = "a file is uploaded|an error has its code|each operation is a method|iterating goes on"
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +120,58 @@ def test_typescript_client_readme_examples_work_as_written(
     assert readme_examples.LAST_WORD in said
 
 
+def test_every_example_in_the_typescript_readme_compiles_strictly(typescript_project: Path) -> None:
+    blocks = markdown.blocks(files.TYPESCRIPT / "README.md")
+    # The blocks that a test runs are one program. Each other block is a program of its own.
+    programs = ["".join(block.text for block in blocks if block.is_run)]
+    programs += [block.text for block in blocks if not block.is_run]
+    folder = typescript_project / "readme"
+    folder.mkdir()
+    for number, program in enumerate(programs):
+        (folder / f"example{number}.ts").write_text(program)
+    names = sorted(f"readme/{each.name}" for each in folder.iterdir())
+    assert len(names) > 1
+    _compile(typescript_project, "tests/ambient.d.ts", *names)
+
+
 def test_typescript_client_types_match_the_api(typescript_project: Path) -> None:
-    shutil.copy(TESTS / "usage.ts", typescript_project / "tests" / "usage.ts")
-    _compile(typescript_project, "tests/usage.ts", {"rootDir": "."})
+    _compile(typescript_project, "tests/usage.ts")
+
+
+def test_editor_shows_the_names_of_typescript_types(typescript_project: Path) -> None:
+    output = _run_node("tests/hover.mjs", "tests/hovers.ts", folder=typescript_project)
+    lines = output.splitlines()
+    assert "const list: MailingList" in lines
+    assert "const lists: Page<MailingList>" in lines
+    assert "const created: MailingList" in lines
+    assert "const progress: JobProgress" in lines
+    assert "const endpoints: WebhookEndpointRecord[]" in lines
+    assert "    body: ListChanges;" in lines
+    assert "    body: ConsumeCreditsBody;" in lines
+
+
+def test_typescript_client_exports_every_name_of_release_1_0_0(typescript_project: Path) -> None:
+    document = json.loads((RELEASES_FOLDER / f"{VERSIONS[0]}.json").read_text())
+    methods = [operation.camel_name for operation in read_operations(document)]
+    schemas = document["components"]["schemas"]
+    lines = [
+        'import type { components, Pressroom } from "pressroom-client";',
+        *(f'export type Method{name} = Pressroom["{name}"];' for name in methods),
+        *(f'export type Schema{name} = components["schemas"]["{name}"];' for name in schemas),
+    ]
+    (typescript_project / "tests" / "members.ts").write_text("\n".join(lines))
+    _compile(typescript_project, "tests/released.ts", "tests/members.ts")
+
+
+def test_deprecated_operations_are_only_methods_of_the_typescript_client(
+    typescript_project: Path,
+) -> None:
+    declared = (typescript_project / "dist" / "generated" / "operations.d.ts").read_text()
+    resources, _, client = declared.partition("export declare class Operations")
+    comments = dict(re.findall(r"/\*\*((?:(?!\*/).)*)\*/\s+(\w+)\(", client, re.DOTALL))
+    names = {comment_name for comment, comment_name in comments.items() if "@deprecated" in comment}
+    assert names == {to_camel_case(name) for name in DEPRECATED_OPERATIONS}
+    assert [name for name in names if f" {name}(" in resources] == []
 
 
 def test_typescript_package_is_publishable_and_has_no_dependencies(
@@ -127,47 +183,67 @@ def test_typescript_package_is_publishable_and_has_no_dependencies(
     run_tool(typescript_project, "attw", "--pack", ".", "--profile", "esm-only")
 
 
+@pytest.mark.tier("fast")
+def test_npm_lock_file_pins_each_development_tool_without_a_registry() -> None:
+    lock = json.loads((files.TYPESCRIPT / "package-lock.json").read_text())
+    root, *packages = lock["packages"].values()
+    assert {"openapi-typescript", "@hey-api/openapi-ts"} <= root["devDependencies"].keys()
+    assert [
+        version for version in root["devDependencies"].values() if not version[0].isdigit()
+    ] == []
+    assert [each for each in packages if "resolved" in each or "integrity" not in each] == []
+
+
 def test_typescript_client_has_a_method_for_every_operation(typescript_project: Path) -> None:
     declared = (typescript_project / "dist" / "generated" / "operations.d.ts").read_text()
     names = {operation.camel_name for operation in read_operations(openapi_document())}
     assert {name for name in names if f"\n    {name}(" not in declared} == set()
 
 
-def test_third_party_generator_makes_a_typescript_client_that_compiles(
-    typescript_project: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("words", "entry"),
+    [
+        (("openapi-typescript", "{document}", "--output", "other/types.ts"), "other/types.ts"),
+        (
+            (
+                *("openapi-ts", "--input", "{document}", "--output", "other"),
+                *("--plugins", "@hey-api/client-fetch", "@hey-api/sdk"),
+            ),
+            "other/sdk.gen.ts",
+        ),
+    ],
+    ids=["openapi-typescript", "hey-api"],
+)
+def test_third_party_generator_reads_the_document_without_a_warning(
+    words: tuple[str, ...], entry: str, typescript_project: Path, tmp_path: Path
 ) -> None:
-    options = (
-        "--input",
-        str(write_document(tmp_path)),
-        "--output",
-        str(typescript_project / "other"),
+    document = write_document(tmp_path)
+    tool, *options = (word.format(document=document) for word in words)
+    completed = subprocess.run(
+        [typescript_project / "node_modules" / ".bin" / tool, *options],
+        check=True,
+        cwd=typescript_project,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
     )
-    run_tool(
-        typescript_project, "openapi-ts", *options, "--plugins", "@hey-api/client-fetch", "--silent"
-    )
-    entry = "other/sdk.gen.ts"
-    assert (typescript_project / entry).exists()
-    _compile(
-        typescript_project,
-        entry,
-        {"rootDir": ".", "moduleResolution": "bundler", "module": "esnext"},
-    )
+    # The generators write warnings to the error stream, and everything else to the output stream.
+    assert completed.stderr == ""
+    assert completed.stdout != ""
+    _compile(typescript_project, entry, moduleResolution="bundler", module="esnext")
 
 
-def _compile(typescript_project: Path, entry: str, options: dict[str, str]) -> None:
-    """Check the types of one more file, as strictly as those of the package."""
+def _compile(typescript_project: Path, *names: str, **options: str) -> None:
+    """Check the types of files in the project as strictly as the types of the package."""
     config = typescript_project / "tsconfig.more.json"
-    checked = {"noEmit": True, "noUnusedLocals": False, **options}
-    config.write_text(
-        json.dumps(
-            {
-                "extends": "./tsconfig.json",
-                "compilerOptions": checked,
-                "files": [entry],
-                "include": [],
-            }
-        )
-    )
+    checked = {"noEmit": True, "noUnusedLocals": False, "rootDir": ".", **options}
+    content = {
+        "extends": "./tsconfig.json",
+        "compilerOptions": checked,
+        "files": names,
+        "include": [],
+    }
+    config.write_text(json.dumps(content))
     run_tool(typescript_project, "tsc", "--project", config.name)
 
 

@@ -14,7 +14,13 @@ from tests.support.documents import markdown
 pytestmark = pytest.mark.tier("check")
 
 # Names of the development stack, the tests and the Compose file: no settings of the product.
-NOT_SETTINGS = {"PRESSROOM_HOME", "PRESSROOM_IMAGE", "PRESSROOM_SIZE"}
+NOT_SETTINGS = {
+    "PRESSROOM_HOME",
+    "PRESSROOM_IMAGE",
+    "PRESSROOM_KEY",
+    "PRESSROOM_SIZE",
+    "PRESSROOM_URL",
+}
 
 each_document = pytest.mark.parametrize("document", markdown.DOCUMENTS, ids=markdown.name_of)
 

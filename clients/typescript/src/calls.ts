@@ -69,18 +69,18 @@ export class Calls {
     this.#fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init));
   }
 
-  protected async data<T>(operation: Operation, args: Arguments, options: Options): Promise<T> {
+  async data<T>(operation: Operation, args: Arguments, options: Options): Promise<T> {
     const response = await this.#send(operation, args as Named, options);
     const { data } = (await response.json()) as { data: T };
     const isJob = response.status === 202 && typeof data === "number";
     return isJob ? (new Accepted(data) as T) : data;
   }
 
-  protected async plain<T>(operation: Operation, args: Arguments, options: Options): Promise<T> {
+  async plain<T>(operation: Operation, args: Arguments, options: Options): Promise<T> {
     return (await (await this.#send(operation, args as Named, options)).json()) as T;
   }
 
-  protected page<T>(operation: Operation, args: Arguments, options: Options): Pages<T> {
+  page<T>(operation: Operation, args: Arguments, options: Options): Pages<T> {
     const fetchPage = async (pageArgs: Named): Promise<Page<T>> => {
       const response = await this.#send(operation, pageArgs, options);
       const { data } = (await response.json()) as { data: { items: T[]; pagination: Pagination } };
@@ -91,11 +91,11 @@ export class Calls {
     return new Pages(() => fetchPage(args as Named));
   }
 
-  protected file(operation: Operation, args: Arguments, options: Options): Promise<Response> {
+  file(operation: Operation, args: Arguments, options: Options): Promise<Response> {
     return this.#send(operation, args as Named, options, "*/*");
   }
 
-  protected async *events(
+  async *events(
     operation: Operation,
     args: Arguments,
     options: Options,

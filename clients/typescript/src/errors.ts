@@ -1,7 +1,5 @@
-import type { operations } from "./generated/document.js";
 import type { Code } from "./generated/contract.js";
-
-type Job = operations["read_job"]["responses"][200]["content"]["application/json"]["data"];
+import type { JobRecord } from "./generated/document.js";
 
 /** An invalid field of a request. */
 export interface FieldProblem {
@@ -49,7 +47,7 @@ export class JobFailed extends PressroomError {
   override readonly name = "JobFailed";
   readonly code: string;
 
-  constructor(readonly job: Job) {
+  constructor(readonly job: JobRecord) {
     super(text(job.error?.message) ?? `Job ${job.id} was ${job.status}.`);
     this.code = text(job.error?.code) ?? `job.${job.status}`;
   }
@@ -63,6 +61,11 @@ export class JobUnfinished extends PressroomError {
 /** A webhook with a missing, invalid or outdated signature. Ignore the webhook's message. */
 export class WebhookInvalid extends PressroomError {
   override readonly name = "WebhookInvalid";
+}
+
+/** The client has no URL or API key, and an environment variable is missing. */
+export class SettingMissing extends PressroomError {
+  override readonly name = "SettingMissing";
 }
 
 /** Return the error for an unsuccessful response. */

@@ -7,11 +7,12 @@ export {
   JobUnfinished,
   NotReached,
   PressroomError,
+  SettingMissing,
   WebhookInvalid,
 } from "./errors.js";
 export type { ServerEvent } from "./events.js";
 export type { Code } from "./generated/contract.js";
-export type { components, operations, paths } from "./generated/document.js";
+export type * from "./generated/document.js";
 export type { Job, Waiting } from "./jobs.js";
 export { type BegunLogin, OAuth, type OAuthOptions, type Tokens, tokenSource } from "./oauth.js";
 export { Page, Pages, type Pagination } from "./pages.js";

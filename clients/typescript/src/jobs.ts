@@ -1,9 +1,9 @@
 import { ApiError, JobFailed, JobUnfinished, NotReached, PressroomError } from "./errors.js";
 import type { ServerEvent } from "./events.js";
-import type { operations } from "./generated/document.js";
+import type { JobRecord } from "./generated/document.js";
 import { sleep } from "./retries.js";
 
-export type Job = operations["read_job"]["responses"][200]["content"]["application/json"]["data"];
+export type Job = JobRecord;
 
 export interface Waiting {
   /** The longest wait, in seconds. The job continues after a timeout. */

@@ -1,4 +1,5 @@
 import { ApiError } from "./errors.js";
+import { Calls } from "./calls.js";
 import { Operations } from "./generated/operations.js";
 
 // A token is refreshed this long before its end, so that it doesn't expire during a call.
@@ -41,7 +42,7 @@ export class OAuth {
   constructor(baseUrl: string, options: OAuthOptions) {
     this.#baseUrl = baseUrl.replace(/\/+$/, "");
     this.#options = options;
-    this.#api = new Operations(baseUrl, options.fetch ? { fetch: options.fetch } : {});
+    this.#api = new Operations(new Calls(baseUrl, options.fetch ? { fetch: options.fetch } : {}));
   }
 
   /** Start a login in which a person grants the scopes. */
@@ -91,11 +92,11 @@ export class OAuth {
   /** Revoke the access of the tokens. */
   async revoke(tokens: Tokens): Promise<void> {
     const token = tokens.refreshToken ?? tokens.accessToken;
-    await this.#api.revokeToken({ body: { token, ...this.#identity() } });
+    await this.#api.oauth.revokeToken({ body: { token, ...this.#identity() } });
   }
 
   async #requestTokens(grant: { grant_type: string } & Record<string, string>): Promise<Tokens> {
-    const answer = await this.#api.issueTokens({ body: { ...grant, ...this.#identity() } });
+    const answer = await this.#api.oauth.issueTokens({ body: { ...grant, ...this.#identity() } });
     return {
       accessToken: answer.access_token,
       refreshToken: answer.refresh_token ?? undefined,

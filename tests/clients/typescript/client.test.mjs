@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import { test } from "node:test";
 import { Accepted, ApiError, JobFailed, JobUnfinished, Pressroom, PressroomError } from "pressroom-client";
 import { fromPath } from "pressroom-client/node";
-import { given, newList, pressroom, rows } from "./setting.mjs";
+import { given, newList, pressroom, rows, uniqueSlug } from "./setting.mjs";
 
 const photo = await fromPath(given.photo);
 const bytes = new Uint8Array(await photo.content.arrayBuffer());
@@ -53,6 +53,15 @@ test("an error has its code, status, places and request", async () => {
     return true;
   });
   await assert.rejects(new Pressroom(given.api_url).readMe(), { status: 401 });
+});
+
+test("each operation is a method of a resource and of the client", async () => {
+  const { id } = await pressroom.lists.create({ body: { title: "Garden", slug: uniqueSlug() } });
+  const changed = await pressroom.lists.change({ list_id: id, body: { colour: "#1d4ed8" } });
+  assert.deepEqual(await pressroom.readList({ list_id: id }), changed);
+  assert.deepEqual(await pressroom.lists.read({ list_id: id }), changed);
+  const lists = [pressroom.lists.list({ limit: 100 }), pressroom.listLists({ limit: 100 })];
+  for (const pages of lists) assert.ok((await collected(pages)).some((list) => list.id === id));
 });
 
 test("credentials may be a function", async () => {

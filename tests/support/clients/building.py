@@ -73,7 +73,12 @@ class PhotoFile(io.BytesIO):
 
 _MADE = shutil.ignore_patterns("generated", "dist", "build", "node_modules", "*.egg-info")
 _BUILT = files.ROOT / "build" / "clients"
-_SOURCES = (files.PYTHON / "src", files.TYPESCRIPT / "src", Path(files.__file__).parent)
+_SOURCES = (
+    files.PYTHON / "src",
+    files.TYPESCRIPT / "src",
+    files.TYPESCRIPT / "scripts",
+    Path(files.__file__).parent,
+)
 RUN_SECONDS = 100
 
 
@@ -87,7 +92,7 @@ def are_built() -> bool:
         each.stat().st_mtime
         for folder in _SOURCES
         for each in folder.rglob("*.*")
-        if each.suffix in {".py", ".ts"} and "generated" not in each.parts
+        if each.suffix in {".py", ".ts", ".mjs"} and "generated" not in each.parts
     )
     return newest <= min(each.stat().st_mtime for each in packages)
 
@@ -106,7 +111,7 @@ def build_python(folder: Path) -> Path:
 
 def build_typescript(folder: Path) -> Path:
     """The client's package, compiled; passes the test over where Node.js or npm is missing."""
-    javascript_client.node(files.TYPESCRIPT, "the TypeScript client")
+    node = javascript_client.node(files.TYPESCRIPT, "the TypeScript client")
     project = folder / "typescript"
     shutil.copytree(files.TYPESCRIPT, project, ignore=_MADE)
     (project / "node_modules").symlink_to(files.TYPESCRIPT / "node_modules")
@@ -114,8 +119,7 @@ def build_typescript(folder: Path) -> Path:
         shutil.copytree(files.TYPESCRIPT / "dist", project / "dist")
         return project
     files.write_typescript(openapi_document(), project)
-    document = write_document(folder)
-    run_tool(project, "openapi-typescript", str(document), "--output", "src/generated/document.ts")
+    run_program(node, "scripts/types.mjs", folder=project)
     run_tool(project, "tsc")
     run_tool(project, "tsc", "--project", "tsconfig.node.json")
     return project

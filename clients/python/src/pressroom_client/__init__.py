@@ -1,15 +1,25 @@
 """A typed client of the Pressroom API, with a method per operation, retries, OAuth and webhooks."""
 
+from pressroom_client.async_calls import AsyncDownload
+from pressroom_client.async_pages import AsyncPage, AsyncPages
 from pressroom_client.calls import Accepted, Download
-from pressroom_client.client import Pressroom
+from pressroom_client.client import AsyncPressroom, Pressroom
 from pressroom_client.errors import (
     ApiError,
     JobFailed,
     NotReached,
     PressroomError,
+    SettingMissing,
     WebhookInvalid,
 )
-from pressroom_client.oauth import BegunLogin, OAuth, Tokens, TokenSource
+from pressroom_client.oauth import (
+    AsyncOAuth,
+    AsyncTokenSource,
+    BegunLogin,
+    OAuth,
+    Tokens,
+    TokenSource,
+)
 from pressroom_client.pages import Page
 from pressroom_client.retries import Retries
 from pressroom_client.uploads import File
@@ -18,6 +28,12 @@ from pressroom_client.webhooks import verify_webhook
 __all__ = [
     "Accepted",
     "ApiError",
+    "AsyncDownload",
+    "AsyncOAuth",
+    "AsyncPage",
+    "AsyncPages",
+    "AsyncPressroom",
+    "AsyncTokenSource",
     "BegunLogin",
     "Download",
     "File",
@@ -28,6 +44,7 @@ __all__ = [
     "Pressroom",
     "PressroomError",
     "Retries",
+    "SettingMissing",
     "TokenSource",
     "Tokens",
     "WebhookInvalid",

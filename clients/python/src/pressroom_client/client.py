@@ -1,19 +1,21 @@
-"""The client, with a method for every operation and methods that wait for jobs."""
+"""The clients, with a method for every operation and methods that wait for jobs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
-from pressroom_client import jobs
+from pressroom_client import async_jobs, jobs
 from pressroom_client.calls import Accepted
 from pressroom_client.generated import types
+from pressroom_client.generated.async_operations import AsyncOperations
 from pressroom_client.generated.operations import Operations
 
 
 class Pressroom(Operations):
     """A client of a Pressroom API for one caller.
 
-    ``Pressroom("https://press.example.com", "prk_…")`` calls the API with an API key. Each method
-    has the name of an operation in the OpenAPI document. Close the client after use, or use the
-    client in a ``with`` block.
+    ``Pressroom("https://press.example.com", "prk_…")`` calls the API with an API key. Without
+    arguments, the client reads the environment variables ``PRESSROOM_URL`` and ``PRESSROOM_KEY``.
+    Methods are grouped by resource, such as ``lists.create``. Close the client after use, or use
+    the client in a ``with`` block.
     """
 
     def watch_job(
@@ -43,6 +45,47 @@ class Pressroom(Operations):
             on_progress: a function that is called with the job after each change.
         """
         return jobs.wait_for_job(self, _job_id(job), on_progress=on_progress, timeout=timeout)
+
+
+class AsyncPressroom(AsyncOperations):
+    """An asynchronous client of a Pressroom API for one caller.
+
+    ``AsyncPressroom`` has the arguments and methods of ``Pressroom``. Close the client with
+    ``aclose`` after use, or use the client in an ``async with`` block.
+    """
+
+    def watch_job(
+        self, job: "int | Accepted | types.JobRecord", *, timeout: float | None = None
+    ) -> AsyncIterator[types.JobRecord]:
+        """Yield the job after each change, until the job ends.
+
+        The method reconnects after a lost connection. Raises ``TimeoutError`` if the job hasn't
+        ended after about ``timeout`` seconds.
+        """
+        return async_jobs.watch_job(self, _job_id(job), timeout=timeout)
+
+    async def wait_for_job(
+        self,
+        job: "int | Accepted | types.JobRecord",
+        *,
+        on_progress: Callable[[types.JobRecord], object] | None = None,
+        timeout: float | None = None,
+    ) -> types.JobRecord:
+        """Wait until a job succeeds, and return the job.
+
+        Raises ``JobFailed`` if the job fails or is cancelled. Raises ``TimeoutError`` if the job
+        hasn't ended after about ``timeout`` seconds. The job continues even if the method raises
+        ``TimeoutError``.
+
+        Args:
+            on_progress: a function that is called with the job after each change.
+        """
+        async for record in self.watch_job(job, timeout=timeout):
+            if on_progress:
+                on_progress(record)
+            if jobs.has_succeeded(record):
+                return record
+        raise AssertionError("a watched job ends")
 
 
 def _job_id(job: "int | Accepted | types.JobRecord") -> int:

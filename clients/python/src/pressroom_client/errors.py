@@ -4,6 +4,7 @@ PressroomError
 ├── ApiError         an error response of the API, identified by `code`
 ├── NotReached       a lost connection, after all retries
 ├── JobFailed        a failed or cancelled job
+├── SettingMissing   a missing URL or API key
 └── WebhookInvalid   a forged or outdated webhook
 """
 
@@ -68,6 +69,10 @@ class JobFailed(PressroomError):
         self.job = job
         self.code: str = error.get("code") or f"job.{job['status']}"
         super().__init__(error.get("message") or f"Job {job['id']} was {job['status']}.")
+
+
+class SettingMissing(PressroomError):
+    """An error for a client without arguments, if an environment variable is missing."""
 
 
 class WebhookInvalid(PressroomError):

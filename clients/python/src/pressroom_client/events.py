@@ -16,26 +16,43 @@ class ServerEvent:
     data: str
 
 
+class EventParser:
+    """Collects the lines of a stream until an event is complete."""
+
+    def __init__(self) -> None:
+        self._last_id = ""
+        self._event = ""
+        self._data: list[str] = []
+
+    def read_line(self, line: str) -> ServerEvent | None:
+        """Return the event that ends with this line, or ``None``."""
+        if not line:
+            return self._finish_event()
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._event = value
+        elif name == "id":
+            self._last_id = value
+        return None
+
+    def _finish_event(self) -> ServerEvent | None:
+        event = self._event or "message"
+        data = self._data
+        self._event = ""
+        self._data = []
+        return ServerEvent(self._last_id, event, "\n".join(data)) if data else None
+
+
 def parse_events(lines: Iterable[str]) -> Iterator[ServerEvent]:
     """Yield the server-sent events in a stream of lines.
 
     If the stream ends within an event, the incomplete event is ignored.
     """
-    last_id = ""
-    event = ""
-    data: list[str] = []
+    parser = EventParser()
     for line in lines:
-        if not line:
-            if data:
-                yield ServerEvent(last_id, event or "message", "\n".join(data))
-            event = ""
-            data = []
-            continue
-        name, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if name == "data":
-            data.append(value)
-        elif name == "event":
-            event = value
-        elif name == "id":
-            last_id = value
+        event = parser.read_line(line)
+        if event:
+            yield event

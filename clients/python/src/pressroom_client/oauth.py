@@ -1,7 +1,9 @@
 """Implements OAuth 2.0 with PKCE for programs that act on behalf of people."""
 
+import asyncio
 import base64
 import hashlib
+import inspect
 import secrets
 import threading
 import time
@@ -13,6 +15,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import httpx2
 
 from pressroom_client.errors import ApiError
+from pressroom_client.generated import types
+from pressroom_client.generated.async_operations import AsyncOperations
 from pressroom_client.generated.operations import Operations
 
 # An access token is refreshed this many seconds before its expiry, so that the token doesn't expire
@@ -43,8 +47,8 @@ class Tokens:
     scope: str
 
 
-class OAuth:
-    """The OAuth client of a registered program. A public OAuth client has no secret."""
+class Program:
+    """A registered program, which builds the requests of its logins."""
 
     def __init__(
         self,
@@ -54,7 +58,6 @@ class OAuth:
         *,
         client_secret: str | None = None,
         issuer: str | None = None,
-        http: httpx2.Client | None = None,
     ) -> None:
         self._base_url = base_url.rstrip("/")
         self._client_id = client_id
@@ -62,10 +65,8 @@ class OAuth:
         self._client_secret = client_secret
         # The issuer that the API names in its OAuth responses, which may differ from `base_url`.
         self._issuer = issuer or self._base_url
-        self._api = Operations(base_url, http=http)
 
-    def begin(self, scopes: Sequence[str]) -> BegunLogin:
-        """Start a login in which a person grants the client these scopes."""
+    def begin_login(self, scopes: Sequence[str]) -> BegunLogin:
         verifier = secrets.token_urlsafe(48)
         state = secrets.token_urlsafe(24)
         digest = hashlib.sha256(verifier.encode()).digest()
@@ -81,14 +82,10 @@ class OAuth:
         url = f"{self._base_url}/oauth/authorize?{urlencode(parameters)}"
         return BegunLogin(url, state, verifier)
 
-    def finish(self, login: BegunLogin, returned_url: str) -> Tokens:
-        """Exchange the code in the returned URL for tokens.
+    def build_code_body(self, login: BegunLogin, returned_url: str) -> Any:
+        """Return the body of the call that exchanges the code in the returned URL for tokens.
 
-        Raises ``ApiError`` if the person denied access (`access_denied`), or if the URL belongs to
-        another login (`state.mismatch`) or to another server (`iss.mismatch`).
-
-        Args:
-            returned_url: the URL to which the authorization server redirected the person's browser.
+        Raises ``ApiError`` if the URL contains an error, or belongs to another login or server.
         """
         query = parse_qs(urlsplit(returned_url).query)
         returned = {name: values[0] for name, values in query.items()}
@@ -98,33 +95,109 @@ class OAuth:
             raise ApiError(0, {"code": "iss.mismatch", "detail": "Another server answered."})
         if "error" in returned:
             raise ApiError(0, returned)
-        return self._request_tokens(
+        return self.build_body(
             grant_type="authorization_code",
             code=returned.get("code", ""),
             redirect_uri=self._redirect_uri,
             code_verifier=login.verifier,
         )
 
+    def build_refresh_body(self, tokens: Tokens) -> Any:
+        return self.build_body(grant_type="refresh_token", refresh_token=tokens.refresh_token)
+
+    def build_revoke_body(self, tokens: Tokens) -> Any:
+        return self.build_body(token=tokens.refresh_token or tokens.access_token)
+
+    def build_body(self, **fields: str | None) -> Any:
+        return {**fields, "client_id": self._client_id, "client_secret": self._client_secret}
+
+
+class OAuth:
+    """The OAuth client of a registered program. A public OAuth client has no secret."""
+
+    def __init__(
+        self,
+        base_url: str,
+        client_id: str,
+        redirect_uri: str,
+        *,
+        client_secret: str | None = None,
+        issuer: str | None = None,
+        http: httpx2.Client | None = None,
+    ) -> None:
+        self._program = Program(
+            base_url, client_id, redirect_uri, client_secret=client_secret, issuer=issuer
+        )
+        self._api = Operations(base_url, http=http)
+
+    def begin(self, scopes: Sequence[str]) -> BegunLogin:
+        """Start a login in which a person grants the client these scopes."""
+        return self._program.begin_login(scopes)
+
+    def finish(self, login: BegunLogin, returned_url: str) -> Tokens:
+        """Exchange the code in the returned URL for tokens.
+
+        Raises ``ApiError`` if the person denied access (`access_denied`), or if the URL belongs to
+        another login (`state.mismatch`) or to another server (`iss.mismatch`).
+
+        Args:
+            returned_url: the URL to which the authorization server redirected the person's browser.
+        """
+        body = self._program.build_code_body(login, returned_url)
+        return _read_tokens(self._api.oauth.issue_tokens(body))
+
     def refresh(self, tokens: Tokens) -> Tokens:
         """Exchange the refresh token for new tokens, which invalidates the old refresh token."""
-        return self._request_tokens(grant_type="refresh_token", refresh_token=tokens.refresh_token)
+        body = self._program.build_refresh_body(tokens)
+        return _read_tokens(self._api.oauth.issue_tokens(body))
 
     def revoke(self, tokens: Tokens) -> None:
         """Revoke the tokens, and the grant for which they were issued."""
-        token = tokens.refresh_token or tokens.access_token
-        self._api.revoke_token(self._body(token=token))
+        self._api.oauth.revoke_token(self._program.build_revoke_body(tokens))
 
-    def _request_tokens(self, **grant: str | None) -> Tokens:
-        answer = self._api.issue_tokens(self._body(**grant))
-        return Tokens(
-            access_token=answer["access_token"],
-            refresh_token=answer.get("refresh_token"),
-            expires_at=time.time() + answer["expires_in"],
-            scope=answer.get("scope") or "",
+
+class AsyncOAuth:
+    """The asynchronous variant of ``OAuth``, with the same arguments and methods."""
+
+    def __init__(
+        self,
+        base_url: str,
+        client_id: str,
+        redirect_uri: str,
+        *,
+        client_secret: str | None = None,
+        issuer: str | None = None,
+        http: httpx2.AsyncClient | None = None,
+    ) -> None:
+        self._program = Program(
+            base_url, client_id, redirect_uri, client_secret=client_secret, issuer=issuer
         )
+        self._api = AsyncOperations(base_url, http=http)
 
-    def _body(self, **fields: str | None) -> Any:
-        return {**fields, "client_id": self._client_id, "client_secret": self._client_secret}
+    def begin(self, scopes: Sequence[str]) -> BegunLogin:
+        """Start a login in which a person grants the client these scopes."""
+        return self._program.begin_login(scopes)
+
+    async def finish(self, login: BegunLogin, returned_url: str) -> Tokens:
+        """Exchange the code in the returned URL for tokens.
+
+        Raises ``ApiError`` if the person denied access (`access_denied`), or if the URL belongs to
+        another login (`state.mismatch`) or to another server (`iss.mismatch`).
+
+        Args:
+            returned_url: the URL to which the authorization server redirected the person's browser.
+        """
+        body = self._program.build_code_body(login, returned_url)
+        return _read_tokens(await self._api.oauth.issue_tokens(body))
+
+    async def refresh(self, tokens: Tokens) -> Tokens:
+        """Exchange the refresh token for new tokens, which invalidates the old refresh token."""
+        body = self._program.build_refresh_body(tokens)
+        return _read_tokens(await self._api.oauth.issue_tokens(body))
+
+    async def revoke(self, tokens: Tokens) -> None:
+        """Revoke the tokens, and the grant for which they were issued."""
+        await self._api.oauth.revoke_token(self._program.build_revoke_body(tokens))
 
 
 class TokenSource:
@@ -150,7 +223,51 @@ class TokenSource:
 
     def __call__(self) -> str:
         with self._lock:
-            if time.time() > self._tokens.expires_at - _EARLY_SECONDS:
+            if _must_refresh(self._tokens):
                 self._tokens = self._oauth.refresh(self._tokens)
                 self._on_change(self._tokens)
             return self._tokens.access_token
+
+
+class AsyncTokenSource:
+    """Returns a person's access token, and refreshes the token before it expires.
+
+    Pass a token source as credentials, such as ``AsyncPressroom(url, AsyncTokenSource(…))``.
+    Asyncio tasks may share a token source.
+
+    Args:
+        on_change: a function or coroutine function that stores new tokens. The token source calls
+            ``on_change`` before it uses the new tokens.
+    """
+
+    def __init__(
+        self, oauth: AsyncOAuth, tokens: Tokens, *, on_change: Callable[[Tokens], object]
+    ) -> None:
+        self._oauth = oauth
+        self._tokens = tokens
+        self._on_change = on_change
+        # The lock ensures that each refresh token is used once, because the API revokes the access
+        # after a second use.
+        self._lock = asyncio.Lock()
+
+    async def __call__(self) -> str:
+        async with self._lock:
+            if _must_refresh(self._tokens):
+                self._tokens = await self._oauth.refresh(self._tokens)
+                outcome = self._on_change(self._tokens)
+                if inspect.isawaitable(outcome):
+                    await outcome
+            return self._tokens.access_token
+
+
+def _must_refresh(tokens: Tokens) -> bool:
+    return time.time() > tokens.expires_at - _EARLY_SECONDS
+
+
+def _read_tokens(answer: "types.TokenAnswer") -> Tokens:
+    return Tokens(
+        access_token=answer["access_token"],
+        refresh_token=answer.get("refresh_token"),
+        expires_at=time.time() + answer["expires_in"],
+        scope=answer.get("scope") or "",
+    )

@@ -1,7 +1,8 @@
 """Builds request bodies, such as JSON, forms, and files from a path, bytes or a stream."""
 
+import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +17,15 @@ _CHUNK_BYTES = 65_536
 class File:
     """A file with a name that the caller chooses."""
 
-    content: "str | os.PathLike[str] | bytes | IO[bytes] | Iterable[bytes]"
+    content: "str | os.PathLike[str] | bytes | IO[bytes] | Iterable[bytes] | AsyncIterable[bytes]"
     name: str
 
 
 # An upload is a path, bytes, an open file, another stream of bytes, or a ``File``.
 Upload = str | os.PathLike[str] | bytes | IO[bytes] | Iterable[bytes] | File
+
+# The asynchronous client also sends asynchronous streams of bytes.
+AsyncUpload = Upload | AsyncIterable[bytes]
 
 
 class Body:
@@ -78,6 +82,27 @@ class Body:
         return {"content": content, "headers": {"Content-Type": "application/octet-stream"}}
 
 
+async def read_chunks(content: Any) -> AsyncIterator[bytes]:
+    """Yield the content in chunks. A thread reads files and synchronous streams."""
+    if isinstance(content, AsyncIterable):
+        async for chunk in content:
+            yield chunk
+    else:
+        has_read = hasattr(content, "read")
+        chunks = iter(partial(content.read, _CHUNK_BYTES), b"") if has_read else iter(content)
+        while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+            yield chunk
+
+
+async def read_into_memory(upload: Any) -> Any:
+    """Return the upload with its content as bytes, if the content is an asynchronous stream."""
+    if isinstance(upload, File):
+        return File(await read_into_memory(upload.content), upload.name)
+    if isinstance(upload, AsyncIterable):
+        return b"".join([chunk async for chunk in upload])
+    return upload
+
+
 def _find_name(upload: Any) -> str | None:
     if isinstance(upload, File):
         return upload.name
@@ -87,7 +112,7 @@ def _find_name(upload: Any) -> str | None:
 
 def _is_stream(content: Any) -> bool:
     """Return whether the content is consumed when it is sent, like an open file or an iterator."""
-    return hasattr(content, "read") or hasattr(content, "__next__")
+    return any(hasattr(content, name) for name in ("read", "__next__", "__anext__"))
 
 
 def _find_position(content: Any) -> int | None:

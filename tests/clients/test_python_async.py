@@ -1,0 +1,240 @@
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from core.scopes import Scope
+from devstack.harness.stack import Owner, Stack, plain_client
+from tests.support.clients.building import PhotoFile
+from tests.support.images.pictures import photo
+from tests.support.people import oauth
+
+_PARALLEL_READS = 50
+
+Run = Callable[[Callable[[Any], Awaitable[Any]]], Any]
+
+
+@pytest.fixture
+def run(package: ModuleType, stack: Stack, owner: Owner) -> Run:
+    """Run a coroutine function with the asynchronous client of a new owner on the paid plan."""
+
+    def run_with_client(scenario: Callable[[Any], Awaitable[Any]]) -> Any:
+        async def main() -> Any:
+            async with package.AsyncPressroom(stack.api_url, owner.key) as pressroom:
+                return await scenario(pressroom)
+
+        return asyncio.run(main())
+
+    return run_with_client
+
+
+@pytest.fixture
+def run_with_faults(package: ModuleType, network_url: str, owner: Owner) -> Any:
+    """Run a coroutine function with a client that meets faults, and return all received calls."""
+
+    def run_scenario(
+        scenario: Callable[[Any], Awaitable[Any]], *faults: str
+    ) -> list[dict[str, Any]]:
+        url = f"{network_url}/{time.time_ns()}.{'.'.join(faults)}"
+
+        async def main() -> None:
+            async with package.AsyncPressroom(url, owner.key) as pressroom:
+                await scenario(pressroom)
+
+        asyncio.run(main())
+        with plain_client() as client:
+            calls: list[dict[str, Any]] = client.get(f"{url}/seen").json()
+        return calls
+
+    return run_scenario
+
+
+async def _create_list(pressroom: Any) -> int:
+    channel = await pressroom.lists.create({"title": "Garden", "slug": f"g-{time.time_ns()}"})
+    list_id: int = channel["id"]
+    return list_id
+
+
+def test_asynchronous_client_reads_in_parallel(run: Run) -> None:
+    async def scenario(pressroom: Any) -> None:
+        list_id = await _create_list(pressroom)
+        reads = [pressroom.lists.read(list_id) for _ in range(_PARALLEL_READS)]
+        channels = await asyncio.gather(*reads)
+        assert [channel["id"] for channel in channels] == [list_id] * _PARALLEL_READS
+
+    run(scenario)
+
+
+def test_asynchronous_client_iterates_pages_and_items(run: Run) -> None:
+    async def scenario(pressroom: Any) -> None:
+        list_id = await _create_list(pressroom)
+        members = [{"email": f"reader{n}@example.com"} for n in range(5)]
+        assert await pressroom.members.add(list_id, {"members": members}) == 5
+        emails = [member["email"] async for member in pressroom.members.list(list_id, limit=2)]
+        assert sorted(emails) == [member["email"] for member in members]
+        pages = pressroom.members.list(list_id, limit=3).pages()
+        assert [len(page.items) async for page in pages] == [3, 2]
+        first = await pressroom.members.list(list_id, limit=3)
+        assert first.pagination["total"] == 5
+        second = await first.next_page()
+        assert await second.next_page() is None
+        search = {"filter": {"field": "status", "is": "active"}, "limit": 2}
+        found = [member["email"] async for member in pressroom.members.search(list_id, search)]
+        assert sorted(found) == sorted(emails)
+
+    run(scenario)
+
+
+def test_asynchronous_client_uploads_paths_bytes_and_streams(
+    package: ModuleType, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(photo())
+
+    async def stream_photo() -> AsyncIterator[bytes]:
+        yield photo()[:1000]
+        yield photo()[1000:]
+
+    async def scenario(pressroom: Any) -> None:
+        uploads = [
+            path,
+            PhotoFile(),
+            package.File(photo(), "photo.jpg"),
+            package.File(iter([photo()[:1000], photo()[1000:]]), "photo.jpg"),
+            package.File(stream_photo(), "photo.jpg"),
+        ]
+        attachments = [await pressroom.attachments.upload(upload) for upload in uploads]
+        assert {each["original_filename"] for each in attachments} == {"photo.jpg"}
+        assert len({each["original_checksum"] for each in attachments}) == 1
+        async with await pressroom.attachments.download(attachments[0]["filename"]) as download:
+            await download.save(tmp_path / "copy.webp")
+        assert (tmp_path / "copy.webp").stat().st_size == attachments[0]["size"]
+
+    run(scenario)
+
+
+def test_asynchronous_client_waits_for_an_import_and_reports_progress(
+    package: ModuleType, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "members.csv"
+    path.write_text("email\n" + "".join(f"reader{n}@example.com\n" for n in range(300)))
+
+    async def scenario(pressroom: Any) -> None:
+        list_id = await _create_list(pressroom)
+        states: list[str] = []
+        job = await pressroom.wait_for_job(
+            await pressroom.imports.start(list_id, path),
+            on_progress=lambda job: states.append(job["status"]),
+            timeout=60,
+        )
+        assert job["result"]["added"] == 300
+        assert states[-1] == "succeeded"
+        broken = await pressroom.imports.start(list_id, b"\x00\x01\x02" * 100)
+        with pytest.raises(package.JobFailed):
+            await pressroom.wait_for_job(broken, timeout=60)
+
+    run(scenario)
+
+
+def test_asynchronous_client_stops_waiting_for_a_job_after_its_timeout(run: Run) -> None:
+    rows = "".join(f"reader{n}@example.com\n" for n in range(30_000))
+
+    async def scenario(pressroom: Any) -> None:
+        list_id = await _create_list(pressroom)
+        job = await pressroom.imports.start(list_id, f"email\n{rows}".encode())
+        with pytest.raises(TimeoutError):
+            await pressroom.wait_for_job(job, timeout=0.05)
+        await pressroom.jobs.cancel(job["id"])
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("fault", ["429", "503", "lost"])
+def test_asynchronous_client_retries_with_the_same_idempotency_key_and_one_effect(
+    run: Run, run_with_faults: Any, fault: str
+) -> None:
+    async def upload(pressroom: Any) -> None:
+        await pressroom.attachments.upload(PhotoFile())
+
+    first, second = run_with_faults(upload, fault)
+    assert first["key"]
+    assert first["key"] == second["key"]
+
+    async def count(pressroom: Any) -> int:
+        return len((await pressroom.attachments.list()).items)
+
+    assert run(count) == 1
+
+
+def test_asynchronous_client_waits_as_long_as_retry_after_asks(run_with_faults: Any) -> None:
+    async def scenario(pressroom: Any) -> None:
+        start = time.monotonic()
+        await pressroom.account.read()
+        assert time.monotonic() - start >= 1
+
+    run_with_faults(scenario, "wait")
+
+
+def test_asynchronous_client_does_not_retry_a_consumed_stream(
+    package: ModuleType, run_with_faults: Any
+) -> None:
+    async def stream_rows() -> AsyncIterator[bytes]:
+        yield b"email\n"
+
+    async def scenario(pressroom: Any) -> None:
+        with pytest.raises(package.ApiError):
+            await pressroom.imports.start(7, stream_rows())
+
+    assert len(run_with_faults(scenario, "429")) == 1
+
+
+def test_asynchronous_client_resumes_a_broken_job_event_stream(run_with_faults: Any) -> None:
+    rows = "".join(f"reader{n}@example.com\n" for n in range(30_000))
+
+    async def scenario(pressroom: Any) -> None:
+        job = await pressroom.imports.start(
+            await _create_list(pressroom), f"email\n{rows}".encode()
+        )
+        ended = await pressroom.wait_for_job(job, timeout=90)
+        assert ended["result"]["added"] == 30_000
+
+    calls = run_with_faults(scenario, "", "", "cut")
+    streams = [call for call in calls if str(call["path"]).endswith("/events")]
+    assert streams[0]["last_event_id"] is None
+    assert streams[1]["last_event_id"]
+
+
+def test_asynchronous_client_refreshes_oauth_tokens_once_for_parallel_calls(
+    package: ModuleType, stack: Stack, owner: Owner
+) -> None:
+    program = oauth.register(stack, scopes=(Scope.CREDIT_READ,))
+    person = oauth.log_in(stack, owner)
+    stored: list[Any] = []
+
+    async def store(tokens: Any) -> None:
+        stored.append(tokens)
+
+    async def scenario() -> None:
+        client = package.AsyncOAuth(
+            stack.api_url, program.client_id, program.redirect_uri, client_secret=program.secret
+        )
+        login = client.begin(["credit.read"])
+        consent = await asyncio.to_thread(
+            person.answer, login.url.removeprefix(stack.api_url), "credit.read", decision="allow"
+        )
+        tokens = await client.finish(login, consent.headers["location"])
+        expired = package.Tokens(tokens.access_token, tokens.refresh_token, time.time(), "")
+        source = package.AsyncTokenSource(client, expired, on_change=store)
+        async with package.AsyncPressroom(stack.api_url, source) as pressroom:
+            balances = await asyncio.gather(*(pressroom.credits.read_balance() for _ in range(5)))
+        assert {balance["user_id"] for balance in balances} == {owner.user_id}
+        assert len(stored) == 1
+        await client.revoke(stored[0])
+        with pytest.raises(package.ApiError, match="invalid_grant"):
+            await client.refresh(stored[0])
+
+    asyncio.run(scenario())

@@ -1,0 +1,98 @@
+import importlib
+import inspect
+import warnings
+from functools import reduce
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import httpx2
+import pytest
+
+from clients.generator.operations import read_operations
+from clients.generator.resources import DEPRECATED_OPERATIONS, group_operations
+from tests.support.http.openapi import openapi_document
+
+# Each line has a module and a name that release 1.0.0 of the client exports.
+_RELEASED_NAMES = Path(__file__).with_name("python_names_1.0.0.txt").read_text().splitlines()
+
+
+def test_every_exported_name_of_release_1_0_0_still_imports(package: ModuleType) -> None:
+    assert package
+    for line in _RELEASED_NAMES:
+        module, name = line.split()
+        reduce(getattr, name.split("."), importlib.import_module(module))
+
+
+@pytest.mark.parametrize("client", ["Pressroom", "AsyncPressroom"])
+def test_python_clients_group_methods_by_resource_and_keep_flat_aliases(
+    package: ModuleType, client: str
+) -> None:
+    pressroom = getattr(package, client)("https://press.example.com")
+    for method in group_operations(read_operations(openapi_document())):
+        grouped = getattr(getattr(pressroom, method.resource), method.name)
+        alias = getattr(pressroom, method.operation.id)
+        assert inspect.signature(grouped) == inspect.signature(alias)
+        assert alias.__doc__ == f"Call ``{method.python_path}``."
+        assert grouped.__doc__
+
+
+def test_asynchronous_client_has_all_methods_of_the_synchronous_client(
+    package: ModuleType,
+) -> None:
+    names = {name for name in dir(package.Pressroom) if not name.startswith("_")}
+    assert names - {"close"} <= set(dir(package.AsyncPressroom))
+
+
+def test_methods_that_release_2_removes_warn_and_have_no_resource(package: ModuleType) -> None:
+    http = httpx2.Client(
+        transport=httpx2.MockTransport(lambda _: httpx2.Response(200, json={"data": 0}))
+    )
+    pressroom = package.Pressroom("https://press.example.com", http=http)
+    for name in DEPRECATED_OPERATIONS - {"receive_stripe_webhook"}:
+        with pytest.warns(DeprecationWarning, match=f"Release 2.0 removes {name}"):
+            getattr(pressroom, name)()
+    with pytest.warns(DeprecationWarning, match="POST /webhooks/stripe"):
+        pressroom.receive_stripe_webhook("signature", {})
+
+
+@pytest.mark.parametrize("client", ["Pressroom", "AsyncPressroom"])
+def test_python_clients_read_url_and_key_from_the_environment(
+    package: ModuleType, monkeypatch: pytest.MonkeyPatch, client: str
+) -> None:
+    create_client = getattr(package, client)
+    for name, value, missing in (
+        (None, "", "Set PRESSROOM_URL and PRESSROOM_KEY, or"),
+        ("PRESSROOM_URL", "https://press.example.com/", "Set PRESSROOM_KEY, or"),
+    ):
+        if name:
+            monkeypatch.setenv(name, value)
+        with pytest.raises(package.SettingMissing, match=missing):
+            create_client()
+    monkeypatch.setenv("PRESSROOM_KEY", "prk_key")
+    create_client()
+    monkeypatch.delenv("PRESSROOM_URL")
+    with pytest.raises(package.SettingMissing, match="Set PRESSROOM_URL, or"):
+        create_client()
+
+
+def test_python_client_sends_the_key_of_the_environment_only_to_the_url_of_the_environment(
+    package: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRESSROOM_URL", "https://press.example.com")
+    monkeypatch.setenv("PRESSROOM_KEY", "prk_key")
+    requests: list[Any] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        requests.append((request.url.host, request.headers.get("authorization")))
+        return httpx2.Response(200, json={"data": {}})
+
+    http = httpx2.Client(transport=httpx2.MockTransport(respond))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        package.Pressroom(http=http).account.read()
+        package.Pressroom("https://other.example.com", http=http).account.read()
+    assert requests == [
+        ("press.example.com", "Bearer prk_key"),
+        ("other.example.com", None),
+    ]

@@ -1,0 +1,19 @@
+import pytest
+
+from clients.generator.operations import read_operations
+from clients.generator.resources import DEPRECATED_OPERATIONS, RESOURCES, group_operations
+from tests.support.http.openapi import openapi_document
+
+
+def test_every_operation_has_one_resource_method_or_is_deprecated() -> None:
+    operations = read_operations(openapi_document())
+    grouped = [method.operation.id for method in group_operations(operations)]
+    assert sorted([*grouped, *DEPRECATED_OPERATIONS]) == sorted(each.id for each in operations)
+
+
+def test_generator_names_an_operation_without_a_resource_method(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(RESOURCES["lists"], "create")
+    with pytest.raises(ValueError, match=r"resources\.py .*: create_list$"):
+        group_operations(read_operations(openapi_document()))

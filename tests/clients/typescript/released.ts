@@ -1,0 +1,37 @@
+// Every exported name of the client 1.0.0. A name is missing if this file doesn't compile.
+export {
+  Accepted,
+  ApiError,
+  JobFailed,
+  JobUnfinished,
+  NotReached,
+  OAuth,
+  Page,
+  Pages,
+  Pressroom,
+  PressroomError,
+  tokenSource,
+  verifyWebhook,
+  WebhookInvalid,
+} from "pressroom-client";
+export type {
+  BegunLogin,
+  ClientOptions,
+  Code,
+  components,
+  Credentials,
+  FieldProblem,
+  Job,
+  NamedFile,
+  OAuthOptions,
+  operations,
+  Options,
+  Pagination,
+  paths,
+  Retries,
+  ServerEvent,
+  Tokens,
+  Upload,
+  Waiting,
+} from "pressroom-client";
+export { fromPath } from "pressroom-client/node";
