@@ -11,6 +11,7 @@ html_title = f"Pressroom {release}"
 root_doc = "docs/site/index"
 include_patterns = [
     "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
     "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
