@@ -26,7 +26,10 @@ def sweep_attachments(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Find rows without objects and objects without rows. The exit code is 1 if faults remain."""
+    """Find attachments without a stored file, and files without a row.
+
+    The exit code is 1 if faults remain.
+    """
     with open_command_resources() as resources:
         rows = []
         for stray in strays.find_strays(resources, now=clock.now()):

@@ -97,7 +97,7 @@ def create_client(
     redirect_uri: Annotated[
         list[str],
         typer.Option(
-            help="The exact URL for redirects to the program. Repeat the option for several URLs."
+            help="The exact redirect URI of the program. Repeat the option for several URIs."
         ),
     ],
     scope: Annotated[

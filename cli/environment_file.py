@@ -87,10 +87,10 @@ def env(
     ] = Path(".env"),
     as_json: Json = False,
 ) -> None:
-    """Create a settings file for docker-compose.yml. Passwords and keys are new and random.
+    """Create a settings file for docker-compose.yml. All passwords and keys are generated.
 
     If a variable is set in the command's environment, the variable is copied to the file. To add
-    the secrets of your providers, set the secrets as environment variables. Only you can read
+    the passwords and keys of your providers, set environment variables. Only you can read
     the file. An existing file is never overwritten.
     """
     if output != _STDOUT and output.exists():

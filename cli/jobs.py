@@ -64,7 +64,7 @@ def retry_job(job_id: JobId, as_json: Json = False) -> None:
 def cancel_job(job_id: JobId, as_json: Json = False) -> None:
     """Cancel a job. A queued job ends immediately, a running job at its next step.
 
-    The field cancelled is 0 if the job had already ended.
+    In the output, ``cancelled`` is 0 if the job had already ended.
     """
     register_kinds()
     with open_command_resources() as resources, resources.unit_of_work() as uow:
@@ -91,7 +91,7 @@ def watch_job(job_id: JobId, as_json: Json = False) -> None:
 
 
 def register_kinds() -> None:
-    """Register all kinds of jobs, because a cancelled or retried job calls code of its kind."""
+    """Register all kinds of jobs, so that the command can cancel and retry jobs of every kind."""
     import workers.task_table  # noqa: F401
 
 

@@ -157,7 +157,7 @@ trace_app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 @trace_app.command()
 def trace(list_name: ListName, email: Email, as_json: Json = False) -> None:
-    """Create a trace id, which identifies a person on a list. Send the id only to the person."""
+    """Create a trace id of a person on a list. Send the trace id only to this person."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         mailing_list = lists.get_named(uow, list_name, archived=True)
         person = accounts.get_user_by_email(uow, email)

@@ -32,7 +32,7 @@ class CommandGroup(NamedTuple):
 GROUPS = {
     "env": CommandGroup(
         "cli.environment_file:app",
-        "Create a settings file for docker-compose.yml. Passwords and keys are new and random.",
+        "Create a settings file for docker-compose.yml. All passwords and keys are generated.",
     ),
     "doctor": CommandGroup(
         "cli.doctor.command:app",
@@ -58,7 +58,7 @@ GROUPS = {
     "events": CommandGroup("cli.events:app", "Show events of users' accounts and lists."),
     "trace": CommandGroup(
         "cli.lists:trace_app",
-        "Create a trace id, which identifies a person on a list. Send the id only to the person.",
+        "Create a trace id of a person on a list. Send the trace id only to this person.",
     ),
     "attachments": CommandGroup("cli.attachments:app", "Manage uploaded images."),
     "encryption": CommandGroup("cli.encryption:app", "Manage encryption keys."),

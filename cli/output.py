@@ -40,7 +40,7 @@ def confirm(question: str, *, yes: bool, as_json: bool) -> None:
 
 
 def select_fields(record: object, names: str) -> dict[str, Any]:
-    """Return some fields of a record. ``names``: the names of the fields, separated by spaces."""
+    """Return the fields of a record whose names are in ``names``, separated by spaces."""
     return {name: getattr(record, name) for name in names.split()}
 
 

@@ -52,7 +52,7 @@ def down(as_json: Json = False) -> None:
 
 
 def status(as_json: Json = False) -> None:
-    """Show each process of the development stack. The exit code is 3 if no stack runs."""
+    """Show each process of the development stack. The exit code is 3 if no stack is running."""
     from devstack.supervisor import commands
 
     raise typer.Exit(commands.show_status(as_json=as_json))
@@ -182,7 +182,10 @@ def migrate(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Migrate the database to the newest revision. Then grant access to the application's role."""
+    """Migrate the database to the newest revision.
+
+    The command also lets the application's role use all tables.
+    """
     from cli.connection import database_errors
     from core.log_output import configure_logging
     from core.settings import read_settings

@@ -31,7 +31,7 @@ def doctor(
         str | None, typer.Option(metavar="ADDRESS", help="Send a test mail to this address.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=1, max=25, help="Seconds to wait for answers.")
+        float, typer.Option(min=1, max=25, help="Seconds to wait for each server.")
     ] = runner.MAX_SECONDS,
     as_json: Json = False,
 ) -> None:

@@ -48,7 +48,7 @@ STOCKPHOTO_FAILED = provider_failed(
 )
 STOCKPHOTO_LIMIT_REACHED = unavailable(
     "stockphoto.limit_reached",
-    "The rate limit of {provider} is reached. Try again later.",
+    "The rate limit of {provider} has been reached. Try again later.",
     provider="unsplash",
 )
 STOCKPHOTO_UNAVAILABLE = unavailable(

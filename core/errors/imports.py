@@ -62,7 +62,8 @@ IMPORT_TOO_MANY_ADDRESSES = invalid(
 )
 IMPORT_GZIP_MEMBERS = invalid(
     "import.expands_too_much",
-    "The gzip file has more than {most:,} members. Compress the file again with one gzip command.",
+    "The gzip file consists of more than {most:,} compressed parts. Compress the file again with "
+    "one gzip command.",
     most=1_000_000,
 )
 IMPORT_DAMAGED = invalid("import.damaged", "The {container} file is damaged.", container="gzip")

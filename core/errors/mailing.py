@@ -30,7 +30,7 @@ LIST_TITLE = invalid(
 )
 LIST_SLUG = invalid(
     "list.slug",
-    "A slug must have 1 to 80 characters from a-z, 0-9 and '-'. It must start with a letter or "
+    "A slug must have 1 to 80 characters from a-z, 0-9 and '-'. A slug must start with a letter or "
     "digit, and can't consist of digits only.",
     field="body.slug",
 )

@@ -107,7 +107,7 @@ IMAGE_TOO_MANY_PIXELS = invalid(
 )
 IMAGE_TOO_MANY_FRAMES = invalid(
     "image.too_many_frames",
-    "An animation can have at most {most:,} frames. The {place} has at least {frames:,} frames.",
+    "An animation can have at most {most:,} frames, but the {place} has {frames:,} or more.",
     most=1_000,
     place="GIF",
     frames=1_001,

@@ -85,7 +85,7 @@ TOPUP_AMOUNT_TOO_SMALL = invalid_at(
     currency="USD",
 )
 TOPUP_BUYS_NOTHING = invalid_at(
-    "body.amount", "topup.amount_too_small", "must be larger, because it buys no credits"
+    "body.amount", "topup.amount_too_small", "is too small to buy any credits"
 )
 TOPUP_AMOUNT_TOO_LARGE = invalid_at(
     "{place}",

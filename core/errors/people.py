@@ -17,8 +17,8 @@ ADDRESS_TAKEN = conflict(
 )
 ADDRESS_HAS_RECORD = conflict(
     "account.address_has_record",
-    "Mailing lists have data about this address. To use the address, agree to erase the data of "
-    "the mailing lists.",
+    "This address is or was on mailing lists. To use the address for your account, agree to erase "
+    "the data of these lists about the address.",
 )
 USER_OWNS_LISTS = conflict(
     "user.owns_lists",
@@ -67,7 +67,8 @@ PREFERENCES_LINK_INVALID = forbidden(
 )
 PREFERENCES_LINK_USED = forbidden("preferences_link.used", "This link has already been used.")
 USER_HAS_ACCOUNT = forbidden(
-    "user.has_account", "A person who has an account can't be erased with a mailed link."
+    "user.has_account",
+    "You have an account, so you can't erase your data with a mailed link. Log in instead.",
 )
 VISIT_OVER = forbidden(
     "visit.over", "This page requires a link that was mailed within the last hour."

@@ -37,7 +37,7 @@ BODY_LENGTH_INVALID = malformed(
 BODY_TOO_SLOW = stalled("body.too_slow", "The body arrived too slowly.")
 BODY_TOO_MANY_UNFINISHED = rate_limited(
     "body.too_many_unfinished",
-    "You are uploading too much data at the same time. Send one request after another.",
+    "You are uploading too much data at the same time. Send one request at a time.",
     retry_after=5,
 )
 BODY_TOO_LARGE = too_large(
