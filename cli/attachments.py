@@ -21,7 +21,7 @@ def sweep_attachments(
         bool,
         typer.Option(
             "--fix",
-            help="Delete objects without a row, and mark rows without an object as failed.",
+            help="Delete files without a row, and mark attachments without a file as failed.",
         ),
     ] = False,
     as_json: Json = False,

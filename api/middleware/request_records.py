@@ -36,7 +36,7 @@ class RequestMiddleware:
         is_valid = sent_id is not None and _VALID_REQUEST_ID.match(sent_id)
         # Optimization: HMACs and request ids without thread switches (decision 17).
         # ``secrets`` releases Python's global lock, so that another thread takes the lock. Request
-        # ids are no secrets.
+        # ids aren't secret.
         request_id = sent_id if sent_id and is_valid else f"{random.getrandbits(128):032x}"
         client = scope.get("client")
         event_origins.set_origin(Origin(client[0] if client else None, headers.get("user-agent")))
