@@ -58,7 +58,7 @@ def import_members(
     status_values: Annotated[
         str | None,
         typer.Option(
-            help=('The status of each consent value, as JSON such as {"2": "unsubscribed"}.')
+            help=('The status for each value of a consent column, as JSON: {"2": "unsubscribed"}.')
         ),
     ] = None,
     encoding: Annotated[

@@ -19,9 +19,9 @@ IMPORT_FILE_GONE = conflict(
     "The uploaded file has been deleted. Upload the file again.",
 )
 
-IMPORT_FILE_MISSING = malformed("import.file_missing", "The form has no file in its part 'file'.")
+IMPORT_FILE_MISSING = malformed("import.file_missing", "The form has no file in the part 'file'.")
 IMPORT_SEVERAL_FILES = malformed(
-    "import.several_files", "The form must contain only one file, in its part 'file'."
+    "import.several_files", "The form must contain exactly one file, in the part 'file'."
 )
 IMPORT_TOO_LARGE = too_large(
     "import.too_large", f"A file can have at most 2 GB ({MAX_IMPORT_FILE_BYTES:,} bytes)."

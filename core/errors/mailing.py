@@ -60,8 +60,7 @@ LIST_REDIRECT_ORIGINS = invalid_at(
 LIST_FIELDS = invalid_at(
     "body.asked_fields",
     "list.fields",
-    "must contain only keys of your public fields, including all required fields; {key!r} is not "
-    "allowed",
+    "must contain only public fields, and every required field; {key!r} breaks this rule",
     key="city",
 )
 LIST_CONSENT_WORDINGS = conflict(
@@ -246,7 +245,7 @@ FIELD_VALUE = invalid(
 
 FIELD_IN_USE = conflict(
     "field.in_use",
-    "The type of the field {key!r} can't be changed because it may be used by {uses}.",
+    "The type of the field {key!r} can't be changed, because {uses} may use the field.",
     key="city",
     uses="the segment 'Readers in Rome'",
 )

@@ -23,11 +23,11 @@ ATTACHMENT_DELETED = not_found("attachment.deleted", "The attachment was deleted
 # The owner deleted the attachment during or after its upload.
 ATTACHMENT_GONE = not_found("attachment.not_found", "The attachment was deleted.")
 ATTACHMENT_FILE_MISSING = malformed(
-    "attachment.file_missing", "The form has no file in its part '{part}'.", part="file"
+    "attachment.file_missing", "The form has no file in the part '{part}'.", part="file"
 )
 ATTACHMENT_SEVERAL_FILES = malformed(
     "attachment.several_files",
-    "The form must contain only one file, in its part '{part}'.",
+    "The form must contain exactly one file, in the part '{part}'.",
     part="file",
 )
 ATTACHMENT_FILENAME_MISSING = malformed(

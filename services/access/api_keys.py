@@ -130,7 +130,7 @@ def authenticate_key(
         raise errors.AUTH_INVALID_API_KEY()
     now = clock.now()
     digests = keyring.signer(_PURPOSE).digests(secret.encode())
-    # Optimization: cache of the callers of API keys (decision 17).
+    # Optimization: cache that maps API keys to callers (decision 17).
     if recent and (caller := uses.find_caller(digests[0], now)):
         return caller
     rows = database.rows(_ACTIVE_KEY, digests=digests, now=now)

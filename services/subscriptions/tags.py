@@ -51,9 +51,8 @@ def normalise_tag(text: str) -> str:
     # The name of a tag can't contain a comma, because commas separate tags in exported files.
     if len(name) > MAX_TAG_CHARACTERS or "," in name or not is_shown(name):
         raise InvalidAttribute(
-            f"must be a single line of 1 to {MAX_TAG_CHARACTERS} characters with at least one "
-            "visible character. Commas and characters that change the text direction are not "
-            "allowed."
+            f"must be a single line of 1 to {MAX_TAG_CHARACTERS} characters, with a visible one, "
+            "and without commas or characters that change the text direction"
         )
     return name
 

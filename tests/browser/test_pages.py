@@ -21,7 +21,7 @@ def test_api_docs_page_shows_every_operation_without_network(stack: Stack, open_
     expect(upload).to_contain_text("multipart/form-data")
     # The examples, that of the answer and those to which the errors refer.
     expect(upload).to_contain_text("k3v09xq2m7ta.webp")
-    expect(upload).to_contain_text("The form has no file in its part 'file'.")
+    expect(upload).to_contain_text("The form has no file in the part 'file'.")
     upload.get_by_role("button", name="Try it out").click()
     expect(upload.locator("input[type=file]")).to_be_visible()
 

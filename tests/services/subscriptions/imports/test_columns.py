@@ -220,4 +220,4 @@ def test_json_lines_values_of_every_type_are_converted_to_text() -> None:
     "file", ['[{"email": "a@example.com"}]', '[\n {"email": 1}]', '{\n  "members": []}', "[]"]
 )
 def test_json_array_is_rejected_with_advice_to_use_json_lines(file: str) -> None:
-    assert "one object per line" in error_message(file, "import.json_array")
+    assert "one JSON object per line" in error_message(file, "import.json_array")
