@@ -15,6 +15,11 @@ import typer
 from cli.output import Json, print_record
 from core.queues import Queue
 
+# Modules from the extra ``devstack``.
+_STACK_MODULES = ("aiosmtpd", "psutil")
+# A module from the extra ``languages``. Without this extra, the composer of a new stack would fail.
+_LANGUAGE_MODULE = "py3langid"
+
 # When the API stops, requests may continue for this many seconds.
 API_GRACE_SECONDS = 20
 
@@ -39,6 +44,7 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start the development stack. The stack includes an API, workers, Flower and a sandbox."""
+    _require_modules(*_STACK_MODULES, _LANGUAGE_MODULE)
     from devstack.supervisor import commands
 
     raise typer.Exit(commands.start_stack(detach=detach, as_json=as_json))
@@ -46,6 +52,7 @@ def up(
 
 def down(as_json: Json = False) -> None:
     """Stop the development stack without deleting data."""
+    _require_modules(*_STACK_MODULES)
     from devstack.supervisor import commands
 
     raise typer.Exit(commands.stop_stack(as_json=as_json))
@@ -53,6 +60,7 @@ def down(as_json: Json = False) -> None:
 
 def status(as_json: Json = False) -> None:
     """Show each process of the development stack. The exit code is 3 if no stack is running."""
+    _require_modules(*_STACK_MODULES)
     from devstack.supervisor import commands
 
     raise typer.Exit(commands.show_status(as_json=as_json))
@@ -66,6 +74,7 @@ def reset(
 
     The data includes the database, queues, images, keys and logs.
     """
+    _require_modules(*_STACK_MODULES)
     from devstack.supervisor import commands, home_folder
 
     home = home_folder.find_home()
@@ -210,6 +219,17 @@ def bucket(as_json: Json = False) -> None:
     _exit_on_sigterm()
     create_bucket(settings)
     print_record({"bucket": settings.s3_bucket}, as_json=as_json)
+
+
+def _require_modules(*modules: str) -> None:
+    """Exit with code 2 and name the extras to install, unless all modules are installed."""
+    if not all(map(find_spec, modules)):
+        typer.echo(
+            "The development stack needs more packages. Run "
+            "`pip install 'pressroom[devstack,languages]'`.",
+            err=True,
+        )
+        raise typer.Exit(2)
 
 
 def _exit_on_sigterm() -> None:

@@ -80,6 +80,7 @@ _TEMPLATES.globals |= {
     "notice": None,
     "path": "",
     "base": "",
+    "docs_url": None,
 }
 _TEMPLATES.filters |= {
     "number": console_display.format_number,

@@ -124,6 +124,7 @@ class ConsoleRequest:
         resources = self.state.resources
         return {
             "base": resources.settings.public_base,
+            "docs_url": resources.settings.docs_url,
             "csrf_token": sessions.create_csrf_token(resources.keyring, self.member.cookie),
             "path": self.request.scope["path"],
             # The first page of a table has no ``cursor``.

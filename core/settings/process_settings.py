@@ -53,7 +53,7 @@ _API = (
         *("account_challenge", "mail_from", "require_second_factor", "api_docs", "deny_list"),
         *("hsts_subdomains", "media_base_url", "api_key_header", "trusted_proxies", "api_drain"),
         *("credits_per_usd", "currencies", "composer_price", "redirect_origins", "metrics_token"),
-        *("security_contacts", "security_policy", "webhook_allowed_networks"),
+        *("security_contacts", "security_policy", "webhook_allowed_networks", "docs_url"),
         # The API needs the retention periods, because the operators' overview counts expired rows.
         "retention",
     }

@@ -170,6 +170,10 @@ class Settings(
     api_docs: bool = True
     """Serve /docs and /openapi.json"""
 
+    docs_url: BaseUrl | None = None
+    """URL of the documentation, to which the console and the development stack link. Without this
+    setting, the console has no such link."""
+
     hsts_subdomains: bool = False
     """Require browsers to use TLS also for all subdomains of the public URL's host"""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
+from devstack.documentation import find_documentation
 from devstack.sandbox import render
 
 if TYPE_CHECKING:
@@ -206,6 +207,7 @@ def build_router(figures: StatusFigures) -> APIRouter:
             width=PLOT_WIDTH,
             height=PLOT_HEIGHT,
             is_watched=bool(figures.sources),
+            documentation=find_documentation(),
         )
 
     return router

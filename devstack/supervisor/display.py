@@ -11,6 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from devstack.documentation import find_documentation
 from devstack.supervisor.child import Child
 from devstack.supervisor.home_folder import Run
 
@@ -55,7 +56,7 @@ class Display:
                 ("API", run.api_url),
                 ("    key", run.demo.api_key),
                 ("    reference", f"{run.api_url}/docs"),
-                ("    guides", "docs/README.md"),
+                ("    guides", find_documentation()),
                 ("Flower", run.flower_url),
                 ("    login", f"{run.flower_user} / {run.flower_password}"),
                 ("Sandbox", run.sandbox_url),
@@ -63,7 +64,8 @@ class Display:
                 ("Status", run.status_url),
                 ("Data and logs", str(run.home)),
             ):
-                table.add_row(name, Text(value, overflow="fold"))
+                if value is not None:
+                    table.add_row(name, Text(value, overflow="fold"))
             upload = ["curl", "-sS", "-H", f"Authorization: Bearer {run.demo.api_key}"]
             upload += ["-F", f"file=@{run.sample_photo}", f"{run.api_url}/attachments"]
             # Print the upload command outside the panel, so that users can copy it without the

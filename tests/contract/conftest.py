@@ -17,7 +17,7 @@ from tests.support.lists.people_on_lists import Subscriber, subscribe
 from tests.support.lists.subscribers import Reader, a_reader, new_list
 from tests.support.people.consoles import OwnerAtConsole, at_console
 from tests.support.people.oauth import Person, log_in
-from tests.support.stack.without_workers import CDN, CONTACTS, KEY_HEADER, POLICY
+from tests.support.stack.without_workers import CDN, CONTACTS, DOCS_URL, KEY_HEADER, POLICY
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +29,7 @@ def stack_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Stack:
         PRESSROOM_MEDIA_BASE_URL=CDN,
         PRESSROOM_SECURITY_CONTACTS=", ".join(CONTACTS),
         PRESSROOM_SECURITY_POLICY=POLICY,
+        PRESSROOM_DOCS_URL=DOCS_URL,
     )
     return stack
 

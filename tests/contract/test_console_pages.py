@@ -8,13 +8,14 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from devstack.harness.stack import Stack
+from devstack.harness.stack import Owner, Stack
 from tests.support.http.openapi import openapi_document
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import OwnerAtConsole, at_console, calls_of, heading, shown
 from tests.support.security import world as worlds
 from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.security.world import World, settled
+from tests.support.stack.without_workers import DOCS_URL
 
 ROOT = Path(__file__).parents[2]
 MAX_PAGE_BYTES = 100_000
@@ -105,6 +106,14 @@ def test_console_navigation_links_lead_to_existing_pages(sample_console: OwnerAt
     assert len(links) >= 2
     for url in links:
         shown(sample_console.visitor.client.get(url))
+
+
+def test_console_links_to_the_documentation_only_if_its_url_is_set(
+    sample_console: OwnerAtConsole, stack_without_workers: Stack, owner_without_workers: Owner
+) -> None:
+    assert "Documentation</a>" not in sample_console.see("/console")
+    with at_console(stack_without_workers, owner_without_workers) as owner:
+        assert f'<a href="{DOCS_URL}">Documentation</a>' in owner.see("/console")
 
 
 def test_console_shows_the_same_404_page_for_every_unknown_page_or_item(

@@ -21,6 +21,7 @@ from core.settings.process_settings import list_settings
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.supervisor.programs import WORKERS, is_responding
+from tests.support.documents.markdown import ROOT
 from tests.support.stack.ordinary_user import OrdinaryUser
 from tests.support.stack.waiting import runs, users_of
 
@@ -125,6 +126,15 @@ def test_run_json_contains_addresses_and_logins_of_all_services(running_stack: S
     login = (run["flower_user"], run["flower_password"])
     assert httpx2.get(run["flower_url"], auth=login, follow_redirects=True).status_code == 200
     assert set(run["s3"]) == {"endpoint", "access_key", "secret_key", "bucket"}
+
+
+def test_panel_and_status_page_name_the_documentation_of_the_checkout(
+    running_stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    page = str(ROOT / "docs" / "README.md")
+    assert page in running_stack.command("up", "--detach").stdout
+    assert page in httpx2.get(running_stack.run["status_url"], timeout=30).text
 
 
 @pytest.mark.tier("processes")

@@ -1,0 +1,46 @@
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from tests.support.documents.markdown import ROOT
+
+PACKAGES = Path(sysconfig.get_path("purelib"))
+
+
+@pytest.mark.parametrize(
+    ("command", "missing_module"),
+    [
+        ("up", "psutil"),
+        ("up", "py3langid"),
+        ("down", "psutil"),
+        ("status", "aiosmtpd"),
+        ("reset", "psutil"),
+    ],
+)
+def test_stack_command_without_the_extras_names_the_packages_to_install(
+    command: str, missing_module: str, tmp_path: Path
+) -> None:
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for entry in PACKAGES.iterdir():
+        if entry.name != missing_module:
+            (packages / entry.name).symlink_to(entry)
+    # The option -S hides the packages of the test environment.
+    result = subprocess.run(
+        [sys.executable, "-S", "-m", "cli.main", command],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={"PATH": os.defpath, "PYTHONPATH": f"{packages}{os.pathsep}{ROOT}"},
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        "The development stack needs more packages. "
+        "Run `pip install 'pressroom[devstack,languages]'`.\n"
+    )
+    assert not (tmp_path / ".pressroom").exists()
