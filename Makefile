@@ -167,12 +167,12 @@ $(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-languages.txt req
 # The clients are built in a few seconds if nothing but the product and the generator is installed. uv
 # checks the hashes in requirements-dev.txt, and installs the packages several times faster than pip.
 $(VENV)/.clients: $(VENV)/bin/python requirements-dev.txt pyproject.toml
-	@test -e $(VENV)/.dev || { \
+	@if test -e $(VENV)/.dev; then $(MAKE) --no-print-directory $(VENV)/.dev; else \
 		echo "Installing the generator of the clients into $(VENV) …"; \
 		awk '/^[^ ]/ { is_uv = /^uv==/ } is_uv' requirements-dev.txt > $(VENV)/uv.txt && \
 		$(PIP) install --require-hashes -r $(VENV)/uv.txt && \
 		$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint requirements-dev.txt \
-			--build-constraint requirements-dev.txt --group clients --editable .; }
+			--build-constraint requirements-dev.txt --group clients --editable .; fi
 	@touch $@
 
 .PHONY: install

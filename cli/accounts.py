@@ -140,8 +140,8 @@ def erase_user(email: Email, yes: Yes = False, as_json: Json = False) -> None:
     """Permanently erase all data of a person. Opt-outs stay in force.
 
     The person is removed immediately, and a worker erases the remaining data in the background. If
-    you stop this command, the erasure continues. To wait for the erasure
-    again, run the command again.
+    you stop this command, the erasure continues. To wait for the erasure again, run the command
+    again.
     """
     from cli.progress import get_result, wait_for_job
     from services.privacy import erasure

@@ -225,8 +225,8 @@ def _require_modules(*modules: str) -> None:
     """Exit with code 2 and name the extras to install, unless all modules are installed."""
     if not all(map(find_spec, modules)):
         typer.echo(
-            "The development stack needs more packages. Run "
-            "`pip install 'pressroom[devstack,languages]'`.",
+            "The development stack needs more packages. Install Pressroom with the extras: "
+            "'pressroom[devstack,languages]'.",
             err=True,
         )
         raise typer.Exit(2)

@@ -41,6 +41,6 @@ def test_stack_command_without_the_extras_names_the_packages_to_install(
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == (
         "The development stack needs more packages. "
-        "Run `pip install 'pressroom[devstack,languages]'`.\n"
+        "Install Pressroom with the extras: 'pressroom[devstack,languages]'.\n"
     )
     assert not (tmp_path / ".pressroom").exists()

@@ -53,19 +53,19 @@ def test_dependabot_updates_every_folder_with_pinned_versions() -> None:
     for ecosystem, patterns in PINNED.items():
         files = list_tracked_files(*patterns)
         # Dependabot itself looks for workflows in `.github/workflows`.
-        pinned = {"/" if path.startswith(".github/") else folder_of(path) for path in files}
+        pinned = {"/" if path.startswith(".github/") else find_pin_folder(path) for path in files}
         assert pinned <= folders[ecosystem], ecosystem
     for folder in set().union(*folders.values()):
         assert (ROOT / folder.lstrip("/")).is_dir(), folder
 
 
 def test_every_line_of_codeowners_decides_about_a_file() -> None:
-    deciding = set(owning_patterns().values())
+    deciding = set(find_deciding_patterns().values())
     assert [pattern for pattern, _ in read_codeowners() if pattern not in deciding] == []
 
 
 def test_every_tracked_file_has_an_owner() -> None:
-    assert list_tracked_files() - set(owning_patterns()) == set()
+    assert list_tracked_files() - set(find_deciding_patterns()) == set()
 
 
 def test_owners_are_addresses_that_no_stranger_can_have() -> None:
@@ -73,7 +73,7 @@ def test_owners_are_addresses_that_no_stranger_can_have() -> None:
         assert re.fullmatch(r"[a-z]+@pressroom\.example", owner), pattern
 
 
-def folder_of(path: str) -> str:
+def find_pin_folder(path: str) -> str:
     return f"/{path.rpartition('/')[0]}"
 
 
@@ -85,7 +85,7 @@ def read_codeowners() -> list[tuple[str, str]]:
 
 
 @cache
-def owning_patterns() -> dict[str, str]:
+def find_deciding_patterns() -> dict[str, str]:
     """Map each tracked file to the last pattern of CODEOWNERS that matches the file."""
     deciding = {}
     for pattern, _ in read_codeowners():

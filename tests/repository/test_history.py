@@ -1,4 +1,4 @@
-"""Tests of what the repository says about its own history."""
+"""Tests of the commits in `.git-blame-ignore-revs` and of the numbers of decisions."""
 
 import re
 
