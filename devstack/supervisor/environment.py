@@ -32,7 +32,8 @@ def find_binary(package: str, name: str) -> Path:
             f"The package {package} is not installed, or has no binary for this platform. The "
             "package has binaries for Linux on x86-64 and arm64, and for macOS on arm64. Install "
             "Pressroom with the extras: 'pressroom[devstack,languages]', or point "
-            "PRESSROOM_DATABASE_URL, PRESSROOM_REDIS_URL and PRESSROOM_S3_ENDPOINT to servers of your own.",
+            "PRESSROOM_DATABASE_URL, PRESSROOM_REDIS_URL and PRESSROOM_S3_ENDPOINT to servers of "
+            "your own.",
             exit_code=2,
         )
     return Path(str(file.locate())).resolve()
