@@ -83,7 +83,7 @@ class Signer:
     def __init__(self, keyring: Keyring, purpose: str, *, length: int = 32) -> None:
         self._length = length
         self._current = keyring.current.id
-        # Optimization: HMACs and request ids without thread switches (decision 17).
+        # Optimization: creating HMACs and request ids without switching threads (decision 17).
         # ``hmac.digest`` releases Python's global lock, so that another thread takes the lock. A
         # copied HMAC object keeps the lock for a short message.
         self._keyed_hmacs = {

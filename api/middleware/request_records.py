@@ -34,7 +34,7 @@ class RequestMiddleware:
         headers = Headers(scope=scope)
         sent_id = headers.get("x-request-id")
         is_valid = sent_id is not None and _VALID_REQUEST_ID.match(sent_id)
-        # Optimization: HMACs and request ids without thread switches (decision 17).
+        # Optimization: creating HMACs and request ids without switching threads (decision 17).
         # ``secrets`` releases Python's global lock, so that another thread takes the lock. Request
         # ids aren't secret.
         request_id = sent_id if sent_id and is_valid else f"{random.getrandbits(128):032x}"

@@ -83,7 +83,7 @@ class RateCounters:
         """Count one API call in Redis, or return ``None`` while Redis is unreachable."""
         window = item.get_expiry()
         now = self._now()
-        # Optimization: call numbers reserved in blocks for rate limits (decision 17).
+        # Optimization: rate limits that ask Redis once per block of calls (decision 17).
         number = self._reserved_numbers.take(_build_window_key(now, window, limit, caller))
         if number is None:
             size = max(item.amount // _BLOCKS_PER_LIMIT, 1)
