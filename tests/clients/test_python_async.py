@@ -5,6 +5,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -208,26 +209,45 @@ def test_asynchronous_client_resumes_a_broken_job_event_stream(run_with_faults: 
     assert streams[1]["last_event_id"]
 
 
+@pytest.fixture
+def run_with_tokens(package: ModuleType, stack: Stack, owner: Owner) -> Any:
+    """Run a coroutine function with an OAuth client and the expired tokens of a person."""
+
+    def run_scenario(
+        scenario: Callable[[Any, Any], Awaitable[None]], http: httpx2.AsyncClient | None = None
+    ) -> None:
+        program = oauth.register(stack, scopes=(Scope.CREDIT_READ,))
+        person = oauth.log_in(stack, owner)
+
+        async def main() -> None:
+            client = package.AsyncOAuth(
+                stack.api_url,
+                program.client_id,
+                program.redirect_uri,
+                client_secret=program.secret,
+                http=http,
+            )
+            login = client.begin(["credit.read"])
+            url = login.url.removeprefix(stack.api_url)
+            consent = await asyncio.to_thread(person.answer, url, "credit.read", decision="allow")
+            tokens = await client.finish(login, consent.headers["location"])
+            expired = package.Tokens(tokens.access_token, tokens.refresh_token, time.time(), "")
+            await scenario(client, expired)
+
+        asyncio.run(main())
+
+    return run_scenario
+
+
 def test_asynchronous_client_refreshes_oauth_tokens_once_for_parallel_calls(
-    package: ModuleType, stack: Stack, owner: Owner
+    package: ModuleType, stack: Stack, owner: Owner, run_with_tokens: Any
 ) -> None:
-    program = oauth.register(stack, scopes=(Scope.CREDIT_READ,))
-    person = oauth.log_in(stack, owner)
     stored: list[Any] = []
 
     async def store(tokens: Any) -> None:
         stored.append(tokens)
 
-    async def scenario() -> None:
-        client = package.AsyncOAuth(
-            stack.api_url, program.client_id, program.redirect_uri, client_secret=program.secret
-        )
-        login = client.begin(["credit.read"])
-        consent = await asyncio.to_thread(
-            person.answer, login.url.removeprefix(stack.api_url), "credit.read", decision="allow"
-        )
-        tokens = await client.finish(login, consent.headers["location"])
-        expired = package.Tokens(tokens.access_token, tokens.refresh_token, time.time(), "")
+    async def scenario(client: Any, expired: Any) -> None:
         source = package.AsyncTokenSource(client, expired, on_change=store)
         async with package.AsyncPressroom(stack.api_url, source) as pressroom:
             balances = await asyncio.gather(*(pressroom.credits.read_balance() for _ in range(5)))
@@ -237,4 +257,76 @@ def test_asynchronous_client_refreshes_oauth_tokens_once_for_parallel_calls(
         with pytest.raises(package.ApiError, match="invalid_grant"):
             await client.refresh(stored[0])
 
-    asyncio.run(scenario())
+    run_with_tokens(scenario)
+
+
+def test_asynchronous_token_source_keeps_tokens_if_a_task_is_cancelled_during_the_refresh(
+    package: ModuleType, run_with_tokens: Any
+) -> None:
+    async def scenario(client: Any, expired: Any) -> None:
+        stored: list[Any] = []
+        source = package.AsyncTokenSource(client, expired, on_change=stored.append)
+        is_refreshed, can_continue = asyncio.Event(), asyncio.Event()
+
+        async def delay_response(_: httpx2.Response) -> None:
+            is_refreshed.set()
+            await can_continue.wait()
+
+        http.event_hooks = {"response": [delay_response]}
+        cancelled, other = asyncio.create_task(source()), asyncio.create_task(source())
+        await is_refreshed.wait()
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        can_continue.set()
+        assert await other == await source() == stored[0].access_token
+        assert len(stored) == 1
+
+    http = httpx2.AsyncClient()
+    run_with_tokens(scenario, http)
+
+
+def test_asynchronous_token_source_stores_tokens_if_a_task_is_cancelled_during_on_change(
+    package: ModuleType, run_with_tokens: Any
+) -> None:
+    async def scenario(client: Any, expired: Any) -> None:
+        stored: list[Any] = []
+        is_storing, can_continue = asyncio.Event(), asyncio.Event()
+
+        async def store(tokens: Any) -> None:
+            is_storing.set()
+            await can_continue.wait()
+            stored.append(tokens)
+
+        source = package.AsyncTokenSource(client, expired, on_change=store)
+        cancelled = asyncio.create_task(source())
+        await is_storing.wait()
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        can_continue.set()
+        token = await source()
+        assert [tokens.access_token for tokens in stored] == [token]
+
+    run_with_tokens(scenario)
+
+
+def test_asynchronous_token_source_repeats_on_change_after_an_error(
+    package: ModuleType, run_with_tokens: Any
+) -> None:
+    async def scenario(client: Any, expired: Any) -> None:
+        stored: list[Any] = []
+
+        async def store(tokens: Any) -> None:
+            stored.append(tokens)
+            if len(stored) == 1:
+                raise OSError("The disk is full.")
+
+        source = package.AsyncTokenSource(client, expired, on_change=store)
+        with pytest.raises(OSError, match="The disk is full"):
+            await source()
+        token = await source()
+        assert await source() == token
+        assert [tokens.access_token for tokens in stored] == [token, token]
+
+    run_with_tokens(scenario)
