@@ -1,10 +1,12 @@
 import asyncio
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 
@@ -114,6 +116,41 @@ def test_asynchronous_client_uploads_paths_bytes_and_streams(
         async with await pressroom.attachments.download(attachments[0]["filename"]) as download:
             await download.save(tmp_path / "copy.webp")
         assert (tmp_path / "copy.webp").stat().st_size == attachments[0]["size"]
+
+    run(scenario)
+
+
+def test_asynchronous_client_uploads_an_asynchronous_file_under_the_name_of_the_file(
+    run: Run, tmp_path: Path
+) -> None:
+    path, table = tmp_path / "photo.jpg", tmp_path / "members.csv"
+    path.write_bytes(photo())
+    table.write_text("email\nzoe@example.com\n")
+
+    async def scenario(pressroom: Any) -> None:
+        async with await anyio.open_file(path, "rb") as file:
+            attachment = await pressroom.attachments.upload(file)
+        assert attachment["original_filename"] == "photo.jpg"
+        async with await anyio.open_file(table, "rb") as file:
+            job = await pressroom.imports.start(await _create_list(pressroom), file)
+        assert (await pressroom.wait_for_job(job, timeout=60))["result"]["added"] == 1
+
+    run(scenario)
+
+
+def test_asynchronous_client_reads_a_slow_synchronous_stream_in_a_thread(
+    package: ModuleType, run: Run
+) -> None:
+    async def scenario(pressroom: Any) -> None:
+        is_loop_free = threading.Event()
+        asyncio.get_running_loop().call_later(0.1, is_loop_free.set)
+
+        def stream_photo() -> Iterator[bytes]:
+            assert is_loop_free.wait(timeout=5)
+            yield photo()
+
+        attachment = await pressroom.attachments.upload(package.File(stream_photo(), "photo.jpg"))
+        assert attachment["original_filename"] == "photo.jpg"
 
     run(scenario)
 
