@@ -257,19 +257,21 @@ def run_with_tokens(package: ModuleType, stack: Stack, owner: Owner) -> Any:
         person = oauth.log_in(stack, owner)
 
         async def main() -> None:
-            client = package.AsyncOAuth(
+            async with package.AsyncOAuth(
                 stack.api_url,
                 program.client_id,
                 program.redirect_uri,
                 client_secret=program.secret,
                 http=http,
-            )
-            login = client.begin(["credit.read"])
-            url = login.url.removeprefix(stack.api_url)
-            consent = await asyncio.to_thread(person.answer, url, "credit.read", decision="allow")
-            tokens = await client.finish(login, consent.headers["location"])
-            expired = package.Tokens(tokens.access_token, tokens.refresh_token, time.time(), "")
-            await scenario(client, expired)
+            ) as client:
+                login = client.begin(["credit.read"])
+                url = login.url.removeprefix(stack.api_url)
+                consent = await asyncio.to_thread(
+                    person.answer, url, "credit.read", decision="allow"
+                )
+                tokens = await client.finish(login, consent.headers["location"])
+                expired = package.Tokens(tokens.access_token, tokens.refresh_token, time.time(), "")
+                await scenario(client, expired)
 
         asyncio.run(main())
 
@@ -365,5 +367,16 @@ def test_asynchronous_token_source_repeats_on_change_after_an_error(
         token = await source()
         assert await source() == token
         assert [tokens.access_token for tokens in stored] == [token, token]
+
+    run_with_tokens(scenario)
+
+
+def test_closed_oauth_client_closes_its_own_http_client(
+    package: ModuleType, run_with_tokens: Any
+) -> None:
+    async def scenario(client: Any, expired: Any) -> None:
+        await client.aclose()
+        with pytest.raises(RuntimeError, match="client has been closed"):
+            await client.refresh(expired)
 
     run_with_tokens(scenario)

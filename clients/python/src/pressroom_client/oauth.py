@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
+from typing_extensions import Self
 
 from pressroom_client.errors import ApiError
 from pressroom_client.generated import types
@@ -157,7 +158,10 @@ class OAuth:
 
 
 class AsyncOAuth:
-    """The asynchronous variant of ``OAuth``, with the same arguments and methods."""
+    """The asynchronous variant of ``OAuth``, with the same arguments and methods.
+
+    Close the client with ``aclose`` after use, or use the client in an ``async with`` block.
+    """
 
     def __init__(
         self,
@@ -173,6 +177,15 @@ class AsyncOAuth:
             base_url, client_id, redirect_uri, client_secret=client_secret, issuer=issuer
         )
         self._api = AsyncOperations(base_url, http=http)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._api.aclose()
 
     def begin(self, scopes: Sequence[str]) -> BegunLogin:
         """Start a login in which a person grants the client these scopes."""
