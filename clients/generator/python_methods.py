@@ -73,7 +73,7 @@ from pressroom_client.uploads import Upload
 )
 ASYNC = Flavour(
     prefix="Async",
-    imports="""from collections.abc import AsyncIterator
+    imports="""from collections.abc import AsyncGenerator
 from functools import cached_property
 from typing import Any, List, Literal
 
@@ -88,7 +88,7 @@ from pressroom_client.uploads import AsyncUpload
 """,
     page="AsyncPages",
     download="AsyncDownload",
-    events="AsyncIterator[ServerEvent]",
+    events="AsyncGenerator[ServerEvent, None]",
     upload="AsyncUpload",
 )
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 import anyio
 import httpx2
@@ -176,6 +176,35 @@ def test_asynchronous_client_waits_for_an_import_and_reports_progress(
             await pressroom.wait_for_job(broken, timeout=60)
 
     run(scenario)
+
+
+def test_asynchronous_client_closes_the_event_stream_if_on_progress_raises(
+    package: ModuleType, stack: Stack, owner: Owner
+) -> None:
+    responses: list[httpx2.Response] = []
+
+    async def record_response(response: httpx2.Response) -> None:
+        responses.append(response)
+
+    def stop(_: Any) -> None:
+        raise OSError("The disk is full.")
+
+    async def scenario() -> None:
+        http = httpx2.AsyncClient(event_hooks={"response": [record_response]})
+        pressroom = package.AsyncPressroom(stack.api_url, owner.key, http=http)
+        job = await pressroom.imports.start(await _create_list(pressroom), b"email\n")
+        with pytest.raises(OSError, match="The disk is full"):
+            await pressroom.wait_for_job(job, on_progress=stop, timeout=60)
+        assert responses[-1].url.path.endswith("/events")
+        assert responses[-1].is_closed
+
+    asyncio.run(scenario())
+
+
+def test_type_checkers_accept_aclose_of_streams(package: ModuleType) -> None:
+    client = package.AsyncPressroom("https://press.example.com")
+    for method in (client.watch_job, client.jobs.stream_events, client.stream_job_events):
+        assert hasattr(get_type_hints(method)["return"], "aclose")
 
 
 def test_asynchronous_client_stops_waiting_for_a_job_after_its_timeout(run: Run) -> None:
