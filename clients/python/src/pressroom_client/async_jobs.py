@@ -27,7 +27,7 @@ async def watch_job(
                     yield job
                     if has_ended(job):
                         return
-                    watch.find_remaining_seconds()
+                    watch.check_deadline()
         except (NotReached, ApiError) as error:
             failure = error
         await asyncio.sleep(watch.next_pause(failure))

@@ -85,7 +85,7 @@ class AsyncPressroom(AsyncOperations):
             async for record in records:
                 if on_progress:
                     on_progress(record)
-                if jobs.has_succeeded(record):
+                if jobs.check_success(record):
                     return record
         raise AssertionError("a watched job ends")
 
