@@ -1,10 +1,13 @@
 import asyncio
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
+import anyio
+import httpx2
 import pytest
 
 from core.scopes import Scope
@@ -117,6 +120,41 @@ def test_asynchronous_client_uploads_paths_bytes_and_streams(
     run(scenario)
 
 
+def test_asynchronous_client_uploads_an_asynchronous_file_under_the_name_of_the_file(
+    run: Run, tmp_path: Path
+) -> None:
+    path, table = tmp_path / "photo.jpg", tmp_path / "members.csv"
+    path.write_bytes(photo())
+    table.write_text("email\nzoe@example.com\n")
+
+    async def scenario(pressroom: Any) -> None:
+        async with await anyio.open_file(path, "rb") as file:
+            attachment = await pressroom.attachments.upload(file)
+        assert attachment["original_filename"] == "photo.jpg"
+        async with await anyio.open_file(table, "rb") as file:
+            job = await pressroom.imports.start(await _create_list(pressroom), file)
+        assert (await pressroom.wait_for_job(job, timeout=60))["result"]["added"] == 1
+
+    run(scenario)
+
+
+def test_asynchronous_client_reads_a_slow_synchronous_stream_in_a_thread(
+    package: ModuleType, run: Run
+) -> None:
+    async def scenario(pressroom: Any) -> None:
+        is_loop_free = threading.Event()
+        asyncio.get_running_loop().call_later(0.1, is_loop_free.set)
+
+        def stream_photo() -> Iterator[bytes]:
+            assert is_loop_free.wait(timeout=5)
+            yield photo()
+
+        attachment = await pressroom.attachments.upload(package.File(stream_photo(), "photo.jpg"))
+        assert attachment["original_filename"] == "photo.jpg"
+
+    run(scenario)
+
+
 def test_asynchronous_client_waits_for_an_import_and_reports_progress(
     package: ModuleType, run: Run, tmp_path: Path
 ) -> None:
@@ -138,6 +176,35 @@ def test_asynchronous_client_waits_for_an_import_and_reports_progress(
             await pressroom.wait_for_job(broken, timeout=60)
 
     run(scenario)
+
+
+def test_asynchronous_client_closes_the_event_stream_if_on_progress_raises(
+    package: ModuleType, stack: Stack, owner: Owner
+) -> None:
+    responses: list[httpx2.Response] = []
+
+    async def record_response(response: httpx2.Response) -> None:
+        responses.append(response)
+
+    def stop(_: Any) -> None:
+        raise OSError("The disk is full.")
+
+    async def scenario() -> None:
+        http = httpx2.AsyncClient(event_hooks={"response": [record_response]})
+        pressroom = package.AsyncPressroom(stack.api_url, owner.key, http=http)
+        job = await pressroom.imports.start(await _create_list(pressroom), b"email\n")
+        with pytest.raises(OSError, match="The disk is full"):
+            await pressroom.wait_for_job(job, on_progress=stop, timeout=60)
+        assert responses[-1].url.path.endswith("/events")
+        assert responses[-1].is_closed
+
+    asyncio.run(scenario())
+
+
+def test_type_checkers_accept_aclose_of_streams(package: ModuleType) -> None:
+    client = package.AsyncPressroom("https://press.example.com")
+    for method in (client.watch_job, client.jobs.stream_events, client.stream_job_events):
+        assert hasattr(get_type_hints(method)["return"], "aclose")
 
 
 def test_asynchronous_client_stops_waiting_for_a_job_after_its_timeout(run: Run) -> None:
@@ -208,26 +275,47 @@ def test_asynchronous_client_resumes_a_broken_job_event_stream(run_with_faults: 
     assert streams[1]["last_event_id"]
 
 
+@pytest.fixture
+def run_with_tokens(package: ModuleType, stack: Stack, owner: Owner) -> Any:
+    """Run a coroutine function with an OAuth client and the expired tokens of a person."""
+
+    def run_scenario(
+        scenario: Callable[[Any, Any], Awaitable[None]], http: httpx2.AsyncClient | None = None
+    ) -> None:
+        program = oauth.register(stack, scopes=(Scope.CREDIT_READ,))
+        person = oauth.log_in(stack, owner)
+
+        async def main() -> None:
+            async with package.AsyncOAuth(
+                stack.api_url,
+                program.client_id,
+                program.redirect_uri,
+                client_secret=program.secret,
+                http=http,
+            ) as client:
+                login = client.begin(["credit.read"])
+                url = login.url.removeprefix(stack.api_url)
+                consent = await asyncio.to_thread(
+                    person.answer, url, "credit.read", decision="allow"
+                )
+                tokens = await client.finish(login, consent.headers["location"])
+                expired = package.Tokens(tokens.access_token, tokens.refresh_token, time.time(), "")
+                await scenario(client, expired)
+
+        asyncio.run(main())
+
+    return run_scenario
+
+
 def test_asynchronous_client_refreshes_oauth_tokens_once_for_parallel_calls(
-    package: ModuleType, stack: Stack, owner: Owner
+    package: ModuleType, stack: Stack, owner: Owner, run_with_tokens: Any
 ) -> None:
-    program = oauth.register(stack, scopes=(Scope.CREDIT_READ,))
-    person = oauth.log_in(stack, owner)
     stored: list[Any] = []
 
     async def store(tokens: Any) -> None:
         stored.append(tokens)
 
-    async def scenario() -> None:
-        client = package.AsyncOAuth(
-            stack.api_url, program.client_id, program.redirect_uri, client_secret=program.secret
-        )
-        login = client.begin(["credit.read"])
-        consent = await asyncio.to_thread(
-            person.answer, login.url.removeprefix(stack.api_url), "credit.read", decision="allow"
-        )
-        tokens = await client.finish(login, consent.headers["location"])
-        expired = package.Tokens(tokens.access_token, tokens.refresh_token, time.time(), "")
+    async def scenario(client: Any, expired: Any) -> None:
         source = package.AsyncTokenSource(client, expired, on_change=store)
         async with package.AsyncPressroom(stack.api_url, source) as pressroom:
             balances = await asyncio.gather(*(pressroom.credits.read_balance() for _ in range(5)))
@@ -237,4 +325,87 @@ def test_asynchronous_client_refreshes_oauth_tokens_once_for_parallel_calls(
         with pytest.raises(package.ApiError, match="invalid_grant"):
             await client.refresh(stored[0])
 
-    asyncio.run(scenario())
+    run_with_tokens(scenario)
+
+
+def test_asynchronous_token_source_keeps_tokens_if_a_task_is_cancelled_during_the_refresh(
+    package: ModuleType, run_with_tokens: Any
+) -> None:
+    async def scenario(client: Any, expired: Any) -> None:
+        stored: list[Any] = []
+        source = package.AsyncTokenSource(client, expired, on_change=stored.append)
+        is_refreshed, can_continue = asyncio.Event(), asyncio.Event()
+
+        async def delay_response(_: httpx2.Response) -> None:
+            is_refreshed.set()
+            await can_continue.wait()
+
+        http.event_hooks = {"response": [delay_response]}
+        cancelled, other = asyncio.create_task(source()), asyncio.create_task(source())
+        await is_refreshed.wait()
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        can_continue.set()
+        assert await other == await source() == stored[0].access_token
+        assert len(stored) == 1
+
+    http = httpx2.AsyncClient()
+    run_with_tokens(scenario, http)
+
+
+def test_asynchronous_token_source_stores_tokens_if_a_task_is_cancelled_during_on_change(
+    package: ModuleType, run_with_tokens: Any
+) -> None:
+    async def scenario(client: Any, expired: Any) -> None:
+        stored: list[Any] = []
+        is_storing, can_continue = asyncio.Event(), asyncio.Event()
+
+        async def store(tokens: Any) -> None:
+            is_storing.set()
+            await can_continue.wait()
+            stored.append(tokens)
+
+        source = package.AsyncTokenSource(client, expired, on_change=store)
+        cancelled = asyncio.create_task(source())
+        await is_storing.wait()
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        can_continue.set()
+        token = await source()
+        assert [tokens.access_token for tokens in stored] == [token]
+
+    run_with_tokens(scenario)
+
+
+def test_asynchronous_token_source_repeats_on_change_after_an_error(
+    package: ModuleType, run_with_tokens: Any
+) -> None:
+    async def scenario(client: Any, expired: Any) -> None:
+        stored: list[Any] = []
+
+        async def store(tokens: Any) -> None:
+            stored.append(tokens)
+            if len(stored) == 1:
+                raise OSError("The disk is full.")
+
+        source = package.AsyncTokenSource(client, expired, on_change=store)
+        with pytest.raises(OSError, match="The disk is full"):
+            await source()
+        token = await source()
+        assert await source() == token
+        assert [tokens.access_token for tokens in stored] == [token, token]
+
+    run_with_tokens(scenario)
+
+
+def test_closed_oauth_client_closes_its_own_http_client(
+    package: ModuleType, run_with_tokens: Any
+) -> None:
+    async def scenario(client: Any, expired: Any) -> None:
+        await client.aclose()
+        with pytest.raises(RuntimeError, match="client has been closed"):
+            await client.refresh(expired)
+
+    run_with_tokens(scenario)

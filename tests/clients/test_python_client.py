@@ -87,6 +87,27 @@ def test_python_client_obtains_refreshes_and_revokes_oauth_tokens(
     assert caught.value.code == "invalid_grant"
 
 
+def test_token_source_repeats_on_change_after_an_error(
+    package: ModuleType, stack: Stack, owner: Owner, oauth_client: Any
+) -> None:
+    begun = oauth_client.begin(SCOPES)
+    tokens = oauth_client.finish(begun, _returned(stack, owner, begun.url))
+    expired = package.Tokens(tokens.access_token, tokens.refresh_token, time.time(), "")
+    stored: list[Any] = []
+
+    def store(tokens: Any) -> None:
+        stored.append(tokens)
+        if len(stored) == 1:
+            raise OSError("The disk is full.")
+
+    source = package.TokenSource(oauth_client, expired, on_change=store)
+    with pytest.raises(OSError, match="The disk is full"):
+        source()
+    token = source()
+    assert source() == token
+    assert [tokens.access_token for tokens in stored] == [token, token]
+
+
 def test_python_client_rejects_oauth_redirect_of_another_login_or_server(
     package: ModuleType, stack: Stack, owner: Owner, oauth_client: Any
 ) -> None:

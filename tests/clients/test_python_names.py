@@ -1,6 +1,8 @@
+import gc
 import importlib
 import inspect
 import warnings
+import weakref
 from functools import reduce
 from pathlib import Path
 from types import ModuleType
@@ -35,6 +37,21 @@ def test_python_clients_group_methods_by_resource_and_keep_flat_aliases(
         assert inspect.signature(grouped) == inspect.signature(alias)
         assert alias.__doc__ == f"Call ``{method.python_path}``."
         assert grouped.__doc__
+
+
+@pytest.mark.parametrize("client", ["Pressroom", "AsyncPressroom"])
+def test_used_python_client_is_freed_without_garbage_collection(
+    package: ModuleType, client: str
+) -> None:
+    pressroom = getattr(package, client)("https://press.example.com")
+    assert pressroom.lists
+    reference = weakref.ref(pressroom)
+    gc.disable()
+    try:
+        del pressroom
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 def test_asynchronous_client_has_all_methods_of_the_synchronous_client(

@@ -14,7 +14,7 @@ type Variables = Readonly<Record<string, string | undefined>>;
 export function readConnection(options: ClientOptions): [baseUrl: string, options: ClientOptions] {
   const variables = (globalThis as { process?: { env?: Variables } }).process?.env ?? {};
   const baseUrl = variables[URL_VARIABLE];
-  const credentials = options.credentials ?? variables[KEY_VARIABLE];
+  const credentials = options.credentials || variables[KEY_VARIABLE];
   if (baseUrl && credentials) return [baseUrl, { ...options, credentials }];
   const missing = [...(baseUrl ? [] : [URL_VARIABLE]), ...(credentials ? [] : [KEY_VARIABLE])];
   throw new SettingMissing(

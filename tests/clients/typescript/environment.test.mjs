@@ -30,6 +30,13 @@ test("credentials in the options replace the key in the environment", async () =
   assert.equal((await pressroom.account.read()).id, given.user_id);
 });
 
+test("empty credentials in the options fall back to the key in the environment", async () => {
+  process.env.PRESSROOM_URL = given.api_url;
+  process.env.PRESSROOM_KEY = given.key;
+  const pressroom = new Pressroom(undefined, { credentials: "" });
+  assert.equal((await pressroom.account.read()).id, given.user_id);
+});
+
 test("a client with a URL never sends the key in the environment", async () => {
   process.env.PRESSROOM_KEY = given.key;
   await assert.rejects(new Pressroom(given.api_url).account.read(), { status: 401 });

@@ -1,7 +1,7 @@
 """Watches a job without blocking the event loop of asyncio."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from pressroom_client.async_calls import AsyncCalls
@@ -12,7 +12,7 @@ from pressroom_client.jobs import EVENTS, Watch, has_ended
 
 async def watch_job(
     calls: AsyncCalls, job_id: int, *, timeout: float | None = None
-) -> AsyncIterator[types.JobRecord]:
+) -> AsyncGenerator[types.JobRecord, None]:
     """Yield the record of a job after each change, until the job ends.
 
     Raises ``TimeoutError`` if the job hasn't ended after about ``timeout`` seconds.
@@ -27,7 +27,7 @@ async def watch_job(
                     yield job
                     if has_ended(job):
                         return
-                    watch.find_remaining_seconds()
+                    watch.check_deadline()
         except (NotReached, ApiError) as error:
             failure = error
         await asyncio.sleep(watch.next_pause(failure))

@@ -1,6 +1,7 @@
 """The clients, with a method for every operation and methods that wait for jobs."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 
 from pressroom_client import async_jobs, jobs
 from pressroom_client.calls import Accepted
@@ -56,7 +57,7 @@ class AsyncPressroom(AsyncOperations):
 
     def watch_job(
         self, job: "int | Accepted | types.JobRecord", *, timeout: float | None = None
-    ) -> AsyncIterator[types.JobRecord]:
+    ) -> AsyncGenerator[types.JobRecord, None]:
         """Yield the job after each change, until the job ends.
 
         The method reconnects after a lost connection. Raises ``TimeoutError`` if the job hasn't
@@ -80,11 +81,12 @@ class AsyncPressroom(AsyncOperations):
         Args:
             on_progress: a function that is called with the job after each change.
         """
-        async for record in self.watch_job(job, timeout=timeout):
-            if on_progress:
-                on_progress(record)
-            if jobs.has_succeeded(record):
-                return record
+        async with aclosing(self.watch_job(job, timeout=timeout)) as records:
+            async for record in records:
+                if on_progress:
+                    on_progress(record)
+                if jobs.check_success(record):
+                    return record
         raise AssertionError("a watched job ends")
 
 

@@ -30,7 +30,7 @@ class Watch:
         self._last_id: str | None = None
         self._pause = _FIRST_PAUSE_SECONDS
 
-    def find_remaining_seconds(self) -> float:
+    def check_deadline(self) -> float:
         """Return the seconds until the deadline, or raise ``TimeoutError`` if it has passed."""
         if self._deadline is None:
             return float("inf")
@@ -45,7 +45,7 @@ class Watch:
             "path": {"job_id": self._job_id},
             "query": {},
             "header": {"Last-Event-ID": self._last_id},
-            "timeout": min(_SILENCE_SECONDS, self.find_remaining_seconds()),
+            "timeout": min(_SILENCE_SECONDS, self.check_deadline()),
         }
 
     def read_event(self, event: ServerEvent) -> types.JobRecord:
@@ -62,7 +62,7 @@ class Watch:
         # down.
         if isinstance(error, ApiError) and error.status not in {TOO_MANY, UNAVAILABLE}:
             raise error
-        pause = min(self._pause, self.find_remaining_seconds())
+        pause = min(self._pause, self.check_deadline())
         self._pause = min(self._pause * 2, _MAX_PAUSE_SECONDS)
         return pause
 
@@ -84,7 +84,7 @@ def watch_job(
                     yield job
                     if has_ended(job):
                         return
-                    watch.find_remaining_seconds()
+                    watch.check_deadline()
         except (NotReached, ApiError) as error:
             failure = error
         time.sleep(watch.next_pause(failure))
@@ -105,7 +105,7 @@ def wait_for_job(
     for job in watch_job(calls, job_id, timeout=timeout):
         if on_progress:
             on_progress(job)
-        if has_succeeded(job):
+        if check_success(job):
             return job
     raise AssertionError("a watched job ends")
 
@@ -114,7 +114,7 @@ def has_ended(job: types.JobRecord) -> bool:
     return job["status"] in _ENDED
 
 
-def has_succeeded(job: types.JobRecord) -> bool:
+def check_success(job: types.JobRecord) -> bool:
     """Return whether the job has succeeded. Raises ``JobFailed`` if it failed or was cancelled."""
     if has_ended(job) and job["status"] != "succeeded":
         raise JobFailed(job)

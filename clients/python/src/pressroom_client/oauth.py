@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
+from typing_extensions import Self
 
 from pressroom_client.errors import ApiError
 from pressroom_client.generated import types
@@ -157,7 +158,10 @@ class OAuth:
 
 
 class AsyncOAuth:
-    """The asynchronous variant of ``OAuth``, with the same arguments and methods."""
+    """The asynchronous variant of ``OAuth``, with the same arguments and methods.
+
+    Close the client with ``aclose`` after use, or use the client in an ``async with`` block.
+    """
 
     def __init__(
         self,
@@ -173,6 +177,15 @@ class AsyncOAuth:
             base_url, client_id, redirect_uri, client_secret=client_secret, issuer=issuer
         )
         self._api = AsyncOperations(base_url, http=http)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._api.aclose()
 
     def begin(self, scopes: Sequence[str]) -> BegunLogin:
         """Start a login in which a person grants the client these scopes."""
@@ -208,7 +221,8 @@ class TokenSource:
 
     Args:
         on_change: a function that stores new tokens. The token source calls ``on_change`` before it
-            uses the new tokens.
+            uses the new tokens. If ``on_change`` raises an error, the next call repeats
+            ``on_change``.
     """
 
     def __init__(
@@ -217,6 +231,7 @@ class TokenSource:
         self._oauth = oauth
         self._tokens = tokens
         self._on_change = on_change
+        self._is_stored = True
         # The lock ensures that each refresh token is used once, because the API revokes the access
         # after a second use.
         self._lock = threading.Lock()
@@ -225,7 +240,10 @@ class TokenSource:
         with self._lock:
             if _must_refresh(self._tokens):
                 self._tokens = self._oauth.refresh(self._tokens)
+                self._is_stored = False
+            if not self._is_stored:
                 self._on_change(self._tokens)
+                self._is_stored = True
             return self._tokens.access_token
 
 
@@ -237,7 +255,8 @@ class AsyncTokenSource:
 
     Args:
         on_change: a function or coroutine function that stores new tokens. The token source calls
-            ``on_change`` before it uses the new tokens.
+            ``on_change`` before it uses the new tokens. If ``on_change`` raises an error, the next
+            call repeats ``on_change``.
     """
 
     def __init__(
@@ -246,18 +265,28 @@ class AsyncTokenSource:
         self._oauth = oauth
         self._tokens = tokens
         self._on_change = on_change
-        # The lock ensures that each refresh token is used once, because the API revokes the access
-        # after a second use.
-        self._lock = asyncio.Lock()
+        self._is_stored = True
+        # All callers await the same task, because the API revokes the access if a refresh token is
+        # used twice.
+        self._refresh: asyncio.Task[None] | None = None
 
     async def __call__(self) -> str:
-        async with self._lock:
-            if _must_refresh(self._tokens):
-                self._tokens = await self._oauth.refresh(self._tokens)
-                outcome = self._on_change(self._tokens)
-                if inspect.isawaitable(outcome):
-                    await outcome
-            return self._tokens.access_token
+        if _must_refresh(self._tokens) or not self._is_stored:
+            if self._refresh is None or self._refresh.done():
+                self._refresh = asyncio.create_task(self._refresh_tokens())
+            # Cancelling one caller must not cancel the refresh, because the new tokens would be
+            # lost.
+            await asyncio.shield(self._refresh)
+        return self._tokens.access_token
+
+    async def _refresh_tokens(self) -> None:
+        if _must_refresh(self._tokens):
+            self._tokens = await self._oauth.refresh(self._tokens)
+            self._is_stored = False
+        outcome = self._on_change(self._tokens)
+        if inspect.isawaitable(outcome):
+            await outcome
+        self._is_stored = True
 
 
 def _must_refresh(tokens: Tokens) -> bool:

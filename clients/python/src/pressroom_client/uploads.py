@@ -39,10 +39,7 @@ class Body:
         file_content: Any = content.content if isinstance(content, File) else content
         self.filename = _find_name(content) if kind in {"bytes", "multipart"} else None
         self._start = _find_position(file_content)
-        is_available = self._start is not None or isinstance(
-            file_content, (str, os.PathLike, bytes)
-        )
-        if kind == "multipart" and not is_available:
+        if kind == "multipart" and not _has_length(file_content):
             # Read the whole file into memory, because a multipart body needs the length of the
             # file.
             file_content = b"".join(file_content)
@@ -75,7 +72,7 @@ class Body:
             content.seek(self._start)
         if self._kind == "multipart":
             return {"files": {"file": (self.filename or _UNNAMED, content)}}
-        if hasattr(content, "read") and content is self._content:
+        if _is_file(content) and content is self._content:
             # Send the rest of the file from its current position, because httpx2 would calculate
             # the length of the whole file.
             content = iter(partial(content.read, _CHUNK_BYTES), b"")
@@ -88,19 +85,19 @@ async def read_chunks(content: Any) -> AsyncIterator[bytes]:
         async for chunk in content:
             yield chunk
     else:
-        has_read = hasattr(content, "read")
-        chunks = iter(partial(content.read, _CHUNK_BYTES), b"") if has_read else iter(content)
+        is_file = _is_file(content)
+        chunks = iter(partial(content.read, _CHUNK_BYTES), b"") if is_file else iter(content)
         while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
             yield chunk
 
 
 async def read_into_memory(upload: Any) -> Any:
-    """Return the upload with its content as bytes, if the content is an asynchronous stream."""
-    if isinstance(upload, File):
-        return File(await read_into_memory(upload.content), upload.name)
-    if isinstance(upload, AsyncIterable):
-        return b"".join([chunk async for chunk in upload])
-    return upload
+    """Return the upload. The content becomes bytes if the length of the content is unknown."""
+    content = upload.content if isinstance(upload, File) else upload
+    if _has_length(content):
+        return upload
+    chunks = [chunk async for chunk in read_chunks(content)]
+    return File(b"".join(chunks), _find_name(upload) or _UNNAMED)
 
 
 def _find_name(upload: Any) -> str | None:
@@ -115,9 +112,19 @@ def _is_stream(content: Any) -> bool:
     return any(hasattr(content, name) for name in ("read", "__next__", "__anext__"))
 
 
+def _is_file(content: Any) -> bool:
+    """Return whether the content is an open file with synchronous methods."""
+    return hasattr(content, "read") and not isinstance(content, AsyncIterable)
+
+
+def _has_length(content: Any) -> bool:
+    is_known = isinstance(content, (str, os.PathLike, bytes))
+    return is_known or _find_position(content) is not None
+
+
 def _find_position(content: Any) -> int | None:
     """Return the current position of a file that can be rewound, or ``None`` for other content."""
-    if not hasattr(content, "seekable") or not content.seekable():
+    if isinstance(content, AsyncIterable) or not hasattr(content, "seekable"):
         return None
-    position: int = content.tell()
+    position: int | None = content.tell() if content.seekable() else None
     return position
