@@ -3,7 +3,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from devstack.supervisor.embedded.valkey import PERMISSIONS
 from devstack.supervisor.environment import find_binary
 from tests.support.commands.command_line import option
 from tests.support.deployment import files
+from tests.support.repository.schemas import require_valid
 
 pytestmark = pytest.mark.tier("check")
 
@@ -25,14 +25,7 @@ PROXY = "proxy"
 
 
 def test_compose_file_is_valid_by_the_specification() -> None:
-    argv = ["--builtin-schema", "vendor.compose-spec", str(files.COMPOSE_FILE)]
-    checked = subprocess.run(
-        [sys.executable, "-m", "check_jsonschema", *argv],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    require_valid("vendor.compose-spec", str(files.COMPOSE_FILE))
 
 
 def test_compose_publishes_only_the_proxy_beyond_localhost() -> None:

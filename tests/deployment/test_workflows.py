@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.support.deployment import files
+from tests.support.repository.schemas import require_valid
 
 pytestmark = pytest.mark.tier("check")
 
@@ -25,14 +26,7 @@ COMMIT_AND_VERSION = re.compile(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
 
 def test_workflows_follow_the_schema_of_github() -> None:
-    argv = ["--builtin-schema", "vendor.github-workflows", *map(str, WORKFLOWS)]
-    completed = subprocess.run(
-        [sys.executable, "-m", "check_jsonschema", *argv],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert completed.returncode == 0, completed.stdout + completed.stderr
+    require_valid("vendor.github-workflows", *map(str, WORKFLOWS))
 
 
 def test_workflows_pin_each_action_by_its_commit_and_name_its_version() -> None:
@@ -75,14 +69,7 @@ def test_images_are_not_pushed_without_a_login() -> None:
 
 
 def test_release_check_refuses_a_tag_that_differs_from_the_version() -> None:
-    completed = subprocess.run(
-        [RELEASE_SCRIPT],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "TAG": "v999.0.0"},
-        timeout=60,
-    )
+    completed = run_release_check(RELEASE_SCRIPT, tag="v999.0.0")
     assert completed.returncode == 1
     assert "the tag is v999.0.0, but pyproject.toml has the version" in completed.stderr
 
@@ -98,16 +85,20 @@ def test_release_check_refuses_a_tag_while_the_changelog_has_unreleased_changes(
     (tmp_path / "CHANGELOG.md").write_text(
         "## [Unreleased]\n\n- A change.\n\n## [9.8.7] - 2026-11-29\n"
     )
-    completed = subprocess.run(
+    completed = run_release_check(script, tag="v9.8.7")
+    assert completed.returncode == 1
+    assert "CHANGELOG.md lists changes in the section Unreleased" in completed.stderr
+
+
+def run_release_check(script: Path, *, tag: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         ["bash", script],
         check=False,
         capture_output=True,
         text=True,
-        env={**os.environ, "TAG": "v9.8.7"},
+        env={**os.environ, "TAG": tag},
         timeout=60,
     )
-    assert completed.returncode == 1
-    assert "CHANGELOG.md lists changes in the section Unreleased" in completed.stderr
 
 
 def read_release_jobs() -> dict[str, Any]:
