@@ -4,14 +4,12 @@ import html
 import re
 import secrets
 
-from devstack.harness.stack import Stack
 from tests.support.http.replies import data, send
 from tests.support.imports.bulk import imported, of_addresses
 from tests.support.lists.segments import new_field
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import (
     OwnerAtConsole,
-    at_console,
     calls_of,
     forms_of,
     heading,
@@ -168,48 +166,6 @@ def test_api_call_shown_on_a_list_page_has_the_same_effect_as_its_form(
     [call] = calls_of(console.see(f"/console/lists/{made['id']}/archive"))
     data(console.api.request(call.method, call.path))
     assert lists_of(console) == []
-
-
-def found(console: OwnerAtConsole, words: str) -> list[str]:
-    text = console.see("/console/find", q=words)
-    [part] = re.findall(r'<div id="found">(.*?)(?:<h2>|</div>)', text, re.DOTALL)
-    return [re.sub(r"<[^>]+>", "", each) for each in re.findall(r"<a [^>]*>(.*?)</a>", part)]
-
-
-def test_console_search_finds_a_list_by_any_part_of_title_or_slug(console: OwnerAtConsole) -> None:
-    made = new_list(console.api, title="The Daily Demo")
-    new_list(console.api, title="Another thing")
-    assert found(console, "DAILY") == ["The Daily Demo"]
-    assert found(console, made["slug"][2:]) == ["The Daily Demo"]
-    for words in ("100%", "T", "", "x" * 5_000, "q\0q", "\\\\", "'; DROP TABLE lists; --"):
-        assert found(console, words) == []
-
-
-def test_console_search_finds_members_on_each_list_by_the_start_of_their_address(
-    console: OwnerAtConsole,
-) -> None:
-    first, second = new_list(console.api, title="First"), new_list(console.api, title="Second")
-    imported(console.api, first["id"], of_addresses("ada@example.com", "ada_b@example.com"))
-    imported(console.api, second["id"], of_addresses("ada@example.com", "bob@example.com"))
-    assert found(console, "Ada@") == ["ada@example.com"] * 2
-    assert found(console, "ada_") == ["ada_b@example.com"]
-    assert found(console, "da@ex") == []
-    user_id = data(console.api.get(f"/lists/{first['id']}/members/ada@example.com"))["user_id"]
-    data(console.api.delete(f"/subscriptions/{first['id']}/members/{user_id}"))
-    assert found(console, "ada@") == ["ada@example.com"]
-
-
-def test_console_search_finds_nothing_of_other_owners_or_archived_lists(
-    console: OwnerAtConsole, stack: Stack
-) -> None:
-    ended = new_list(console.api, title="Ended tale")
-    imported(console.api, ended["id"], of_addresses("tale@example.com"))
-    data(console.api.delete(f"/lists/{ended['id']}"))
-    with at_console(stack) as other:
-        theirs = new_list(other.api, title="Tale of others")
-        imported(other.api, theirs["id"], of_addresses("tale@example.com"))
-        assert found(other, "tale") == ["Tale of others", "tale@example.com"]
-    assert found(console, "tale") == []
 
 
 BLUE = "#1d4ed8"

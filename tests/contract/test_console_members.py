@@ -315,13 +315,3 @@ def test_console_applies_a_bulk_action_to_the_ticked_members(console: OwnerAtCon
         return {each["email"] for each in found if each["tags"]} == set(emails[:2])
 
     eventually(tagged, what="the tag on two members")
-
-
-def test_console_search_finds_pages_by_name_and_offers_a_member_search_per_list(
-    console: OwnerAtConsole,
-) -> None:
-    list_id = new_list(console.api)["id"]
-    page = console.see("/console/find?q=webhook")
-    assert "/console/developers/webhooks" in page
-    assert f"/console/lists/{list_id}/members?q=webhook" in page
-    assert "/console/operators" not in console.see("/console/find?q=maintenance")
