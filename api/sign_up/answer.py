@@ -73,8 +73,9 @@ async def answer_form(
         if errors is None:
             raise
         return render_form(language, state, form, values=inputs, errors=errors)
-    if find_redirect_url(state, mailing_list, inputs):
-        return redirect_to(inputs["redirect_url"])
+    redirect_url = find_redirect_url(state, mailing_list, inputs)
+    if redirect_url is not None:
+        return redirect_to(redirect_url)
     return redirect_to(page_urls.subscribed_url(settings, mailing_list.id))
 
 

@@ -50,6 +50,7 @@ def render_preview(
             wants_mail=must_confirm,
             must_confirm=False,
             address=email_addresses.mask_address(owner.email),
+            next_url=None,
         )
     return ListPreview(html=bytes(page.body).decode())
 
