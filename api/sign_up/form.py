@@ -102,6 +102,8 @@ def render_form(
         status=errors.status if errors else 200,
         form_targets=allow_redirects(redirect_url),
         list_title=mailing_list.title,
+        page_url=page_urls.sign_up_url(settings, mailing_list.slug),
+        picture_url=form.look.logo_url or mailing_list.avatar_image_url,
         owner_text=mailing_list.sign_up_text or mailing_list.tagline,
         owner=form.masked_owner,
         report_url=page_urls.report_page_url(settings, mailing_list.slug),
