@@ -105,7 +105,7 @@ def test_mails_use_the_language_in_which_the_reader_subscribed(
     # Confirmed in an English browser.
     done = follow_redirect(stranger, stranger.post(link, headers=ENGLISH))
     assert "You’re subscribed" in done.text
-    assert "Von jetzt an erhalten Sie" in mail_of(stack, email, "Sie sind angemeldet")["text"]
+    assert "Von jetzt an erhalten Sie" in mail_of(stack, email, "Sie haben “Tee” abonniert")["text"]
     [(language,)] = stack.query("SELECT language FROM subscriptions WHERE email = %s", email)
     assert language == "de"
     asked = stranger.post(

@@ -126,7 +126,7 @@ def test_confirmation_mail_hides_links_and_phone_numbers_in_list_titles(
     links = {word for word in mail["text"].split() if "://" in word}
     for text in (subject, mail["text"], unescape(mail["html"])):
         assert SHOWN in text
-        assert text == subject or "o… at example dot com" in text
+        assert text == subject or "o…@example.com" in text.replace("\u200c", "")
         # The tokens of our links and the address are random, and may have any three digits.
         theirs = re.sub("|".join(map(re.escape, (*links, email))), "", text)
         for forbidden in ("evil", "555", "\u202e"):
