@@ -90,6 +90,7 @@ def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConso
         ("confirm_required",),
         title="Another title",
         redirect_origins="https://www.example.com\r\n\r\n https://example.org ",
+        confirmed_redirect="https://example.org/welcome",
     )
     assert heading(text) == "Settings of Another title"
     assert "The settings were saved." in text
@@ -98,6 +99,7 @@ def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConso
         "title": "Another title",
         "confirm_required": False,
         "redirect_origins": ["https://www.example.com", "https://example.org"],
+        "confirmed_redirect": "https://example.org/welcome",
     }
     unsteady = {"updated_at": after["updated_at"]}
     assert after == before | expected | unsteady
@@ -110,6 +112,7 @@ def test_console_rejects_list_settings_that_break_a_rule(console: OwnerAtConsole
         ("title", ""),
         ("slug", "-"),
         ("redirect_origins", "https://www.example.com/path"),
+        ("confirmed_redirect", "https://www.example.com/welcome"),
         ("avatar_image_url", "javascript:alert(1)"),
         ("consent_wording", "x" * 2001),
         ("challenge_provider", "other"),

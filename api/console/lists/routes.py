@@ -48,6 +48,7 @@ _TEXT_FIELDS = (
     "avatar_image_url",
     "favicon_image_url",
     "consent_wording",
+    "confirmed_redirect",
 )
 _CONFIRM_FIELD = "confirm_required"
 _ORIGINS_FIELD = "redirect_origins"
