@@ -1,5 +1,6 @@
 """The console's pages of imports: a file from the first look at it to its undo."""
 
+import gzip
 import html
 import re
 from typing import Any
@@ -165,6 +166,30 @@ def test_console_shows_import_upload_errors_next_to_their_fields(
     [(_, kept)] = forms_of(reply)
     assert kept["update"] == "on"
     assert data(console.api.get("/imports"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"%PDF-1.7\n" + bytes(range(256)), "The file is a PDF."),
+        (b'[{"email": "ada@example.com"}]', "The file is JSON, but not JSON Lines."),
+        (gzip.compress(b"email\nada@example.com\n" * 99)[:40], "The gzip file is incomplete."),
+        (b"email,name\n", "The file contains no rows."),
+    ],
+)
+def test_refused_file_gets_a_page_with_the_reason_and_the_way_to_a_csv_file(
+    console: OwnerAtConsole, content: bytes, reason: str
+) -> None:
+    listed = new_list(console.api)["id"]
+    path = preview_import(console, listed, content)
+    text = console.see(path)
+    assert "This file can’t be imported" in text
+    assert reason in text
+    assert "<i>CSV UTF-8</i>" in text
+    [other] = re.findall(r'<a class="button" href="([^"]*)">Choose another file</a>', text)
+    assert other.endswith(f"{NEW_IMPORT}?list_id={listed}")
+    # No choice changes the result, so there is nothing to send.
+    assert forms_of(console.visitor.get(path)) == []
 
 
 def test_fourth_import_preview_deletes_the_file_of_the_first_preview(

@@ -11,6 +11,7 @@ from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.bodies.multipart_forms import find_only_file, read_multipart_form
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import format_count
+from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -37,6 +38,7 @@ from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError
 from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED
 from core.queues import Queue
+from core.settings.notations import PlanQuota
 from models import Attachment, AttachmentStatus
 from services.attachments import records, upload
 from services.attachments.images.blurhash import compute_tiles
@@ -153,10 +155,12 @@ def show_images(console: Console, form: EmptyForm, cursor: Cursor = None) -> Res
         page = records.list_attachments(
             uow, console.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor)
         )
+        notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
     return console.render_form(
         "images.html",
         form,
         other_sources=console.get_media_sources(),
+        refusal=notice,
         images=[_build_view(console, each) for each in page.rows],
         next_cursor=page.next_cursor,
     )

@@ -13,7 +13,7 @@ from api.console.requests import ConsoleRequest
 from api.console.typed_forms import build_field_error
 from core import clock
 from core.errors import DomainError
-from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
+from core.errors.imports import IMPORT_DATE_ORDER_NEEDED, IMPORT_NO_ROWS
 from models import FINISHED, Job, MemberField, MemberImport
 from services.jobs import records as jobs
 from services.jobs.records import Progress
@@ -337,6 +337,26 @@ class ImportView:
         if self.task.status != "failed" or self.task.error is None:
             return False
         return str(self.task.error["code"]).startswith("job.")
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether a dry run failed because of the file itself.
+
+        The owner needs another file, because no choice on the page changes the result. If the
+        error is about columns, consent values, dates or the encoding, the owner can correct the
+        choices instead.
+        """
+        error = self.task.error
+        if not self.task.dry_run or self.task.status != "failed" or error is None:
+            return False
+        has_choices = (
+            bool(self.choices)
+            or bool(self.status_values)
+            or self.date_order_matters
+            or self.encoding_matters
+        )
+        has_no_rows = error["code"] == IMPORT_NO_ROWS.code
+        return not self.is_broken and (has_no_rows or not has_choices)
 
     @property
     def file_kept_until(self) -> datetime | None:

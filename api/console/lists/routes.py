@@ -11,6 +11,7 @@ from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.lists.growth import build_growth_plot
 from api.console.navigation import get_list_path
+from api.console.plan_notices import find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import TypedForm, parse_body, read_lines, read_text
 from api.html.frame import get_list_style_hashes
@@ -26,6 +27,7 @@ from core import clock
 from core.errors import DomainError
 from core.errors.mailing import LIST_SLUG_TAKEN
 from core.languages import reader_languages
+from core.settings.notations import PlanQuota
 from models import AttachmentStatus
 from services.attachments import records
 from services.paging import PageRequest
@@ -79,7 +81,7 @@ def show_lists(console: Console, uow: Transaction, cursor: Cursor = None) -> Res
 
 @router.get("/new")
 def show_new_list(console: Console) -> Response:
-    return console.render_form("new_list.html", TypedForm({_CONFIRM_FIELD: "on"}))
+    return _render_new_list(console, TypedForm({_CONFIRM_FIELD: "on"}))
 
 
 @router.post("/new")
@@ -105,8 +107,14 @@ def create_list(console: ConsoleForm) -> Response:
             list_id = mailing_list.id
             title = mailing_list.title
     except DomainError as error:
-        return console.render_form("new_list.html", console.add_error(error, PLACES))
+        return _render_new_list(console, console.add_error(error, PLACES))
     return console.redirect_with_notice(get_list_path(list_id), f"The list “{title}” was created.")
+
+
+def _render_new_list(console: ConsoleRequest, form: TypedForm) -> Response:
+    with console.unit_of_work() as uow:
+        notice = find_plan_notice(uow, console.user_id, PlanQuota.LISTS)
+    return console.render_form("new_list.html", form, refusal=notice)
 
 
 @router.get("/{list_id}")

@@ -27,6 +27,7 @@ from api.console.members.forms import (
 )
 from api.console.members.views import describe_consent, describe_event, describe_network
 from api.console.navigation import get_list_path
+from api.console.plan_notices import ADDING_MEMBERS_TEXT, find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import TypedForm, parse_body, read_text
 from api.limits.bulkheads import RECORDS
@@ -48,6 +49,7 @@ from core.errors.mailing import (
     TAG_TOO_MANY_OF_MEMBER,
 )
 from core.errors.people import EMAIL_INVALID
+from core.settings.notations import PlanQuota
 from models import FieldType, MailingList, MemberField, Subscription
 from models import SubscriptionStatus as Status
 from services.accounts import accounts, email_addresses
@@ -215,7 +217,12 @@ def _search_members(
 def show_new_member(console: Console, list_id: ListId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
-    return console.render_form("new_member.html", form, list=mailing_list, tiers=[*TIERS.items()])
+        notice = find_plan_notice(
+            uow, console.user_id, PlanQuota.MEMBERS, paid_plan_text=ADDING_MEMBERS_TEXT
+        )
+    return console.render_form(
+        "new_member.html", form, list=mailing_list, tiers=[*TIERS.items()], refusal=notice
+    )
 
 
 @router.post("/new")

@@ -23,6 +23,7 @@ from api.console.members.forms import (
     count_selection,
 )
 from api.console.navigation import get_list_path
+from api.console.plan_notices import find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import CORRECT_FIELDS_TEXT, TypedForm, parse_body
 from api.limits.bulkheads import RECORDS
@@ -33,6 +34,7 @@ from api.schemas.fields import TagChange
 from api.state import Transaction
 from core.errors import DomainError
 from core.errors.mailing import SEGMENT_NAME_TAKEN, TAG_NAME_TAKEN
+from core.settings.notations import PlanQuota
 from services.paging import PageRequest
 from services.subscriptions import segments, tags
 from services.subscriptions.filters import member_filter
@@ -223,10 +225,15 @@ def _render_segment_form(
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         choices = list_choices(uow, mailing_list)
+        notice = None
+        if segment_id is None:
+            notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
     draft = convert_to_rows(draft, choices)
     form = replace(form, typed={**form.typed, "filter": draft.text})
     values = {"list": mailing_list, "segment_id": segment_id, "member_count": member_count}
-    return console.render_form("segment.html", form, draft=draft, choices=choices, **values)
+    return console.render_form(
+        "segment.html", form, draft=draft, choices=choices, refusal=notice, **values
+    )
 
 
 @router.get("/tags")

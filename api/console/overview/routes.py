@@ -12,6 +12,7 @@ from api.console.assets import CONSOLE_PATH
 from api.console.console_display import QUOTAS, format_credits
 from api.console.developers.views import list_newest_events
 from api.console.navigation import find_pages, get_list_path
+from api.console.plan_notices import find_plan_contact
 from api.console.requests import Console, ConsoleRequest, build_router
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.responses.lists import describe_lists
@@ -55,6 +56,7 @@ def show_overview(console: Console) -> Response:
         newest_lists = describe_lists(uow, console.state, page.rows)
         name = person.name
         plan = Plan(person.plan)
+        contact = find_plan_contact(uow, plan)
         net = [
             (days, daily_figures.count_owner_growth(uow, console.user_id, days)) for days in (7, 30)
         ]
@@ -65,6 +67,7 @@ def show_overview(console: Console) -> Response:
         "overview.html",
         name=name,
         plan=plan,
+        contact=contact,
         lists=newest_lists,
         has_more=page.next_cursor is not None,
         members=usage[PlanQuota.MEMBERS].used,
@@ -101,13 +104,14 @@ def _list_next_steps(
         text = "Create your first list. People subscribe to the list to receive your newsletter."
         steps.append({"label": "Create a list", "path": f"{CONSOLE_PATH}/lists/new", "text": text})
     elif usage[PlanQuota.MEMBERS].used == 0:
-        title = newest_lists[0].title
-        text = f"“{title}” has no members yet. Share its sign-up page or import members."
+        text = f"“{newest_lists[0].title}” has no members yet. Share its sign-up page"
+        path = get_list_path(newest_lists[0].id)
         if plan is Plan.FREE:
-            text += " Importing members needs the paid plan."
-        steps.append(
-            {"label": "Add members", "path": get_list_path(newest_lists[0].id), "text": text}
-        )
+            # The free plan doesn't allow the owner to add or import members.
+            step = {"label": "Show sign-up page", "path": f"{path}/public", "text": f"{text}."}
+        else:
+            step = {"label": "Add members", "path": path, "text": f"{text} or import members."}
+        steps.append(step)
     if usage[PlanQuota.KEYS].used == 0:
         text = "Create an API key to let an app use your account."
         steps.append({"label": "Create an API key", "path": NEW_KEY_PATH, "text": text})

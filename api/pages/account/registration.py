@@ -137,7 +137,17 @@ async def register_person(
 ) -> Response:
     register_account = partial(service.register_account, name=form.get("name", ""))
     read = service.read_registration_link
-    return await _submit_choice(request, state, form, token, read, _REGISTRATION, register_account)
+    # The overview of the console lists the first steps.
+    return await _submit_choice(
+        request,
+        state,
+        form,
+        token,
+        read,
+        _REGISTRATION,
+        register_account,
+        path=page_paths.OVERVIEW_PATH,
+    )
 
 
 @router.get(page_paths.RESET_PATH, dependencies=[PUBLIC])
@@ -156,7 +166,17 @@ async def reset_password(
     factor = read_factor(request, state, form)
     set_password = partial(recovery.reset_password, factor=factor, keep=read_unticked_boxes(form))
     read = service.read_reset_link
-    return await _submit_choice(request, state, form, token, read, _RESET, set_password, factor)
+    return await _submit_choice(
+        request,
+        state,
+        form,
+        token,
+        read,
+        _RESET,
+        set_password,
+        path=page_paths.ACCOUNT_PATH,
+        factor=factor,
+    )
 
 
 @router.get(page_paths.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
@@ -272,11 +292,15 @@ async def _submit_choice(
     read: _ReadToken,
     texts: _PageTexts,
     set_password: _SetPassword,
+    *,
+    path: str,
     factor: SubmittedFactor | None = None,
 ) -> Response:
     """Set the submitted password and log the user in, or show the form with an error.
 
-    ``factor``: the submitted second factor, which ``set_password`` checks, or ``None``.
+    Args:
+        path: the path of the page to which the user is redirected.
+        factor: the submitted second factor, which ``set_password`` checks, or ``None``.
     """
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
@@ -304,7 +328,6 @@ async def _submit_choice(
                 logins.clear_attempt(uow, attempt)
             return person
 
-        path = page_paths.ACCOUNT_PATH
         return await begin_session(
             request, state, path, prove, is_factor_verified=factor is not None
         )
