@@ -7,8 +7,9 @@ from typing import Annotated, BinaryIO, cast
 
 import typer
 
+from cli import import_results
 from cli.connection import open_command_resources
-from cli.output import Json, ListName, open_output_file, print_record
+from cli.output import Json, ListName, open_output_file, print_lists, print_record
 from cli.progress import get_result, wait_for_job
 from core.errors.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_OPTION
 from models import ImportKind
@@ -93,11 +94,12 @@ def import_members(
                 out.writelines(rejected_rows.stream_rejected_rows(resources, job.subject_id))
         result = add_samples(resources, get_result(job))
     row = {"job_id": job.id, **result}
-    if not as_json and "columns" in result:
-        becomes = ", ".join(f"{each['name']}: {each['becomes']}" for each in result["columns"])
-        ignored = ", ".join(result["ignored_columns"])
-        row |= {"columns": becomes, "ignored_columns": ignored}
-    print_record(row, as_json=as_json)
+    if as_json:
+        print_record(row, as_json=True)
+    else:
+        lists = import_results.format_lists(result)
+        print_record({key: row[key] for key in row if key not in lists}, as_json=False)
+        print_lists(lists)
     if result["invalid"]:
         raise typer.Exit(NOT_ALL_VALID)
 

@@ -45,6 +45,12 @@ class ImportColumn(Schema):
         "column, or null if no value shows the format",
         examples=["dmy"],
     )
+    has_data: bool | None = Field(
+        default=None,
+        description="Whether a cell of the column isn't blank. Omitted unless the import is a "
+        "dry run.",
+        examples=[True],
+    )
 
 
 class ImportRecord(Schema):

@@ -3,7 +3,10 @@
 import html
 import re
 import secrets
+from datetime import timedelta
 
+from core import clock
+from devstack.harness.stack import Stack
 from tests.support.http.replies import data, send
 from tests.support.imports.bulk import imported, of_addresses
 from tests.support.lists.segments import new_field
@@ -134,6 +137,30 @@ def test_console_archives_a_list_after_confirmation(console: OwnerAtConsole) -> 
         console.see(f"/console/lists/{made['id']}{page}", 404)
 
 
+def test_console_overview_counts_the_same_lists_in_members_and_in_growth(
+    console: OwnerAtConsole,
+) -> None:
+    kept, archived = new_list(console.api), new_list(console.api)
+    for number, made in ((1, kept), (4, archived)):
+        people = [f"{each}.{made['slug']}@example.com" for each in range(number)]
+        imported(console.api, made["id"], of_addresses(*people))
+    data(console.api.delete(f"/lists/{archived['id']}"))
+    assert re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", console.see("/console"))[:3] == [
+        *(("Members", "1"), ("Last 7 days", "+1"), ("Last 30 days", "+1"))
+    ]
+
+
+def test_console_list_page_shows_no_growth_from_an_undone_import(console: OwnerAtConsole) -> None:
+    made = new_list(console.api)
+    people = [f"{name}.{made['slug']}@example.com" for name in ("a", "b", "c")]
+    imported(console.api, made["id"], of_addresses(people[0]))
+    result = imported(console.api, made["id"], of_addresses(*people))
+    data(console.api.delete(f"/imports/{result['import_id']}/members"))
+    path = f"/console/lists/{made['id']}"
+    assert "<b>1 joined</b>, 0 left, <b>net +1</b>" in console.see(path)
+    assert [made["title"], "1", "+1"] in [row[:3] for row in rows_of(console.see("/console/lists"))]
+
+
 def test_console_list_page_shows_growth_and_members_by_tier_and_source(
     console: OwnerAtConsole,
 ) -> None:
@@ -155,6 +182,31 @@ def test_console_list_page_shows_growth_and_members_by_tier_and_source(
         assert ["3", "1", "+2"] in [row[1:] for row in rows]
         assert "3 joined, 1 left. The table below lists the exact numbers." in text
         assert text.count('<rect class="joined"') == text.count('<rect class="left"') == 1
+
+
+def test_console_growth_chart_has_net_as_text_and_a_tooltip_for_each_period(
+    console: OwnerAtConsole,
+) -> None:
+    made = new_list(console.api)
+    imported(console.api, made["id"], of_addresses(f"{made['slug']}@example.com"))
+    today = clock.now().date()
+    for days, first in (("30", today), ("365", today - timedelta(days=today_in_week(365)))):
+        text = console.see(f"/console/lists/{made['id']}", days=days)
+        caption, chart = text.split("<figure")[1].split("</figure>")[0].split("</figcaption>")
+        assert "<b>net +1</b>" in caption
+        assert "net" not in chart
+        assert "polyline" not in chart
+        titles = re.findall("<title>(.*?)</title>", chart)
+        assert len(titles) == (30 if days == "30" else 53)
+        dates = f"{first.day} {first:%b %Y}"
+        if first != today:
+            dates += f" to {today.day} {today:%b %Y}"
+        assert titles[-1] == f"{dates}: 1 joined, 0 left"
+
+
+def today_in_week(days: int) -> int:
+    """How many days before today the last of the weeks begins, into which days are grouped."""
+    return (days - 1) % 7
 
 
 def test_api_call_shown_on_a_list_page_has_the_same_effect_as_its_form(

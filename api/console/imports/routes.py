@@ -303,6 +303,7 @@ def _build_page_values(
         "form": form,
         "roles": list_roles(view.fields),
         "choices": view.choices[first_column : first_column + COLUMNS_ON_PAGE],
+        "left_out": view.left_out_columns,
         "first_column": first_column,
         "columns_on_page": COLUMNS_ON_PAGE,
         "date_orders": DATE_ORDERS,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from api.console.console_display import format_count, format_field_value
 from api.console.imports.status_values import StatusValue, list_status_values
 from api.console.requests import ConsoleRequest
 from api.console.typed_forms import build_field_error
@@ -21,6 +22,7 @@ from services.subscriptions import fields, lists
 from services.subscriptions.imports import column_layout, endings, field_columns, records
 from services.subscriptions.imports.column_forms import DecimalMark
 from services.subscriptions.imports.column_layout import (
+    CONSENT_PARTS,
     CONSENT_PREFIX,
     FIELD_PREFIX,
     IGNORED,
@@ -33,6 +35,7 @@ from services.subscriptions.imports.undo import IMPORT_UNDO
 
 COLUMNS_ON_PAGE = 20
 MAX_NAME_CHARACTERS = 80
+MAX_LEFT_OUT_NAMES = 5
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
 # Choices in a column's select box that aren't roles.
@@ -85,6 +88,13 @@ _ROLE_LABELS = {
     "consent.confirmed_ip": "Consent: confirmed from IP",
     IGNORED: "Don’t import",
 }
+# Groups the roles in a column's select box.
+_ROLE_GROUPS = {
+    "Person": ("email", "name", "first_name", "middle_name", "last_name"),
+    "Membership": ("tags", "joined_at", "tier", "paid_expiry"),
+    "Permission to send mail": ("status", "subscribed", "unsubscribed", "confirmed"),
+    "Consent": tuple(CONSENT_PREFIX + part for part in CONSENT_PARTS),
+}
 # Labels for the reasons why rows weren't added, in the order in which the page shows them.
 VERDICT_LABELS = {
     "already": "already members",
@@ -106,6 +116,8 @@ class ColumnChoice:
         creates: the type of the member field that the import creates for the column, or ``None``.
         written: the label of the column's date or number format, or ``None`` if unknown.
         chosen: the choice in the column's select box, such as a role or ``ignore``.
+        meaning: the label of the recognised role, or the labels of several roles.
+        has_data: whether a cell of the column isn't blank.
         ignored_opt_outs: the number of opt-outs in an ignored column, or ``None`` if the import
             reads the column.
     """
@@ -117,6 +129,8 @@ class ColumnChoice:
     creates: str | None
     written: str | None
     chosen: str
+    meaning: str
+    has_data: bool
     ignored_opt_outs: int | None = None
 
     @property
@@ -134,7 +148,12 @@ class ColumnChoice:
             return None
         if self.becomes == IGNORED:
             return "Detect automatically" if self.chosen == AS_RECOGNISED else None
-        return ", ".join(_describe_role(role) for role in self.becomes.split(", "))
+        return self.meaning
+
+    @property
+    def is_left_out(self) -> bool:
+        """Return whether the import ignores the column although the column has data."""
+        return self.becomes == IGNORED and self.has_data
 
 
 def build_column_choices(
@@ -150,6 +169,7 @@ def build_column_choices(
     """
     names = [str(column["name"]) for column in columns]
     is_recognised = any(column["becomes"] != IGNORED for column in columns)
+    labels = find_labels(columns, fields)
     own_roles = {FIELD_PREFIX + field.key for field in fields}
     chosen_roles = {}
     for name, role in (task.mapping or {}).items():
@@ -177,17 +197,38 @@ def build_column_choices(
         choices.append(
             ColumnChoice(
                 *(index, names[index], examples, becomes, creates, format_label, choice),
+                meaning=", ".join(_describe_role(role, labels) for role in becomes.split(", ")),
+                has_data=column.get("has_data", bool(examples)),
                 ignored_opt_outs=column.get("ignored_opt_outs"),
             )
         )
     return choices
 
 
-def list_roles(fields: Sequence[MemberField]) -> list[tuple[str, str]]:
-    known_roles = [(role, _describe_role(role)) for role in column_layout.ROLES if role != IGNORE]
-    own_fields = [(FIELD_PREFIX + field.key, f"Field: {field.label}") for field in fields]
+def find_labels(
+    columns: Sequence[Mapping[str, Any]], fields: Sequence[MemberField]
+) -> dict[str, str]:
+    """Map the keys of fields to their labels, including the fields that the import creates.
+
+    ``columns`` contains the columns in the result of a dry run.
+    """
+    new_fields = {
+        str(column["becomes"]).removeprefix(FIELD_PREFIX): str(column["name"]).strip()
+        for column in columns
+        if column.get("creates") is not None
+    }
+    return new_fields | {field.key: field.label for field in fields}
+
+
+def list_roles(fields: Sequence[MemberField]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the choices in a column's select box, by the label of their group."""
+    groups = [
+        (label, [(role, _ROLE_LABELS[role]) for role in roles])
+        for label, roles in _ROLE_GROUPS.items()
+    ]
+    own_fields = [(FIELD_PREFIX + field.key, field.label) for field in fields]
     new_fields = [(NEW_FIELD, "Create a field"), *_TYPED_FIELDS.items()]
-    return [(IGNORE, "Don’t import"), *known_roles, *own_fields, *new_fields]
+    return [*groups, ("Your fields", own_fields), ("New field", new_fields)]
 
 
 def read_column_choices(form: Mapping[str, str], choices: Sequence[ColumnChoice]) -> list[str]:
@@ -236,9 +277,21 @@ def is_new_field(choice: str) -> bool:
     return choice == NEW_FIELD or choice in _TYPED_FIELDS
 
 
-def _describe_role(role: str) -> str:
+def describe_preview_row(row: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return a row of a dry run's preview in the form in which the page shows it."""
+    joined_at = row.get("joined_at")
+    values = row.get("fields", {})
+    return {
+        **row,
+        "joined": datetime.fromisoformat(joined_at).date() if joined_at else None,
+        "fields": [(labels.get(key, key), format_field_value(values[key])) for key in values],
+    }
+
+
+def _describe_role(role: str, labels: Mapping[str, str]) -> str:
     if role.startswith(FIELD_PREFIX):
-        return f"Field: {role.removeprefix(FIELD_PREFIX)}"
+        key = role.removeprefix(FIELD_PREFIX)
+        return f"Field: {labels.get(key, key)}"
     return _ROLE_LABELS.get(role, role.removeprefix(CONSENT_PREFIX).replace("_", " ").capitalize())
 
 
@@ -372,6 +425,18 @@ class ImportView:
         return expires_at if is_kept and expires_at > clock.now() else None
 
     @property
+    def left_out_columns(self) -> str | None:
+        """Return a sentence about the columns with data that the import ignores, or ``None``."""
+        names = [each.label for each in self.choices if each.is_left_out]
+        if not names:
+            return None
+        shown_names = ", ".join(names[:MAX_LEFT_OUT_NAMES])
+        more = len(names) - MAX_LEFT_OUT_NAMES
+        verb = "is" if len(names) == 1 else "are"
+        count = format_count(len(names), "column with data", "columns with data")
+        return f"{count} {verb} left out: {shown_names}{f' and {more} more' if more > 0 else ''}."
+
+    @property
     def verdicts(self) -> list[tuple[int, str]]:
         counts = ((getattr(self.task, name), words) for name, words in VERDICT_LABELS.items())
         return [(count, words) for count, words in counts if count]
@@ -418,13 +483,14 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
     if view.is_live:
         return view
     result = add_samples(resources, endings.build_result(task))
+    labels = find_labels(result.get("columns", ()), own_fields)
     return replace(
         view,
         choices=build_column_choices(task, result.get("columns", ()), own_fields)
         if task.dry_run
         else (),
         status_values=list_status_values(task, result),
-        preview=result.get("preview", ()),
+        preview=[describe_preview_row(row, labels) for row in result.get("preview", ())],
         problems=result.get("problems", ()),
         readings=[
             {**each, "words": ENCODINGS[each["encoding"]]} for each in result.get("readings", ())

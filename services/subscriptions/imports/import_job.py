@@ -34,7 +34,7 @@ from services.subscriptions.imports.chunks import (
     prepare_chunk,
 )
 from services.subscriptions.imports.chunks_at_once import chunk_committer
-from services.subscriptions.imports.file_rows import FileFacts, FileRows
+from services.subscriptions.imports.file_rows import BlankColumns, FileFacts, FileRows
 from services.subscriptions.imports.request_rows import REQUEST_DESCRIPTION, RequestRows
 from services.subscriptions.imports.samples import store_samples
 from services.subscriptions.imports.stored_chunks import StoredChunks, fetch_chunk
@@ -228,11 +228,11 @@ def _record_progress(
             store_samples(resources, task, rows.samples)
             task.description = rows.description
         if facts is not None and facts.error is None:
-            _store_facts(task, facts)
+            _store_facts(task, facts, rows.blank_columns)
     return task
 
 
-def _store_facts(task: MemberImport, facts: FileFacts) -> None:
+def _store_facts(task: MemberImport, facts: FileFacts, blank_columns: BlankColumns | None) -> None:
     """Store the facts that are needed to interpret the file, because the file may be read again."""
     task.encoding = facts.encoding or task.encoding
     task.column_forms = dict(facts.forms)
@@ -242,10 +242,13 @@ def _store_facts(task: MemberImport, facts: FileFacts) -> None:
         task.received = 0
         task.description = None
     if task.columns is not None:
-        columns = [
-            {**column, "written": facts.forms[str(index)]} if str(index) in facts.forms else column
-            for index, column in enumerate(task.columns["columns"])
-        ]
+        columns = [{**column} for column in task.columns["columns"]]
+        for index, form in facts.forms.items():
+            if int(index) < len(columns):
+                columns[int(index)]["written"] = form
+        if blank_columns is not None:
+            for place, column in enumerate(columns):
+                column["has_data"] = place not in blank_columns.indexes
         task.columns = {**task.columns, "columns": columns}
 
 

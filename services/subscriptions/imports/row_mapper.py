@@ -25,6 +25,7 @@ from services.subscriptions.imports.rows import (
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
+_MAILTO = "mailto:"
 # An address cell needs extra parsing if it ends with one of these characters. The empty string
 # stands for an empty cell. Some old programs end files with "\x1a".
 _ODD_ENDS = ("", ">", "\x1a")
@@ -73,7 +74,8 @@ class RowMapper:
         padded = [*cells, *[ABSENT] * missing_cells] if missing_cells > 0 else cells
         email = padded[self._email].strip()
         name = self._names.read(padded)
-        if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
+        is_plain = email.isascii() and email[:1] != "'" and ":" not in email
+        if not is_plain or email[-1:] in _ODD_ENDS:
             email, name_in_cell = _split_address(email)
             name = name or name_in_cell
             if not email and not any(strip_invisible(cell) for cell in cells):
@@ -177,8 +179,15 @@ class _TierReader:
 
 
 def _split_address(email: str) -> tuple[str, str]:
-    """Split ``Jane Doe <jane@example.com>`` into the address and the name."""
+    """Split ``Jane Doe <jane@example.com>`` into the address and the name.
+
+    The address can also be a link, such as ``mailto:jane@example.com?subject=Hello``.
+    """
     email = strip_invisible(unguard_cell(email))
+    name = ""
     if match := _IN_BRACKETS.match(email):
-        return strip_invisible(match[2]), tidy_cell(match[1].strip(' "'))
-    return email, ""
+        email = strip_invisible(match[2])
+        name = tidy_cell(match[1].strip(' "'))
+    if email[: len(_MAILTO)].lower() == _MAILTO:
+        email = strip_invisible(email[len(_MAILTO) :].partition("?")[0])
+    return email, name

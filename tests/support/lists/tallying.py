@@ -30,16 +30,24 @@ class Tally:
     left: Counter[int] = field(default_factory=Counter)
 
     def note(self, before: Observed, after: Observed) -> None:
-        """Add what one action did. An import has no event of its new members, nor has its undo."""
+        """Add what one action did. An import has no event of its new members, nor has its undo.
+
+        Members whom the undo of an import removes never joined.
+        """
         for pair in before.records.keys() | after.records.keys():
             new_events = after.events.get(pair, [])[len(before.events.get(pair, [])) :]
             steps = [
                 (each.status_after == ACTIVE) - (each.status_before == ACTIVE)
                 for each in new_events
             ]
+            undone = sum(
+                step
+                for step, each in zip(steps, new_events, strict=True)
+                if each.action == "import_undone"
+            )
             untold = _is_active(after, pair) - _is_active(before, pair) - sum(steps)
-            self.joined[pair[0]] += [*steps, untold].count(1)
-            self.left[pair[0]] += [*steps, untold].count(-1)
+            self.joined[pair[0]] += steps.count(1) + untold + undone
+            self.left[pair[0]] += steps.count(-1) + undone
 
     def require_figures(self, resources: Resources, seen: Observed) -> None:
         for list_id in seen.counts:
