@@ -69,6 +69,15 @@ def test_console_creates_a_list_with_or_without_confirmation(console: OwnerAtCon
     ]
 
 
+def test_console_builds_the_slug_of_a_new_list_from_its_title(console: OwnerAtConsole) -> None:
+    word = secrets.token_hex(6)
+    console.do(NEW, title=f"Die Straße {word}", slug=" ")
+    [made] = data(console.api.get("/lists"))["items"]
+    assert made["slug"] == f"die-strasse-{word}"
+    again = console.send(NEW, title=f"die straße {word}")
+    assert wrong_beside(shown(again, 409), "slug")
+
+
 def test_console_shows_new_list_errors_next_to_their_fields_and_keeps_the_input(
     console: OwnerAtConsole,
 ) -> None:
@@ -107,6 +116,21 @@ def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConso
     unsteady = {"updated_at": after["updated_at"]}
     assert after == before | expected | unsteady
     assert "There were no changes to save." in console.do(path)
+
+
+def test_console_list_settings_offer_public_images_as_pictures_and_keep_other_urls(
+    console: OwnerAtConsole,
+) -> None:
+    picture = data(send(console.api))["view_url"]
+    hidden = data(send(console.api, encrypted="1"))["view_url"]
+    elsewhere = "https://www.example.com/icon.png"
+    before = new_list(console.api, favicon_image_url=elsewhere)
+    path = f"/console/lists/{before['id']}/settings"
+    assert hidden not in console.see(path)
+    assert console.see(path).count(f'<option value="{picture}"') == 2
+    console.do(path, avatar_image_url=picture)
+    after = data(console.api.get(f"/lists/{before['id']}"))
+    assert (after["avatar_image_url"], after["favicon_image_url"]) == (picture, elsewhere)
 
 
 def test_console_rejects_list_settings_that_break_a_rule(console: OwnerAtConsole) -> None:
@@ -254,7 +278,7 @@ def test_console_changes_list_branding_that_readers_see(console: OwnerAtConsole)
     assert (made["colour"], made["logo_hash_id"]) == (BLUE, logo)
     assert (made["sender_name"], made["thanks_text"]) == ("The Letters team", "Until tomorrow.")
     # The mail is shown as readers get it.
-    assert "<bdi>The Letters team</bdi> via this installation" in text
+    assert "<bdi>The Letters team via Pressroom &lt;pressroom@localhost&gt;</bdi>" in text
     assert "Welcome!" in text.split('<pre class="mail"')[1]
     page = console.visitor.client.get(f"/s/{made['slug']}").text
     assert "One letter each morning." in page

@@ -117,7 +117,7 @@ def _render_members(
             own_segments.append(segments.get_segment(uow, mailing_list.id, segment_id))
         choices = filter_choices.list_choices(uow, mailing_list)
         own_fields = fields.read_own_fields(uow, console.user_id).by_key
-        draft = filter_form.convert_to_rows(draft, choices)
+        draft = filter_form.open_first_row(filter_form.convert_to_rows(draft, choices), choices)
     segment_choices = [(str(each.id), each.name) for each in own_segments]
     try:
         with console.unit_of_work() as uow:
@@ -147,6 +147,7 @@ def _render_members(
         next_cursor=page.next_cursor,
         total=total,
         selection=selection,
+        is_filtered=selection.has_filters or not draft.is_untouched,
         filter_text=None if filter_json is None else format_json(filter_json),
         limit=MEMBERS_ON_PAGE,
         search={"filter": filter_json, "limit": MEMBERS_ON_PAGE} if filter_json else None,
@@ -165,10 +166,6 @@ def _build_chips(
     typed = selection.typed
     labels = {
         "q": f"Address or name contains {typed.get('q')}",
-        "status": f"Status is {STATUSES.get(typed.get('status', ''), typed.get('status'))}",
-        "type": f"Tier is {TIERS.get(typed.get('type', ''), typed.get('type'))}",
-        "tag": f"Tag is {typed.get('tag')}",
-        "since": f"Joined on or after {typed.get('since')}",
         "segment": f"Segment {segment_names.get(typed.get('segment', ''))}",
     }
     chips = [(labels[name], _build_query_without(typed, name)) for name in labels if name in typed]
@@ -199,7 +196,7 @@ def _search_members(
     Raises ``filter.invalid`` if the member filter is invalid. Raises ``filter.too_slow`` if the
     search exceeds its time limit. Raises ``cursor.invalid`` if the cursor in the URL is invalid.
     """
-    status = selection.typed.get("status", Status.ACTIVE)
+    status = selection.status or Status.ACTIVE
     if selection.is_plain and status in [*Status]:
         filters = MemberFilters(Status(status))
         database = console.state.resources.database

@@ -5,7 +5,7 @@ Release 1.0.0 ignores the column, and shows its own page after a confirmation.
 
 from alembic import op
 
-revision = "0118"
+revision = "0113"
 down_revision = "0112"
 branch_labels = None
 depends_on = None
