@@ -6,7 +6,6 @@ import secrets
 from datetime import timedelta
 
 from core import clock
-from devstack.harness.stack import Stack
 from tests.support.http.replies import data, send
 from tests.support.imports.bulk import imported, of_addresses
 from tests.support.lists.segments import new_field
