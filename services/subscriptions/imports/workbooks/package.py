@@ -8,6 +8,7 @@ import zipfile
 from typing import IO, NamedTuple
 
 from services.subscriptions.imports.workbooks.refusals import (
+    MAX_SHEET_NAME_CHARACTERS,
     RefusalKind,
     WorkbookRefused,
     refuse_damaged,
@@ -22,7 +23,6 @@ from services.subscriptions.imports.workbooks.xml_parts import (
 
 MAX_EXPANDED_BYTES = 1024**3
 MAX_SHEETS = 1_000
-MAX_SHEET_NAME_CHARACTERS = 255
 
 CONTENT_TYPES = "[content_types].xml"
 _WORKBOOK = "xl/workbook.xml"

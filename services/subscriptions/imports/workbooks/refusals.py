@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+# Excel permits 31 characters. Longer names are cut off.
+MAX_SHEET_NAME_CHARACTERS = 255
+
 
 class RefusalKind(StrEnum):
     """The kind of a refusal. ``workbook.REFUSALS`` maps each kind to an error for the owner."""

@@ -28,7 +28,7 @@ MEMORY_BYTES = 1024**3
 STEP_SECONDS = 50.0
 MAX_SHEETS_SHOWN = 100
 MAX_SHEETS_IN_ERROR = 20
-MAX_SHEET_NAME_CHARACTERS_SHOWN = 100
+MAX_SHEET_NAME_CHARACTERS_IN_ERROR = 60
 PIECE_BYTES = 1024**2
 _MODULE = "services.subscriptions.imports.workbooks.child"
 REFUSALS: Mapping[RefusalKind, ErrorType] = {
@@ -150,9 +150,9 @@ class Workbook:
     def describe(self) -> dict[str, Any]:
         """Return the names of the sheets for the description of an import."""
         return {
-            "sheet": None if self.sheet is None else _shorten(self.sheet.name),
+            "sheet": None if self.sheet is None else self.sheet.name,
             "sheets": [
-                {"name": _shorten(sheet.name), "hidden": not sheet.is_visible}
+                {"name": sheet.name, "hidden": not sheet.is_visible}
                 for sheet in self.sheets[:MAX_SHEETS_SHOWN]
             ],
         }
@@ -248,4 +248,4 @@ def _has_address_column(dialect: Dialect, mapping: Mapping[str, str] | None) -> 
 
 
 def _shorten(name: str) -> str:
-    return name[:MAX_SHEET_NAME_CHARACTERS_SHOWN]
+    return name[:MAX_SHEET_NAME_CHARACTERS_IN_ERROR]
