@@ -15,6 +15,7 @@ def format_lists(result: Entry) -> dict[str, list[str]]:
     """
     lists = {
         "ignored_columns": [*result.get("ignored_columns", ())],
+        "sheets": [each["name"] for each in result.get("sheets", ())],
         "columns": [_format_column(each) for each in result.get("columns", ())],
         "preview": [_format_row(each) for each in result.get("preview", ())],
         "problems": [_format_problem(each) for each in result.get("problems", ())],

@@ -68,6 +68,15 @@ def import_members(
             help="The file's encoding, such as cp1250. By default, the encoding is detected."
         ),
     ] = None,
+    sheet: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "The sheet of a workbook. By default, the first visible sheet with an e-mail "
+                "column is read."
+            )
+        ),
+    ] = None,
     errors: Annotated[
         Path | None, typer.Option(help="Write the rejected rows to this CSV file.")
     ] = None,
@@ -83,7 +92,7 @@ def import_members(
     statuses = import_options.read_status_values(status_values)
     read_in = import_options.read_encoding(encoding)
     options = ImportOptions(
-        *(dry_run, on_existing, columns, kind, create_fields, date_order, statuses, read_in)
+        *(dry_run, on_existing, columns, kind, create_fields, date_order, statuses, read_in, sheet)
     )
     with open_command_resources() as resources:
         job_id = _begin(resources, list_name, file, options)

@@ -243,6 +243,7 @@ def build_reading_form(view: ImportView) -> TypedForm:
         inputs[UPDATE_FIELD] = "on"
     inputs["date_order"] = view.task.date_order or ""
     inputs["encoding"] = view.task.encoding or ""
+    inputs["sheet"] = view.sheet
     inputs |= {each.box: each.chosen for each in view.status_values if each.box}
     return TypedForm(inputs)
 
@@ -264,12 +265,19 @@ def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[Im
     encoding = form.get("encoding", task.encoding or "")
     if encoding and encoding not in ENCODINGS:
         raise build_field_error("encoding", "Choose the encoding of the file.")
+    sheet = form.get("sheet", view.sheet)
+    if sheet and sheet not in view.sheet_names:
+        raise build_field_error("sheet", "Choose a sheet of the workbook.")
     has_new_format = order != (task.date_order or "") or encoding != (task.encoding or "")
     differs = on_existing != task.on_existing
     differs = differs or chosen_roles != [each.chosen for each in choices]
     if differs and choices:
         mapping = build_mapping(choices, chosen_roles, view.fields) or None
         create_fields = any(map(is_new_field, chosen_roles))
+    if sheet != view.sheet:
+        # The mapping belongs to the columns of the other sheet.
+        differs = True
+        mapping = None
     date_order = DateOrder(order) if order else None
     status_values = read_status_choices(task, view.status_values, form)
     kind = ImportKind(task.kind)
@@ -282,6 +290,7 @@ def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[Im
         date_order=date_order,
         status_values=status_values,
         encoding=encoding or None,
+        sheet=sheet or None,
     )
     return options, differs or has_new_format or status_values != task.status_values
 
@@ -309,6 +318,7 @@ def _build_page_values(
         "date_orders": DATE_ORDERS,
         "encodings": [("", "Detect automatically"), *ENCODINGS.items()],
         "field_types": FIELD_TYPES,
+        "sheets": view.list_sheet_choices(),
         "status_choices": STATUS_CHOICES,
     }
 

@@ -385,6 +385,27 @@ class ImportView:
         return ENCODINGS.get((self.task.description or {}).get("encoding", ""))
 
     @property
+    def sheet(self) -> str:
+        """Return the name of the sheet that was read, or "" if the file has only one sheet."""
+        description = self.task.description or {}
+        return (description.get("sheet") or "") if self.sheet_names else ""
+
+    @property
+    def sheet_names(self) -> list[str]:
+        """Return the names of a workbook's sheets if the owner can choose between them."""
+        sheets = (self.task.description or {}).get("sheets") or ()
+        return [sheet["name"] for sheet in sheets] if len(sheets) > 1 else []
+
+    def list_sheet_choices(self) -> list[tuple[str, str]]:
+        """Return the name and the label of each sheet that the owner can choose."""
+        sheets = (self.task.description or {}).get("sheets") or ()
+        hidden_names = {sheet["name"] for sheet in sheets if sheet["hidden"]}
+        return [
+            (name, f"{name} (hidden)" if name in hidden_names else name)
+            for name in self.sheet_names
+        ]
+
+    @property
     def is_broken(self) -> bool:
         """Return whether the import failed because of an internal error, and can be resumed."""
         if self.task.status != "failed" or self.task.error is None:

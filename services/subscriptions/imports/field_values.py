@@ -11,6 +11,7 @@ from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_vocabulary import BOOLEANS, find_concept
 from services.subscriptions.imports.dates import complete_birthday, is_written_date
 from services.subscriptions.imports.known_words import normalise_word
+from services.subscriptions.imports.rows import TypedCell
 
 MAX_CELL_CHARACTERS_SHOWN = 40
 
@@ -41,7 +42,9 @@ def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -
             moment = complete_birthday(moment, text)
         return fields.normalise_value(field, moment.date().isoformat())
     if field.type == FieldType.NUMBER:
-        text = forms.normalise_number(index, text)
+        # The original cell shows whether a workbook stores the number as a number.
+        number = cell if isinstance(cell, TypedCell) else text
+        text = forms.normalise_number(index, number)
     elif field.type == FieldType.BOOLEAN and (word := normalise_word(text)) in BOOLEANS:
         return BOOLEANS[word]
     return fields.parse_value(field, text)

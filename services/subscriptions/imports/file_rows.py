@@ -9,6 +9,7 @@ overrides.
 """
 
 import dataclasses
+import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -27,6 +28,7 @@ from services.subscriptions.imports.judging import judge_rows
 from services.subscriptions.imports.opened_file import open_file, readings_by_encoding
 from services.subscriptions.imports.samples import Problems, mark_duplicates
 from services.subscriptions.imports.seen_addresses import SeenAddresses
+from services.subscriptions.imports.workbooks.workbook import Workbook
 from storage.resources import Resources
 
 # The error codes of rejected rows that may be valid in a different encoding.
@@ -99,9 +101,11 @@ class FileRows:
             run.
     """
 
-    def __init__(self, resources: Resources, task: MemberImport) -> None:
-        """Open the file. Raises the same errors as ``open_file``."""
-        self._file = open_file(resources, task)
+    def __init__(
+        self, resources: Resources, task: MemberImport, source: io.BufferedReader | Workbook
+    ) -> None:
+        """Create the readers of the file ``source``. Raises the same errors as ``open_file``."""
+        self._file = open_file(resources, task, source)
         self.seen = SeenAddresses()
         self._batches = judge_rows(self._file.rows, self.seen, get_rows_per_batch())
         self._opt_outs = PendingChunk()

@@ -13,6 +13,7 @@ chunks are applied.
 from collections.abc import Generator
 from contextlib import closing
 from functools import partial
+from typing import TypeVar
 
 from sqlalchemy import select
 
@@ -35,6 +36,7 @@ from services.subscriptions.imports.chunks import (
 )
 from services.subscriptions.imports.chunks_at_once import chunk_committer
 from services.subscriptions.imports.file_rows import BlankColumns, FileFacts, FileRows
+from services.subscriptions.imports.opened_file import open_source
 from services.subscriptions.imports.request_rows import REQUEST_DESCRIPTION, RequestRows
 from services.subscriptions.imports.samples import store_samples
 from services.subscriptions.imports.stored_chunks import StoredChunks, fetch_chunk
@@ -43,6 +45,8 @@ from storage.unit_of_work import UnitOfWork
 
 # How long one process runs an import's job before another process starts to read the file again.
 MAX_STAY_SECONDS = 3600.0
+
+Opened = TypeVar("Opened")
 
 
 def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None]:
@@ -157,7 +161,8 @@ def _store_file(
     """
     turn = Turn()
     while not task.is_split:
-        with closing(FileRows(resources, task)) as rows:
+        source = yield from _run_in_turns(lease, open_source(resources, task))
+        with closing(source), closing(FileRows(resources, task, source)) as rows:
             stored = StoredChunks(resources, task)
             facts: FileFacts | None = None
             while facts is None:
@@ -170,6 +175,24 @@ def _store_file(
             if facts.error is not None:
                 raise facts.error
     return task
+
+
+def _run_in_turns(
+    lease: Lease, steps: Generator[None, None, Opened]
+) -> Generator[None, None, Opened]:
+    """Run a generator of short steps, and return its result. Yield after each turn."""
+    with closing(steps):
+        turn = Turn()
+        while True:
+            lease.check_cancelled()
+            try:
+                next(steps)
+            except StopIteration as end:
+                opened: Opened = end.value
+                return opened
+            if turn.is_over():
+                yield
+                turn = Turn()
 
 
 def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:

@@ -57,6 +57,15 @@ class AbsentCell(str):
 ABSENT = AbsentCell()
 
 
+class TypedCell(str):
+    """The text of a number or a date that a workbook stores as such.
+
+    The text is in a fixed notation, so it says nothing about the notation of other cells.
+    """
+
+    __slots__ = ()
+
+
 class OmittedValue(NamedTuple):
     """A value that isn't imported, although the rest of its row is imported.
 
