@@ -189,5 +189,5 @@ def test_cli_imports_a_sheet_of_a_workbook(stack: Stack, list_id: int, tmp_path:
     result = printed(stack, "import", str(list_id), str(file), "--sheet", "Friends")
     assert (result["added"], result["sheet"]) == (1, "Friends")
     text = ended_command(stack.environment, "import", str(list_id), str(file), "--dry-run").stdout
-    assert "Members, Friends" in text
+    assert "sheets\n  Members\n  Friends\n" in text
     fails_with(stack, "import.sheet_not_found", "import", str(list_id), str(file), "--sheet", "X")
