@@ -142,6 +142,7 @@ def page_of(template: str, member_count: MemberCount, **others: Any) -> str:
         "member_count": member_count,
         "draft": FilterDraft(None),
         "choices": {},
+        "refusal": None,
     }
     return render_console_part(template, values | others)
 

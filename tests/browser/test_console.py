@@ -322,7 +322,7 @@ def test_preview_of_the_sign_up_page_follows_the_form(
     console_page.get_by_label("Logo").select_option(label="logo.png")
     expect(preview.locator(".logo img")).to_have_attribute("src", logo["view_url"])
     console_page.get_by_label("Colour").fill("#1d4ed8")
-    expect(preview.locator(".list")).to_have_css("color", "rgb(29, 78, 216)")
+    expect(preview.locator("form button")).to_have_css("background-color", "rgb(29, 78, 216)")
     console_page.get_by_role("button", name="Save", exact=True).click()
     expect(console_page.get_by_role("status").first).to_have_text("The public page was changed.")
     expect(preview.locator(".words")).to_have_text("Each morning <b>")
