@@ -9,4 +9,4 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.execute("ALTER TABLE imports ADD COLUMN sheet text")
+    op.execute("ALTER TABLE imports ADD COLUMN sheet character varying")
