@@ -31,7 +31,8 @@ from tests.support.browser.looks import (
 from tests.support.browser.readers import make_list
 from tests.support.credits.settled_orders import new_order, payment_of, settle
 from tests.support.http.replies import data
-from tests.support.imports.bulk import sheet, upload
+from tests.support.imports.bulk import upload
+from tests.support.imports.workbooks import workbook
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
 from tests.support.people.consoles import at_operators_console
 from tests.support.people.oauth import log_in, register
@@ -172,8 +173,11 @@ def path_values(
     client = sample_account.client
     pending = subscribe_pending(stack, new_list(client, LONG_WORD * 4, confirm_required=True))
     rows = [(f"{n}@example.com", f"R {n}", "Rome") for n in range(20)]
-    file = sheet(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
-    looked_at = data(upload(client, sample_account.values["dst_list_id"], file, dry_run="1"))
+    header = ["Mail", "Who", "Home town"]
+    # Excel permits sheet names of 31 characters.
+    file = workbook({"S" * 31: [header, *rows, ("not an address", "Nobody", "Oslo")], "Notes": []})
+    list_id = sample_account.values["dst_list_id"]
+    looked_at = data(upload(client, list_id, file, "members.xlsx", dry_run="1"))
     doubtful = new_order(stack, operator.user_id)
     settle(stack, doubtful, replace(payment_of(doubtful), amount_minor=499))
     program = register(stack, scopes=SCOPES, public=True, name=LONG_NAME)

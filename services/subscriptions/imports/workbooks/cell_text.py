@@ -17,7 +17,6 @@ MAX_ROW_CHARACTERS = 256 * 1024
 _MAX_EXACT_INTEGER = 10**15
 _HOUR_SECONDS = 3_600
 _MINUTE_SECONDS = 60
-_HALF_SECOND = timedelta(milliseconds=500)
 
 CellText = str | list[str]
 
@@ -42,14 +41,9 @@ def _format_number(value: float) -> CellText:
 
 
 def _format_moment(value: datetime) -> CellText:
-    try:
-        # Round to seconds, because the fraction of a day that stands for a time isn't exact.
-        rounded = (value + _HALF_SECOND).replace(microsecond=0)
-    except OverflowError:
-        rounded = value.replace(microsecond=0)
-    if rounded.time() == time():
-        return [rounded.date().isoformat()]
-    return [rounded.isoformat(" ")]
+    if value.time() == time():
+        return [value.date().isoformat()]
+    return [value.isoformat(" ", "seconds")]
 
 
 def _format_duration(value: timedelta) -> CellText:

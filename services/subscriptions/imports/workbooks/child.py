@@ -221,8 +221,8 @@ class _HiddenCells:
                 first += 1
             indexes += range(first, last + 1)
             self._steps += 1 + max(last - first, 0)
-        if self._steps > MAX_CELLS:
-            raise refuse_large(f"its merged ranges cover more than {MAX_CELLS:,} cells")
+            if self._steps > MAX_CELLS:
+                raise refuse_large(f"its merged ranges cover more than {MAX_CELLS:,} cells")
         return indexes
 
 

@@ -55,7 +55,7 @@ class SheetCheck:
         self.span: CellRange | None = None
         self.merged: list[CellRange] = []
         self.errors: dict[int, dict[int, str]] = {}
-        # The number of the current row element, also as text. A cell may state another row.
+        # The row of the current row element, as a number and as text. A cell may state another row.
         self._row = 0
         self._row_text = ""
         self._cell_row = 0
