@@ -14,18 +14,15 @@ from api.bodies.json_bodies import parse_media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.upload_stream import store_upload
 from api.console.assets import CONSOLE_PATH
-from api.console.imports.status_values import STATUS_CHOICES, read_status_choices
-from api.console.imports.views import (
-    COLUMNS_ON_PAGE,
-    DATE_ORDERS,
+from api.console.imports.column_choices import (
     FIELD_TYPES,
-    ImportView,
     build_mapping,
     is_new_field,
     list_roles,
     read_column_choices,
-    read_view,
 )
+from api.console.imports.status_values import STATUS_CHOICES, read_status_choices
+from api.console.imports.views import COLUMNS_ON_PAGE, DATE_ORDERS, ImportView, read_view
 from api.console.members.bulk import describe_bulk_action
 from api.console.navigation import get_list_path
 from api.console.part_streams import LivePart, stream_part
