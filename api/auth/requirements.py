@@ -130,7 +130,7 @@ class CachedKeyAccess(CallerAccess):
     scope: Scope
 
     async def authorise(self, request: Request) -> Caller | None:
-        # Optimization: cache that maps API keys to callers (decision 17).
+        # Optimization: accepting cached API keys on the event loop (decision 17).
         caller = identify_cached_caller(request)
         if caller is None:
             return await super().authorise(request)

@@ -285,7 +285,7 @@ def _read_members(
         .where(_record.id.in_(subscription_ids))
         .subquery()
     )
-    # One list more than a result contains shows whether the person has more lists.
+    # Read one list more than a result contains, to find out whether the person has more lists.
     on_list = (
         select(
             *_record["id", "email", "name"],

@@ -55,7 +55,8 @@ class SheetCheck:
         self.span: CellRange | None = None
         self.merged: list[CellRange] = []
         self.errors: dict[int, dict[int, str]] = {}
-        # The row of the current row element, as a number and as text. A cell may state another row.
+        # The number of the current row element, and the text from which the number was read. A cell
+        # may state another row.
         self._row = 0
         self._row_text = ""
         self._cell_row = 0
