@@ -13,7 +13,7 @@ from celery.app.trace import LOG_RECEIVED, LOG_SUCCESS
 from services.jobs import maintenance
 from workers.canary_task import CANARY
 
-# A periodic task that takes longer than this time is logged when it succeeds.
+# The successful run of a periodic task is logged if the run takes at least this time.
 SLOW_TASK_SECONDS = 2.0
 
 _TASK_LOGGERS = ("celery.worker.strategy", "celery.app.trace")
@@ -22,7 +22,7 @@ _TASK_LOGGERS = ("celery.worker.strategy", "celery.app.trace")
 def hide_routine_lines() -> None:
     """Drop the lines of fast periodic tasks, unless the log level is ``debug``.
 
-    Call this function after the configuration of the log, in the process that starts the pool. Pool
+    Call this function after the log is configured, in the process that starts the pool. Pool
     processes inherit the filter.
     """
     if not logging.getLogger().isEnabledFor(logging.DEBUG):

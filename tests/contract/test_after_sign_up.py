@@ -189,7 +189,7 @@ def test_send_again_mails_only_when_the_last_mail_is_ten_minutes_old(
     assert email in again.text
     first_mail, second_mail = mailed(stack, email, 2)
     assert confirm(cookie_client, second_mail).status_code == 303
-    # The page that was sent remembers the new mail, and so does the database.
+    # Both the answers in the new page and the database contain the time of the second mail.
     assert "Please wait." in press(cookie_client, again, "again").text
     press(cookie_client, page, "again", late)
     assert count_mail_jobs(stack, email) == 2
@@ -250,7 +250,7 @@ def test_page_and_buttons_are_equal_for_unknown_pending_confirmed_and_denied_add
 
 
 def comparable(page: httpx2.Response, email: str) -> tuple[object, ...]:
-    """Return the page without the address, the encrypted answers and the request's own headers."""
+    """Return what must be equal for all addresses, without the address and encrypted answers."""
     text = re.sub(r'name="answers" value="[^"]+"', "", page.text).replace(email, "")
     headers = set(page.headers) - {"content-length"}
     return page.status_code, page.url, headers, text

@@ -1,4 +1,4 @@
-"""A list's page to which readers are redirected after they confirm their subscription."""
+"""The redirect to a page of the list's owner after a reader has confirmed a subscription."""
 
 import html
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.support.lists.subscribers import new_list, new_slug
 from tests.support.security.return_urls import HOSTILE_RETURN_URLS, SHOP
 
 WELCOME_URL = f"{OWNER_ORIGIN}/welcome?from=list&x=1#top"
-# The operator of the tests allows this origin for all lists.
+# The settings of the test stack allow this origin for all lists.
 OPERATOR_URL = f"https://{SHOP}/welcome"
 
 
@@ -42,13 +42,13 @@ def test_confirming_leads_to_the_page_of_the_owner(
     url = subscriber.confirm_url()
     asking = stranger.get(url)
     assert read_heading(asking) == "Confirm your subscription"
-    # Browsers check the redirect against the policy of the page with the form.
+    # Browsers also apply the policy of this page to the redirect after its form.
     assert "form-action 'self' https:" in asking.headers["content-security-policy"]
     reply = stranger.post(url)
     assert (reply.status_code, reply.headers["location"]) == (303, WELCOME_URL)
     assert reply.headers["referrer-policy"] == "no-referrer"
     assert subscriber.stands() == ("active", True)
-    # The mailed link still shows that it worked, and leads on.
+    # After the confirmation, the mailed link shows a page with a link to the owner's page.
     again = stranger.get(url)
     assert read_heading(again) == "You’re subscribed"
     assert f'href="{html.escape(WELCOME_URL)}"' in again.text
@@ -88,7 +88,7 @@ def test_confirmed_redirect_with_another_origin_or_a_hostile_url_is_rejected(
         *(f"{OWNER_ORIGIN}/%0d%0aLocation:x", "javascript:alert(1)", ""),
         f"{OWNER_ORIGIN}/".ljust(2049, "x"),
     ]
-    # Topups refuse the others for the names in their query alone.
+    # Skip URLs that top-ups refuse only because of the parameter names in the query.
     hostile = [url for url in HOSTILE_RETURN_URLS if not url.startswith(f"https://{SHOP}/?")]
     for url in [*owned, *(each for each in hostile[::20] if "\0" not in each)]:
         body = {"title": "A list", "slug": new_slug(), **fields, "confirmed_redirect": url}

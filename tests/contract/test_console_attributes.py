@@ -118,7 +118,7 @@ def test_console_list_of_segments_shows_the_number_of_members_of_each(
 
     def look() -> list[list[str]] | None:
         rows = [row[:2] for row in rows_of(console.see(f"/console{path}"))[1:]]
-        # A busy machine can't count in time.
+        # On a busy machine, a link replaces a count that takes too long.
         return None if "Show members" in str(rows) else rows
 
     assert eventually(look, what="the counts") == [

@@ -156,7 +156,7 @@ def made_hook(
 ) -> tuple[str, str]:
     """Create a webhook in the console, and return its path and its secret.
 
-    ``without``: the recommended types that are not ticked then.
+    ``without``: recommended event types whose boxes are unticked in the form.
     """
     text = shown(console.send(f"{HOOKS}/new", 0, without, **typed))
     assert heading(text) == "Your new webhook"

@@ -20,7 +20,7 @@ def read_results(console: OwnerAtConsole, words: str) -> str:
 
 
 def read_rows(console: OwnerAtConsole, words: str) -> list[str]:
-    """Return the text of each result, without the links to members of a list."""
+    """Return the text of each result, without the links that search the members of one list."""
     results = read_results(console, words).partition("<h2>")[0]
     return [re.sub(r"<[^>]+>", "", row) for row in re.findall(r"<li>(.*?)</li>", results)]
 
@@ -68,7 +68,7 @@ def test_console_search_shows_a_person_on_several_lists_in_one_row_with_a_link_t
         user_id = put(console.api, list_id, "ada@example.com", name=name)["user_id"]
     data(console.api.delete(f"/subscriptions/{ids[3]}/members/{user_id}"))
     data(console.api.delete(f"/lists/{ids[4]}"))
-    # The first list is the list on which the name matches.
+    # The list with the matching name comes first.
     assert read_rows(console, "quandt") == ["ada@example.com Ada Quandt, on List 1, List 2, List 0"]
     links = re.findall(r'href="[^"]*(/console/[^"]+)"', read_results(console, "quandt"))
     assert links == [f"/console/lists/{ids[each]}/members/{user_id}" for each in (1, 1, 2, 0)]

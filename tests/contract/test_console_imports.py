@@ -262,7 +262,7 @@ def test_refused_file_gets_a_page_with_the_reason_and_the_way_to_a_csv_file(
     assert "<i>CSV UTF-8</i>" in text
     [other] = re.findall(r'<a class="button" href="([^"]*)">Choose another file</a>', text)
     assert other.endswith(f"{NEW_IMPORT}?list_id={listed}")
-    # No choice changes the result, so there is nothing to send.
+    # The page has no form, because no choice of the owner would make the file valid.
     assert forms_of(console.visitor.get(path)) == []
 
 

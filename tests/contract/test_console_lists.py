@@ -228,7 +228,7 @@ def test_console_growth_chart_has_net_as_text_and_a_tooltip_for_each_period(
 
 
 def today_in_week(days: int) -> int:
-    """How many days before today the last of the weeks begins, into which days are grouped."""
+    """Return how many days ago the last week begins, if a chart shows ``days`` days by week."""
     return (days - 1) % 7
 
 

@@ -33,7 +33,7 @@ PAGES_BY_QUOTA = {
 
 @contextmanager
 def console_with(stack: Stack, owner: Owner, **settings: str) -> Iterator[OwnerAtConsole]:
-    """The owner at the console of an API with these settings."""
+    """Start an API with these settings, and log in to its console as the owner."""
     with stack.run_second_api(**settings) as api, at_console(api, owner) as console:
         yield console
 
@@ -87,7 +87,7 @@ def test_page_shows_a_notice_instead_of_a_form_that_the_plan_would_refuse(stack:
             reply = console.visitor.get(path)
             assert f"You have reached your plan’s limit for {quota}." in shown(reply), path
             assert forms_of(reply) == [], path
-            # An owner on the paid plan can't ask for it.
+            # The owner already has the paid plan.
             assert "To get the paid plan" not in reply.text
         text = console.see("/console/composer")
         assert "You have reached your plan’s limit for composer calls per day." in text

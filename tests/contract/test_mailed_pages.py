@@ -55,7 +55,7 @@ def test_unsubscribe_page_offers_to_unsubscribe_and_to_stop_mail(
 
 
 def require_line_under_each_button(page: httpx2.Response) -> None:
-    """Require that one line explains each button that changes the subscription."""
+    """Require a line of explanation under each button that changes the subscription."""
     explained = r'<button name="action"[^>]*>[^<]+</button>\n<p class="hint">[^<]+</p>'
     assert len(re.findall(explained, page.text)) == len(buttons(page)) > 0
 

@@ -134,7 +134,7 @@ def test_cli_shows_the_event_feed_newest_first(
 
 def test_cli_lists_every_maintenance_task_of_the_workers_with_its_last_run(stack: Stack) -> None:
     run_maintenance(stack, "maintenance.purge")
-    # Use a separate process, because the test's own process has registered the workers' tasks.
+    # Use a separate process, because the test process has already registered the workers' tasks.
     done = ended_process(stack.environment, "maintenance", "--json")
     assert done.returncode == 0, done.stderr
     listed = {each["name"]: each for each in json.loads(done.stdout)}

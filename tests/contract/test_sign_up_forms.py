@@ -220,7 +220,7 @@ def test_cross_site_sign_up_form_ignores_the_session_of_a_logged_in_person(
         # A browser would not even send the cookie along.
         reply = send(browser, form_list_id, foreign, email=email)
         assert reply.status_code == 303
-        # The response starts no session.
+        # The response doesn't start a session.
         assert set(reply.cookies) == {SIGN_UP_COOKIE.name}
     assert known_member(client, form_list_id, email)["source"] == "form"
     assert member(client, form_list_id, victim.email) is None

@@ -44,7 +44,7 @@ clients:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """A copy of the script in a small project that builds a package in a few seconds."""
+    """A copy of the script in a small project, whose package builds in a few seconds."""
     script = tmp_path / ".ci" / "release"
     script.parent.mkdir()
     script.write_bytes(RELEASE_SCRIPT.read_bytes())
@@ -89,7 +89,7 @@ def test_release_check_stops_npm_if_the_registry_never_responds(script: Path) ->
 
 
 def require_stopped_download(script: Path, command: str) -> None:
-    """Fail unless the script stops this command, which waits for a registry."""
+    """Fail unless the script stops the command when a registry doesn't respond."""
     text = script.read_text()
     assert LIMIT in text
     script.write_text(text.replace(LIMIT, "max_seconds=3"))

@@ -146,7 +146,7 @@ def test_address_in_a_sign_up_form_is_in_no_url_log_job_or_metric(
     visited = [reply for each in shown for reply in (*each.history, each)]
     assert len(visited) == 6
     assert not [reply.url for reply in visited if name in f"{reply.url} {reply.headers}"]
-    # The mail worker has tried to send the mail, which no server accepts.
+    # Wait until a worker has tried to send the mail. The attempt fails without a mail server.
     attempt = (
         "SELECT 1 FROM jobs JOIN subscriptions s ON s.id = subject_id"
         " WHERE kind = 'subscription.mail_confirmation' AND list_id = %s AND attempt > 0"

@@ -211,7 +211,7 @@ def test_preference_requests_are_limited_per_mailbox(limited_mailing: Mailing) -
             query = {"list": list_id}
             reply = client.post("/preferences/ask", params=query, data={"email": email})
             answers.add((reply.status_code, reply.headers["location"]))
-    # Nobody hears that a limit was reached.
+    # All responses are equal, so that nobody learns that a limit was reached.
     [(status, location)] = answers
     assert status == 303
     assert location.endswith("&sent=yes")

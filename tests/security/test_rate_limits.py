@@ -352,7 +352,7 @@ def test_one_process_can_use_every_call_of_a_high_rate_limit(stack: Stack) -> No
 
 
 def test_charges_with_a_cached_api_key_count_towards_a_high_rate_limit(stack: Stack) -> None:
-    # A process reserves two calls at a time under this rate limit.
+    # With this rate limit, a process reserves two calls at a time.
     limit = 600
     environment = {"PRESSROOM_RATE_LIMIT_DEFAULT": f"{limit}/day"}
     charge = {"amount_credit": 1, "source_id": "post-1"}

@@ -32,13 +32,13 @@ def read_events(log: Path) -> list[dict[str, Any]]:
 
 
 def find_task_lines(log: Path, task: str) -> list[str]:
-    """Return whether the task was received or succeeded, for each line about the task."""
+    """Return the outcome, such as ``received``, in each line about a task."""
     matches = (TASK_LINE.match(event["event"]) for event in read_events(log))
     return [match["outcome"] for match in matches if match and match["task"] == task]
 
 
 def find_fast_task_lines(log: Path, task: str) -> list[str]:
-    """Return the lines about a task, without its runs that were slow on a busy machine."""
+    """Return the outcomes of a task, except successful runs that a busy machine made slow."""
     return [
         outcome
         for outcome in find_task_lines(log, task)

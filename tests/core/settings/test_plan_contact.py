@@ -12,7 +12,7 @@ URL = "https://news.example:8443/plans?from=console#paid"
     ("text", "contact"),
     [
         ("plans@news.example", PlanContact("plans@news.example", "mailto:plans@news.example")),
-        # Without percent encoding, a program would read "?" as the start of the mail's headers.
+        # Without percent encoding, a mail program would read the text after "?" as mail headers.
         ("a?b&c@x.example", PlanContact("a?b&c@x.example", "mailto:a%3Fb%26c@x.example")),
         (URL, PlanContact(None, URL)),
     ],

@@ -71,7 +71,7 @@ def test_owner_address_in_mails_to_strangers_is_readable_but_no_link(
 ) -> None:
     obfuscated = obfuscate_address(address)
     assert obfuscated.replace("\u200c", "") == shown
-    # Mail programs link a word, a dot or an @, and another word, without anything between them.
+    # Mail programs turn two words into a link if only a dot or an @ separates them.
     assert not re.search(r"[\w…][@.]|[@.]\w", obfuscated)
 
 

@@ -50,8 +50,8 @@ def fits(page: Page, width: int = NARROW) -> bool:
     return int(page.evaluate("document.documentElement.scrollWidth")) <= width
 
 
-# Headings, texts and controls that stick out of the card, form or page that contains them. Menus,
-# tables and code scroll sideways by themselves.
+# Finds headings, texts and controls that stick out of their card, form or page. Menus, tables and
+# code are left out, because they scroll sideways on their own.
 _PROTRUDING = """
 () => [...document.querySelectorAll("main :is(h1, p, a, button, input, select, textarea, img)")]
     .filter((each) => each.checkVisibility() && !each.closest("nav, .wide, pre, .unseen"))
@@ -74,7 +74,7 @@ _HIDDEN_ENTRIES = """
 
 
 def find_protruding_elements(page: Page) -> list[str]:
-    """Return the HTML of the elements that are wider than the card around them."""
+    """Return the HTML of the elements that stick out of the card, form or page around them."""
     return list(page.evaluate(_PROTRUDING))
 
 

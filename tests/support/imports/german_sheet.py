@@ -1,4 +1,4 @@
-"""A file of members as a German office exports it from a spreadsheet: 309 rows, not tidy."""
+"""An untidy CSV file with 309 rows, as a German office might export it from a spreadsheet."""
 
 import csv
 import io
@@ -8,14 +8,14 @@ from typing import NamedTuple
 from services.accounts import email_addresses
 
 ROWS = 309
-# The rows that make members. The others are a duplicate, two people who don't want the newsletter,
-# two rows without a valid address, and one without any.
+# The number of rows that become members. The other rows are a duplicate, two people who don't want
+# the newsletter, two rows with an invalid address, and a row without an address.
 MEMBERS = 303
 HEADER = (
     *("E-Mail-Adresse", "Vorname", "Nachname", "Angemeldet am", "Ort", "Gruppen", "Newsletter"),
     *("Geburtstag", ""),
 )
-# The columns of which nobody but the owner knows what becomes of them.
+# The import leaves these columns out until the owner chooses what to do with them.
 UNKNOWN_COLUMNS = ("Ort", "Geburtstag")
 _TOWNS = ("Köln", "Düsseldorf", "Gießen", "Bern; Schweiz")
 _GROUPS = ("Presse", "Presse, Förderer", "", "Vorstand")
@@ -24,7 +24,7 @@ _FIRST_BIRTHDAY = date(1931, 3, 1)
 
 
 class GermanMember(NamedTuple):
-    """A member of the sheet, and what the import must make of the row."""
+    """A member in the sheet, with the values that the import must store."""
 
     email: str
     name: str
@@ -38,7 +38,7 @@ def build_german_sheet(mark: str) -> tuple[bytes, list[GermanMember]]:
     """Return the file in Windows-1252, and its members. ``mark`` makes the addresses unique."""
     members = [_build_member(number, mark) for number in range(MEMBERS)]
     rows = [_write_member(number, member) for number, member in enumerate(members)]
-    # An address with a name, a link and a domain with an umlaut.
+    # Write an address with a name, a mailto link, and an address whose domain has an umlaut.
     rows[7][0] = f"Jürgen Groß <{members[7].email}>"
     rows[8][0] = f"mailto:{members[8].email}"
     rows[9][0] = f"info.{mark}@bücher.example"
@@ -69,7 +69,7 @@ def _build_member(number: int, mark: str) -> GermanMember:
 
 
 def _write_member(number: int, member: GermanMember) -> list[str]:
-    # Every third row was typed by somebody who writes short years.
+    # Every third row has years with two digits.
     written = "%d.%m.%y" if number % 3 == 0 else "%d.%m.%Y"
     return [
         *(member.email, "Jürgen", f"Groß-{number}", member.joined.strftime(written), member.city),

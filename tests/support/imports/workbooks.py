@@ -1,7 +1,7 @@
 """Workbooks for tests, and a reader of their rows.
 
-XlsxWriter writes the ordinary workbooks. ``package`` puts any XML into a workbook, so that a test
-can write what no spreadsheet program writes.
+``workbook`` writes ordinary workbooks with XlsxWriter. ``package`` accepts any XML, so that a test
+can write workbooks that no spreadsheet program writes.
 """
 
 import io
@@ -26,7 +26,7 @@ ENCRYPTED_BIT = 0x1
 
 
 def workbook(sheets: Mapping[str, Sequence[Sequence[object]]], **formats: str) -> bytes:
-    """An ordinary workbook. ``formats`` has number formats by the letters of their columns."""
+    """Return an ordinary workbook. ``formats`` maps the letters of columns to number formats."""
     file = io.BytesIO()
     with xlsxwriter.Workbook(file, {"in_memory": True, "remove_timezone": True}) as book:
         styles = {
@@ -63,10 +63,10 @@ def package(
     main_type: str = XLSX_TYPE,
     workbook_options: str = "",
 ) -> bytes:
-    """A workbook whose sheets have this XML.
+    """Return a workbook whose sheets have this XML.
 
-    ``parts`` replaces parts, or removes those that are ``None``. The parts in ``twice`` are written
-    two times.
+    ``parts`` maps the names of parts to their new content. A part whose content is ``None`` is
+    removed. The parts in ``twice`` are written twice.
     """
     numbers = range(1, len(sheets) + 1)
     titles = [*names, *(f"Sheet{number}" for number in numbers)][: len(sheets)]
@@ -129,7 +129,7 @@ def read_workbook(
     mapping: Mapping[str, str] | None = None,
     **options: Any,
 ) -> tuple[RowReader, list[MemberRow | RejectedRecord]]:
-    """The reader of a workbook's rows, and the rows."""
+    """Read a workbook, and return the reader and the rows."""
     with closing(open_workbook(data, sheet, mapping)) as opened:
         reader = open_member_rows(opened, "members.xlsx", mapping, **options)
         return reader, list(reader)

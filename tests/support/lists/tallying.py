@@ -30,9 +30,10 @@ class Tally:
     left: Counter[int] = field(default_factory=Counter)
 
     def note(self, before: Observed, after: Observed) -> None:
-        """Add what one action did. An import has no event of its new members, nor has its undo.
+        """Count the members who joined or left through one action.
 
-        Members whom the undo of an import removes never joined.
+        Imports write no events for new members, and an undo writes none for the members that it
+        deletes. Members whom an undo removes don't count as joined.
         """
         for pair in before.records.keys() | after.records.keys():
             new_events = after.events.get(pair, [])[len(before.events.get(pair, [])) :]

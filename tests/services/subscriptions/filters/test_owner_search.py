@@ -19,7 +19,7 @@ Search = Callable[[str], SearchResult]
 
 @pytest.fixture
 def search(stack: Stack, owner: Owner, client: httpx2.Client) -> Search:
-    """A function that searches two lists of 40 members, with Ada as the oldest member."""
+    """A function that searches two lists of 40 members each. Ada is the first member of both."""
     for title in ("Tea", "Coffee"):
         people = [["ada@example.com", "Ada Wu"]]
         people += [[f"{title.lower()}{number}@example.com", "Ben"] for number in range(39)]
@@ -55,7 +55,7 @@ def test_search_for_text_outside_the_index_is_incomplete_in_a_large_account(
     for words in ("wu", "@@@"):
         result = search(words)
         assert (list_addresses(result), result.is_complete) == ([], False), words
-    # The index of addresses finds the start of an address even if the text has two characters.
+    # The address index finds addresses by their first two characters.
     assert list_addresses(search("ad")) == ["ada@example.com"]
     monkeypatch.setattr(owner_search, "_MAX_LONG_SCAN_MEMBERS", 100)
     result = search("wu")
@@ -73,7 +73,7 @@ def test_search_is_incomplete_if_the_index_search_takes_too_long(
     )
     result = search("a@exam")
     assert (list_addresses(result), result.is_complete) == ([], False)
-    # The address query finds a whole address without the index search.
+    # The address query finds a complete address, so the slow index search isn't needed.
     result = search("Ada@example.com")
     assert (list_addresses(result), result.is_complete) == (["ada@example.com"], True)
 

@@ -51,7 +51,7 @@ def test_import_matches_column_to_member_field_by_its_meaning_in_another_languag
     [row] = rows(file, find_fields=among(own))
     assert row.extras is not None
     assert row.extras.fields == {"1": "Köln", "2": "0221", "3": "50667"}
-    # The name of a field takes precedence.
+    # A field with the same name as the header takes precedence over a translated name.
     named = MemberField(id=4, key="ort", label="Ort", type="text", choices=[])
     file = "email,Ort,City\na@example.com,Köln,Bonn\n"
     [row] = rows(file, find_fields=among((*own, named)))

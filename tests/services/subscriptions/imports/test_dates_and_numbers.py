@@ -51,7 +51,7 @@ HALF_PAST_TWO = "2025-08-20T14:30:00+00:00"
         ("20.08.25 14:30", HALF_PAST_TWO),
         ("31.12.68", "2068-12-31T00:00:00+00:00"),
         ("31.12.69", "1969-12-31T00:00:00+00:00"),
-        # The year may come first.
+        # Ambiguous, because the year may come first.
         ("20-08-25", None),
         ("31.12.125", None),
         ("08.20.25", None),
@@ -81,7 +81,7 @@ def test_birthday_with_a_two_digit_year_is_never_in_the_future(header: str) -> N
         field = MemberField(id=1, key="x", label=header, type="date", choices=[])
         cell = f"01.01.{written % 100:02}"
         assert parse_value(cell, field, ColumnForms(), 0) == f"{read}-01-01"
-        # The century of a full year is certain, and other dates may be in the future.
+        # Full years are never changed. Dates other than birthdays may be in the future.
         full = parse_value(f"01.01.{written}", field, ColumnForms(), 0)
         other = MemberField(id=1, key="x", label="Renewal", type="date", choices=[])
         assert full == parse_value(cell, other, ColumnForms(), 0) == f"{written}-01-01"

@@ -1,4 +1,4 @@
-"""Workbooks that are damaged, far too large or made to harm, and children that are killed."""
+"""Damaged, malicious and far too large workbooks, and child processes that are killed."""
 
 import io
 import os
@@ -75,7 +75,7 @@ def with_sheet(text: str | bytes) -> bytes:
 
 
 def forged(data: bytes, *, flags: int | None = None, size: int | None = None) -> bytes:
-    """The archive with other flags or sizes of all entries in its directory."""
+    """Return the archive with these flags or this size for all entries of its directory."""
     forged_data = bytearray(data)
     place = data.find(b"PK\1\2")
     while place >= 0:
@@ -409,7 +409,7 @@ def test_child_of_a_workbook_is_confined() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_workbook_with_random_damage_is_read_or_refused(seed: int) -> None:
-    """Changes some bytes of the archive, or of one part before it is compressed."""
+    """The test damages a few bytes of the archive, or one byte of a part before compression."""
     noise = random.Random(seed)
     data = bytearray(workbook({"Members": [["email", "n"], ["ann@example.com", 1.5]]}))
     if seed % 2:
@@ -425,6 +425,6 @@ def test_workbook_with_random_damage_is_read_or_refused(seed: int) -> None:
     else:
         for _ in range(4):
             data[noise.randrange(30, len(data))] = noise.randrange(256)
-    # Any other exception would be a fault of the product.
+    # Any other exception would be a bug.
     with suppress(DomainError):
         read_workbook(bytes(data))

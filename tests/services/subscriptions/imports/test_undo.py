@@ -120,7 +120,7 @@ def test_undone_import_changes_neither_joined_nor_left_of_any_day(
     age_by_a_day(importing, list_id)
     before = by_day(importing.resources, list_id)
     assert list(before.values()) == [(3, 1)]
-    # The import adds three people, and activates one again who was removed.
+    # The import adds three people, and reactivates a person who was removed.
     task = importing.bring(importer, list_id, rows(people[:6], "", "silver"))
     importing.remove(list_id, people[5])
     age_by_a_day(importing, list_id)
@@ -131,7 +131,7 @@ def test_undone_import_changes_neither_joined_nor_left_of_any_day(
         "undone": 3,
         "kept": 1,
     }
-    # The person whom the undo kept has joined and left.
+    # The person whom the undo kept still counts as joined and as left.
     today = clock.now().date()
     assert by_day(importing.resources, list_id) == {
         today - timedelta(days=2): (3, 1),
@@ -165,8 +165,8 @@ def test_figures_stay_possible_if_imports_are_undone_in_the_order_of_the_imports
         age_by_a_day(importing, list_id)
         file = rows(people[:3], "", tier)
         tasks.append(importing.bring(importer, list_id, file, on_existing="update"))
-    # The first undo keeps the members whom the first import added, until the second import is
-    # undone.
+    # The first undo keeps the reactivated members, because the second import has changed these
+    # members. After the undo of the second import, the first undo is repeated.
     undone_first_again = [] if is_member else tasks[:1]
     for task in (*tasks, *undone_first_again):
         importing.take_back(importer, task.id)

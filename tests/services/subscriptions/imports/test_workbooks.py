@@ -27,7 +27,7 @@ def only_row(data: bytes, **options: Any) -> MemberRow:
 
 
 def cells_of(*values: object, **formats: str) -> list[str]:
-    """The texts that a row with these values becomes."""
+    """Return the texts that an import reads from cells with these values."""
     header = ["email", *(f"column {number}" for number, _ in enumerate(values))]
     rows: list[list[object]] = [[*header], ["ann@example.com", *values]]
     return list(only_row(workbook({"Members": rows}, **formats)).cells[1:])
@@ -169,7 +169,7 @@ def test_merged_range_belongs_to_its_first_cell() -> None:
 
 
 def test_line_is_the_row_of_the_sheet() -> None:
-    """Blank rows, a title, and a table that begins far from the first cell."""
+    """The sheet has a title, blank rows, and a table that begins far from the first cell."""
     rows = (
         '<row r="4">' + cell("D4", "Our readers") + "</row>"
         '<row r="7">' + cell("D7", "email") + cell("E7", "name") + "</row>"
