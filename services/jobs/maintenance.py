@@ -145,8 +145,7 @@ def send_due_tasks(resources: Resources) -> int:
 def list_all_rows(uow: UnitOfWork) -> list[Maintenance]:
     """Return the rows of all kinds of maintenance.
 
-    The result doesn't depend on the kinds that this process has registered. It even contains kinds
-    that this release doesn't know.
+    Kinds that this process hasn't registered are included, even if this release doesn't know them.
     """
     return list(uow.session.scalars(select(Maintenance).order_by(Maintenance.name)))
 

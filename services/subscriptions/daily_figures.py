@@ -68,8 +68,8 @@ _KEY_COLUMNS: Mapping[FiguresBy, ColumnElement[Any]] = {
 class MemberFigures:
     """How many active members a list gained and lost.
 
-    Members that the list's owner added or removed are included in the daily figures. If an import
-    is undone, its members are included neither as joined nor as left.
+    Members that the list's owner added or removed are included in the daily figures. Members of
+    an undone import count neither as joined nor as left.
     """
 
     key: str
@@ -190,7 +190,8 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
     """Return how much an owner's number of active members has grown during a number of days.
 
-    Archived lists don't count, because they don't count toward the owner's number of members.
+    Archived lists are left out, because their members don't count toward the owner's number of
+    members.
 
     ``days``: the number of days for which the growth is counted, up to today in UTC.
     """

@@ -274,8 +274,8 @@ def _set_columns(
     if None in parsed or len(unique) > MAX_REDIRECT_ORIGINS:
         raise errors.LIST_REDIRECT_ORIGINS(most=MAX_REDIRECT_ORIGINS)
     mailing_list.redirect_origins = unique
-    # Check the redirect only if the request changes it, so that owners can change other settings
-    # after the operator has removed an origin.
+    # Check the redirect only if the request sets its URL or the allowed origins. Otherwise, owners
+    # couldn't change other settings after the operator has removed an origin.
     is_redirect_checked = mailing_list.confirmed_redirect is not None and not (
         fields.keys().isdisjoint(_REDIRECT_COLUMNS)
     )

@@ -12,9 +12,9 @@ def is_allowed(settings: Settings, mailing_list: MailingList, text: str) -> bool
 
 
 def find_confirmed_redirect(settings: Settings, mailing_list: MailingList) -> str | None:
-    """Return the URL of the page that follows a confirmation.
+    """Return the URL to which the list redirects readers after a confirmation.
 
-    Return ``None`` if the list has no such URL, or if the operator no longer allows its origin.
+    Return ``None`` if the list has no such URL, or if the URL's origin is no longer allowed.
     """
     url = mailing_list.confirmed_redirect
     return url if url is not None and is_allowed(settings, mailing_list, url) else None

@@ -103,7 +103,7 @@ def test_console_chart_axis_has_round_integers_with_zero(
 ) -> None:
     plot = plotted((joined, 0), (0, left))
     assert plot.marks == marks
-    # Zero line and bars match the marks, which have equal distances.
+    # The zero line and the bars match the marks, which are evenly spaced.
     height = marks[0] - marks[-1]
     assert plot.zero == pytest.approx(100 * marks[0] / height, abs=0.01)
     assert plot.bars[0].joined_height == pytest.approx(100 * joined / height, abs=0.01)

@@ -128,7 +128,7 @@ def sample_account(stack: Stack) -> Iterator[World]:
 
 
 def _fill_list(world: World) -> None:
-    """Give the list everything that its pages can show, and a member with a long address."""
+    """Set everything that the list's pages can show, and add a member with a long address."""
     client, list_id = world.client, world.values["list_id"]
     texts = dict.fromkeys(("sign_up_text", "thanks_text", "consent_wording"), LONG_WORD * 4)
     look = {
@@ -174,7 +174,7 @@ def path_values(
     pending = subscribe_pending(stack, new_list(client, LONG_WORD * 4, confirm_required=True))
     rows = [(f"{n}@example.com", f"R {n}", "Rome") for n in range(20)]
     header = ["Mail", "Who", "Home town"]
-    # Excel permits sheet names of 31 characters.
+    # Excel permits sheet names of up to 31 characters.
     file = workbook({"S" * 31: [header, *rows, ("not an address", "Nobody", "Oslo")], "Notes": []})
     list_id = sample_account.values["dst_list_id"]
     looked_at = data(upload(client, list_id, file, "members.xlsx", dry_run="1"))

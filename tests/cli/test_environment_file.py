@@ -149,7 +149,7 @@ def answered(folder: Path, *words: str, answers: list[tuple[str, str]]) -> str:
         while block := os.read(ours, 4096):
             output += block.decode()
     except OSError:
-        # Linux reports the end of the other side as an error.
+        # Linux raises an error after the process has closed the terminal.
         pass
     assert process.wait() == 0, output
     os.close(ours)
@@ -196,7 +196,7 @@ def test_env_command_takes_mail_settings_from_options_and_lists_what_is_still_em
     # Without a terminal, the command doesn't wait for answers.
     done = env(tmp_path / "without")
     assert "  PRESSROOM_MAIL_URL: no mail is sent" in done.stdout
-    # An owner of a terminal can skip the mail server.
+    # At a terminal, the user can skip the question about the mail server.
     (tmp_path / "without" / ".env").unlink()
     output = answered(tmp_path / "without", "--public-url", URL, answers=[("Mail server", "")])
     assert "  PRESSROOM_MAIL_URL: no mail is sent" in output

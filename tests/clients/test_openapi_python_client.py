@@ -16,7 +16,7 @@ pytestmark = pytest.mark.tier("clients")
 # The generator has its own environment, because it requires an older Typer than Pressroom.
 GENERATOR = "openapi-python-client==0.29.1"
 INSTALL_SECONDS = 90
-# By default, uv waits 30 seconds for each of four attempts.
+# By default, uv makes four attempts, each with a timeout of 30 seconds.
 UV_LIMITS = {"UV_HTTP_TIMEOUT": "10", "UV_HTTP_RETRIES": "1"}
 PAGE = markdown.ROOT / "docs" / "clients.md"
 IMPORT_EVERY_MODULE = """
@@ -30,7 +30,7 @@ for module in pkgutil.walk_packages(client.__path__, "client."):
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a virtual environment with the generator.
 
-    Without a package registry, the test is skipped, or fails with CI=true.
+    Without a package registry, the test is skipped. If ``CI`` is set, the test fails instead.
     """
     folder = tmp_path_factory.mktemp("generator") / "environment"
     uv = (sys.executable, "-m", "uv")

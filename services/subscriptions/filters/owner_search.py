@@ -48,10 +48,10 @@ MAX_SEARCH_CHARACTERS = 200
 MAX_RESULTS_PER_KIND = 10
 # A result shows at most this number of lists per member.
 MAX_LISTS_PER_MEMBER = 10
-# The maximum number of members in a scan for a text that the trigram index can't find.
+# The maximum number of members that a scan checks if the trigram index can't find the text.
 _MAX_LONG_SCAN_MEMBERS = 100_000
 _MAX_INDEX_SEARCH_SECONDS = 1
-# The search reads one person more than a result contains, to find out whether more people match.
+# The search reads one more person than it returns, to find out whether there are more matches.
 _MAX_READ = MAX_RESULTS_PER_KIND + 1
 _NAMES = {each.name: each for each in COMMON_NAMES}
 _TABLE = Subscription.__table__
@@ -72,8 +72,8 @@ class MatchedMember:
     Attributes:
         email: the address on the first list in ``lists``.
         name: the name on the first list in ``lists``.
-        lists: lists with the person as an active member, at most ``MAX_LISTS_PER_MEMBER``. On the
-            first list, the person's name or address contains the search text.
+        lists: the lists on which the person is an active member, at most ``MAX_LISTS_PER_MEMBER``.
+            On the first list, the person's name or address contains the search text.
         has_more_lists: whether the person is a member of other lists too.
     """
 
@@ -89,9 +89,10 @@ class SearchResult:
     """The lists and members that match a search text, each at most ``MAX_RESULTS_PER_KIND``.
 
     Attributes:
-        has_more_members: whether more people match than ``members`` contains.
-        is_complete: whether the search checked all members. If ``is_complete`` is false, the search
-            checked only addresses that begin with the text, and the newest members.
+        has_more_members: whether there are further matching people, who aren't in ``members``.
+        is_complete: whether the search for members is complete (see ``_MemberSearch.run``). An
+            incomplete search has checked only the newest members, and addresses that begin with
+            the text.
     """
 
     lists: Sequence[MailingList] = ()
@@ -142,8 +143,8 @@ class _MemberSearch:
     """A search for active members of all lists of one owner.
 
     Attributes:
-        people: the matching people in the order of the results. Maps the id of a person to the id
-            of the person's subscription.
+        people: maps the id of each matching person to the id of the person's subscription, in the
+            order of the results.
     """
 
     uow: UnitOfWork
@@ -154,8 +155,8 @@ class _MemberSearch:
     def run(self) -> bool:
         """Find people, and return whether the search is complete.
 
-        A search is complete if it has checked all members, has found more people than a result can
-        contain, or has found the person whose whole address is the text.
+        A search is complete if it has checked all members, has found more people than it returns,
+        or has found a person whose whole address is the text.
         """
         return (
             self._find_addresses()
@@ -187,7 +188,8 @@ class _MemberSearch:
         )
         rows = self.uow.session.execute(query).all()
         is_full = self._add_people(row[:2] for row in rows)
-        # End the search at a whole address, because the index search is slow for a long text.
+        # End the search if the text is a person's whole address, because the index search is slow
+        # for a long text.
         return is_full or any(row[2] == self.search_text.lower() for row in rows)
 
     def _scan_newest(self, max_members: int) -> bool:
@@ -220,7 +222,7 @@ class _MemberSearch:
 
     def _search_index(self) -> bool:
         """Find members with the trigram index, unless the search takes too long."""
-        # Pass the ids of the lists as values, because Postgres then knows the sizes of the lists.
+        # Pass the ids of the lists as values, so that Postgres can estimate the size of each list.
         list_ids = self.uow.session.scalars(select(_select_lists(self.owner_id).c.id)).all()
         # OFFSET 0 makes Postgres find all matching members with an index and group them afterwards,
         # instead of checking every member of the lists.
@@ -234,7 +236,7 @@ class _MemberSearch:
         return rows is not None
 
     def _add_people(self, rows: Iterable[Any]) -> bool:
-        """Add people, and return whether more people match than a result can contain."""
+        """Add people, and return whether the search has found more people than it returns."""
         for user_id, subscription_id in rows:
             self.people.setdefault(user_id, subscription_id)
         return len(self.people) > MAX_RESULTS_PER_KIND
@@ -260,7 +262,7 @@ def _select_lists(owner_id: int) -> Subquery:
 
 
 def _group_by_person(members: Select[Any]) -> Select[Any]:
-    """Build a query for the newest subscription of each person, newest people first."""
+    """Build a query for each person's newest subscription, newest subscriptions first."""
     rows = members.subquery()
     newest_id = func.max(rows.c.id)
     return (
@@ -276,8 +278,8 @@ def _read_members(
 ) -> list[MatchedMember]:
     """Return the people with the given subscriptions, and the lists of each person.
 
-    The result has the order of ``subscription_ids``. Erased people are omitted, because the data of
-    an erased person exists until the erasure job has ended.
+    The result has the order of ``subscription_ids``. Erased people are omitted, because their data
+    remains in the database until the erasure job has ended.
     """
     matching = (
         select(_record.id, _record.user_id)
@@ -285,7 +287,7 @@ def _read_members(
         .where(_record.id.in_(subscription_ids))
         .subquery()
     )
-    # Read one list more than a result contains, to find out whether the person has more lists.
+    # Read one more list than the search returns, to find out whether the person has more lists.
     on_list = (
         select(
             *_record["id", "email", "name"],

@@ -100,7 +100,8 @@ class ConsentColumn(NamedTuple):
         may_be_tier: whether an unrecognised word in the column may be the name of a tier.
         is_time: whether the header stands for a time, such as "opt-out date". In a column with such
             a header, a date means "yes".
-        needs_answer: whether the column is a consent column only if a cell contains a known answer.
+        needs_answer: whether the header isn't enough, so that the column is a consent column only
+            if one of its cells contains a known answer.
         product: the product whose status words the column contains, or ``None``.
     """
 

@@ -12,7 +12,7 @@ _WORDS = load_words("column_vocabulary.toml")
 NAME_OR_PART = normalise_words(_WORDS["name_or_part"])
 # Maps each column role to the headers that indicate the role.
 COLUMNS = {role: normalise_words(words) for role, words in _WORDS["columns"].items()}
-# Maps headers such as "Ort" to the concept that they stand for in any language, such as "city".
+# Maps headers in many languages to their meanings, for example "Ort" to "city".
 _CONCEPTS: dict[str, str] = {
     normalise_word(word): concept for concept, words in _WORDS["fields"].items() for word in words
 }
@@ -40,7 +40,7 @@ _NO = normalise_words(_WORDS["no"]) | {""}
 
 
 def find_concept(name: str) -> str:
-    """Return the meaning of a header or a field's name, such as "city", or "" if unknown."""
+    """Return the meaning of a header or field name, such as "city", or "" if it is unknown."""
     return _CONCEPTS.get(normalise_word(name), "")
 
 

@@ -159,9 +159,9 @@ def is_status(item: str) -> bool:
 
 
 def is_answer(item: str, subject: ConsentSubject) -> bool:
-    """Return whether an item in a cell is a known answer in a column with the given subject.
+    """Return whether an item in a cell is a known answer, such as "yes", in a consent column.
 
-    A blank item isn't an answer.
+    ``subject`` is the subject of the column. A blank item isn't an answer.
     """
     return _ANSWERS[subject].get(interpret_item(item)) is not None
 

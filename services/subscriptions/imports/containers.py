@@ -39,8 +39,8 @@ _ZIP = b"PK\x03\x04"
 _EMPTY_ZIP = b"PK\x05\x06"
 # The container of old Office files, and of encrypted workbooks.
 _COMPOUND_FILE = b"\xd0\xcf\x11\xe0"
-# The entry of an encrypted Office file in the directory of a compound file. The name is in a field
-# of 64 bytes, and its length follows.
+# A part of the directory of a compound file that shows that the file is encrypted. It consists of
+# the name of an entry, padded to 64 bytes, and the length of the name.
 _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le").ljust(64, b"\0") + b"\x22\0"
 # The part that every workbook, Word document and presentation has.
 _CONTENT_TYPES = "[content_types].xml"
@@ -91,7 +91,7 @@ def open_ranged_file(ranges: RangeReader) -> io.BufferedReader:
 def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
     """Return the container of a file, such as gzip, and the decompressed content.
 
-    Raises ``import.unknown_format`` for an unsupported format. Raises an error ``import.archive_…``
+    Raises ``import.unknown_format`` for an unsupported format. Raises an ``import.archive_…`` error
     for a zip file that can't be imported. Raises ``import.workbook_encrypted`` for an encrypted
     workbook. Errors in compressed data are raised while the content is read.
     """
@@ -115,7 +115,7 @@ def is_workbook(file: io.BufferedReader) -> bool:
         archive = zipfile.ZipFile(cast("IO[bytes]", _LimitedReads(file)))
         return any(name.lower() == _CONTENT_TYPES for name in archive.namelist())
     except (*_ZIP_ERRORS, DomainError):
-        # The function ``open_container`` raises the error.
+        # The function ``open_container`` raises the error later.
         return False
     finally:
         file.seek(0)

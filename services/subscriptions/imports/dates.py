@@ -32,7 +32,7 @@ _TIME = re.compile(
 _SERIAL = re.compile(r"([2-7]\d{4})(?:[.,](\d{1,12}))?\Z", re.ASCII)
 # Day 0 of the serial numbers in Excel, LibreOffice and Google Sheets.
 _SERIAL_EPOCH = datetime(1899, 12, 30, tzinfo=UTC)
-# A two-digit year up to this number is a year from 2000 on, and a higher one is a year before 2000.
+# Two-digit years up to this number are in the 2000s, and higher ones are in the 1900s.
 _LAST_YEAR_OF_2000S = 68
 _YEARS_PER_CENTURY = 100
 _SHORT_YEAR_DIGITS = 2
@@ -70,9 +70,10 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
 
 
 def complete_birthday(moment: datetime, cell: str) -> datetime:
-    """Return the birthday that ``parse_date`` has read from ``cell`` as ``moment``.
+    """Return the birthday in a cell. ``moment`` is the result of ``parse_date`` for the cell.
 
-    A birthday with a two-digit year is never in the future, so it is moved to the century before.
+    A birthday can't be in the future. A future birthday with a two-digit year is therefore moved
+    back by 100 years.
     """
     if moment > clock.now() and _has_short_year(cell):
         return moment.replace(year=moment.year - _YEARS_PER_CENTURY)
@@ -82,8 +83,8 @@ def complete_birthday(moment: datetime, cell: str) -> datetime:
 def require_past(moment: datetime, cell: str) -> None:
     """Raise ``ValueError`` if a date with a two-digit year is in the future.
 
-    The century of such a date must be wrong, but a date of 100 years ago is just as wrong for
-    something that happened on a mailing list.
+    The century of such a date is wrong. The previous century would be wrong too, because no event
+    on a mailing list happened that long ago.
     """
     # A time zone may be up to a day ahead of UTC.
     if moment > clock.now() + timedelta(days=1) and _has_short_year(cell):

@@ -76,8 +76,8 @@ def detect_csv_dialect(
 def detect_table_dialect(records: Mapping[int, list[str]], mapping: Mapping[str, str]) -> Dialect:
     """Detect the header and the address column of a table.
 
-    ``records`` maps the line numbers of the first non-blank records to the records. ``mapping`` is
-    the owner's column mapping.
+    ``records`` contains the first non-blank records by line number. ``mapping`` is the owner's
+    column mapping.
     """
     lines = [*records]
     sample = [*records.values()]

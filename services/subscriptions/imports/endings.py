@@ -176,7 +176,7 @@ def get_columns(task: MemberImport) -> dict[str, Any]:
 
 
 def get_sheets(task: MemberImport) -> dict[str, Any]:
-    """Return the chosen sheet and all sheets of a workbook, or an empty dict for other files."""
+    """Return the chosen sheet and the list of a workbook's sheets, or ``{}`` for other files."""
     description = task.description or {}
     if not description.get("sheets"):
         return {}

@@ -35,8 +35,8 @@ def match_fields(
     """Assign the owner's fields to columns according to the column mapping or the headers.
 
     Each field is assigned to at most one column. A header that exactly matches a field's key or
-    label takes precedence over a similar header, and a similar header takes precedence over a
-    header with the same meaning in a different language. Raises ``import.mapping_type``.
+    label takes precedence over a similar header. A similar header takes precedence over a header
+    with the same meaning, such as "Ort" for "City". Raises ``import.mapping_type``.
     """
     by_key = {field.key: field for field in fields}
     for index in columns:

@@ -42,7 +42,7 @@ def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -
             moment = complete_birthday(moment, text)
         return fields.normalise_value(field, moment.date().isoformat())
     if field.type == FieldType.NUMBER:
-        # The original cell shows whether a workbook stores the number as a number.
+        # Pass on a ``TypedCell`` unchanged, because ``text`` no longer has this type.
         number = cell if isinstance(cell, TypedCell) else text
         text = forms.normalise_number(index, number)
     elif field.type == FieldType.BOOLEAN and (word := normalise_word(text)) in BOOLEANS:

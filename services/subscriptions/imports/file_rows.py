@@ -47,7 +47,7 @@ class BlankColumns:
         self.indexes: list[int] = []
 
     def add_rows(self, rows: Iterable[JudgedRow], columns: int) -> None:
-        """Examine more rows. ``columns`` is the number of columns that the file has so far."""
+        """Examine more rows. ``columns`` is the number of columns in the file so far."""
         columns = min(columns, MAX_COLUMNS_SHOWN)
         self.indexes += range(self._columns, columns)
         self._columns = columns
@@ -55,8 +55,8 @@ class BlankColumns:
             if not self.indexes:
                 return
             cells = row.cells
-            # Most columns have a cell with text in the first rows. Afterwards, only the few columns
-            # without text are compared.
+            # Most columns have text in one of the first rows. In later rows, only the few remaining
+            # columns are checked.
             if any(cells[index] for index in self.indexes if index < len(cells)):
                 self.indexes = [
                     index
@@ -104,7 +104,10 @@ class FileRows:
     def __init__(
         self, resources: Resources, task: MemberImport, source: io.BufferedReader | Workbook
     ) -> None:
-        """Create the readers of the file ``source``. Raises the same errors as ``open_file``."""
+        """Create the readers of a file. Raises the same errors as ``open_file``.
+
+        ``source`` is the result of ``open_source``.
+        """
         self._file = open_file(resources, task, source)
         self.seen = SeenAddresses()
         self._batches = judge_rows(self._file.rows, self.seen, get_rows_per_batch())

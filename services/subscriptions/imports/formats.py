@@ -71,7 +71,7 @@ class FileDescription:
             unknown.
         columns: maps each role to the headers of the columns with the role.
         sheet: the name of the sheet that is read, or ``None`` if the file isn't a workbook.
-        sheets: the names of all sheets in a workbook, and whether each sheet is hidden.
+        sheets: the names of the first sheets in a workbook, and whether each sheet is hidden.
     """
 
     container: str
@@ -131,7 +131,7 @@ def open_member_rows(
 
     Args:
         source: the file. The source of a zip file needs the methods ``seek`` and ``tell`` (see
-            ``open_ranged_file``). In a workbook, a sheet must be chosen already.
+            ``open_ranged_file``). For a workbook, a sheet must already be chosen.
         mapping: maps columns to the roles or fields that the owner has assigned. The mapping
             identifies columns by their headers or by their indexes, starting at 0. A role in the
             owner's column mapping takes precedence over the role that the header suggests.
@@ -348,7 +348,7 @@ def _map_sheet(workbook: Workbook, mapper: RowMapper) -> Iterator[Outcome]:
             line, cells, cell_errors = record
             outcome = mapper.map_record(line, cells)
             yield mapper.add_errors(outcome, line, cell_errors) if cell_errors else outcome
-    # Stop the child process early, because it takes much memory.
+    # Stop the child process early, because it uses a lot of memory.
     workbook.close()
 
 

@@ -62,10 +62,10 @@ class OpenedFile:
 def open_source(
     resources: Resources, task: MemberImport
 ) -> Generator[None, None, io.BufferedReader | Workbook]:
-    """Return the stored file of an import, or the workbook in the file. The caller must close it.
+    """Return the stored file of an import, or the workbook in the file.
 
-    The generator yields between the steps that open a workbook. Raises the same errors as
-    ``Workbook``.
+    The generator yields between the steps that open a workbook. The caller must close the returned
+    object. Raises the same errors as ``Workbook``.
     """
     stored = open_ranged_file(bulk_files.open_stored_file(resources, task))
     if not is_workbook(stored):

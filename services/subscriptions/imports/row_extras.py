@@ -153,7 +153,7 @@ class RowExtrasReader:
         return text
 
     def _parse_past(self, index: int, cell: str) -> datetime | None:
-        """Parse the date of something that has happened. Raises ``ValueError``."""
+        """Parse the date of a past event. Raises ``ValueError`` for an invalid date."""
         moment = self._forms.parse_date(index, cell)
         if moment is not None:
             require_past(moment, cell)

@@ -98,7 +98,8 @@ class RowMapper:
     ) -> MemberRow | RejectedRecord | None:
         """Report the cells with errors in a record of a workbook.
 
-        An error in a consent column may hide an opt-out, so the row isn't imported.
+        An error in a consent column may hide an opt-out. The row is therefore not imported, unless
+        another column contains an opt-out.
 
         Args:
             outcome: the result of ``map_record``.
@@ -231,7 +232,8 @@ class _TierReader:
 def _split_address(email: str) -> tuple[str, str]:
     """Split ``Jane Doe <jane@example.com>`` into the address and the name.
 
-    The address can also be a link, such as ``mailto:jane@example.com?subject=Hello``.
+    Instead of an address, the text can contain a link, such as
+    ``mailto:jane@example.com?subject=Hello``.
     """
     email = strip_invisible(unguard_cell(email))
     name = ""

@@ -58,9 +58,9 @@ ABSENT = AbsentCell()
 
 
 class TypedCell(str):
-    """The text of a number or a date that a workbook stores as such.
+    """The text of a cell that a workbook stores as a number or a date, and not as text.
 
-    The text is in a fixed notation, so it says nothing about the notation of other cells.
+    The text has a fixed notation, which reveals nothing about the notation of text cells.
     """
 
     __slots__ = ()

@@ -3,10 +3,11 @@
 The database trigger that counts subscribers knows nothing about undos. If an undo removes a
 member, the trigger counts a departure on the day of the undo. The SQL of this module cancels this
 departure, and the member's arrival on the day of the import. An undone import therefore appears
-neither in ``joined`` nor in ``left``. A changed tier is cancelled in the same way.
+neither in ``joined`` nor in ``left``. Changes of a member's tier are cancelled in the same way.
 
-Each correction cancels out per source and tier, so that the figures still add up to the number of
-active members. The corrections of a batch are a few rows, because they are grouped by day.
+For each source and tier, the corrections add up to zero, so that the figures still add up to the
+number of active members. The corrections of a batch need only a few rows, because they are grouped
+by day, source and tier.
 """
 
 # Each row of ``{corrections}`` is a correction for one member: the member's source, a time, a tier,
@@ -19,8 +20,8 @@ SELECT :list_id, CAST(c.moment AT TIME ZONE 'UTC' AS date), c.source, c.type,
 FROM ({corrections}) AS c (source, moment, type, joined, gone, moved_in, moved_out)
 GROUP BY 2, c.source, c.type
 """
-# If an undo of an earlier import has changed a member's tier, the member joined and leaves with
-# different tiers. A change of tier on the day of the undo connects the two tiers.
+# The undo of an earlier import may have changed a member's tier. The member then joined with one
+# tier and leaves with another. A change of tier on the day of the undo connects the two tiers.
 _CORRECT_RESTORED = """
     SELECT u.source, v.* FROM untouched AS u CROSS JOIN LATERAL (VALUES
         (u.applied_at, u.type_after, -1, 0, 0, 0),

@@ -47,7 +47,7 @@ def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
 
 
 def read_look(uow: UnitOfWork, visit: Visit) -> Look:
-    """Return the look of the visitor's only list, or the default look for several lists."""
+    """Return the list's look if the visitor has exactly one list, or else the default look."""
     mailing_lists = uow.session.scalars(_select_lists(visit).limit(2)).all()
     return branding.read_look(uow, mailing_lists[0]) if len(mailing_lists) == 1 else Look()
 

@@ -85,9 +85,10 @@ def end_visit(uow: UnitOfWork, secret: str | None) -> None:
 
 
 def _find_visit(uow: UnitOfWork, link: MailedLink) -> Visit | None:
-    """Return the visit of a link's recipient.
+    """Return the visit that a link belongs to.
 
-    Return ``None`` if the recipient's e-mail address has changed.
+    Return ``None`` if the recipient's account is missing or the recipient's e-mail address has
+    changed.
     """
     assert link.user_id is not None
     assert link.list_id is not None

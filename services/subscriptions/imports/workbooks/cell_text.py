@@ -1,7 +1,7 @@
 """Converts the values of cells in a workbook into text.
 
-A number or a date becomes a Python list with its text, so that the worker can tell it from a text
-that only looks like a number or a date.
+A number or a date becomes a Python list that contains the text. The list tells the worker that the
+text doesn't just look like a number or a date.
 """
 
 import math

@@ -32,7 +32,8 @@ from services.subscriptions.imports.workbooks.sheet_check import MAX_CELLS, Shee
 # Load the encoding of zip directories in advance, because the confined process can't load it later.
 codecs.lookup("cp437")
 
-# How long the child checks a sheet before it answers. The worker can then run other jobs.
+# How long the child checks a sheet before it answers. Between two answers, the worker can run other
+# jobs.
 CHECK_SECONDS = 1.0
 ROWS_PER_ANSWER = 1_000
 CHARACTERS_PER_ANSWER = 256 * 1024
@@ -41,13 +42,13 @@ CHARACTERS_PER_ANSWER = 256 * 1024
 _MAX_CPU_SECONDS = 60.0
 _OUT_OF_MEMORY = "reading it takes more than 1 GB of memory"
 
-# A row of a sheet: its number, its cells, and the errors by the index of their cell. A row that is
-# too long has ``None`` in place of the cells.
+# The number of a row, the cells of the row, and the errors in the row by cell index. If the row is
+# too long, ``None`` replaces the cells.
 Row = tuple[int, list[CellText] | None, dict[str, str]]
 
 
 class WorkbookReader:
-    """A reader of one workbook, which keeps its state between the messages of the worker."""
+    """A reader of one workbook. It keeps its state between the worker's messages."""
 
     def __init__(self) -> None:
         self._file = io.BytesIO()
@@ -206,7 +207,7 @@ class _HiddenCells:
     def list_indexes(self, row: int) -> list[int]:
         """Return the indexes of the hidden cells in a row. Call this for each row in order.
 
-        Raises ``WorkbookRefused`` if merged ranges hide far more cells than a sheet may have.
+        Raises ``WorkbookRefused`` if merged ranges hide more than about ``MAX_CELLS`` cells.
         """
         if not (self._waiting or self._open):
             return []

@@ -1,7 +1,7 @@
 """Checks the zip archive of a workbook, and finds the sheets in it.
 
-The archive is never extracted, so the names of its parts are only keys. Links to other files are
-never followed.
+The archive is never extracted, so the names of its parts are never used as file paths. Links to
+other files are never followed.
 """
 
 import zipfile
@@ -28,8 +28,8 @@ CONTENT_TYPES = "[content_types].xml"
 _WORKBOOK = "xl/workbook.xml"
 _RELATIONSHIPS = "xl/_rels/workbook.xml.rels"
 _ENCRYPTED_FLAG = 0x1
-# The ends of the content types of workbooks that consist of XML. Workbooks with macros and
-# templates are read like other workbooks. Macros are never run.
+# The content type of an XML workbook ends with one of these texts. Templates and workbooks with
+# macros are read like other workbooks. Macros are never run.
 _XML_WORKBOOKS = (
     "spreadsheetml.sheet.main+xml",
     "spreadsheetml.template.main+xml",
@@ -153,6 +153,6 @@ def _find_part(target: str) -> str:
 
 
 def _is_loaded(name: str) -> bool:
-    """Return whether the library may load a part, such as the shared texts and the styles."""
+    """Return whether the library may load a part, such as the part with the styles."""
     folder, _, file = name.rpartition("/")
     return folder in ("", "xl", "_rels", "xl/_rels") and file.endswith((".xml", ".rels"))

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-# Excel permits 31 characters. Longer names are cut off.
+# Excel permits 31 characters. Names that exceed this maximum are cut off.
 MAX_SHEET_NAME_CHARACTERS = 255
 
 
@@ -17,7 +17,10 @@ class RefusalKind(StrEnum):
 
 
 class WorkbookRefused(Exception):
-    """Raised for a workbook that can't be imported. ``what`` is a clause that states the reason."""
+    """Raised for a workbook that can't be imported.
+
+    ``what`` states the reason or the file's format. ``what`` may be empty.
+    """
 
     def __init__(self, kind: RefusalKind, what: str = "") -> None:
         super().__init__(kind, what)

@@ -1,7 +1,7 @@
-"""Measures which cells a sheet spans, before the sheet is loaded.
+"""Computes which cells a sheet spans, before the sheet is loaded.
 
-The positions of cells are computed like in the library that loads the sheet. Cells without a value
-don't count, because the library skips them.
+The positions of cells are computed as in the library that loads the sheet. Cells without a value
+don't count, because the library skips these cells.
 """
 
 import re
@@ -47,7 +47,7 @@ class SheetCheck:
         span: the smallest rectangle that contains all cells with values, or ``None`` if there is
             no such cell.
         merged: the merged ranges of the sheet.
-        errors: maps the rows of cells with errors to the errors, such as ``#N/A``, by column.
+        errors: maps a row's number to the errors in the row, such as ``#N/A``, by column number.
     """
 
     def __init__(self, name: str, content: IO[bytes]) -> None:
@@ -55,8 +55,8 @@ class SheetCheck:
         self.span: CellRange | None = None
         self.merged: list[CellRange] = []
         self.errors: dict[int, dict[int, str]] = {}
-        # The number of the current row element, and the text from which the number was read. A cell
-        # may state another row.
+        # The number of the current row element, as an integer and as text. The reference of a cell
+        # may contain a different row number.
         self._row = 0
         self._row_text = ""
         self._cell_row = 0

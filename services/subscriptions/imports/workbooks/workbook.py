@@ -1,4 +1,4 @@
-"""Reads the rows of one sheet of a workbook with the help of a child process."""
+"""Reads the rows of one sheet in a workbook through a child process."""
 
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ _log = get_logger(__name__)
 MAX_WORKBOOK_BYTES = 100 * 1024**2
 # The maximum address space of the child process.
 MEMORY_BYTES = 1024**3
-# The time limit of one step of the child process. The limit is shorter than the deadline of a turn
-# of an import.
+# The time limit for one step of the child process. The limit is shorter than the deadline for a
+# turn of an import.
 STEP_SECONDS = 50.0
 MAX_SHEETS_SHOWN = 100
 MAX_SHEETS_IN_ERROR = 20
@@ -44,7 +44,7 @@ _OUT_OF_MEMORY = "reading it takes more than 1 GB of memory"
 
 
 class Sheet(NamedTuple):
-    """A sheet of a workbook. ``position`` is its index among all sheets of the workbook."""
+    """A sheet of a workbook. ``position`` is the sheet's index among all sheets."""
 
     position: int
     name: str
@@ -71,7 +71,8 @@ class Workbook:
     The generators ``open`` and ``choose_sheet`` must be finished before ``records`` is read.
 
     Attributes:
-        sheets: the sheets with cells in the order of the workbook, including hidden sheets.
+        sheets: the sheets in the order of the workbook. Hidden sheets are included, and sheets
+            that can't have cells, such as chart sheets, are missing.
         sheet: the chosen sheet, or ``None`` if no sheet has been chosen.
         dialect: the header and the first records of the chosen sheet.
         records: the records of the chosen sheet from its first row on, including the header.
@@ -99,7 +100,7 @@ class Workbook:
     def open(self) -> Generator[None, None, None]:
         """Send the file to the child process, and find the sheets.
 
-        The generator yields between short steps. Raises an error ``import.workbook_…`` or
+        The generator yields between short steps. Raises an ``import.workbook_…`` error or
         ``import.unknown_format`` for a file that can't be imported.
         """
         if self._size > MAX_WORKBOOK_BYTES:
@@ -125,7 +126,7 @@ class Workbook:
                 column. If there is none, the first visible sheet with cells is chosen.
             mapping: the owner's column mapping.
 
-        Raises ``import.sheet_not_found``, ``import.empty``, or an error ``import.workbook_…``.
+        Raises ``import.sheet_not_found``, ``import.empty``, or an ``import.workbook_…`` error.
         """
         if name is not None:
             yield from self._load(self._find_sheet(name), mapping)
@@ -148,7 +149,7 @@ class Workbook:
             yield from self._load(first_sheet, mapping)
 
     def describe(self) -> dict[str, Any]:
-        """Return the names of the sheets for the description of an import."""
+        """Return the chosen sheet and the first sheets for the description of an import."""
         return {
             "sheet": None if self.sheet is None else self.sheet.name,
             "sheets": [
@@ -210,8 +211,8 @@ class Workbook:
     def _exchange(self, request: Mapping[str, Any], data: bytes = b"") -> tuple[Any, bytes]:
         """Send a message to the child process, and return its answer.
 
-        Raises the error for a refused workbook. Raises ``TransientError`` if somebody killed the
-        child process, because the workbook may be valid.
+        Raises the error for a refused workbook. Raises ``TransientError`` if the child process
+        was killed, because the workbook may be valid.
         """
         try:
             answer, rows = self._child.ask(request, data)
@@ -230,7 +231,7 @@ class Workbook:
 
 def _explain_crash(crash: ChildCrashed) -> DomainError | TransientError:
     if "memory allocation" in crash.printed:
-        # The library ends the process when it gets no more memory.
+        # The library ends the process when no more memory is available.
         return errors.IMPORT_WORKBOOK_TOO_LARGE(what=_OUT_OF_MEMORY)
     if crash.cause in ("signal SIGKILL", "signal SIGTERM"):
         return TransientError(_KILLED)

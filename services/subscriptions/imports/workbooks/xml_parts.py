@@ -1,7 +1,7 @@
 """Parses the XML parts of a workbook as streams.
 
-The parser rejects document type declarations, because only they can define entities. An entity can
-expand to a huge text.
+The parser rejects document type declarations, because a declaration can define entities. An entity
+can expand to a huge text.
 """
 
 import zipfile
