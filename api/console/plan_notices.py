@@ -51,7 +51,7 @@ class PlanNotice:
 def find_plan_notice(
     uow: UnitOfWork, user_id: int, *used_quotas: PlanQuota, paid_plan_text: str | None = None
 ) -> PlanNotice | None:
-    """Return the notice for an action that the plan doesn't allow, or ``None`` if it is allowed.
+    """Return the notice for an action, or ``None`` if the plan allows the action.
 
     Args:
         used_quotas: the quotas that the action uses.
