@@ -74,7 +74,10 @@ def find_plan_notice(
 
 
 def find_plan_contact(uow: UnitOfWork, plan: str) -> PlanContact | None:
-    """Return where an owner with this plan can ask for the paid plan, or ``None``."""
+    """Return the address or page at which owners can request the paid plan.
+
+    Return ``None`` for owners with the paid plan, and if the operator has set no contact.
+    """
     contact = uow.settings.plan_contact
     if contact is None or plan == Plan.PAID:
         return None
