@@ -27,7 +27,7 @@ from services.subscriptions.imports.workbooks.refusals import (
     refuse_damaged,
     refuse_large,
 )
-from services.subscriptions.imports.workbooks.sheet_check import MAX_CELLS, SheetCheck
+from services.subscriptions.imports.workbooks.sheet_check import MAX_CELLS, CellRange, SheetCheck
 
 # Load the encoding of zip directories in advance, because the confined process can't load it later.
 codecs.lookup("cp437")
@@ -40,6 +40,9 @@ CHARACTERS_PER_ANSWER = 256 * 1024
 # child can still answer.
 _MAX_CPU_SECONDS = 60.0
 _OUT_OF_MEMORY = "reading it takes more than 1 GB of memory"
+
+# The answer if an earlier child process was killed, so the worker must send the file again.
+_LOST = {"is_lost": True}
 
 # A row of a sheet: its number, its cells, and the errors by the index of their cell. A row that is
 # too long has ``None`` in place of the cells.
@@ -66,8 +69,7 @@ class WorkbookReader:
     def answer(self, request: Any, data: bytes) -> tuple[Any, Sequence[bytes]]:
         """Do the step that the worker asks for, and return the result or the refusal."""
         if request["step"] not in ("append", "open") and self._package is None:
-            # An earlier child process was killed, so the worker must send the file again.
-            return {"is_lost": True}, ()
+            return _LOST, ()
         try:
             if time.process_time() > _MAX_CPU_SECONDS:
                 raise refuse_large("reading it takes too long")
@@ -80,11 +82,15 @@ class WorkbookReader:
             refusal = refuse_damaged("its content is invalid")
         return {"refused": refusal.kind, "what": refusal.what}, ()
 
-    def _append(self, _: Any, data: bytes) -> tuple[Any, Sequence[bytes]]:
+    def _append(self, request: Any, data: bytes) -> tuple[Any, Sequence[bytes]]:
+        if request["offset"] != self._file.tell():
+            return _LOST, ()
         self._file.write(data)
         return {}, ()
 
-    def _open(self, _: Any, __: bytes) -> tuple[Any, Sequence[bytes]]:
+    def _open(self, request: Any, _: bytes) -> tuple[Any, Sequence[bytes]]:
+        if request["offset"] != self._file.tell():
+            return _LOST, ()
         self._package = WorkbookPackage(self._file)
         self._file.seek(0)
         self._workbook = CalamineWorkbook.from_filelike(self._file)
@@ -112,13 +118,22 @@ class WorkbookReader:
         return {"is_checked": self._check.advance(CHECK_SECONDS)}, ()
 
     def _load_sheet(self, request: Any, _: bytes) -> tuple[Any, Sequence[bytes]]:
+        assert self._package is not None
         assert self._workbook is not None
         assert self._check is not None
         check = self._check
         self._check = None
         if check.span is None:
             return {}, ()
+        if check.edits:
+            part = self._package.sheets[request["sheet"]].part
+            # Free the memory of the old workbook first.
+            self._workbook = None
+            self._workbook = CalamineWorkbook.from_filelike(
+                self._package.edit_part(part, check.edits)
+            )
         sheet = self._workbook.get_sheet_by_index(request["sheet"])
+        _compare_span(sheet, check.span)
         self._rows = _list_rows(sheet, check)
         return {}, ()
 
@@ -145,6 +160,24 @@ def main() -> None:
         max_resident_bytes=sys.maxsize,
         max_cpu_seconds=MAX_CPU_SECONDS,
     )
+
+
+def _compare_span(sheet: CalamineSheet, span: CellRange) -> None:
+    """Refuse a sheet with cells outside the checked span.
+
+    The library may read another part than the check, because a list of sheets can be ambiguous.
+    """
+    if sheet.start is None or sheet.end is None:
+        return
+    first_row, first_column = sheet.start
+    last_row, last_column = sheet.end
+    if not (
+        span.first_row <= first_row + 1
+        and span.first_column <= first_column + 1
+        and last_row + 1 <= span.last_row
+        and last_column + 1 <= span.last_column
+    ):
+        raise refuse_damaged("its list of sheets is ambiguous")
 
 
 def _list_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[Row]:

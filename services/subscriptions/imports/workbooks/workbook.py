@@ -105,10 +105,12 @@ class Workbook:
         if self._size > MAX_WORKBOOK_BYTES:
             what = f"it has {self._size / 1024**2:,.0f} MB, and the limit is 100 MB"
             raise errors.IMPORT_WORKBOOK_TOO_LARGE(what=what)
+        offset = 0
         while piece := self._file.read(PIECE_BYTES):
-            self._ask("append", data=piece)
+            self._ask("append", offset=offset, data=piece)
+            offset += len(piece)
             yield
-        sheets = self._ask("open")["sheets"]
+        sheets = self._ask("open", offset=offset)["sheets"]
         self.sheets = [
             Sheet(position, sheet["name"], sheet["is_visible"])
             for position, sheet in enumerate(sheets)
@@ -203,8 +205,8 @@ class Workbook:
                 indexed = {int(index): error for index, error in cell_errors.items()}
                 yield SheetRecord(line, texts, indexed)
 
-    def _ask(self, step: str, *, sheet: int = 0, data: bytes = b"") -> Any:
-        answer, _ = self._exchange({"step": step, "sheet": sheet}, data)
+    def _ask(self, step: str, *, sheet: int = 0, offset: int = 0, data: bytes = b"") -> Any:
+        answer, _ = self._exchange({"step": step, "sheet": sheet, "offset": offset}, data)
         return answer
 
     def _exchange(self, request: Mapping[str, Any], data: bytes = b"") -> tuple[Any, bytes]:

@@ -7,13 +7,22 @@ expand to a huge text.
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from xml.parsers import expat
 
 from services.subscriptions.imports.workbooks.refusals import WorkbookRefused, refuse_damaged
 
 READ_BYTES = 64 * 1024
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, LookupError, OverflowError, EOFError)
+
+
+class Edit(NamedTuple):
+    """A replacement of bytes in a part. ``start`` and ``end`` are offsets in bytes."""
+
+    start: int
+    end: int
+    text: bytes
+
 
 # A function that receives the name of an element without its prefix, and the element's attributes.
 StartElement = Callable[[str, dict[str, str]], None]

@@ -23,6 +23,8 @@ from services.subscriptions.imports.workbooks import workbook as module
 from services.subscriptions.imports.workbooks.workbook import Workbook
 from tests.support.imports.workbooks import (
     MAIN,
+    OFFICE,
+    PACKAGE,
     cell,
     open_workbook,
     package,
@@ -51,6 +53,29 @@ PEOPLE = sheet_xml(
 )
 STYLES = f'<styleSheet xmlns="{MAIN}"><cellXfs>%s</cellXfs></styleSheet>'
 SHARED = f'<sst xmlns="{MAIN}">%s</sst>'
+
+
+WIDE = sheet_xml('<row r="1">' + cell("A1", "email") + cell("XFD1", "x") + "</row>")
+LINK = (
+    f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="rId1"'
+    f' Type="{OFFICE}/%s" Target="%s"/></Relationships>'
+)
+# A spreadsheet in the OpenDocument format with 501 columns.
+OPEN_DOCUMENT = {
+    "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
+    "META-INF/manifest.xml": "<manifest/>",
+    "content.xml": "<office:document-content"
+    + "".join(
+        f' xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+        for name in ("office", "table", "text")
+    )
+    + "><office:body><office:spreadsheet>"
+    '<table:table table:name="Sheet1"><table:table-row><table:table-cell'
+    ' office:value-type="string"><text:p>email</text:p></table:table-cell><table:table-cell'
+    ' table:number-columns-repeated="500" office:value-type="string"><text:p>x</text:p>'
+    "</table:table-cell></table:table-row></table:table></office:spreadsheet></office:body>"
+    "</office:document-content>",
+}
 
 
 def sheet_of(*rows: str, after: str = "", before: str = "") -> str:
@@ -85,6 +110,13 @@ def forged(data: bytes, *, flags: int | None = None, size: int | None = None) ->
             struct.pack_into("<I", forged_data, place + 24, size)
         place = data.find(b"PK\1\2", place + 1)
     return bytes(forged_data)
+
+
+def with_sheets(entries: str) -> bytes:
+    """Return a workbook with a small and a wide sheet, whose list of sheets has these entries."""
+    names = f'xmlns="{MAIN}" xmlns:r="{OFFICE}" xmlns:x="{OFFICE}"'
+    text = f"<workbook {names}><sheets>{entries}</sheets></workbook>"
+    return package(PEOPLE, WIDE, parts={"xl/workbook.xml": text})
 
 
 def prefix(text: str) -> str:
@@ -195,6 +227,46 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
                 "xl/_rels/workbook.xml.rels": '<Relationships><Relationship Id="rId1"'
                 ' Target="http://127.0.0.1/x.xml" TargetMode="External"/></Relationships>'
             },
+        ),
+        DAMAGED,
+    ),
+    "sheet in two places": (
+        lambda: package(
+            PEOPLE,
+            parts={
+                "xl/_rels/workbook.xml.rels": LINK % ("worksheet", "xl/worksheets/sheet1.xml"),
+                "xl/xl/worksheets/sheet1.xml": WIDE,
+            },
+        ),
+        TOO_LARGE,
+    ),
+    "workbook in another place": (
+        lambda: package(
+            PEOPLE,
+            parts={
+                "_rels/.rels": LINK % ("officeDocument", "evil/workbook.xml"),
+                "evil/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{OFFICE}"><sheets>'
+                '<sheet name="Sheet1" sheetId="1" r:id="rId1"/></sheets></workbook>',
+                "evil/_rels/workbook.xml.rels": LINK % ("worksheet", "worksheets/sheet1.xml"),
+                "evil/worksheets/sheet1.xml": PEOPLE,
+            },
+        ),
+        DAMAGED,
+    ),
+    "OpenDocument spreadsheet behind a workbook": (
+        lambda: package(
+            PEOPLE, parts={"_rels/.rels": LINK % ("officeDocument", "x.xml"), **OPEN_DOCUMENT}
+        ),
+        DAMAGED,
+    ),
+    "sheet with two parts": (
+        lambda: with_sheets('<sheet name="A" sheetId="1" r:id="rId1" x:id="rId2"/>'),
+        DAMAGED,
+    ),
+    "hidden wide sheet with the name of another sheet": (
+        lambda: with_sheets(
+            '<sheet name="A" sheetId="1" state="hidden" r:id="rId2"/>'
+            '<sheet name="A" sheetId="2" r:id="rId1"/>'
         ),
         DAMAGED,
     ),
@@ -369,6 +441,17 @@ def test_import_whose_child_was_killed_is_retried() -> None:
         kill_child(opened)
         with pytest.raises(TransientError, match="killed"):
             list(rows)
+
+
+def test_import_whose_child_is_killed_while_it_gets_the_file_is_retried() -> None:
+    data = package(PEOPLE, parts={"media/picture.bin": os.urandom(3 * module.PIECE_BYTES)})
+    for pieces in (1, 2, 4):
+        with closing(Workbook(io.BytesIO(data), len(data))) as opened:
+            steps = opened.open()
+            assert len(list(islice(steps, pieces))) == pieces
+            kill_child(opened)
+            with pytest.raises(TransientError, match="killed"):
+                list(steps)
 
 
 def test_import_whose_child_is_killed_while_it_works_is_retried() -> None:

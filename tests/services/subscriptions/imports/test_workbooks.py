@@ -9,6 +9,7 @@ from core.errors import DomainError
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord, SuppressionStatus
 from tests.support.imports.workbooks import (
+    MAIN,
     cell,
     package,
     read_workbook,
@@ -128,6 +129,39 @@ def test_cell_with_an_error_is_empty_and_reported_as_a_problem() -> None:
     assert list(map(str, member.extras.left_out)) == ["note: the cell contains the error #N/A"]
     ignored = only_row(package(sheet_xml(HEADER + row)))
     assert ignored.extras is None
+
+
+@pytest.mark.parametrize(
+    "error", ["#SPILL!", "#GETTING_DATA", "#CALC!", "#FIELD!", "#BLOCKED!", "Err:502", " #N/A"]
+)
+def test_error_of_a_newer_or_other_program_leaves_the_other_cells_readable(error: str) -> None:
+    rows = "".join(
+        f'<row r="{number}">'
+        + cell(f"A{number}", f"m{number}@example.com")
+        + (error_cell(f"B{number}", error) if number % 2 else cell(f"B{number}", "vip"))
+        + "</row>"
+        for number in range(2, 5_002)
+    )
+    content = sheet_xml(HEADER + rows)
+    for text in (content, content.replace("<v>", "<x:v>").replace("</v>", "</x:v>")):
+        data = package(text.replace("<worksheet ", f'<worksheet xmlns:x="{MAIN}" '))
+        _, members = read_workbook(data, mapping={"note": "tags"})
+        assert [(row.line, list(row.cells)) for row in members] == [
+            (number, [f"m{number}@example.com", "" if number % 2 else "vip"])
+            for number in range(2, 5_002)
+        ]
+        _, second, *_ = members
+        assert isinstance(second, MemberRow)
+        assert second.extras is not None
+        assert list(map(str, second.extras.left_out)) == [
+            f"note: the cell contains the error {error}"
+        ]
+
+
+def test_error_of_a_newer_program_in_an_earlier_sheet_leaves_the_members_readable() -> None:
+    notes = sheet_xml('<row r="1">' + error_cell("A1", "#SPILL!") + "</row>")
+    row = '<row r="2">' + cell("A2", "ann@example.com") + error_cell("B2", "#CALC!") + "</row>"
+    assert only_row(package(notes, sheet_xml(HEADER + row))).email == "ann@example.com"
 
 
 def test_row_with_an_error_in_its_address_is_rejected_with_the_error() -> None:
