@@ -6,6 +6,7 @@ process reads only one workbook.
 
 import codecs
 import io
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,17 +71,21 @@ class WorkbookReader:
         """Do the step that the worker asks for, and return the result or the refusal."""
         if request["step"] not in ("append", "open") and self._package is None:
             return _LOST, ()
+        is_final = False
         try:
             if time.process_time() > _MAX_CPU_SECONDS:
+                is_final = True
                 raise refuse_large("reading it takes too long")
             return self._steps[request["step"]](request, data)
         except WorkbookRefused as refused:
             refusal = refused
         except MemoryError:
+            is_final = True
             refusal = refuse_large(_OUT_OF_MEMORY)
         except CalamineError:
             refusal = refuse_damaged("its content is invalid")
-        return {"refused": refusal.kind, "what": refusal.what}, ()
+        self._check = None
+        return {"refused": refusal.kind, "what": refusal.what, "is_final": is_final}, ()
 
     def _append(self, request: Any, data: bytes) -> tuple[Any, Sequence[bytes]]:
         if request["offset"] != self._file.tell():
@@ -186,7 +191,7 @@ def _list_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[Row]:
         return
     first_column = sheet.start[1] + 1
     hidden_cells = _HiddenCells(check, first_column, sheet.width)
-    for number, values in enumerate(sheet.iter_rows(), start=1):
+    for number, values in _read_values(sheet):
         errors = {
             str(column - first_column): error
             for column, error in check.errors.get(number, {}).items()
@@ -199,6 +204,23 @@ def _list_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[Row]:
         cells = convert_cells(values)
         is_too_long = sum(map(len, cells)) > MAX_ROW_CHARACTERS
         yield number, None if is_too_long else cells, errors
+
+
+def _read_values(sheet: CalamineSheet) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the number and the values of each row."""
+    rows = sheet.iter_rows()
+    for number in itertools.count(1):
+        try:
+            values = next(rows, None)
+        except (KeyboardInterrupt, SystemExit, MemoryError):
+            raise
+        except BaseException:  # noqa: BLE001 - panics of the library have no other public class
+            # The library panics if a number is too large for a time, and a panic isn't an
+            # ``Exception``.
+            raise refuse_damaged(f"row {number} contains an invalid date or time") from None
+        if values is None:
+            return
+        yield number, values
 
 
 def _remove_null_characters(rows: Sequence[Row]) -> list[Row]:

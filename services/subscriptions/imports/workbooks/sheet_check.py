@@ -64,6 +64,8 @@ class SheetCheck:
         # may state another row.
         self._row = 0
         self._row_text = ""
+        # The element that started last.
+        self._element = ""
         self._cell_row = 0
         self._column = 0
         self._cells = 0
@@ -76,6 +78,7 @@ class SheetCheck:
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start_element
+        self._parser.StartCdataSectionHandler = self._check_section
         self._pieces = parse_part(content, self._parser)
 
     def advance(self, seconds: float) -> bool:
@@ -89,6 +92,8 @@ class SheetCheck:
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
         if ":" in name:
             name = remove_prefix(name)
+        last_element = self._element
+        self._element = name
         if name == "c":
             reference = attributes.get("r")
             if reference is None:
@@ -109,6 +114,14 @@ class SheetCheck:
             self._column = 0
         elif name == "mergeCell":
             self._add_merged(attributes.get("ref", ""))
+        elif name == "f" and last_element == "v":
+            # The library would lose the value.
+            raise refuse_damaged("a formula follows its value")
+
+    def _check_section(self) -> None:
+        """Refuse a CDATA section in a value, because the library would lose the value."""
+        if self._element == "v":
+            raise refuse_damaged("a value is in a CDATA section")
 
     def _add_value(self) -> None:
         row = self._cell_row
@@ -162,7 +175,9 @@ class SheetCheck:
             raise refuse_large(
                 f"the sheet {self._name!r} has more than {MAX_ERROR_CELLS:,} cells with errors"
             )
-        self.errors.setdefault(self._cell_row, {})[self._column] = self._error_text
+        self.errors.setdefault(self._cell_row, {})[self._column] = (
+            self._error_text or _SUBSTITUTE_ERROR
+        )
         if self._error_text not in _KNOWN_ERRORS:
             text = f"<{name}>{_SUBSTITUTE_ERROR}".encode()
             self.edits.append(Edit(self._error_start, self._parser.CurrentByteIndex, text))

@@ -95,15 +95,23 @@ def with_part(name: str, content: str | None) -> bytes:
     return package(PEOPLE, parts={name: content})
 
 
+def with_second_cell(content: str) -> bytes:
+    return package(PEOPLE.replace("</row></sheetData>", f"{content}</row></sheetData>"))
+
+
 def with_sheet(text: str | bytes) -> bytes:
     return package(PEOPLE, parts={"xl/worksheets/sheet1.xml": text})
 
 
-def forged(data: bytes, *, flags: int | None = None, size: int | None = None) -> bytes:
-    """Return the archive with these flags or this size for all entries of its directory."""
+def forged(
+    data: bytes, *, version: int | None = None, flags: int | None = None, size: int | None = None
+) -> bytes:
+    """Return the archive with these values in all entries of its directory."""
     forged_data = bytearray(data)
     place = data.find(b"PK\1\2")
     while place >= 0:
+        if version is not None:
+            struct.pack_into("<H", forged_data, place + 6, version)
         if flags is not None:
             struct.pack_into("<H", forged_data, place + 8, flags)
         if size is not None:
@@ -270,6 +278,22 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         ),
         DAMAGED,
     ),
+    **{
+        f"{name} in a cell": (partial(with_second_cell, content), DAMAGED)
+        for name, content in {
+            "value in a CDATA section": '<c r="B2" t="str"><v><![CDATA[unsubscribed]]></v></c>',
+            "partly hidden value": '<c r="B2" t="str"><v>not <![CDATA[un]]>subscribed</v></c>',
+            "formula after its value": '<c r="B2"><v>5</v><f>1+4</f></c>',
+        }.items()
+    },
+    **{
+        f"sheet in {encoding}": (partial(with_sheet, (mark + PEOPLE).encode(encoding)), DAMAGED)
+        for encoding, mark in {
+            "utf-16-le": "\ufeff",
+            "utf-16-be": "\ufeff",
+            "utf-16": '<?xml version="1.0" encoding="UTF-16"?>',
+        }.items()
+    },
     "unusual compression": (lambda: package(PEOPLE, method=zipfile.ZIP_LZMA), DAMAGED),
     "encrypted entries": (lambda: forged(package(PEOPLE), flags=1), ENCRYPTED),
     "binary workbook": (
@@ -299,6 +323,27 @@ def code_of(data: bytes) -> str:
 def test_hostile_workbook_is_refused_with_the_right_error(name: str) -> None:
     build, code = HOSTILE[name]
     assert code_of(build()) == code
+
+
+def test_row_with_an_absurd_time_is_named_in_the_error() -> None:
+    """A time of 1e300 days makes the library panic."""
+    styles = STYLES % '<xf numFmtId="0"/><xf numFmtId="46"/>'
+    rows = PEOPLE.replace(
+        "</sheetData>", '<row r="7"><c r="B7" s="1"><v>1e300</v></c></row></sheetData>'
+    )
+    with pytest.raises(DomainError, match="row 7 contains an invalid date or time") as refused:
+        read_workbook(package(rows, parts={"xl/styles.xml": styles}))
+    assert refused.value.code == DAMAGED
+
+
+def test_zip_file_of_a_newer_version_is_refused() -> None:
+    data = forged(package(PEOPLE), version=64)
+    assert not containers.is_workbook(io.BufferedReader(io.BytesIO(data)))
+    with pytest.raises(DomainError) as refused:
+        containers.open_container(io.BytesIO(data))
+    assert refused.value.code == "import.truncated"
+    with pytest.raises(DomainError, match="zip directory"):
+        read_workbook(data)
 
 
 def test_merged_ranges_on_top_of_each_other_are_refused_at_once() -> None:
@@ -464,6 +509,23 @@ def test_import_whose_child_is_killed_while_it_works_is_retried() -> None:
         with pytest.raises(TransientError, match="killed"):
             list(open_member_rows(opened))
         timer.join()
+
+
+@pytest.mark.parametrize(
+    "bad_sheet", [WIDE, PEOPLE[:-40], sheet_of('<row r="1"><c r="A1" t="zz"><v>9</v></c></row>')]
+)
+def test_sheet_that_cannot_be_read_is_skipped_if_a_later_sheet_has_addresses(
+    bad_sheet: str,
+) -> None:
+    reader, rows = read_workbook(package(bad_sheet, PEOPLE))
+    assert reader.description.sheet == "Sheet2"
+    assert [row.cells for row in rows] == [["ann@example.com"]]
+
+
+def test_error_of_the_first_unreadable_sheet_is_raised_if_no_sheet_has_addresses() -> None:
+    notes = sheet_of('<row r="1">' + cell("A1", "Topic") + "</row>")
+    assert code_of(package(notes, WIDE, PEOPLE[:-40])) == TOO_LARGE
+    assert code_of(package(PEOPLE[:-40], WIDE, notes)) == DAMAGED
 
 
 def test_child_that_gives_no_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

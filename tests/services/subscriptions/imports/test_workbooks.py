@@ -183,6 +183,45 @@ def test_error_in_a_consent_column_never_adds_a_member(mapping: dict[str, str]) 
     assert "#N/A" in member.problem.reason
 
 
+def table(header: list[str], *cells: str) -> bytes:
+    """Return a workbook with this header, and one member with these cells after the address."""
+    first = "".join(cell(f"{'ABCD'[place]}1", text) for place, text in enumerate(header))
+    row = cell("A2", "ann@example.com") + "".join(cells)
+    return package(sheet_xml(f'<row r="1">{first}</row><row r="2">{row}</row>'))
+
+
+EXPIRY = ["email", "tier", "paid_expiry", "status"]
+
+
+@pytest.mark.parametrize("error", ["#N/A", "#SPILL!", ""])
+@pytest.mark.parametrize("tier", ["gold", ""])
+def test_error_in_the_expiry_of_a_paid_tier_rejects_the_row(error: str, tier: str) -> None:
+    data = table(EXPIRY, cell("B2", tier), error_cell("C2", error))
+    _, [rejected] = read_workbook(data)
+    assert isinstance(rejected, RejectedRecord)
+    assert rejected.code == "row.expiry_unreadable"
+    assert (error or "#N/A") in rejected.reason
+
+
+def test_error_in_an_expiry_without_effect_keeps_the_row() -> None:
+    free = only_row(table(EXPIRY, cell("B2", "free"), error_cell("C2")))
+    assert (free.tier, free.paid_expiry) == ("free", None)
+    opt_out = only_row(
+        table(EXPIRY, cell("B2", "gold"), error_cell("C2"), cell("D2", "unsubscribed"))
+    )
+    assert opt_out.is_opt_out
+
+
+@pytest.mark.parametrize("expiry", [cell("C2", "banana"), error_cell("C2")])
+def test_error_in_a_consent_column_blocks_the_person_even_if_the_expiry_is_invalid(
+    expiry: str,
+) -> None:
+    member = only_row(table(EXPIRY, cell("B2", "gold"), expiry, error_cell("D2")))
+    assert member.suppression is SuppressionStatus.UNKNOWN
+    assert member.problem is not None
+    assert member.problem.code == "row.status_unknown"
+
+
 def test_merged_range_belongs_to_its_first_cell() -> None:
     rows = "".join(
         f'<row r="{number}">'
