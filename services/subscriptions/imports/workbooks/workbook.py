@@ -81,7 +81,7 @@ class Workbook:
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
         self._size = size
-        # Whether the child process can read another sheet after the last error.
+        # States whether the child process can read another sheet after the last error.
         self._can_continue = False
         self._child = ChildProcess(
             _MODULE, timeout=STEP_SECONDS, memory_bytes=MEMORY_BYTES, max_messages=sys.maxsize
