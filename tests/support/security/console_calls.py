@@ -123,6 +123,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_HOOK}/rotate": Call(404),
     f"POST {_HOOK}/rotate": Call(404),
     f"GET {_HOOK}/end": Call(404),
+    f"GET {_HOOK}/deliveries/{{delivery_id}}": Call(404),
     # The owner paused it.
     f"POST {_HOOK}/test": Call(404, own=409),
     f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
