@@ -81,7 +81,7 @@ class UsedKeys:
     """Tracks recently used API keys, and caches the caller that each key authenticates.
 
     ``write_uses`` stores in the database when each key was last used. If a process is killed, the
-    uses of API keys in its last second are lost.
+    uses of API keys in its last two seconds are lost.
     """
 
     def __init__(self) -> None:
@@ -155,6 +155,14 @@ def list_keys(
     """
     query = paging.select_owner_page(select(ApiKey), ApiKey.user_id, user_id, page_request)
     return paging.read_page(uow, query, page_request)
+
+
+def get_key(uow: UnitOfWork, user_id: int, key_id: int) -> ApiKey:
+    """Return a user's API key, which may be revoked. Raises ``api_key.not_found``."""
+    key = uow.session.get(ApiKey, key_id)
+    if key is None or key.user_id != user_id:
+        raise errors.API_KEY_NOT_FOUND()
+    return key
 
 
 def list_active_keys(uow: UnitOfWork, user_id: int) -> list[ApiKey]:

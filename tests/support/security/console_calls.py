@@ -113,6 +113,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     "GET /console/developers/keys/new": Call(200),
     "POST /console/developers/keys/new": Call(422, own=422, form={"reach": "chosen"}),
     "GET /console/developers/keys/{key_id}/end": Call(404),
+    "GET /console/developers/keys/{key_id}/requests": Call(404),
     "GET /console/developers/access": Call(200),
     f"GET {_HOOKS}": Call(200),
     f"GET {_HOOKS}/new": Call(200),
