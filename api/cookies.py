@@ -1,6 +1,7 @@
 """Defines the cookies that Pressroom sets in browsers."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from ipaddress import ip_address
 
 from fastapi import Request, Response
@@ -33,10 +34,14 @@ KNOWN_BROWSER_COOKIE = Cookie("pressroom_known", 365 * 24 * 3600)
 FIRST_STEP_COOKIE = Cookie("pressroom_first_step", PROOF_LIFETIME.total_seconds())
 # The visit cookie identifies a reader on the preferences page, because readers don't log in.
 VISIT_COOKIE = Cookie("pressroom_visit", TOKEN_LIFETIMES[Purpose.VISIT_PREFERENCES].total_seconds())
+# The sign-up cookie carries the reader's encrypted answers to the page that follows a sign-up form
+# (``api.sign_up.sealed_answers``).
+SIGN_UP_COOKIE_LIFETIME = timedelta(minutes=10)
+SIGN_UP_COOKIE = Cookie("pressroom_sign_up", SIGN_UP_COOKIE_LIFETIME.total_seconds())
 # The notice cookie contains a message for the next page of the console (``api.console.requests``).
 NOTICE_COOKIE = Cookie("pressroom_notice", 60)
 # The cookies that readers' pages accept if they are on a separate host.
-READER_COOKIES = (VISIT_COOKIE, FORM_COOKIE)
+READER_COOKIES = (VISIT_COOKIE, FORM_COOKIE, SIGN_UP_COOKIE)
 
 
 @dataclass(frozen=True)

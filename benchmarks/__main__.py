@@ -24,6 +24,7 @@ NAMES = (
     "webhooks",
     "bulk-add",
     "import-1m",
+    "import-xlsx",
     "export-1m",
     "offline-writer",
     "cold-start",

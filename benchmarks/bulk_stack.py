@@ -3,22 +3,27 @@
 import io
 import itertools
 import random
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import httpx2
+import psutil
 import psycopg2
 from psycopg2.extensions import connection
 
 from benchmarks.own_stack import own_stack
 from core.ids import neighbouring_ids
+from devstack.harness.polling import eventually
+from devstack.harness.process_memory import measure_memory
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import lists
 
 CHUNK = 10_000
+_SAMPLE_EVERY_SECONDS = 0.05
 _numbers = itertools.count(1)
 
 Person = tuple[str, str]
@@ -105,6 +110,58 @@ class BulkBench:
         [(count,)] = self.stack.query("SELECT count(*) FROM lean_subscriptions")
         assert isinstance(count, int)
         return count
+
+    def import_file(
+        self, list_id: int, content: bytes, expected: int, filename: str = "members.csv.gz"
+    ) -> None:
+        """Import a file, and check the number of added members."""
+        reply = self.client.post(
+            f"/lists/{list_id}/imports",
+            params={"filename": filename},
+            content=content,
+            headers={"Content-Type": "application/octet-stream", "Prefer": "wait=60"},
+        )
+        assert reply.is_success, reply.text
+        job = reply.json()["data"]
+
+        def ended() -> bool:
+            nonlocal job
+            job = self.client.get(f"/jobs/{job['id']}").json()["data"]
+            return job["status"] not in {"queued", "running"}
+
+        eventually(ended, within=600, what="the import's end")
+        assert job["result"]["added"] == expected, job
+
+    @contextmanager
+    def measure_peak(self, *, largest_only: bool = False) -> Iterator[list[float]]:
+        """Yield a list that contains the worker processes' peak memory so far, in MB (PSS).
+
+        Args:
+            largest_only: whether to measure only the largest process, which runs the import, and
+                the children of this process.
+        """
+        peak = [0.0]
+        stop = threading.Event()
+
+        def watch() -> None:
+            while not stop.wait(_SAMPLE_EVERY_SECONDS):
+                peak[0] = max(peak[0], self._worker_megabytes(largest_only=largest_only))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            yield peak
+        finally:
+            stop.set()
+            watcher.join()
+
+    def _worker_megabytes(self, *, largest_only: bool) -> float:
+        process = psutil.Process(self.worker.pid)
+        if largest_only:
+            family = process.children(recursive=True)
+            process = max(family, key=lambda each: measure_memory(each.pid), default=process)
+        family = [process, *process.children(recursive=True)]
+        return sum(measure_memory(each.pid) for each in family) / 1e6
 
 
 _STAGING = (

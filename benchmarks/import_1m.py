@@ -3,16 +3,11 @@
 import csv
 import gzip
 import io
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import psutil
-
 from benchmarks.bulk_stack import BulkBench, Person, bulk_bench, create_people
 from benchmarks.measure import Finding, alternate, is_full_size, measure_seconds, median_and_spread
-from devstack.harness.polling import eventually
-from devstack.harness.process_memory import measure_memory
 
 MEMBERS = 1_000_000 if is_full_size() else 200_000
 FEW = 10_000
@@ -25,18 +20,17 @@ MIN_RATIO = 1.4
 # measurement.
 WARM_UP_MEMBERS = 60_000
 MAX_GROWTH_MB = 50.0
-_SAMPLE_EVERY_SECONDS = 0.05
 
 
 def run() -> list[Finding]:
     with bulk_bench() as bench:
         # Measure the import of a small file first, because a worker's memory never shrinks after a
         # large file.
-        _import(bench, bench.new_list(), _build_file(create_people(FEW)), FEW)
-        with _measure_peak(bench) as small_file_peak:
-            _import(bench, bench.new_list(), _build_file(create_people(FEW)), FEW)
-        with _measure_peak(bench) as large_file_peak:
-            _import(bench, bench.new_list(), _build_file(create_people(MEMBERS)), MEMBERS)
+        bench.import_file(bench.new_list(), _build_file(create_people(FEW)), FEW)
+        with bench.measure_peak() as small_file_peak:
+            bench.import_file(bench.new_list(), _build_file(create_people(FEW)), FEW)
+        with bench.measure_peak() as large_file_peak:
+            bench.import_file(bench.new_list(), _build_file(create_people(MEMBERS)), MEMBERS)
         one_process = _compare_with_sql(bench, "", bench.add_plainly, MIN_SPEEDUP)
         with _second_worker(bench):
             name = " by 2 processes, SQL over 2 connections"
@@ -112,7 +106,7 @@ def _measure_import(bench: BulkBench, count: int) -> float:
     """Return how many seconds an import of ``count`` new members takes."""
     content = _build_file(create_people(count))
     list_id = bench.new_list()
-    seconds = measure_seconds(lambda: _import(bench, list_id, content, count))
+    seconds = measure_seconds(lambda: bench.import_file(list_id, content, count))
     assert bench.count_members(list_id) == count
     return seconds
 
@@ -125,53 +119,9 @@ def _compare_memory(small_file_mb: float, large_file_mb: float) -> Finding:
     return Finding(name, growth, "MB", "≤ +50 MB", met, (growth, growth), details)
 
 
-@contextmanager
-def _measure_peak(bench: BulkBench) -> Iterator[list[float]]:
-    """Yield a list that contains the worker processes' peak memory so far, in MB (PSS)."""
-    peak = [0.0]
-    stop = threading.Event()
-
-    def watch() -> None:
-        while not stop.wait(_SAMPLE_EVERY_SECONDS):
-            peak[0] = max(peak[0], _worker_megabytes(bench))
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield peak
-    finally:
-        stop.set()
-        watcher.join()
-
-
-def _worker_megabytes(bench: BulkBench) -> float:
-    main = psutil.Process(bench.worker.pid)
-    family = (main, *main.children(recursive=True))
-    return sum(measure_memory(process.pid) for process in family) / 1e6
-
-
 def _build_file(members: Sequence[Person]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(("Email Address", "Name"))
     writer.writerows(members)
     return gzip.compress(text.getvalue().encode(), compresslevel=6)
-
-
-def _import(bench: BulkBench, list_id: int, sent: bytes, expected: int) -> None:
-    reply = bench.client.post(
-        f"/lists/{list_id}/imports",
-        params={"filename": "members.csv.gz"},
-        content=sent,
-        headers={"Content-Type": "application/octet-stream", "Prefer": "wait=60"},
-    )
-    assert reply.is_success, reply.text
-    job = reply.json()["data"]
-
-    def ended() -> bool:
-        nonlocal job
-        job = bench.client.get(f"/jobs/{job['id']}").json()["data"]
-        return job["status"] not in {"queued", "running"}
-
-    eventually(ended, within=600, what="the import's end")
-    assert job["result"]["added"] == expected, job

@@ -7,11 +7,12 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from textwrap import wrap
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 from pydantic import AnyHttpUrl
@@ -21,6 +22,7 @@ from core.errors import SettingsError
 from core.errors.requests import FILE_NOT_WRITTEN
 from core.settings import Settings
 from core.settings.given_settings import GivenSettings, read_values, variable_of
+from core.settings.mail_server import MailSender, MailServer
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -66,6 +68,15 @@ _COMPOSE_SETTINGS = {
     "redis_url": "redis://pressroom:password@redis:6379/0",
     "s3_endpoint": "http://minio:9000",
 }
+# For each optional setting that most deployments need, what doesn't work without the setting.
+_MISSING_FEATURES = {
+    "mail_url": "no mail is sent, so nobody can confirm a sign-up",
+    "backup_url": "no backups are made",
+    "stripe_secret_key": "nobody can buy credits",
+    "security_contacts": "/.well-known/security.txt doesn't exist",
+    "plan_contact": "the console names no contact for the paid plan",
+}
+
 # Characters that Docker Compose or secrets.sh would interpret without single quotes.
 _SPECIAL_CHARACTER = re.compile(r"[\s#$\"\\`]")
 
@@ -77,6 +88,23 @@ def env(
         typer.Option(
             metavar="URL",
             help="The public URL of the API. Without this option, the command asks for the URL.",
+        ),
+    ] = None,
+    mail_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The URL of the mail server. Without this option, the command asks for the mail "
+            "server at a terminal. If the URL contains a password, set PRESSROOM_MAIL_URL instead, "
+            "because other users can see options. An empty value leaves the setting empty.",
+        ),
+    ] = None,
+    mail_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SENDER",
+            help="The sender of all mail, as an address or Name <address>. Without this option, "
+            "the command asks for the sender at a terminal.",
         ),
     ] = None,
     output: Annotated[
@@ -91,7 +119,8 @@ def env(
 
     If a variable is set in the command's environment, the variable is copied to the file. To add
     the passwords and keys of your providers, set environment variables. Only you can read
-    the file. An existing file is never overwritten.
+    the file. An existing file is never overwritten. The command lists important settings that are
+    still empty.
     """
     if output != _STDOUT and output.exists():
         raise FILE_NOT_WRITTEN(target=output, reason="the file already exists")
@@ -102,8 +131,9 @@ def env(
         if not sys.stdin.isatty():
             problem = "is required without a terminal"
             raise typer.BadParameter(problem, param_hint="--public-url")
-        url = typer.prompt("Public URL of the API, such as https://api.example.com")
+        url = typer.prompt("Public URL of the API, such as https://api.example.com", err=True)
     values[variable_of("public_url")] = url
+    values |= _choose_mail_settings(values, mail_url, mail_from)
     _require_usable(values)
     text = "\n".join(_lines(values)) + "\n"
     if output == _STDOUT:
@@ -116,11 +146,70 @@ def env(
             file.write(text)
     except OSError as error:
         raise FILE_NOT_WRITTEN(target=output, reason=error.strerror) from None
-    next_step = "Run: sh deploy/compose/secrets.sh && docker compose up --detach"
+    empty = [name for name in _MISSING_FEATURES if not values[variable_of(name)]]
     if as_json:
-        print_record({"file": str(output), "settings": len(values)}, as_json=True)
-    else:
-        typer.echo(f"Wrote {output}. Only you can read this file. {next_step}")
+        record = {"file": str(output), "settings": len(values)}
+        print_record(record | {"empty": [*map(variable_of, empty)]}, as_json=True)
+        return
+    typer.echo(f"Wrote {output}. Only you can read this file.")
+    if empty:
+        typer.echo("These settings are empty:")
+    for name in empty:
+        typer.echo(f"  {variable_of(name)}: {_MISSING_FEATURES[name]}")
+    typer.echo("Run: sh deploy/compose/secrets.sh && docker compose up --detach")
+
+
+def _choose_mail_settings(
+    values: Mapping[str, str], mail_url: str | None, mail_from: str | None
+) -> dict[str, str]:
+    """Return the mail settings from the options or the environment, or else from a terminal."""
+    url_variable = variable_of("mail_url")
+    from_variable = variable_of("mail_from")
+    url = values[url_variable] if mail_url is None else mail_url
+    sender = values[from_variable] if mail_from is None else mail_from
+    if sys.stdin.isatty():
+        if mail_url is None and not url:
+            url = _ask_for_mail_server()
+        if url and mail_from is None and from_variable not in os.environ:
+            sender = typer.prompt(
+                "Sender of all mail, such as News <news@example.com>",
+                value_proc=_checked_by(MailSender.parse),
+                err=True,
+            )
+    return {url_variable: url, from_variable: sender}
+
+
+def _ask_for_mail_server() -> str:
+    """Ask for the mail server and its login. Return the URL, or an empty text to set it later."""
+    question = "Mail server, such as smtps://mail.example.com (empty: set it later)"
+    url: str = typer.prompt(
+        question, default="", show_default=False, value_proc=_checked_by(MailServer.parse), err=True
+    )
+    if not url or MailServer.parse(url).login is not None:
+        return url
+    user = typer.prompt(
+        "User at the mail server (empty: no login)", default="", show_default=False, err=True
+    )
+    if not user:
+        return url
+    password = typer.prompt("Password at the mail server", hide_input=True, err=True)
+    scheme, _, place = url.partition("://")
+    return f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{place}"
+
+
+def _checked_by(parse: Callable[[str], object]) -> Callable[[str], str]:
+    """Return a function that checks an answer, so that the command asks again after a mistake."""
+
+    def check(answer: str) -> str:
+        answer = answer.strip()
+        if answer:
+            try:
+                parse(answer)
+            except ValueError as error:
+                raise typer.BadParameter(str(error)) from None
+        return answer
+
+    return check
 
 
 def _create_values() -> dict[str, str]:

@@ -33,7 +33,7 @@ def run_or_list(
             print_record(_details(row), as_json=as_json)
             return
         with resources.unit_of_work() as uow:
-            rows = maintenance.list_known_rows(uow)
+            rows = maintenance.list_all_rows(uow)
             now = uow.session.scalar(select(func.now()))
     assert now is not None
     describe = _details if as_json else partial(_row, now=now)

@@ -61,6 +61,14 @@ def print_record(record: Row, *, as_json: bool) -> None:
         typer.echo(f"{name:<{width}}  {_text(value)}")
 
 
+def print_lists(lists: Mapping[str, Sequence[str]]) -> None:
+    """Print each list under its name, with one line for each entry."""
+    for name, lines in lists.items():
+        typer.echo(f"\n{name}")
+        for line in lines:
+            typer.echo(f"  {_printable(line)}")
+
+
 def print_records(records: Sequence[Row], *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(records, default=_plain))

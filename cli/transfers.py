@@ -7,8 +7,9 @@ from typing import Annotated, BinaryIO, cast
 
 import typer
 
+from cli import import_results
 from cli.connection import open_command_resources
-from cli.output import Json, ListName, open_output_file, print_record
+from cli.output import Json, ListName, open_output_file, print_lists, print_record
 from cli.progress import get_result, wait_for_job
 from core.errors.imports import IMPORT_EMPTY_FILE, IMPORT_FILE, IMPORT_MAPPING_OPTION
 from models import ImportKind
@@ -67,6 +68,15 @@ def import_members(
             help="The file's encoding, such as cp1250. By default, the encoding is detected."
         ),
     ] = None,
+    sheet: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "The sheet of a workbook. By default, the first visible sheet with an e-mail "
+                "column is read."
+            )
+        ),
+    ] = None,
     errors: Annotated[
         Path | None, typer.Option(help="Write the rejected rows to this CSV file.")
     ] = None,
@@ -82,7 +92,7 @@ def import_members(
     statuses = import_options.read_status_values(status_values)
     read_in = import_options.read_encoding(encoding)
     options = ImportOptions(
-        *(dry_run, on_existing, columns, kind, create_fields, date_order, statuses, read_in)
+        *(dry_run, on_existing, columns, kind, create_fields, date_order, statuses, read_in, sheet)
     )
     with open_command_resources() as resources:
         job_id = _begin(resources, list_name, file, options)
@@ -93,11 +103,12 @@ def import_members(
                 out.writelines(rejected_rows.stream_rejected_rows(resources, job.subject_id))
         result = add_samples(resources, get_result(job))
     row = {"job_id": job.id, **result}
-    if not as_json and "columns" in result:
-        becomes = ", ".join(f"{each['name']}: {each['becomes']}" for each in result["columns"])
-        ignored = ", ".join(result["ignored_columns"])
-        row |= {"columns": becomes, "ignored_columns": ignored}
-    print_record(row, as_json=as_json)
+    if as_json:
+        print_record(row, as_json=True)
+    else:
+        lists = import_results.format_lists(result)
+        print_record({key: row[key] for key in row if key not in lists}, as_json=False)
+        print_lists(lists)
     if result["invalid"]:
         raise typer.Exit(NOT_ALL_VALID)
 

@@ -51,6 +51,8 @@ class MailingList(Model):
     confirm_required: Mapped[bool] = mapped_column(default=True, server_default=text("true"))
     # The origins to which a sign-up form on the owner's website may redirect.
     redirect_origins: Mapped[list[str]] = mapped_column(default=list, server_default=text("'{}'"))
+    # The URL to which readers are redirected after they confirm, or NULL to show Pressroom's page.
+    confirmed_redirect: Mapped[str | None]
     # The ids of the public fields in the sign-up form, or NULL for all public fields.
     asked_field_ids: Mapped[list[int] | None]
     # The ids of the fields that people must fill in when they sign up.

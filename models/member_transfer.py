@@ -72,6 +72,8 @@ class MemberImport(Model):
     date_order: Mapped[str | None]
     # The character encoding of the file, which the owner set or Pressroom detected.
     encoding: Mapped[str | None]
+    # The name of the sheet that the owner chose in a workbook.
+    sheet: Mapped[str | None]
     # Maps the index of each column to the format of its dates and numbers.
     column_forms: Mapped[dict[str, Any] | None]
     # Maps the index of each column with an ambiguous name to true if its cells prove that it

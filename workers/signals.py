@@ -16,13 +16,14 @@ from core.queues import Queue
 from core.settings import Settings
 from core.telemetry import spans
 from workers.context import ProcessContext
+from workers.task_log import hide_routine_lines
 
 _log = get_logger(__name__)
 
 
 def prepare_processes(process: ProcessContext) -> None:
     """Connect the functions that prepare a worker to Celery's signals."""
-    signals.setup_logging.connect(lambda **_: configure_logging(process.settings), weak=False)
+    signals.setup_logging.connect(partial(_set_up_log, process), weak=False)
     signals.worker_before_create_process.connect(lambda **_: freeze_before_fork(), weak=False)
     signals.worker_process_init.connect(partial(_warm_up, process), weak=False)
     signals.worker_ready.connect(partial(_announce_ready, process), weak=False)
@@ -30,6 +31,11 @@ def prepare_processes(process: ProcessContext) -> None:
     # process.
     for shutdown in (signals.worker_process_shutdown, signals.worker_shutdown):
         shutdown.connect(lambda **_: spans.stop_tracing(), weak=False)
+
+
+def _set_up_log(process: ProcessContext, **_: Any) -> None:
+    configure_logging(process.settings)
+    hide_routine_lines()
 
 
 def _warm_up(process: ProcessContext, **_: Any) -> None:

@@ -38,7 +38,7 @@ MAX_REQUEST_SECONDS = 60.0
 # The modules that register kinds of work. A test checks that ``_MODULES`` is complete.
 _MODULES = """
     accounts.account_mails
-    attachments.strays attachments.upload
+    attachments.strays attachments.thumbnails attachments.upload
     backup.creating backup.journal
     composer.photos composer.writing_work
     credits.checkout credits.own_charges credits.polling credits.verify

@@ -6,9 +6,12 @@ from fastapi import Request, Response
 
 from api.auth.csrf import obtain_form_cookie
 from api.cookies import FORM_COOKIE
-from api.html.frame import render_page
+from api.html.frame import render_list_page
 from api.state import State
 from services.access import sessions
+from services.subscriptions.branding import Look
+
+_DEFAULT_LOOK = Look()
 
 
 def render_anonymous_page(
@@ -18,21 +21,26 @@ def render_anonymous_page(
     *,
     status: int = 200,
     form_cookie: str | None = None,
+    look: Look = _DEFAULT_LOOK,
     **values: Any,
 ) -> Response:
     """Render a page with forms that people can submit without a login.
 
-    ``form_cookie``: the form cookie, if the caller has already obtained it.
+    Args:
+        form_cookie: the form cookie, if the caller has already obtained it.
+        look: the look of the page, if the page belongs to a list.
     """
     cookie = form_cookie or obtain_form_cookie(request, state)
-    response = render_form_page(state, cookie, template, status=status, **values)
+    response = render_form_page(state, cookie, template, look=look, status=status, **values)
     state.cookies.set(response, FORM_COOKIE, cookie)
     return response
 
 
-def render_form_page(state: State, cookie: str, template: str, **values: Any) -> Response:
+def render_form_page(
+    state: State, cookie: str, template: str, *, look: Look = _DEFAULT_LOOK, **values: Any
+) -> Response:
     """Render a page with a CSRF token that is valid only together with the cookie ``cookie``."""
     token = sessions.create_csrf_token(state.resources.keyring, cookie)
-    return render_page(
-        template, base=state.resources.settings.public_base, csrf_token=token, **values
+    return render_list_page(
+        template, look, base=state.resources.settings.public_base, csrf_token=token, **values
     )

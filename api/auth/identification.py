@@ -22,7 +22,6 @@ def identify_and_count(
     stranger: RateLimitName | None = RateLimitName.ANONYMOUS,
     *,
     csrf_token: object = None,
-    recent: bool = False,
 ) -> Caller | None:
     """Identify the caller, and count the request against a rate limit.
 
@@ -30,7 +29,7 @@ def identify_and_count(
     guess credentials quickly. Raises ``rate.limited`` if the caller has exceeded the rate limit.
     """
     try:
-        caller = identify_caller(request, csrf_token, recent=recent)
+        caller = identify_caller(request, csrf_token)
     except DomainError as error:
         if error.kind is Kind.UNAUTHENTICATED:
             count_anonymous(request, stranger)
@@ -44,9 +43,32 @@ def identify_and_count(
     return caller
 
 
-def identify_caller(
-    request: Request, csrf_token: object = None, *, recent: bool = False
-) -> Caller | None:
+def identify_cached_caller(request: Request) -> Caller | None:
+    """Identify the caller by a cached API key, and count the request against the rate limit.
+
+    This function never waits for the database or Redis, so it may run on the event loop. It returns
+    ``None`` if one of them is needed. Then ``identify_and_count`` must identify the caller. Raises
+    ``rate.limited`` if the caller has exceeded the rate limit.
+    """
+    state = state_of(request)
+    try:
+        secrets = _read_secrets(request)
+    except DomainError:
+        return None
+    # A cookie can contain a session, which the database must check.
+    if len(secrets) != 1 or "cookie" in request.headers:
+        return None
+    caller = api_keys.find_cached_caller(state.used_keys, state.resources.keyring, *secrets)
+    if caller is None:
+        return None
+    rate_key = build_caller_rate_key(caller)
+    if not state.rate_limiter.count_reserved(request.scope, RateLimitName.DEFAULT, rate_key):
+        return None
+    event_origins.current_origin().credential = caller.credential
+    return caller
+
+
+def identify_caller(request: Request, csrf_token: object = None) -> Caller | None:
     """Return the caller of a request, or ``None`` for a request without credentials.
 
     A session cookie and an API key or token in the same request must belong to the same person.
@@ -54,17 +76,11 @@ def identify_caller(
 
     Args:
         csrf_token: the CSRF token from the form, if the request body is a form.
-        recent: whether to skip the check of an API key that was checked recently.
     """
     state = state_of(request)
     database = state.resources.database
     keyring = state.resources.keyring
-    secrets = set(request.headers.getlist(state.resources.settings.api_key_header))
-    for header in request.headers.getlist("authorization"):
-        scheme, _, token = header.partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            raise access.AUTH_SCHEME_UNKNOWN()
-        secrets.add(token.strip())
+    secrets = _read_secrets(request)
     if len(secrets) > 1:
         raise access.AUTH_CREDENTIALS_DISAGREE()
     if not secrets:
@@ -82,14 +98,23 @@ def identify_caller(
     if secret.startswith(ACCESS_TOKEN.prefix):
         caller = grants.authenticate_token(database, keyring, secret)
     else:
-        caller = api_keys.authenticate_key(
-            database, state.used_keys, keyring, secret, recent=recent
-        )
+        caller = api_keys.authenticate_key(database, state.used_keys, keyring, secret)
     # Ignore the cookie of an expired or revoked session, because browsers keep sending the cookie.
     session = find_page_session(request, state)
     if session is not None and session.user_id != caller.user_id:
         raise access.AUTH_CREDENTIALS_DISAGREE()
     return caller
+
+
+def _read_secrets(request: Request) -> set[str]:
+    """Return the API keys and tokens in the headers. Raises ``auth.unknown_scheme``."""
+    secrets = set(request.headers.getlist(state_of(request).resources.settings.api_key_header))
+    for header in request.headers.getlist("authorization"):
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise access.AUTH_SCHEME_UNKNOWN()
+        secrets.add(token.strip())
+    return secrets
 
 
 def count_anonymous(request: Request, rate: RateLimitName | None) -> None:

@@ -30,6 +30,7 @@ _SOURCES = {
     "uploads.js": (("api.console", "static/uploads.js"),),
     "images.js": (("api.console", "static/images.js"),),
     "finder.js": (("api.console", "static/finder.js"),),
+    "pages.js": (("api.console", "static/pages.js"),),
     "passkeys.js": (("api.html", "passkeys.js"),),
     "htmx.js": (("api.console", "static/vendored/htmx.js"),),
     "htmx-sse.js": (("api.console", "static/vendored/htmx-sse.js"),),

@@ -38,6 +38,8 @@ QUOTAS: Mapping[PlanQuota, str] = {
     PlanQuota.COMPOSER_PER_DAY: "Composer calls today",
 }
 
+_KILOBYTE = 1_000
+_MEGABYTE = 1_000_000
 _MINUTE_SECONDS = 60
 _HOUR_SECONDS = 3_600
 _DAY_SECONDS = 86_400
@@ -55,6 +57,13 @@ _UNITS = (
 
 def format_number(value: float) -> str:
     return f"{value:,}"
+
+
+def format_file_size(size_bytes: int) -> str:
+    """Format a file size, as in "33 KB" or "4.8 MB"."""
+    if size_bytes < _MEGABYTE:
+        return f"{max(1, round(size_bytes / _KILOBYTE))} KB"
+    return f"{size_bytes / _MEGABYTE:,.1f} MB"
 
 
 def format_field_value(value: str | bool | float) -> str:

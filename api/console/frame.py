@@ -84,6 +84,7 @@ _TEMPLATES.globals |= {
 }
 _TEMPLATES.filters |= {
     "number": console_display.format_number,
+    "file_size": console_display.format_file_size,
     "signed": console_display.format_change,
     "moment": console_display.display_moment,
     "day": console_display.format_day,

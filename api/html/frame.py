@@ -85,7 +85,7 @@ def render_list_page(
     template: str,
     look: Look,
     *,
-    language: str,
+    language: str = ENGLISH,
     other_sources: Mapping[str, str] = _NO_SOURCES,
     **values: object,
 ) -> Response:

@@ -16,7 +16,7 @@ from core.errors.requests import RATE_LIMITED
 from core.networks import network_of
 from core.settings import Settings
 from services.access.caller import Caller
-from storage.redis.rate_counters import RateCounters, parse_limits
+from storage.redis.rate_counters import RateCounters, RateLimitStatus, parse_limits
 
 
 class RateLimitName(StrEnum):
@@ -54,6 +54,28 @@ class RateLimiter:
                 status = self._counters.count_locally(item, rate, key)
             if status is not None:
                 statuses.append(status)
+        self._enforce(scope, rate, statuses)
+
+    def count_reserved(
+        self, scope: MutableMapping[str, Any], rate: RateLimitName, key: str
+    ) -> bool:
+        """Count a request like ``count`` if no call to Redis is needed.
+
+        Return ``False`` if a call to Redis is needed. Then the request isn't counted yet.
+        """
+        statuses = []
+        for item in self._limits[rate]:
+            status = self._counters.count_reserved(item, rate, key)
+            if status is None:
+                return False
+            statuses.append(status)
+        self._enforce(scope, rate, statuses)
+        return True
+
+    def _enforce(
+        self, scope: MutableMapping[str, Any], rate: RateLimitName, statuses: list[RateLimitStatus]
+    ) -> None:
+        """Add the ``RateLimit`` headers, and raise ``rate.limited`` if a limit is exceeded."""
         if not statuses:
             return
         # draft-ietf-httpapi-ratelimit-headers defines the format of the ``RateLimit`` headers.

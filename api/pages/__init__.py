@@ -6,7 +6,7 @@ from api.pages.preferences import links as preference_links
 from api.pages.preferences import routes as preferences
 from api.pages.reports import routes as reports
 from api.pages.unsubscribe import routes as unsubscribe
-from api.sign_up import confirmation
+from api.sign_up import confirmation, subscribed
 from api.sign_up import pages as sign_up
 
 # The routers of the pages that are shown in the reader's language.
@@ -14,6 +14,7 @@ READER_PAGES = (
     unsubscribe.router,
     reports.router,
     sign_up.router,
+    subscribed.router,
     confirmation.router,
     preferences.router,
     preference_links.router,

@@ -45,6 +45,7 @@ from services.subscriptions.imports.encodings import ENCODINGS
 from services.subscriptions.imports.import_options import ImportOptions
 from services.subscriptions.imports.undo import IMPORT_UNDO
 from services.subscriptions.imports.undo_preview import forecast_undo
+from services.subscriptions.imports.workbooks.refusals import MAX_SHEET_NAME_CHARACTERS
 
 router = APIRouter(tags=["Bulk members"], route_class=JsonRoute)
 
@@ -114,6 +115,18 @@ EncodingOf = Annotated[
     ),
 ]
 
+SheetName = Annotated[
+    str | None,
+    Query(
+        min_length=1,
+        max_length=MAX_SHEET_NAME_CHARACTERS,
+        pattern=r"^[^\x00]+$",
+        description="The sheet of an Excel workbook to read. Without this parameter, the first "
+        "visible sheet with an e-mail column is read. Other files ignore this parameter.",
+        examples=["Members"],
+    ),
+]
+
 Kind = Annotated[
     ImportKind,
     Query(
@@ -180,11 +193,13 @@ async def import_members(
     date_order: DateOrderOf = None,
     status_values: StatusValues = None,
     encoding: EncodingOf = None,
+    sheet: SheetName = None,
 ) -> JSONResponse:
     """Import members from a file of up to 2 GB. Imports require the paid plan, but dry runs don't.
 
-    The file can be CSV, TSV or JSON Lines, and can be compressed as .gz or .zip. Send the file as
-    the form part `file` or as the request body. Exports from Mailchimp, Substack, Ghost,
+    The file can be an Excel workbook (.xlsx), CSV, TSV or JSON Lines. CSV, TSV and JSON Lines can
+    be compressed as .gz or .zip. Send the file as the form part `file` or as the request body.
+    Exports from Mailchimp, Substack, Ghost,
     Buttondown, Kit and beehiiv need no changes. The job result contains the meaning of each column.
     In files of another `kind` than members, each row is an opt-out. The response is 202 with the
     job after the file is stored. Set `Prefer: wait=N` to wait for the end of the job.
@@ -200,6 +215,7 @@ async def import_members(
         date_order,
         statuses,
         import_options.read_encoding(encoding),
+        sheet,
     )
     state.queue_ages.check(Queue.BULK, waits=False)
     await state.in_unit_of_work(accepting.check_upload, caller, list_id, dry_run=dry_run)

@@ -33,6 +33,7 @@ _LIST_FIELD_ERRORS = (
     mailing.LIST_IMAGE_URL,
     mailing.LIST_CHALLENGE_PROVIDER,
     mailing.LIST_REDIRECT_ORIGINS,
+    mailing.LIST_CONFIRMED_REDIRECT,
     mailing.LIST_CONSENT_WORDINGS,
     mailing.LIST_COLOUR,
     mailing.LIST_LOGO,

@@ -8,7 +8,7 @@ from pydantic import Field, StringConstraints
 from api.schemas.envelope import AtMost, Body, ChangesBody, Schema, Timestamp, Url
 from core.settings import Settings
 from models import Attachment
-from services.attachments.files import list_renditions
+from services.attachments.files import MediaFile, find_thumbnail, list_renditions
 
 _CHECKSUM = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 _MAX_ALT_TEXT_CHARACTERS = 2_000
@@ -90,6 +90,10 @@ class AttachmentRecord(Schema):
         description="Smaller copies for web pages, narrowest first, and one copy for e-mails, "
         "if requested at upload. No copy is wider than the image."
     )
+    thumbnail: RenditionRecord | None = Field(
+        description="A still WebP copy of at most 320 × 240 pixels and 40 KB, for overviews. null "
+        "until the attachment is ready."
+    )
     alt_text: str | None = Field(
         description="Alt text, which describes the image. Empty for a decorative image.",
         examples=["Boats in the harbour at dusk"],
@@ -111,14 +115,17 @@ class AttachmentRecord(Schema):
         def locate(filename: str) -> dict[str, str]:
             return {"pathname": f"media/{filename}", "view_url": f"{base}/media/{filename}"}
 
-        renditions = [
-            {**asdict(file), **locate(file.filename)} for file in list_renditions(attachment)
-        ]
+        def describe(file: MediaFile) -> dict[str, Any]:
+            return {**asdict(file), **locate(file.filename)}
+
+        thumbnail = find_thumbnail(attachment)
+        renditions = [each for each in list_renditions(attachment) if each != thumbnail]
         return cls.of_row(
             attachment,
             **locate(attachment.filename),
             checksum_method="sha256",
-            renditions=renditions,
+            renditions=list(map(describe, renditions)),
+            thumbnail=thumbnail and describe(thumbnail),
         )
 
 

@@ -7,7 +7,7 @@ from pydantic import ConfigDict, Field
 from api.schemas.envelope import Schema, Timestamp
 from services.feed.catalogue import CATALOGUE, FeedEventType, MemberFacts, SubjectKind
 
-_EVENT_EXAMPLE: dict[str, Any] = {
+EVENT_EXAMPLE: dict[str, Any] = {
     "id": 48213,
     "type": FeedEventType.SUBSCRIPTION_CREATED,
     "occurred_at": "2026-09-21T14:13:20.000000Z",
@@ -24,7 +24,7 @@ class FeedSubject(Schema):
 
 
 class FeedEventRecord(Schema):
-    model_config = ConfigDict(json_schema_extra={"examples": [_EVENT_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [EVENT_EXAMPLE]})
 
     id: int = Field(description="Id of the event. A repeated delivery of an event has the same id.")
     type: FeedEventType = Field(description=_TYPE_MEANINGS)

@@ -45,6 +45,12 @@ class ImportColumn(Schema):
         "column, or null if no value shows the format",
         examples=["dmy"],
     )
+    has_data: bool | None = Field(
+        default=None,
+        description="Whether a cell of the column isn't blank. Omitted unless the import is a "
+        "dry run.",
+        examples=[True],
+    )
 
 
 class ImportRecord(Schema):
@@ -75,12 +81,16 @@ class ImportRecord(Schema):
         "a different encoding than its beginning suggested.",
         examples=[None],
     )
+    sheet: str | None = Field(
+        description="Sheet of the workbook that the owner chose", examples=[None]
+    )
     status: str = Field(
         description="running, succeeded, failed or cancelled", examples=["succeeded"]
     )
     error: dict[str, Any] | None = Field(examples=[None])
     description: dict[str, Any] | None = Field(
-        description="Detected format and columns of the file",
+        description="Detected format and columns of the file. For a workbook, `sheet` is the sheet "
+        "that was read, and `sheets` lists all sheets.",
         examples=[{"format": "csv", "columns": {"email": "Email Address", "name": "Name"}}],
     )
     columns: list[ImportColumn] = Field(description="Meanings of the first 500 imported columns")

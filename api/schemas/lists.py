@@ -56,6 +56,10 @@ class Channel(Schema):
         description="Origins of websites to which a sign-up form can redirect",
         examples=[["https://www.example.com"]],
     )
+    confirmed_redirect: Url | None = Field(
+        description="URL to which readers are redirected after they confirm",
+        examples=["https://www.example.com/welcome"],
+    )
     asked_fields: list[str] | None = Field(
         description="Keys of the public fields on the sign-up form, or null for all public fields",
         examples=[None],
@@ -137,6 +141,12 @@ class ListFields(Body):
         default_factory=list,
         description="At most 10 origins of websites to which a sign-up form can redirect",
         examples=[["https://www.example.com"]],
+    )
+    confirmed_redirect: Url | None = Field(
+        default=None,
+        description="URL to which readers are redirected after they confirm, or null for a page of "
+        "Pressroom. The list or the operator must allow the origin.",
+        examples=["https://www.example.com/welcome"],
     )
     asked_fields: FieldKeys | None = Field(
         default=None,

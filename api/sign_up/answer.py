@@ -10,8 +10,11 @@ from api.html.frame import redirect_to
 from api.html.problems import get_reader_language
 from api.sign_up.form import FormErrors, ListForm, find_redirect_url, render_form
 from api.sign_up.inputs import EMPTY_ADDRESS, describe_field_errors
+from api.sign_up.sealed_answers import SentAnswers
 from api.sign_up.submission import subscribe_stranger, validate_inputs
+from api.sign_up.subscribed import set_answers_cookie
 from api.state import State
+from core import clock
 from core.errors import DomainError, mailing, requests
 from core.languages.reader_languages import marked, translate
 from integrations.challenges.port import ChallengeProviderName
@@ -73,9 +76,15 @@ async def answer_form(
         if errors is None:
             raise
         return render_form(language, state, form, values=inputs, errors=errors)
-    if find_redirect_url(state, mailing_list, inputs):
-        return redirect_to(inputs["redirect_url"])
-    return redirect_to(page_urls.subscribed_url(settings, mailing_list.id))
+    redirect_url = find_redirect_url(state, mailing_list, inputs)
+    if redirect_url is not None:
+        return redirect_to(redirect_url)
+    response = redirect_to(page_urls.subscribed_url(settings, mailing_list.id))
+    names = ("email", "name", "fields")
+    values = {name: inputs[name] for name in names if name in inputs}
+    now = clock.now()
+    set_answers_cookie(response, state, SentAnswers(mailing_list.id, values, now, now))
+    return response
 
 
 def _add_widget_token(mailing_list: MailingList, inputs: dict[str, Any]) -> dict[str, Any]:

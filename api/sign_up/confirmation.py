@@ -6,7 +6,7 @@ confirmed only when the person presses the button on the confirmation page.
 
 from functools import partial
 from typing import Annotated
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -14,14 +14,15 @@ from api.auth import actors
 from api.auth.actors import Principal
 from api.auth.requirements import MAIL_LINK
 from api.bodies.form_or_json import FormOrJsonBodyOf
-from api.html.frame import redirect_to_query, render_list_page
+from api.html.frame import redirect_to, redirect_to_query, render_list_page
 from api.html.problems import get_reader_language
 from api.limits.keyed_bulkheads import CHANGES_BY_LIST
 from api.route_classes import ThreadedRoute
+from api.sign_up.form import allow_redirects
 from api.state import StateOf, Transaction
 from core.errors import people
 from services.accounts import email_addresses
-from services.subscriptions import branding, page_urls, sign_up
+from services.subscriptions import branding, page_urls, redirects, sign_up
 from services.subscriptions.consent import wordings
 from services.subscriptions.members.changes import Via
 
@@ -30,20 +31,27 @@ router = APIRouter(dependencies=[MAIL_LINK], include_in_schema=False, route_clas
 
 @router.get(page_urls.CONFIRM_PATH)
 def show_confirmation(
-    request: Request, uow: Transaction, token: Annotated[str | None, Query()] = None
+    request: Request,
+    state: StateOf,
+    uow: Transaction,
+    token: Annotated[str | None, Query()] = None,
 ) -> Response:
     confirmation = sign_up.read_confirmation(uow, _read_secret(token))
     mailing_list = confirmation.mailing_list
     address = confirmation.record.email
+    next_url = redirects.find_confirmed_redirect(state.resources.settings, mailing_list)
     return render_list_page(
         "confirm.html",
         branding.read_look(uow, mailing_list),
         language=get_reader_language(request),
+        form_targets=allow_redirects(next_url),
         list_title=mailing_list.title,
         wording=wordings.read_current_wordings(uow, [mailing_list]).get(mailing_list.id),
         is_confirmed=confirmation.is_confirmed,
         wants_mail=confirmation.record.email_enabled,
         owner_text=mailing_list.thanks_text,
+        next_url=next_url,
+        next_host=next_url and urlsplit(next_url).hostname,
         address=None if address is None else email_addresses.mask_address(address),
     )
 
@@ -60,8 +68,10 @@ async def confirm_subscription(
     principal = Principal(confirmation.record.user_id, Via.CONFIRMATION, None)
     actor = actors.build_principal_actor(request, principal)
     confirm = partial(sign_up.confirm_subscription, secret=secret, actor=actor)
-    await CHANGES_BY_LIST.run(confirmation.mailing_list.id, state.transact, confirm)
-    return redirect_to_query(urlencode({"token": secret}))
+    mailing_list = confirmation.mailing_list
+    await CHANGES_BY_LIST.run(mailing_list.id, state.transact, confirm)
+    next_url = redirects.find_confirmed_redirect(state.resources.settings, mailing_list)
+    return redirect_to(next_url) if next_url else redirect_to_query(urlencode({"token": secret}))
 
 
 def _read_secret(*values: object) -> str:

@@ -9,13 +9,12 @@ from fastapi import Response
 from api.html.frame import render_list_page
 from api.sign_up.inputs import build_inputs
 from api.state import State
-from core.settings import Settings, origins
-from core.settings.origins import PlainUrl
+from core.settings import Settings
 from integrations.challenges.port import ChallengeAction, ChallengeProviderName
 from integrations.challenges.siteverify import WIDGETS
 from models import MailingList, MemberField
 from services.accounts import accounts, email_addresses
-from services.subscriptions import branding, page_urls
+from services.subscriptions import branding, page_urls, redirects
 from services.subscriptions.consent import wordings
 from services.subscriptions.sign_up_fields import read_sign_up_fields
 from storage.unit_of_work import UnitOfWork
@@ -101,11 +100,10 @@ def render_form(
         form.look,
         language=language,
         status=errors.status if errors else 200,
-        # Allow the form to redirect to every host, because the owner's site may redirect to another
-        # host. Browsers check each redirect after a submitted form against the
-        # Content-Security-Policy.
-        form_targets=f"{redirect_url.origin.partition(':')[0]}:" if redirect_url else "",
+        form_targets=allow_redirects(redirect_url),
         list_title=mailing_list.title,
+        page_url=page_urls.sign_up_url(settings, mailing_list.slug),
+        picture_url=form.look.logo_url or mailing_list.avatar_image_url,
         owner_text=mailing_list.sign_up_text or mailing_list.tagline,
         owner=form.masked_owner,
         report_url=page_urls.report_page_url(settings, mailing_list.slug),
@@ -114,7 +112,7 @@ def render_form(
         wording=form.wording,
         inputs=inputs,
         problem=errors.message if errors else None,
-        redirect_url=values.get("redirect_url") if redirect_url else None,
+        redirect_url=redirect_url,
         **build_widget_values(state, mailing_list),
     )
     response.headers.update(errors.headers if errors else {})
@@ -123,12 +121,21 @@ def render_form(
 
 def find_redirect_url(
     state: State, mailing_list: MailingList, inputs: Mapping[str, Any]
-) -> PlainUrl | None:
+) -> str | None:
     """Return the ``redirect_url`` if the list or the operator allows its origin."""
     text = inputs.get("redirect_url")
-    url = origins.read_url(text) if isinstance(text, str) else None
-    allowed_origins = {*state.resources.settings.redirect_origins, *mailing_list.redirect_origins}
-    return url if url is not None and url.is_allowed(allowed_origins) else None
+    settings = state.resources.settings
+    is_allowed = isinstance(text, str) and redirects.is_allowed(settings, mailing_list, text)
+    return text if is_allowed else None
+
+
+def allow_redirects(url: str | None) -> str:
+    """Return the ``form-action`` source for a form that redirects to the URL.
+
+    The source allows every host, because the owner's site may redirect to another host. Browsers
+    check each redirect after a submitted form against the Content-Security-Policy.
+    """
+    return "" if url is None else f"{url.partition(':')[0].lower()}:"
 
 
 def build_widget_values(state: State, mailing_list: MailingList) -> dict[str, Any]:

@@ -1,20 +1,20 @@
 """Pages on which anyone can sign up for a list without a login."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
 from api.auth.requirements import PUBLIC
 from api.bodies.form_or_json import nest_inputs, read_body_fields
-from api.html.frame import render_list_page
 from api.html.problems import get_reader_language
-from api.record_ids import PathId, find_list
+from api.record_ids import find_list
 from api.route_classes import ThreadedRoute
 from api.sign_up.answer import answer_form
 from api.sign_up.form import ListForm, render_form
+from api.sign_up.subscribed import read_answers_cookie
 from api.state import StateOf, Transaction
 from core.errors import requests
-from services.subscriptions import branding, lists, page_urls
+from services.subscriptions import page_urls
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
@@ -26,9 +26,17 @@ def show_form(
     uow: Transaction,
     slug: str,
     redirect_url: Annotated[str | None, Query()] = None,
+    correct: Annotated[str | None, Query()] = None,
 ) -> Response:
-    form = ListForm.read(uow, find_list(uow, slug), state.resources.settings)
-    values = {"redirect_url": redirect_url} if redirect_url else {}
+    """Show the sign-up form.
+
+    ``correct``: whether the form contains the answers that this browser last sent.
+    """
+    mailing_list = find_list(uow, slug)
+    form = ListForm.read(uow, mailing_list, state.resources.settings)
+    values: dict[str, Any] = {"redirect_url": redirect_url} if redirect_url else {}
+    if correct and (answers := read_answers_cookie(request, state, mailing_list.id)):
+        values |= answers.values
     return render_form(get_reader_language(request), state, form, values=values)
 
 
@@ -43,22 +51,3 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
     # Pressroom's pages.
     page_url = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=page_url)
-
-
-@router.get(page_urls.SUBSCRIBED_PATH)
-def show_subscribed(
-    request: Request, uow: Transaction, list_id: Annotated[PathId, Query(alias="list")]
-) -> Response:
-    """Show the page that follows a sign-up.
-
-    The page is the same for every address, so that nobody learns who subscribes to the list.
-    """
-    mailing_list = lists.get_list(uow, list_id)
-    return render_list_page(
-        "subscribed.html",
-        branding.read_look(uow, mailing_list),
-        language=get_reader_language(request),
-        list_title=mailing_list.title,
-        must_confirm=mailing_list.confirm_required,
-        owner_text=mailing_list.thanks_text,
-    )

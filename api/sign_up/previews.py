@@ -50,6 +50,11 @@ def render_preview(
             wants_mail=must_confirm,
             must_confirm=False,
             address=email_addresses.mask_address(owner.email),
+            next_url=None,
+            answers=None,
+            mailbox=None,
+            is_sent_again=False,
+            is_too_early=False,
         )
     return ListPreview(html=bytes(page.body).decode())
 

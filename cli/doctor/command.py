@@ -20,7 +20,12 @@ from core.log_output import configure_logging
 from core.settings import load_settings
 
 FAULTY = 1
-_MARKS = {CheckState.FINE: "✓", CheckState.WRONG: "✗", CheckState.SKIPPED: "–"}
+_MARKS = {
+    CheckState.FINE: "✓",
+    CheckState.WRONG: "✗",
+    CheckState.WARNING: "!",
+    CheckState.SKIPPED: "–",
+}
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -40,7 +45,8 @@ def doctor(
     The command checks the database, Redis, the broker, the workers of each queue, the object
     storage, the mail server, the public URL and the providers. The command ends within 30 seconds,
     even if a server hangs. To check mail, run the command in the container of the mail worker,
-    because other containers have no mail settings.
+    because other containers have no mail settings. In other containers, mail is a warning, or an
+    error if a mail has waited for ten minutes.
     """
     use_running_stack()
     diagnoses = _run_all_checks(send, seconds)

@@ -31,6 +31,9 @@ _EXPECTED_ERRORS = (
 class CheckState(StrEnum):
     FINE = "fine"
     WRONG = "wrong"
+    # The check found nothing wrong, but something important remains unchecked. The command's exit
+    # code stays 0.
+    WARNING = "warning"
     # The check was skipped, because the checked part of the deployment isn't configured or this
     # process lacks the settings for it.
     SKIPPED = "skipped"
@@ -62,6 +65,7 @@ Check = Callable[[Settings], Iterator[Diagnosis]]
 
 fine = partial(Diagnosis, CheckState.FINE)
 wrong = partial(Diagnosis, CheckState.WRONG)
+warning = partial(Diagnosis, CheckState.WARNING)
 skipped = partial(Diagnosis, CheckState.SKIPPED)
 
 

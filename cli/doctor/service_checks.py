@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 
-from cli.doctor.runner import Diagnosis, fine, skipped, wrong
+from cli.doctor.runner import Diagnosis, fine, skipped, warning, wrong
 from core import clock
 from core.languages.shown_lines import strip_invisible
 from core.settings import Settings
@@ -206,8 +206,13 @@ def _check_seen_caller(settings: Settings, caller: dict[str, Any]) -> Diagnosis:
 def check_mail(send_to: str | None, settings: Settings) -> Iterator[Diagnosis]:
     """Log in to the mail server, and send a test mail if ``send_to`` is not ``None``."""
     if settings.mail_url is None:
-        advice = "Run pressroom doctor in the worker for the queue mail, which sends all mail."
-        yield skipped("login", "PRESSROOM_MAIL_URL is not set for this process", advice)
+        yield warning(
+            "login",
+            "not checked, because PRESSROOM_MAIL_URL is not set for this process",
+            "Run pressroom doctor in the worker of the queue mail, with Compose: docker compose "
+            "exec worker-waiting pressroom doctor. If the setting is missing there too, no mail is "
+            "sent.",
+        )
         return
     server = MailServer.parse(settings.mail_url.get_secret_value())
     sender = MailSender.parse(settings.mail_from)

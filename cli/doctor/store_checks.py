@@ -74,6 +74,7 @@ def check_database(settings: Settings) -> Iterator[Diagnosis]:
             if revision.state is CheckState.FINE:
                 for each in work_checks.check_maintenance(connection):
                     yield replace(each, part="maintenance")
+                yield replace(work_checks.check_waiting_mails(connection), part="mail")
     except OperationalError as error:
         if not isinstance(error.orig, TimeLimitsMissing):
             raise

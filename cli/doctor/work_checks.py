@@ -20,11 +20,27 @@ from storage.redis.canaries import Canaries, QueueAge
 _MAX_QUEUE_SECONDS = 30.0
 _MAX_LATE_SECONDS = 2 * 3600
 _MAX_BACKUP_LATENESS = timedelta(hours=6)
+_MAX_MAIL_WAIT = timedelta(minutes=10)
 
 _SELECT_MAINTENANCE = text(
     "SELECT name, extract(epoch FROM now() - due_at) AS late, last_error FROM maintenance"
     " WHERE name NOT LIKE 'backup%' ORDER BY name"
 )
+# A mail waits if it is due and unsent. A mail that is retried waits since its first failure,
+# although its next attempt isn't due yet.
+_SELECT_WAITING_MAILS = text("""
+    SELECT count(*) AS mails,
+        extract(epoch FROM now() - min(waiting_since)) AS oldest_seconds,
+        (array_agg(last_reason ORDER BY waiting_since))[1] AS last_reason
+    FROM (
+        SELECT coalesce(failing_since, run_at) AS waiting_since, last_reason
+        FROM jobs WHERE queue = :queue AND status = 'queued'
+        UNION ALL
+        SELECT coalesce(failing_since, run_at), last_reason
+        FROM jobs WHERE queue = :queue AND status = 'running'
+    ) AS unfinished
+    WHERE waiting_since < now() - make_interval(secs => :seconds)
+""")
 
 
 def check_workers(client: redis.Redis) -> Iterator[Diagnosis]:
@@ -66,6 +82,30 @@ def check_maintenance(connection: Connection) -> Iterator[Diagnosis]:
     failing = [f"{row.name}: {row.last_error}" for row in rows if row.last_error is not None]
     advice = "Run `pressroom maintenance NAME` to see the error."
     yield diagnose("last runs", "; ".join(failing) or "none failed", bool(failing), advice)
+
+
+def check_waiting_mails(connection: Connection) -> Diagnosis:
+    """Check how long mails have been waiting.
+
+    Every process can run this check, because the mails wait in the database.
+    """
+    values = {"queue": Queue.MAIL, "seconds": _MAX_MAIL_WAIT.total_seconds()}
+    waiting = connection.execute(_SELECT_WAITING_MAILS, values).one()
+    if not waiting.mails:
+        return fine("waiting", f"no mail has waited for {_describe_minutes(_MAX_MAIL_WAIT)}")
+    oldest = _describe_minutes(timedelta(seconds=float(waiting.oldest_seconds)))
+    finding = f"{waiting.mails} unsent, the oldest for {oldest}"
+    if waiting.last_reason:
+        finding += f": {waiting.last_reason}"
+    advice = (
+        f"Check that a worker serves the queue {Queue.MAIL} with PRESSROOM_MAIL_URL, and run "
+        "pressroom doctor in this worker."
+    )
+    return wrong("waiting", finding, advice)
+
+
+def _describe_minutes(duration: timedelta) -> str:
+    return f"{duration.total_seconds() / 60:.0f} min"
 
 
 def check_backup(settings: Settings) -> Iterator[Diagnosis]:

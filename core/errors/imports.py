@@ -38,8 +38,38 @@ IMPORT_NO_ROWS = invalid("import.empty", "The file contains no rows.")
 
 IMPORT_UNKNOWN_FORMAT = invalid(
     "import.unknown_format",
-    "The file is {what}. Upload CSV or JSON Lines, uncompressed or as a gzip or zip file.",
+    "The file is {what}. Upload an Excel workbook (.xlsx), CSV or JSON Lines. CSV and JSON Lines "
+    "can be compressed as a gzip or zip file.",
     what="a PDF",
+)
+IMPORT_OTHER_SPREADSHEET = invalid(
+    "import.unknown_format",
+    "The file is {what}. Open it in your spreadsheet program, save it as .xlsx or CSV, and upload "
+    "the new file.",
+    what="an OpenDocument spreadsheet (.ods)",
+)
+IMPORT_WORKBOOK_TOO_LARGE = invalid(
+    "import.workbook_too_large",
+    "The workbook is too large: {what}. Save the sheet with the members as CSV, and upload the CSV "
+    "file.",
+    what="the sheet 'Members' spans 412 columns, and the limit is 300",
+)
+IMPORT_WORKBOOK_ENCRYPTED = invalid(
+    "import.workbook_encrypted",
+    "The workbook is protected by a password. Open it in your spreadsheet program, remove the "
+    "password, and upload the saved file.",
+)
+IMPORT_WORKBOOK_DAMAGED = invalid(
+    "import.workbook_damaged",
+    "The workbook can't be read: {what}. Open it in your spreadsheet program, save it as .xlsx, "
+    "and upload the new file.",
+    what="a part is missing",
+)
+IMPORT_SHEET_NOT_FOUND = invalid(
+    "import.sheet_not_found",
+    "The workbook has no sheet {sheet!r}. {sheets}",
+    sheet="Readers",
+    sheets="The sheets are: 'Members', 'Notes'.",
 )
 IMPORT_JSON_ARRAY = invalid(
     "import.json_array",

@@ -57,6 +57,12 @@ LIST_REDIRECT_ORIGINS = invalid_at(
     "without a path",
     most=10,
 )
+LIST_CONFIRMED_REDIRECT = invalid_at(
+    "body.confirmed_redirect",
+    "list.confirmed_redirect",
+    "must be a URL whose origin is in the list's redirect_origins or in the operator's "
+    "PRESSROOM_REDIRECT_ORIGINS",
+)
 LIST_FIELDS = invalid_at(
     "body.asked_fields",
     "list.fields",

@@ -24,6 +24,7 @@ HEAD = struct.Struct(">IQ")
 # consist of JSON fields and binary data.
 Answer = Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]
 
+# By default, a child process exits after this much CPU time, and the parent starts a new one.
 _MAX_CPU_SECONDS = 60.0
 _IDLE_SECONDS = 1.0
 
@@ -35,7 +36,11 @@ def pack_message(fields: Any, data: Sequence[bytes] = ()) -> Sequence[bytes]:
 
 
 def answer_messages(
-    answer: Answer, *, confine: Callable[[int], None], max_resident_bytes: int
+    answer: Answer,
+    *,
+    confine: Callable[[int], None],
+    max_resident_bytes: int,
+    max_cpu_seconds: float | None = None,
 ) -> None:
     """Answer the parent's messages until the parent closes the pipe.
 
@@ -45,6 +50,7 @@ def answer_messages(
         confine: a function that restricts the child process before the process reads its first
             message. ``confine`` gets the memory limit in bytes.
         max_resident_bytes: the resident memory above which the process exits after an answer.
+        max_cpu_seconds: the CPU time above which the process exits after an answer.
     """
     parent = int(sys.argv[1])
     memory_bytes = int(sys.argv[2])
@@ -64,7 +70,7 @@ def answer_messages(
     confine(memory_bytes)
     while head := requests.read(HEAD.size):
         _answer_one(answer, head, requests, answers)
-        if time.process_time() > _MAX_CPU_SECONDS:
+        if time.process_time() > (max_cpu_seconds or _MAX_CPU_SECONDS):
             return
         if _resident_bytes(sizes) > max_resident_bytes:
             trim_memory()

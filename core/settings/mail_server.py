@@ -97,3 +97,13 @@ class MailSender:
     @property
     def domain(self) -> str:
         return self.address.rpartition("@")[2]
+
+    def build_name(self, sender_name: str | None) -> str:
+        """Return the name that mail programs show as the sender.
+
+        The installation's name follows the sender name, so that a list owner can't impersonate
+        anyone.
+        """
+        if sender_name is None:
+            return self.name
+        return f"{sender_name} via {self.name or self.domain}"

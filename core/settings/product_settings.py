@@ -19,6 +19,7 @@ from core.settings.given_settings import PREFIX, read_settings
 from core.settings.mail_server import MailSender
 from core.settings.notations import COMMA_SEPARATED, Quotas, RateLimits, parsable_by
 from core.settings.origins import Origins
+from core.settings.plan_contact import PlanContact
 from core.settings.provider_settings import ProviderSettings
 from core.settings.store_settings import BaseUrl
 
@@ -173,6 +174,10 @@ class Settings(
     docs_url: BaseUrl | None = None
     """URL of the documentation, to which the console and the development stack link. Without this
     setting, the console has no such link."""
+
+    plan_contact: Annotated[str | None, parsable_by(PlanContact.parse)] = None
+    """E-mail address or https URL where owners on the free plan can ask for the paid plan. Without
+    this setting, the console shows no contact."""
 
     hsts_subdomains: bool = False
     """Require browsers to use TLS also for all subdomains of the public URL's host"""

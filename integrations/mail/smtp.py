@@ -83,12 +83,7 @@ def compose_message(mail: Mail, sender: MailSender, address: str) -> bytes:
     Raises ``mail.refused`` if no valid message can be built.
     """
     message = EmailMessage(_UnchangedHeaderPolicy(linesep="\r\n"))
-    name = sender.name
-    if mail.sender_name is not None:
-        # Show the installation's name after the sender name, so that a list owner can't impersonate
-        # anyone.
-        name = f"{mail.sender_name} via {sender.name or sender.domain}"
-    message["From"] = formataddr((name, sender.address))
+    message["From"] = formataddr((sender.build_name(mail.sender_name), sender.address))
     message["To"] = address
     message["Subject"] = _encode_header("Subject", _CONTROL_CHARACTERS.sub(" ", mail.subject))
     message["Date"] = format_datetime(clock.now())

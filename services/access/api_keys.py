@@ -92,10 +92,6 @@ class UsedKeys:
         self._callers: dict[bytes, tuple[Caller, datetime]] = {}
 
     def find_caller(self, digest: bytes, now: datetime) -> Caller | None:
-        """Return the cached caller of an API key.
-
-        The API key may have been revoked since its caller was cached.
-        """
         caller, expires_at = self._callers.get(digest, _NO_CALLER)
         return caller if now < expires_at else None
 
@@ -116,23 +112,25 @@ class UsedKeys:
             database.rows(_UPDATE_LAST_USES, key_ids=list(key_ids), now=clock.now())
 
 
-def authenticate_key(
-    database: Database, uses: UsedKeys, keyring: Keyring, secret: str, *, recent: bool = False
-) -> Caller:
-    """Return the caller that an API key authenticates. Raises ``auth.invalid_credentials``.
+def find_cached_caller(uses: UsedKeys, keyring: Keyring, secret: str) -> Caller | None:
+    """Return the cached caller of an API key, or ``None`` if the caller isn't cached.
 
-    Args:
-        recent: whether the result may come from the cache. If ``recent`` is true, a later SQL
-            statement of the request must check that the API key hasn't been revoked in the
-            meantime.
+    The API key may have been revoked since its caller was cached. A later SQL statement of the
+    request must therefore check that the API key isn't revoked.
     """
+    # Optimization: cache that maps API keys to callers (decision 17).
+    if not API_KEY.matches(secret):
+        return None
+    digest = keyring.signer(_PURPOSE).digest(secret.encode())
+    return uses.find_caller(digest, clock.now())
+
+
+def authenticate_key(database: Database, uses: UsedKeys, keyring: Keyring, secret: str) -> Caller:
+    """Return the caller that an API key authenticates. Raises ``auth.invalid_credentials``."""
     if not API_KEY.matches(secret):
         raise errors.AUTH_INVALID_API_KEY()
     now = clock.now()
     digests = keyring.signer(_PURPOSE).digests(secret.encode())
-    # Optimization: cache that maps API keys to callers (decision 17).
-    if recent and (caller := uses.find_caller(digests[0], now)):
-        return caller
     rows = database.rows(_ACTIVE_KEY, digests=digests, now=now)
     if not rows:
         raise errors.AUTH_INVALID_API_KEY()

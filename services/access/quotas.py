@@ -10,7 +10,7 @@ that count against the quota.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -86,6 +86,21 @@ def list_uses(uow: UnitOfWork, user: User) -> dict[PlanQuota, QuotaUse]:
 def plan_limit(settings: Settings, plan: str, quota: PlanQuota) -> int | None:
     """Return the limit that a plan sets for a quota, or ``None`` for an unlimited quota."""
     return {Plan.FREE: settings.quota_free, Plan.PAID: settings.quota_paid}[Plan(plan)].get(quota)
+
+
+def find_exhausted_quota(
+    uow: UnitOfWork, user: User, candidates: Iterable[PlanQuota]
+) -> tuple[PlanQuota, QuotaUse] | None:
+    """Return the first exhausted quota and its use, or ``None``.
+
+    The function doesn't lock the quotas, so another request can change the result at any time.
+    """
+    for quota in candidates:
+        limit = plan_limit(uow.settings, user.plan, quota)
+        count = 0 if limit is None else _count(uow, user.id, quota)
+        if limit is not None and count >= limit * _unit(quota):
+            return quota, QuotaUse(_in_units(quota, count), limit)
+    return None
 
 
 def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:

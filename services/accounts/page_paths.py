@@ -11,6 +11,7 @@ REGISTRATION_PATH = "/register/confirm"
 FORGOTTEN_PATH = "/password/forgotten"
 RESET_PATH = "/password/new"
 ACCOUNT_PATH = "/account"
+OVERVIEW_PATH = "/console"
 PASSWORD_PATH = "/account/password"  # noqa: S105 - a path
 EMAIL_PATH = "/account/email"
 UNDO_EMAIL_PATH = "/account/email/undo"

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING
 from unicodedata import category, normalize
 
 from core.languages.shown_lines import fold_look_alikes
+from services.accounts.email_addresses import mask_address
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
 MAX_SHOWN_CHARACTERS = 60
 _ELLIPSIS = "…"
+# The invisible ZERO WIDTH NON-JOINER, next to which mail programs recognise no address.
+_NON_JOINER = "\u200c"
+_SEPARATORS = re.compile(r"[@.]")
 # Characters that browsers accept as dots in domain names.
 _FULL_STOPS = str.maketrans("\u3002\uff61\u2024\u2027", "....")
 # Replaces quotation marks with apostrophes, because a quotation mark would end the quotation.
@@ -82,12 +86,14 @@ def quote_text(text: str) -> str:
 
 
 def obfuscate_address(address: str) -> str:
-    """Shorten an e-mail address, so that mail programs don't turn it into a link."""
-    local, _, domain = address.rpartition("@")
-    obfuscated = f"{local[:1]}… at {' dot '.join(domain.split('.'))}"
-    if len(obfuscated) <= MAX_SHOWN_CHARACTERS:
-        return obfuscated
-    return obfuscated[: MAX_SHOWN_CHARACTERS - 1] + _ELLIPSIS
+    """Mask an e-mail address, and add invisible characters, so that mail programs don't link it.
+
+    Mail programs would also turn the domain of the address into a link.
+    """
+    masked = mask_address(address)
+    if len(masked) > MAX_SHOWN_CHARACTERS:
+        masked = masked[: MAX_SHOWN_CHARACTERS - 1] + _ELLIPSIS
+    return _SEPARATORS.sub(rf"{_NON_JOINER}\g<0>{_NON_JOINER}", masked)
 
 
 def _replace_lookalikes(text: str) -> str:

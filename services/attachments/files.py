@@ -54,8 +54,7 @@ def build_renditions_prefix(attachment: Attachment) -> str:
 
 def list_file_keys(attachment: Attachment) -> Sequence[str]:
     """Return the storage key of the converted image and the key prefix of its renditions."""
-    folders = [] if attachment.renditions is None else [build_renditions_prefix(attachment)]
-    return [build_media_key(attachment), *folders]
+    return [build_media_key(attachment), build_renditions_prefix(attachment)]
 
 
 def get_file_key(attachment: Attachment, file: MediaFile) -> str:
@@ -67,17 +66,25 @@ def list_renditions(attachment: Attachment) -> Sequence[MediaFile]:
     return [MediaFile(**fields) for fields in attachment.renditions or ()]
 
 
+def find_thumbnail(attachment: Attachment) -> MediaFile | None:
+    """Return the thumbnail, or ``None`` if the image isn't ready or comes from release 1.0.0."""
+    renditions = list_renditions(attachment)
+    return next((each for each in renditions if each.name == RenditionName.THUMBNAIL), None)
+
+
 def list_converted_files(
     attachment: Attachment, converted: ConvertedImage
 ) -> Sequence[tuple[MediaFile, bytes]]:
     """Return the ``MediaFile`` and the unencrypted bytes of the image and of each rendition."""
     files = [(_describe_file(None, attachment.filename, converted), converted.data)]
-    for rendition in converted.renditions:
-        extension = _EXTENSIONS[rendition.mime_type]
-        filename = f"{attachment.hash_id}-{rendition.name}.{extension}"
-        file = _describe_file(rendition.name.value, filename, rendition)
-        files.append((file, rendition.data))
+    files += [(describe_rendition(attachment, each), each.data) for each in converted.renditions]
     return files
+
+
+def describe_rendition(attachment: Attachment, rendition: Rendition) -> MediaFile:
+    extension = _EXTENSIONS[rendition.mime_type]
+    filename = f"{attachment.hash_id}-{rendition.name}.{extension}"
+    return _describe_file(rendition.name.value, filename, rendition)
 
 
 def _describe_file(name: str | None, filename: str, image: ConvertedImage | Rendition) -> MediaFile:

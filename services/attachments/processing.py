@@ -31,7 +31,7 @@ def create_converter(_: Resources) -> ConverterProcess:
 
 
 def convert_upload(resources: Resources, lease: Lease, images: ConverterProcess) -> None:
-    """Convert an uploaded image, create its renditions, and mark the attachment as ready.
+    """Convert an uploaded image, create its smaller copies, and mark the attachment as ready.
 
     Raises a ``DomainError`` if the conversion fails or the storage quota is exceeded.
     """
@@ -98,5 +98,4 @@ def _fill_row(row: Attachment, converted: ConvertedImage, media_files: Sequence[
     row.height = image.height
     row.frames = converted.frames
     row.blurhash = converted.blurhash
-    if row.renditions is not None:
-        row.renditions = [asdict(rendition) for rendition in renditions]
+    row.renditions = [asdict(rendition) for rendition in renditions]

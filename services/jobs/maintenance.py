@@ -142,14 +142,11 @@ def send_due_tasks(resources: Resources) -> int:
     return sum(resources.broker.send(name, _kinds[name].queue, {}) for name in names)
 
 
-def list_known_rows(uow: UnitOfWork) -> list[Maintenance]:
-    """Return the rows of all kinds of maintenance that this release knows."""
-    query = select(Maintenance).where(Maintenance.name.in_(_kinds)).order_by(Maintenance.name)
-    return list(uow.session.scalars(query))
-
-
 def list_all_rows(uow: UnitOfWork) -> list[Maintenance]:
-    """Return the rows of all kinds of maintenance, even kinds that this release doesn't know."""
+    """Return the rows of all kinds of maintenance.
+
+    Kinds that this process hasn't registered are included, even if this release doesn't know them.
+    """
     return list(uow.session.scalars(select(Maintenance).order_by(Maintenance.name)))
 
 

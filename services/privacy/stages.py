@@ -36,6 +36,7 @@ REPORTED = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "j
 _TEXTS_OF_LISTS = (
     *("tagline", "description", "avatar_image_url", "favicon_image_url", "colour"),
     *("logo_hash_id", "sender_name", "sign_up_text", "thanks_text", "confirmation_text"),
+    "confirmed_redirect",
 )
 
 

@@ -68,7 +68,8 @@ _KEY_COLUMNS: Mapping[FiguresBy, ColumnElement[Any]] = {
 class MemberFigures:
     """How many active members a list gained and lost.
 
-    Members that the list's owner added or removed are included in the daily figures.
+    Members that the list's owner added or removed are included in the daily figures. Members of
+    an undone import count neither as joined nor as left.
     """
 
     key: str
@@ -189,12 +190,19 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
     """Return how much an owner's number of active members has grown during a number of days.
 
+    Archived lists are left out, because their members don't count toward the owner's number of
+    members.
+
     ``days``: the number of days for which the growth is counted, up to today in UTC.
     """
     query = (
         select(func.sum(_DAYS.joined - _DAYS.gone))
         .join(MailingList, MailingList.id == _DAYS.list_id)
-        .where(MailingList.user_id == owner_id, _DAYS.day >= _compute_first_day(days))
+        .where(
+            MailingList.user_id == owner_id,
+            MailingList.archived_at.is_(None),
+            _DAYS.day >= _compute_first_day(days),
+        )
     )
     return int(uow.session.scalar(query) or 0)
 

@@ -86,7 +86,9 @@ def change_field_and_type(
     type_ = FieldType(columns.get("type", field.type))
     if type_ != field.type:
         columns.setdefault("choices", [])
-        new_field = MemberField(type=type_, label=field.label, choices=columns["choices"])
+        new_field = MemberField(
+            key=field.key, label=field.label, type=type_, choices=columns["choices"]
+        )
         _convert_values(uow, field, new_field)
     return fields.change_field(uow, owner_id, field_id, columns)
 

@@ -17,7 +17,7 @@ from services import paging
 from services.access import quotas, sessions
 from services.access.caller import Caller
 from services.paging import UNPAGED, PageOfRows, PageRequest
-from services.subscriptions import branding, sign_up_fields, text_reviews
+from services.subscriptions import branding, redirects, sign_up_fields, text_reviews
 from services.subscriptions.consent import wordings
 from services.subscriptions.members.locks import limit_lock_waits
 from storage.expected_errors import raise_if_taken
@@ -33,6 +33,7 @@ _IMAGE_URL_COLUMNS = ("avatar_image_url", "favicon_image_url")
 # is a row in ``consent_wordings``.
 _CONSENT_WORDING = "consent_wording"
 _CHALLENGE_COLUMNS = ("challenge_enabled", "challenge_provider")
+_REDIRECT_COLUMNS = ("redirect_origins", "confirmed_redirect")
 # Values for columns of a list, as validated by ``validate_values``.
 CheckedValues = NewType("CheckedValues", dict[str, Any])
 
@@ -124,7 +125,7 @@ def change_list(
     }
     with uow.session.no_autoflush:
         columns |= sign_up_fields.find_field_ids(uow, mailing_list, fields)
-    _set_columns(mailing_list, columns, providers)
+    _set_columns(uow.settings, mailing_list, columns, providers)
     if "logo_hash_id" in columns:
         with uow.session.no_autoflush:
             branding.require_logo(uow, mailing_list)
@@ -259,7 +260,10 @@ def read_titles(uow: UnitOfWork, list_ids: Collection[int]) -> dict[int, str]:
 
 
 def _set_columns(
-    mailing_list: MailingList, fields: Mapping[str, Any], providers: Collection[str]
+    settings: Settings,
+    mailing_list: MailingList,
+    fields: Mapping[str, Any],
+    providers: Collection[str],
 ) -> None:
     for name, value in fields.items():
         setattr(mailing_list, name, value)
@@ -270,6 +274,13 @@ def _set_columns(
     if None in parsed or len(unique) > MAX_REDIRECT_ORIGINS:
         raise errors.LIST_REDIRECT_ORIGINS(most=MAX_REDIRECT_ORIGINS)
     mailing_list.redirect_origins = unique
+    # Check the redirect only if the request sets its URL or the allowed origins. Otherwise, owners
+    # couldn't change other settings after the operator has removed an origin.
+    is_redirect_checked = mailing_list.confirmed_redirect is not None and not (
+        fields.keys().isdisjoint(_REDIRECT_COLUMNS)
+    )
+    if is_redirect_checked and not redirects.find_confirmed_redirect(settings, mailing_list):
+        raise errors.LIST_CONFIRMED_REDIRECT()
     for name in _IMAGE_URL_COLUMNS:
         url = getattr(mailing_list, name)
         if url is None:

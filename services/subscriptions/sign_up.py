@@ -1,6 +1,5 @@
 """Signs people up for lists, through a public form, a login or a confirmation link."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -13,7 +12,6 @@ from core.errors.people import LINK_INVALID, LINK_USED, USER_NOT_FOUND
 from models import MailedLink, MailingList, OptOutKind, Subscription, SubscriptionStatus, User
 from services.accounts import accounts, email_addresses, mailed_tokens, unsolicited_mail
 from services.accounts.mailed_tokens import Purpose
-from services.accounts.unsolicited_mail import MailBound
 from services.subscriptions import deny_lists, lists, member_attributes
 from services.subscriptions.member_attributes import EMPTY_SUBMISSION, Submission
 from services.subscriptions.members import changes, locks, mails, opt_out_checks, opt_outs
@@ -68,18 +66,38 @@ def request_subscription(
         values = {**submission.columns, "email_enabled": OptOutKind.EMAIL not in opt_out_kinds}
     record = _write_record(uow, locked, "requested", actor, status=status, **values)
     if must_confirm:
-        source = unsolicited_mail.source_digest(uow.settings.keyring, actor.ip)
-        bounds = unsolicited_mail.choose_bounds(
-            uow.settings, source, email=email, list_id=mailing_list.id
-        )
         unconfirmed_values = submission.unconfirmed_values if has_record else None
-        _mail_confirmation(uow, record, bounds, unconfirmed_values)
+        _mail_confirmation(uow, record, email, actor.ip, unconfirmed_values)
+
+
+def repeat_confirmation_mail(
+    uow: UnitOfWork, mailing_list: MailingList, email: str, ip: str | None
+) -> None:
+    """Send the confirmation mail again, at the request of the visitor who signed up the address.
+
+    Confirmation mails are subject to the same limits as in ``request_subscription``. If the
+    subscription isn't pending or the address is on a deny list, the function changes nothing.
+    Raises ``email.invalid`` and ``list.busy``.
+
+    ``ip``: the IP address of the visitor, or ``None`` if it is unknown.
+    """
+    email = email_addresses.normalise_address(email)
+    person = accounts.find_user_by_email(uow, email)
+    if person is None:
+        return
+    locked = lock_subscription(uow, mailing_list, person)
+    if locked is None or locked.record is None:
+        return
+    is_denied = deny_lists.find_denied(uow, mailing_list.user_id, locked.addresses)
+    if locked.record.status == SubscriptionStatus.PENDING and not is_denied:
+        _mail_confirmation(uow, locked.record, email, ip, locked.record.submitted)
 
 
 def _mail_confirmation(
     uow: UnitOfWork,
     record: Subscription,
-    bounds: Sequence[MailBound],
+    email: str,
+    ip: str | None,
     unconfirmed_values: dict[str, Any] | None,
 ) -> None:
     """Enqueue a confirmation mail, unless a rate limit has been reached.
@@ -90,6 +108,10 @@ def _mail_confirmation(
     last_mailed_at = record.confirmation_asked_at
     if last_mailed_at and clock.now() - last_mailed_at < MIN_CONFIRMATION_INTERVAL:
         return
+    source = unsolicited_mail.source_digest(uow.settings.keyring, ip)
+    bounds = unsolicited_mail.choose_bounds(
+        uow.settings, source, email=email, list_id=record.list_id
+    )
     if unsolicited_mail.admit_mail(uow, bounds):
         # Schedule a reminder a day after the latest confirmation mail, but don't remind a person
         # twice.

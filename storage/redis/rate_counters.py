@@ -81,27 +81,35 @@ class RateCounters:
 
     def count(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus | None:
         """Count one API call in Redis, or return ``None`` while Redis is unreachable."""
-        window = item.get_expiry()
-        now = self._now()
         # Optimization: rate limits that ask Redis once per block of calls (decision 17).
-        number = self._reserved_numbers.take(_build_window_key(now, window, limit, caller))
-        if number is None:
-            size = max(item.amount // _BLOCKS_PER_LIMIT, 1)
-            reserved: list[int] | None = self._breaker.attempt(
-                "counters.unreachable",
-                lambda: self._reserve([_build_redis_key(window, limit)], [window, size, caller]),
-            )
-            if reserved is None:
-                return None
-            last, milliseconds = reserved
-            now = milliseconds / 1000
-            self._clock_offset = now - time.monotonic()
-            number = last - size + 1
-            if size > 1:
-                window_key = _build_window_key(now, window, limit, caller)
-                self._reserved_numbers.put(window_key, range(number + 1, last + 1))
-        seconds_left = _compute_seconds_left(now, window)
-        return RateLimitStatus(item.amount, window, item.amount - number, seconds_left)
+        status = self.count_reserved(item, limit, caller)
+        if status is not None:
+            return status
+        window = item.get_expiry()
+        size = max(item.amount // _BLOCKS_PER_LIMIT, 1)
+        reserved: list[int] | None = self._breaker.attempt(
+            "counters.unreachable",
+            lambda: self._reserve([_build_redis_key(window, limit)], [window, size, caller]),
+        )
+        if reserved is None:
+            return None
+        last, milliseconds = reserved
+        now = milliseconds / 1000
+        self._clock_offset = now - time.monotonic()
+        number = last - size + 1
+        if size > 1:
+            window_key = _build_window_key(now, window, limit, caller)
+            self._reserved_numbers.put(window_key, range(number + 1, last + 1))
+        return _build_status(item, number, now)
+
+    def count_reserved(
+        self, item: RateLimitItem, limit: str, caller: str
+    ) -> RateLimitStatus | None:
+        """Count one API call without Redis, or return ``None`` if no call number is reserved."""
+        now = self._now()
+        window_key = _build_window_key(now, item.get_expiry(), limit, caller)
+        number = self._reserved_numbers.take(window_key)
+        return None if number is None else _build_status(item, number, now)
 
     def count_locally(self, item: RateLimitItem, limit: str, caller: str) -> RateLimitStatus:
         """Count one API call only in this process, because Redis is unreachable.
@@ -165,6 +173,13 @@ def _build_redis_key(window: int, limit: str) -> str:
 
 def _build_window_key(now: float, window: int, limit: str, caller: str) -> str:
     return f"{_build_redis_key(window, limit)}:{caller}:{int(now // window)}"
+
+
+def _build_status(item: RateLimitItem, number: int, now: float) -> RateLimitStatus:
+    """Return the status of a rate limit after the call with this number in the time window."""
+    window = item.get_expiry()
+    seconds_left = _compute_seconds_left(now, window)
+    return RateLimitStatus(item.amount, window, item.amount - number, seconds_left)
 
 
 def _compute_seconds_left(now: float, window: int) -> int:

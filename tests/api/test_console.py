@@ -87,6 +87,47 @@ def test_console_chart_groups_many_days_into_whole_weeks(days: int, size: int) -
     assert plot.spans[-1].last == date(2026, 1, 1) + timedelta(days=days - 1)
 
 
+@pytest.mark.parametrize(
+    ("joined", "left", "marks"),
+    [
+        (0, 0, [1, 0]),
+        (1, 0, [1, 0]),
+        (0, 3, [0, -1, -2, -3]),
+        (305, 0, [400, 300, 200, 100, 0]),
+        (609, 304, [800, 600, 400, 200, 0, -200, -400]),
+        (4_013, 1, [5_000, 4_000, 3_000, 2_000, 1_000, 0, -1_000]),
+    ],
+)
+def test_console_chart_axis_has_round_integers_with_zero(
+    joined: int, left: int, marks: list[int]
+) -> None:
+    plot = plotted((joined, 0), (0, left))
+    assert plot.marks == marks
+    # The zero line and the bars match the marks, which are evenly spaced.
+    height = marks[0] - marks[-1]
+    assert plot.zero == pytest.approx(100 * marks[0] / height, abs=0.01)
+    assert plot.bars[0].joined_height == pytest.approx(100 * joined / height, abs=0.01)
+    assert plot.bars[1].left_height == pytest.approx(100 * left / height, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("days", "dates"),
+    [
+        (30, ["1 Jan", "8 Jan", "15 Jan", "22 Jan", "29 Jan"]),
+        (90, [f"{date(2026, 1, 1) + timedelta(weeks=week):%-d %b}" for week in range(13)]),
+        (365, [f"{date(2026, 1, 1) + timedelta(weeks=week):%-d %b}" for week in range(0, 53, 5)]),
+        (
+            1_095,
+            [f"{date(2026, 1, 1) + timedelta(weeks=3 * span):%b %Y}" for span in range(0, 53, 5)],
+        ),
+    ],
+)
+def test_console_chart_shows_a_date_below_each_week(days: int, dates: list[str]) -> None:
+    plot = plotted(*[(1, 0)] * days)
+    assert [each.label for each in plot.dates] == dates
+    assert sum(not each.is_extra for each in plot.dates) <= 5
+
+
 PAGE = "https://p.example/console/lists/1/segments/2"
 RECOUNT = "?count=exactly"
 
@@ -101,6 +142,7 @@ def page_of(template: str, member_count: MemberCount, **others: Any) -> str:
         "member_count": member_count,
         "draft": FilterDraft(None),
         "choices": {},
+        "refusal": None,
     }
     return render_console_part(template, values | others)
 

@@ -29,7 +29,7 @@ def shows(page: Page, heading: str) -> None:
 
 
 @pytest.mark.tier("fast", "browser")
-def test_person_can_register_and_log_out_in_the_browser(
+def test_person_registers_sees_the_first_steps_and_logs_out_in_the_browser(
     stack: Stack, page: Page, mailbox_reader: Visitor
 ) -> None:
     email = new_address()
@@ -44,6 +44,11 @@ def test_person_can_register_and_log_out_in_the_browser(
     page.get_by_label("Your name").fill("Ada Lovelace")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Create my account").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Welcome, Ada Lovelace")
+    assert page.url == f"{stack.api_url}/console"
+    steps = page.get_by_role("region", name="Next steps").get_by_role("link")
+    expect(steps).to_have_text(["Create a list", "Create an API key"])
+    page.get_by_role("link", name="Account", exact=True).click()
     shows(page, "Your account")
     expect(page.get_by_role("main")).to_contain_text(f"Ada Lovelace, {email}")
     expect(page.get_by_role("main")).to_contain_text("Chrome on Linux (this browser)")

@@ -23,13 +23,16 @@ from tests.support.browser.looks import (
     LONG_WORD,
     NARROW,
     WIDE,
+    find_hidden_entries,
+    find_protruding_elements,
     fits,
     require_accessible,
 )
 from tests.support.browser.readers import make_list
 from tests.support.credits.settled_orders import new_order, payment_of, settle
 from tests.support.http.replies import data
-from tests.support.imports.bulk import sheet, upload
+from tests.support.imports.bulk import upload
+from tests.support.imports.workbooks import workbook
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe, subscribe_pending
 from tests.support.people.consoles import at_operators_console
 from tests.support.people.oauth import log_in, register
@@ -41,6 +44,7 @@ from tests.support.security.world import World, settled
 At = Callable[..., Page]
 SCOPES = tuple(SCOPE_EXPLANATIONS)
 LONG_NAME = LONG_WORD * 2
+LONG_ADDRESS = "maria-magdalena.oberhuber.kreuzberger@verwaltung.gemeinde-musterstadt.example"
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 TAKES_PICTURES = IS_THOROUGH or os.environ.get("PRESSROOM_PICTURES") == "1"
 _COLOUR = "getComputedStyle(document.body).backgroundColor"
@@ -109,6 +113,7 @@ PAGES = {
 # One page of each kind.
 IN_BOTH_TIERS = {
     *("/console", "/console/lists/{list_id}/members", "/console/imports/{import_id}"),
+    *("/console/lists/{list_id}/public", "/console/images/{hash_id}"),
     *("/console/operators", "sign-up", "preferences", "login", "consent"),
 }
 
@@ -117,8 +122,24 @@ IN_BOTH_TIERS = {
 def sample_account(stack: Stack) -> Iterator[World]:
     """An account that owns one object of each kind that Pressroom's pages show."""
     made = worlds.build(stack)
+    _fill_list(made)
     yield made
     made.client.close()
+
+
+def _fill_list(world: World) -> None:
+    """Set everything that the list's pages can show, and add a member with a long address."""
+    client, list_id = world.client, world.values["list_id"]
+    texts = dict.fromkeys(("sign_up_text", "thanks_text", "consent_wording"), LONG_WORD * 4)
+    look = {
+        "colour": "#0f5c6e",
+        "logo_hash_id": world.values["hash_id"],
+        "sender_name": LONG_WORD[:40],
+    }
+    origins = [f"https://www.{LONG_WORD[:40].lower()}.example"]
+    data(client.patch(f"/lists/{list_id}", json={**texts, **look, "redirect_origins": origins}))
+    body = {"name": LONG_NAME, "tags": [LONG_WORD[:40], "harbour", "press"]}
+    data(client.put(f"/lists/{list_id}/members/{LONG_ADDRESS}", json=body), 200, 201)
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +173,11 @@ def path_values(
     client = sample_account.client
     pending = subscribe_pending(stack, new_list(client, LONG_WORD * 4, confirm_required=True))
     rows = [(f"{n}@example.com", f"R {n}", "Rome") for n in range(20)]
-    file = sheet(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
-    looked_at = data(upload(client, sample_account.values["dst_list_id"], file, dry_run="1"))
+    header = ["Mail", "Who", "Home town"]
+    # Excel permits sheet names of up to 31 characters.
+    file = workbook({"S" * 31: [header, *rows, ("not an address", "Nobody", "Oslo")], "Notes": []})
+    list_id = sample_account.values["dst_list_id"]
+    looked_at = data(upload(client, list_id, file, "members.xlsx", dry_run="1"))
     doubtful = new_order(stack, operator.user_id)
     settle(stack, doubtful, replace(payment_of(doubtful), amount_minor=499))
     program = register(stack, scopes=SCOPES, public=True, name=LONG_NAME)
@@ -234,6 +258,9 @@ def test_every_page_is_accessible_and_fits_a_narrow_screen(
     assert page.evaluate(_COLOUR) != light
     require_accessible(page)
     assert fits(page)
+    assert find_protruding_elements(page) == []
+    page.reload()
+    assert find_hidden_entries(page) == []
     _keep(page, f"{picture}-narrow-dark")
     if not IS_THOROUGH:
         return
@@ -243,6 +270,22 @@ def test_every_page_is_accessible_and_fits_a_narrow_screen(
     plain = page_of(visit.whose, scripts=False)
     plain.goto(url)
     expect(plain.get_by_role("heading", level=1)).to_have_text(heading)
+
+
+def test_address_in_a_narrow_table_of_members_stays_on_one_line_beside_its_box(
+    stack: Stack, page_of: At, path_values: dict[str, object]
+) -> None:
+    page = page_of("owner")
+    page.set_viewport_size({"width": 360, "height": 640})
+    page.goto(f"{stack.api_url}/console/lists/{path_values['list_id']}/members")
+    row = page.get_by_role("row").filter(has_text=LONG_ADDRESS)
+    address = row.get_by_role("link").bounding_box()
+    box = row.get_by_role("checkbox").bounding_box()
+    assert address
+    assert box
+    assert box["x"] + box["width"] <= address["x"]
+    assert address["height"] < 2 * box["height"]
+    assert row.get_by_role("link").evaluate("link => link.getClientRects().length") == 1
 
 
 def _keep(page: Page, name: str) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.tier("browser")
 PEOPLE = 302
 HEADER = (
     *("E-Mail-Adresse", "Vorname", "Nachname", "Anmeldedatum", "Tags", "Stadt", "Umsatz"),
-    *("Newsletter", "Geburtstag", "Notiz"),
+    *("Stammkunde", "Geburtstag", "Notiz"),
 )
 THIS_YEAR = date(2026, 1, 1)
 
@@ -90,7 +90,7 @@ def test_german_sample_can_be_imported_segmented_tagged_exported_and_undone(
     assert members[imported_people[3].email]["fields"] == {
         "stadt": "Berlin",
         "umsatz": 3.08,
-        "newsletter": True,
+        "stammkunde": True,
         "notiz": "Grüße",
         "geburtstag": "1960-04-30",
     }

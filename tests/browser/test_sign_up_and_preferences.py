@@ -14,7 +14,7 @@ from tests.support.documents import markdown
 from tests.support.http.replies import data
 from tests.support.http.servers import QuietHandler, http_server, running
 from tests.support.lists.people_on_lists import Subscriber, subscribe
-from tests.support.lists.subscribers import known_member
+from tests.support.lists.subscribers import known_member, new_address
 
 
 @pytest.fixture(
@@ -69,7 +69,7 @@ def test_signup_page_keeps_answers_while_a_wrong_one_is_corrected(
 ) -> None:
     list_id = make_list(client, thanks_text="The next letter comes tomorrow.")
     list_page.goto(sign_up_url(stack, client, list_id))
-    require_heading(list_page, "Subscribe")
+    require_heading(list_page, TITLE)
     expect(list_page.get_by_text(WORDING)).to_be_visible()
     list_page.get_by_label("E-mail address").fill("ada@example.com")
     list_page.get_by_label("Name").fill("Ada")
@@ -103,7 +103,7 @@ def test_signup_page_uses_german_for_german_browsers(
 ) -> None:
     list_id = make_list(client)
     german_page.goto(sign_up_url(stack, client, list_id))
-    shows(german_page, "Anmelden")
+    shows(german_page, TITLE)
     expect(german_page.locator("html")).to_have_attribute("lang", "de")
     german_page.get_by_label("E-Mail-Adresse").fill("ada@example")
     german_page.get_by_role("button", name="Anmelden").click()
@@ -111,6 +111,39 @@ def test_signup_page_uses_german_for_german_browsers(
     german_page.get_by_label("E-Mail-Adresse").fill("ada@example.com")
     german_page.get_by_role("button", name="Anmelden").click()
     shows(german_page, "Vielen Dank")
+
+
+def test_reader_corrects_the_address_and_confirming_leads_to_the_site_of_the_owner(
+    stack: Stack, client: httpx2.Client, owner_site: Site, list_page: Page
+) -> None:
+    list_id = make_list(
+        client,
+        confirm_required=True,
+        redirect_origins=[owner_site.url],
+        confirmed_redirect=f"{owner_site.url}/thanks",
+    )
+    email = new_address()
+    list_page.goto(sign_up_url(stack, client, list_id))
+    list_page.get_by_label("E-mail address").fill(f"typo.{email}")
+    list_page.get_by_label("Tea").select_option("Black")
+    list_page.get_by_role("button", name="Subscribe").click()
+    shows(list_page, "Check your e-mail")
+    expect(list_page.get_by_text(f"typo.{email}")).to_be_visible()
+    list_page.get_by_role("button", name="Send again").click()
+    expect(list_page.get_by_role("status")).to_contain_text("Please wait.")
+    list_page.get_by_role("button", name="Correct it").click()
+    shows(list_page, TITLE)
+    expect(list_page.get_by_label("E-mail address")).to_have_value(f"typo.{email}")
+    expect(list_page.get_by_label("Tea")).to_have_value("Black")
+    list_page.get_by_label("E-mail address").fill(email)
+    list_page.get_by_role("button", name="Subscribe").click()
+    shows(list_page, "Check your e-mail")
+    expect(list_page.get_by_text(email, exact=True)).to_be_visible()
+    user_id = known_member(client, list_id, email)["user_id"]
+    list_page.goto(mailed_link(Subscriber(stack, list_id, user_id, email), "/confirm"))
+    list_page.get_by_role("button", name="Confirm my subscription").click()
+    require_heading(list_page, "Thanks")
+    assert list_page.url == f"{owner_site.url}/thanks"
 
 
 def pasted_form(client: httpx2.Client, list_id: int) -> str:

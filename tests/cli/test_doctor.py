@@ -17,6 +17,7 @@ from devstack import LOOPBACK
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
+from services.accounts.account_mails import MailKind, request_mail
 from services.backup import manifests
 from services.backup.manifests import Manifest
 from storage.backup_files.places import open_sealed_place
@@ -49,6 +50,7 @@ ALL_FINE = {
     ("object storage", "policy"),
     ("object storage", "delete"),
     ("mail", "login"),
+    ("mail", "waiting"),
     ("public URL", "reachable"),
     ("public URL", "proxy headers"),
     ("public URL", "invented address"),
@@ -122,6 +124,49 @@ def test_doctor_sends_a_test_mail_to_the_given_address(stack: Stack) -> None:
     assert found["mail", "sending"]["state"] == "fine"
     [mail] = stack.mails("operator@example.com")
     assert mail["subject"] == "Pressroom test mail"
+
+
+def test_doctor_without_mail_settings_warns_and_names_the_command_that_checks_mail(
+    stack: Stack,
+) -> None:
+    code, found = doctor(stack, PRESSROOM_MAIL_URL="")
+    assert code == 0
+    login = found["mail", "login"]
+    assert login["state"] == "warning"
+    assert "docker compose exec worker-waiting pressroom doctor" in login["advice"]
+    table = pressroom(stack, "doctor", PRESSROOM_MAIL_URL="").stdout
+    [row] = [line for line in table.splitlines() if "│ ! " in line]
+    assert "PRESSROOM_MAIL_URL" in row
+
+
+def test_doctor_fails_where_a_mail_has_waited_for_ten_minutes(
+    make_stack: Callable[[str], Stack], stack: Stack
+) -> None:
+    silent = make_stack("silent")
+    elsewhere = {"PRESSROOM_DATABASE_URL": silent.environment["PRESSROOM_DATABASE_URL"]}
+    api = {**elsewhere, "PRESSROOM_MAIL_URL": ""}
+    with silent.resources.unit_of_work() as uow:
+        request_mail(uow, MailKind.FORGOTTEN_PASSWORD, "ada@example.com")
+    change = "UPDATE jobs SET run_at = now() + %s::interval, failing_since = now() + %s::interval"
+    for run_at, failing_since, is_late in (
+        ("-9 min", None, False),
+        ("-11 min", None, True),
+        # A reminder that isn't due yet.
+        ("20 min", None, False),
+        ("1 min", "-9 min", False),
+        # The next attempt isn't due yet, but the mail has failed for longer than ten minutes.
+        ("1 min", "-11 min", True),
+    ):
+        silent.query(change, run_at, failing_since)
+        code, found = doctor(stack, **api)
+        assert found["mail", "waiting"]["state"] == ("wrong" if is_late else "fine")
+        assert code == int(is_late)
+    silent.query("UPDATE jobs SET last_reason = 'PRESSROOM_MAIL_URL is not set.'")
+    _, found = doctor(stack, **api)
+    shown = found["mail", "waiting"]
+    assert shown["found"] == "1 unsent, the oldest for 11 min: PRESSROOM_MAIL_URL is not set."
+    silent.query("UPDATE jobs SET status = 'succeeded', finished_at = now()")
+    assert doctor(stack, **api)[0] == 0
 
 
 URLS = {

@@ -1,3 +1,4 @@
+import json
 import os
 import pty
 import re
@@ -126,21 +127,79 @@ def test_env_command_requires_public_url_without_a_terminal(tmp_path: Path) -> N
     assert env(tmp_path, url=None, PRESSROOM_PUBLIC_URL=URL).returncode == 0
 
 
-def test_env_command_asks_for_the_public_url_at_a_terminal(tmp_path: Path) -> None:
+def answered(folder: Path, *words: str, answers: list[tuple[str, str]]) -> str:
+    """Run the command at a terminal, give each answer after its question, and return the output."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "cli.main", "env"],
-        cwd=tmp_path,
+        [sys.executable, "-m", "cli.main", "env", *words],
+        cwd=folder,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(files.ROOT)},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
     )
     os.close(theirs)
-    os.write(ours, f"{URL}\n".encode())
-    assert process.wait() == 0
+    output = ""
+    for question, answer in answers:
+        start = len(output)
+        while not re.search(re.escape(question) + ".*: $", output[start:]):
+            output += os.read(ours, 4096).decode()
+        os.write(ours, f"{answer}\n".encode())
+    try:
+        while block := os.read(ours, 4096):
+            output += block.decode()
+    except OSError:
+        # Linux raises an error after the process has closed the terminal.
+        pass
+    assert process.wait() == 0, output
     os.close(ours)
-    assert f"PRESSROOM_PUBLIC_URL={URL}\n" in (tmp_path / ".env").read_text()
+    return output
+
+
+def test_env_command_asks_for_the_public_url_and_the_mail_server_at_a_terminal(
+    tmp_path: Path,
+) -> None:
+    output = answered(
+        tmp_path,
+        answers=[
+            ("Public URL", URL),
+            ("Mail server", "mail.example.com"),
+            # The first answer has no scheme, so the command asks again.
+            ("Mail server", "smtps://mail.example.com:2465"),
+            ("User at", "me@example.com"),
+            ("Password at", "p w/:%"),
+            ("Sender", "News <news@example.com>"),
+        ],
+    )
+    assert "p w/:%" not in output
+    assert "must be smtp://" in output
+    text = (tmp_path / ".env").read_text()
+    assert f"PRESSROOM_PUBLIC_URL={URL}\n" in text
+    login = "me%40example.com:p%20w%2F%3A%25"
+    assert f"PRESSROOM_MAIL_URL=smtps://{login}@mail.example.com:2465\n" in text
+    assert "PRESSROOM_MAIL_FROM='News <news@example.com>'\n" in text
+
+
+def test_env_command_takes_mail_settings_from_options_and_lists_what_is_still_empty(
+    tmp_path: Path,
+) -> None:
+    for name in ("with", "without"):
+        (tmp_path / name).mkdir()
+    mail = ("--mail-url", "smtp://mail", "--mail-from", "news@example.com")
+    done = env(tmp_path / "with", "--json", *mail)
+    empty = json.loads(done.stdout)["empty"]
+    assert {"PRESSROOM_BACKUP_URL", "PRESSROOM_STRIPE_SECRET_KEY"} < set(empty)
+    assert "PRESSROOM_MAIL_URL" not in empty
+    text = (tmp_path / "with" / ".env").read_text()
+    assert "PRESSROOM_MAIL_URL=smtp://mail\n" in text
+    assert "PRESSROOM_MAIL_FROM=news@example.com\n" in text
+    # Without a terminal, the command doesn't wait for answers.
+    done = env(tmp_path / "without")
+    assert "  PRESSROOM_MAIL_URL: no mail is sent" in done.stdout
+    # At a terminal, the user can skip the question about the mail server.
+    (tmp_path / "without" / ".env").unlink()
+    output = answered(tmp_path / "without", "--public-url", URL, answers=[("Mail server", "")])
+    assert "  PRESSROOM_MAIL_URL: no mail is sent" in output
 
 
 def test_generated_env_file_satisfies_every_compose_process(

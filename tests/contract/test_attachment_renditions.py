@@ -90,7 +90,8 @@ def test_image_upload_creates_no_renditions_unless_requested(
     for params in ({}, {"renditions": "0"}):
         plain = data(send(client, photo(700, 350), "p.jpg", **params))
         assert plain["renditions"] == []
-        assert objects_of(stack, plain) == [plain["pathname"]]
+        thumbnail = f"renditions/{plain['hash_id']}/{plain['thumbnail']['filename']}"
+        assert sorted(objects_of(stack, plain)) == [plain["pathname"], thumbnail]
         url = f"/media/{plain['hash_id']}-320.webp"
         problem(stranger.get(url), 404, "media.not_found")
 
@@ -139,8 +140,9 @@ def test_renditions_of_encrypted_attachment_are_stored_encrypted(
         stack.resources.objects.get(key)
         for key in objects_of(stack, encrypted_attachment_with_renditions)
     ]
-    assert len(stored) == 4
-    for each in encrypted_attachment_with_renditions["renditions"]:
+    assert len(stored) == 5
+    record = encrypted_attachment_with_renditions
+    for each in (record["thumbnail"], *record["renditions"]):
         plain = client.get(each["view_url"]).content
         assert not any(plain[100:132] in sealed for sealed in stored)
 

@@ -54,7 +54,22 @@ def test_attachment_record_describes_original_and_stored_image(
     assert record["checksum"] == hashlib.sha256(stored).hexdigest()
     assert Image.open(io.BytesIO(stored)).size == (320, 200)
     # Of the original nothing is kept.
-    assert objects_of(stack, record) == [record["pathname"]]
+    thumbnail = f"renditions/{record['hash_id']}/{record['thumbnail']['filename']}"
+    assert sorted(objects_of(stack, record)) == [record["pathname"], thumbnail]
+
+
+@pytest.mark.parametrize("query", [{}, {"renditions": "1"}])
+def test_every_upload_has_a_thumbnail_that_is_no_rendition(
+    client: httpx2.Client, query: dict[str, str]
+) -> None:
+    record = data(send(client, photo(900, 1200), "portrait.jpg", **query))
+    thumbnail = record["thumbnail"]
+    assert (thumbnail["width"], thumbnail["height"]) == (180, 240)
+    stored = httpx2.get(thumbnail["view_url"]).content
+    assert len(stored) == thumbnail["size"] <= 40_000
+    assert Image.open(io.BytesIO(stored)).size == (180, 240)
+    names = [each["name"] for each in record["renditions"]]
+    assert names == (["320", "640", "mail"] if query else [])
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,22 @@ def test_cli_import_supports_mapping_and_update_and_dry_run(
     assert known_member(client, list_id, email)["name"] == "Ada"
 
 
+def test_cli_import_prints_its_result_in_readable_lines(
+    stack: Stack, list_id: int, import_file: Path
+) -> None:
+    email = new_address()
+    rows = ([email, "01.02.24", "Köln", "ja"], [new_address(), "gestern", "Bonn", "nein"])
+    import_file.write_bytes(sheet(["E-Mail", "Angemeldet am", "Ort", "Newsletter"], *rows))
+    done = pressroom(stack, "import", str(list_id), str(import_file), "--dry-run")
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert f"line 2: {email}, free, active, joined 2024-02-01" in lines
+    assert "line 3: row.not_subscribed, The file says that this person is not subscribed." in lines
+    assert "Ort: ignored (left out)" in lines
+    assert "E-Mail: email" in lines
+    assert "{" not in done.stdout
+    assert max(map(len, lines)) < 200
+
+
 def test_cli_import_reads_a_file_from_a_pipe(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:

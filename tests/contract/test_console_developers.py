@@ -116,9 +116,13 @@ def test_console_shows_api_key_errors_next_to_their_fields(console: OwnerAtConso
 
 def test_console_rejects_an_api_key_beyond_the_plan_and_gives_the_reason(stack: Stack) -> None:
     with at_console(stack, stack.create_owner(plan=Plan.FREE)) as console:
-        for _ in range(9):
+        for _ in range(8):
             stack.create_key(console.owner.user_id)
-        text = shown(console.send(NEW_KEY, name="n", reach="all"), 403)
+        [(action, values)] = forms_of(console.visitor.get(NEW_KEY))
+        # While the form is open, another program creates the last key that the plan allows.
+        stack.create_key(console.owner.user_id)
+        form = {**values, "name": "n", "reach": "all"}
+        text = shown(console.visitor.client.post(action, data=form), 403)
         assert "You have used 10 of 10." in text
         noted = data(console.api.get("/users/me/security-events"))["items"]
         assert "quota.refused" in {each["type"] for each in noted}
@@ -146,9 +150,17 @@ def test_console_shows_oauth_grants_and_revokes_them_after_confirmation(
     console.see(end, 404)
 
 
-def made_hook(console: OwnerAtConsole, **typed: str) -> tuple[str, str]:
-    """Create a webhook in the console, and return its path and its secret."""
-    text = shown(console.send(f"{HOOKS}/new", **typed))
+RECOMMENDED = ("type.subscription.created", "type.subscription.confirmed", f"type.{LEFT}")
+
+
+def made_hook(
+    console: OwnerAtConsole, without: tuple[str, ...] = RECOMMENDED, /, **typed: str
+) -> tuple[str, str]:
+    """Create a webhook in the console, and return its path and its secret.
+
+    ``without``: recommended event types whose boxes are unticked in the form.
+    """
+    text = shown(console.send(f"{HOOKS}/new", 0, without, **typed))
     assert heading(text) == "Your new webhook"
     [secret] = re.findall(r'value="(whsec_[^"]+)"', text)
     [path] = set(re.findall(rf'href="[^"]*({HOOKS}/\d+)"', text))
@@ -271,6 +283,21 @@ def test_console_shows_no_request_about_an_erased_person(
     assert not any("{" in each for each in texts_in_code(text))
 
 
+def test_console_recommends_event_types_and_subscribes_to_whole_groups(
+    console: OwnerAtConsole, receiver: HookReceiver
+) -> None:
+    new = f"{HOOKS}/new"
+    text = console.see(new)
+    assert "&#34;type&#34;: &#34;subscription.created&#34;" in text
+    [(_, form)] = forms_of(console.visitor.get(new))
+    assert [name for name in form if name.startswith("type.")] == [*RECOMMENDED]
+    made_hook(console, RECOMMENDED[1:], url=receiver.url, **{"group.2": "on"})
+    [endpoint] = data(console.api.get("/webhook-endpoints"))
+    assert sorted(endpoint["types"]) == [
+        *("attachment.deleted", "attachment.failed", "attachment.ready", "subscription.created")
+    ]
+
+
 def test_console_shows_webhook_errors_next_to_their_fields(
     console: OwnerAtConsole, receiver: HookReceiver
 ) -> None:
@@ -282,7 +309,7 @@ def test_console_shows_webhook_errors_next_to_their_fields(
         [(_, kept)] = forms_of(reply)
         assert (kept["url"], kept["list_id"]) == (url, str(list_id))
         assert kept[f"type.{LEFT}"]
-    text = shown(console.send(new, url=receiver.url), 422)
+    text = shown(console.send(new, 0, RECOMMENDED, url=receiver.url), 422)
     assert 'id="types-wrong"' in text
     text = shown(console.send(new, url=receiver.url, list_id="x", **box), 422)
     assert wrong_beside(text, "list_id")
@@ -300,7 +327,9 @@ def test_console_shows_webhook_errors_next_to_their_fields(
 
 def event_rows(console: OwnerAtConsole, **query: str) -> list[list[str]]:
     """Return the rows of the events page that show an event, without the rows that show a day."""
-    return [row for row in rows_of(console.see(EVENTS, **query))[1:] if len(row) > 1]
+    rows = [row for row in rows_of(console.see(EVENTS, **query))[1:] if len(row) > 1]
+    # The cell of the type also contains the event as JSON.
+    return [[*row[:2], row[2].partition("{")[0].strip(), *row[3:]] for row in rows]
 
 
 def test_console_shows_the_newest_events_in_words_and_filters_them_by_type(
@@ -318,8 +347,12 @@ def test_console_shows_the_newest_events_in_words_and_filters_them_by_type(
     ]
     found = event_rows(console, type="key.created")
     assert {row[2] for row in found} == {"key.created"}
-    [call] = calls_of(console.see(EVENTS, type="key.created"))
-    assert len(data(console.api.get(call.path))["items"]) == len(found)
+    text = console.see(EVENTS, type="key.created")
+    [call] = calls_of(text)
+    events = data(console.api.get(call.path))["items"]
+    assert len(events) == len(found)
+    shown_events = re.findall(r'<pre tabindex="0"><code>({.*?})</code>', text, re.DOTALL)
+    assert [json.loads(html.unescape(each)) for each in shown_events] == events[::-1]
     assert "No events of this type" in console.see(EVENTS, type="order.disputed")
 
 

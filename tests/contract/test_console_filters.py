@@ -66,6 +66,22 @@ def test_console_filter_form_adds_and_removes_conditions_without_a_script(
     assert "field.0.1" not in form
 
 
+def test_console_filter_form_opens_a_first_row_that_the_first_condition_replaces(
+    console: OwnerAtConsole, id_of_list_with_fields: int
+) -> None:
+    path = f"/console/lists/{id_of_list_with_fields}/members"
+    form = form_of(console, path)
+    assert (form["field.0.0"], form["operator.0.0"], form["value.0.0"]) == ("tag", "is", "")
+    filled = form | {"value.0.0": "press"}
+    assert find_emails(console, id_of_list_with_fields, filled) == {
+        "ada@example.com",
+        "cleo@example.com",
+    }
+    added = form_of(console, path, **form | {"do": "add:0", "new.0": "text:fields.city"})
+    assert added["field.0.0"] == "fields.city"
+    assert "field.0.1" not in added
+
+
 def test_console_filter_form_nests_groups_up_to_the_maximum_depth(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:

@@ -2,13 +2,23 @@
 
 import html
 import re
+from typing import Any
 
 import httpx2
+import pytest
 
-from devstack.harness.stack import plain_client
-from tests.support.http.replies import data, send
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack, plain_client
+from tests.support.http.replies import data, objects_of, send
 from tests.support.images.pictures import encoded, noise, photo
-from tests.support.people.consoles import OwnerAtConsole, forms_of, heading, shown, wrong_beside
+from tests.support.people.consoles import (
+    OwnerAtConsole,
+    at_console,
+    forms_of,
+    heading,
+    shown,
+    wrong_beside,
+)
 
 IMAGES = "/console/images"
 
@@ -46,28 +56,72 @@ def to_copy(text: str) -> dict[str, str]:
     return kept
 
 
-def test_console_uploads_an_image_and_shows_a_small_rendition(console: OwnerAtConsole) -> None:
+def test_console_uploads_an_image_and_shows_a_thumbnail(console: OwnerAtConsole) -> None:
     assert "You have no images yet" in console.see(IMAGES)
     path = added(console, photo(900, 600), name="harbour.jpg")
     text = console.see(path)
     assert heading(text) == "harbour.jpg"
     assert "“harbour.jpg” was uploaded." in text
     [small] = pictures(console.see(IMAGES))
-    assert small.endswith("-320.webp")
+    assert small.endswith("-thumbnail.webp")
     reply = httpx2.get(small, timeout=30.0)
     assert reply.headers["content-type"] == "image/webp"
     assert len(data(console.api.get("/attachments"))["items"]) == 1
 
 
-def test_console_shows_only_colours_of_a_large_image_without_renditions(
+def test_console_shows_the_thumbnail_of_an_image_uploaded_through_the_api(
     console: OwnerAtConsole,
 ) -> None:
-    send(console.api, noise((1_500, 1_000), quality=90))
+    record = data(send(console.api, noise((1_500, 1_000), quality=90)))
     text = console.see(IMAGES)
-    assert "no thumbnail" in text
+    assert pictures(text) == [record["thumbnail"]["view_url"]]
     assert "no alt text" in text
-    assert pictures(text) == []
     assert re.search(r'<rect [^>]*fill="#[0-9a-f]{6}"', text)
+
+
+@pytest.mark.parametrize("encrypted", ["0", "1"])
+def test_first_view_of_an_image_of_release_1_0_0_creates_its_missing_thumbnail(
+    stack: Stack, console: OwnerAtConsole, encrypted: str
+) -> None:
+    record = data(send(console.api, photo(900, 600), encrypted=encrypted))
+    [key] = [each for each in objects_of(stack, record) if each.startswith("renditions/")]
+    stack.resources.objects.remove(key)
+    stack.query("UPDATE attachments SET renditions = NULL WHERE id = %s", record["id"])
+    path = f"/attachments/{record['hash_id']}"
+    before = data(console.api.get(path))
+    assert before["thumbnail"] is None
+    assert pictures(console.see(IMAGES)) == []
+    after = eventually(lambda: _with_thumbnail(console, path), what="the thumbnail")
+    thumbnail = after["thumbnail"]
+    assert after == before | {"thumbnail": thumbnail}
+    same = ("filename", "width", "height", "view_url")
+    assert [thumbnail[name] for name in same] == [record["thumbnail"][name] for name in same]
+    [small] = pictures(console.see(IMAGES))
+    assert console.visitor.client.get(small).headers["content-type"] == "image/webp"
+    kinds = [each["kind"] for each in data(console.api.get("/jobs"))["items"]]
+    assert kinds == ["attachment.process"]
+    removals = "SELECT 1 FROM object_removals WHERE key LIKE %s"
+    assert stack.query(removals, f"%{record['hash_id']}-thumbnail%") == []
+
+
+def test_repeated_views_enqueue_one_job_per_missing_thumbnail(
+    stack_without_workers: Stack,
+) -> None:
+    stack = stack_without_workers
+    with at_console(stack) as console:
+        record = data(send(console.api, prefer="respond-async"), 202)
+        ready = "UPDATE attachments SET status = 2, size = 1, checksum = repeat('0', 64), "
+        ready += "width = 9, height = 9 WHERE id = %s"
+        stack.query(ready, record["id"])
+        for _ in range(3):
+            console.see(IMAGES)
+    statement = "SELECT count(*) FROM jobs WHERE kind = 'attachment.thumbnail' AND subject_id = %s"
+    assert stack.query(statement, record["id"]) == [(1,)]
+
+
+def _with_thumbnail(console: OwnerAtConsole, path: str) -> dict[str, Any] | None:
+    record: dict[str, Any] = data(console.api.get(path))
+    return record if record["thumbnail"] else None
 
 
 def test_console_offers_link_and_html_and_markdown_of_an_image_to_copy(

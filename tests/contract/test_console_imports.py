@@ -1,5 +1,6 @@
 """The console's pages of imports: a file from the first look at it to its undo."""
 
+import gzip
 import html
 import re
 from typing import Any
@@ -20,8 +21,15 @@ from tests.support.imports.bulk import (
     upload,
 )
 from tests.support.imports.console_imports import NEW_IMPORT, preview_import, send_file
+from tests.support.imports.german_sheet import (
+    HEADER,
+    MEMBERS,
+    ROWS,
+    UNKNOWN_COLUMNS,
+    build_german_sheet,
+)
 from tests.support.imports.importing import Importing
-from tests.support.lists.segments import acted
+from tests.support.lists.segments import acted, new_field
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import (
     LOOK_AGAIN,
@@ -113,6 +121,73 @@ def test_console_import_rejects_two_columns_with_the_same_meaning(console: Owner
     assert import_of(console, path)["status"] == "succeeded"
 
 
+def test_messy_german_sheet_needs_at_most_two_choices(console: OwnerAtConsole) -> None:
+    made = new_list(console.api)
+    content, expected = build_german_sheet(str(made["id"]))
+    path = preview_import(console, made["id"], content, "mitglieder.csv")
+    text = console.see(path)
+    assert numbers(text)["rows in the file"] == str(ROWS)
+    assert numbers(text)["would be added"] == str(MEMBERS)
+    names = ", ".join(UNKNOWN_COLUMNS)
+    assert f"2 columns with data are left out: {names}." in text
+    problems = rows_of(text.split("<h3>Problems</h3>")[1].split("</table>")[0])
+    assert {row[0] for row in problems[1:]} == {"Whole row"}
+    choices = {f"column_{HEADER.index(each)}": "new" for each in UNKNOWN_COLUMNS}
+    console.send(path, act="look", **choices)
+    text = ended(console, path)
+    assert "left out:" not in text
+    console.send(path, act="start")
+    ended(console, path)
+    found = everybody(console.api, made["id"])
+    assert found.keys() == {each.email for each in expected}
+    for each in expected:
+        member = found[each.email]
+        assert (member["name"], member["joined_at"][:10]) == (each.name, each.joined.isoformat())
+        assert sorted(member["tags"]) == sorted(each.tags)
+        birthday = each.birthday.isoformat()
+        assert member["fields"] == {"ort": each.city, "geburtstag": birthday}
+    not_subscribed = ["Whole row", "The file says that this person is not subscribed.", "2"]
+    assert not_subscribed in [row[:3] for row in problems]
+
+
+def test_console_import_preview_shows_join_dates_labels_and_yes_or_no(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    new_field(console.api, "town", "text", label="Home town")
+    header = ["Email", "Joined at", "town", "Likes cats", "Tags"]
+    rows = [[addresses(1)[0], "01.02.24", "Rome", "ja", "press"], [*addresses(1), *[""] * 4]]
+    path = preview_import(console, list_id, sheet(header, *rows), create_fields="on")
+    text = console.see(path)
+    first = next(row for row in rows_of(text) if row[:2] == ["2", rows[0][0]])
+    assert first[2:] == [
+        "",
+        "1 Feb 2024",
+        "Free",
+        "Active",
+        "press ; Home town : Rome , Likes cats : Yes",
+    ]
+    assert "Field: Home town (detected)" in text
+    groups = re.findall(r'<optgroup label="(.*?)">', text.split("</select>")[0])
+    assert groups == [
+        *("Person", "Membership", "Permission to send mail", "Consent", "Your fields", "New field")
+    ]
+
+
+def test_console_import_counts_left_out_columns_with_data_in_any_row(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    rows = [[each, "", " ", "A"] for each in addresses(1_500)]
+    rows[-1][1] = "late"
+    path = preview_import(console, list_id, sheet(["Email", "Late", "Blank", "Early"], *rows))
+    assert "2 columns with data are left out: Late, Early." in console.see(path)
+    columns = import_of(console, path)["columns"]
+    assert [each["has_data"] for each in columns] == [True, True, False, True]
+    console.send(path, column_1="new", column_3="ignore", act="look")
+    assert "1 column with data is left out: Early." in ended(console, path)
+
+
 def test_console_import_pages_through_the_columns_of_a_wide_file(
     console: OwnerAtConsole,
 ) -> None:
@@ -165,6 +240,30 @@ def test_console_shows_import_upload_errors_next_to_their_fields(
     [(_, kept)] = forms_of(reply)
     assert kept["update"] == "on"
     assert data(console.api.get("/imports"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"%PDF-1.7\n" + bytes(range(256)), "The file is a PDF."),
+        (b'[{"email": "ada@example.com"}]', "The file is JSON, but not JSON Lines."),
+        (gzip.compress(b"email\nada@example.com\n" * 99)[:40], "The gzip file is incomplete."),
+        (b"email,name\n", "The file contains no rows."),
+    ],
+)
+def test_refused_file_gets_a_page_with_the_reason_and_the_way_to_a_csv_file(
+    console: OwnerAtConsole, content: bytes, reason: str
+) -> None:
+    listed = new_list(console.api)["id"]
+    path = preview_import(console, listed, content)
+    text = console.see(path)
+    assert "This file can’t be imported" in text
+    assert reason in text
+    assert "<i>CSV UTF-8</i>" in text
+    [other] = re.findall(r'<a class="button" href="([^"]*)">Choose another file</a>', text)
+    assert other.endswith(f"{NEW_IMPORT}?list_id={listed}")
+    # The page has no form, because no choice of the owner would make the file valid.
+    assert forms_of(console.visitor.get(path)) == []
 
 
 def test_fourth_import_preview_deletes_the_file_of_the_first_preview(

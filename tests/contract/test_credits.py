@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.scopes import Scope
 from devstack.harness.stack import Owner, Stack
 from services.credits.ledger_pages import MAX_SCANNED_ENTRIES
 from tests.support.credits import credits
@@ -82,6 +83,16 @@ def test_revoked_or_expired_api_key_charges_no_credits(
         problem(consume(other), 401, "auth.invalid_credentials")
         problem(consume(other, key="k" * 16), 401, "auth.invalid_credentials")
     assert balance(client) == 9
+
+
+def test_cached_api_key_without_the_credit_scope_charges_no_credits(
+    stack: Stack, owner: Owner
+) -> None:
+    grant(stack, owner.user_id, "10")
+    with stack.client(stack.create_key(owner.user_id, Scope.CREDIT_READ)) as reader:
+        assert balance(reader) == 10
+        problem(consume(reader), 403, "auth.insufficient_scope")
+        assert balance(reader) == 10
 
 
 def test_credit_charge_above_the_balance_is_rejected_and_changes_nothing(

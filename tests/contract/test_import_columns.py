@@ -237,7 +237,7 @@ def test_import_recognises_german_numbers_and_dates_and_booleans_in_new_fields(
     client: httpx2.Client, list_id: int
 ) -> None:
     [email] = addresses(1)
-    header = ["Email", "Umsatz", "Geburtstag", "Newsletter", "Liste"]
+    header = ["Email", "Umsatz", "Geburtstag", "Stammkunde", "Liste"]
     file = sheet(header, [email, "1.594,08", "03.04.1980", "ja", "1,2"])
     result = imported(client, list_id, file, create_fields="1")
     assert [each.get("creates") for each in result["columns"]] == [
@@ -247,7 +247,7 @@ def test_import_recognises_german_numbers_and_dates_and_booleans_in_new_fields(
     assert fields == {
         "umsatz": 1594.08,
         "geburtstag": "1980-04-03",
-        "newsletter": True,
+        "stammkunde": True,
         "liste": "1,2",
     }
 

@@ -41,7 +41,7 @@ def test_sign_up_page_uses_the_list_colour_in_light_and_dark_mode(
     made = new_list(client, colour=BLUE.upper())
     assert made["colour"] == BLUE
     page = stranger.get(f"/s/{made['slug']}")
-    assert read_heading(page) == "Subscribe"
+    assert read_heading(page) == made["title"]
     assert f":root {{ --accent: {BLUE};" in page.text
     assert f"--accent: {lighten_for_dark_mode(BLUE)};" in page.text
     # The policy allows both styles by their hashes, and no other.
@@ -107,7 +107,7 @@ def test_sign_up_page_shows_the_list_logo_and_its_policy_allows_the_image(
     assert stranger.get(found[1]).headers["content-type"] == "image/webp"
     assert data(client.delete(f"/attachments/{hash_id}")) == 1
     page = stranger.get(f"/s/{made['slug']}")
-    assert read_heading(page) == "Subscribe"
+    assert read_heading(page) == made["title"]
     assert "<img" not in page.text
 
 

@@ -13,6 +13,7 @@ from core.errors import DomainError
 from devstack.harness.stack import Owner, Stack, plain_client
 from services.access import sessions
 from services.accounts import logins, passwords
+from tests.support.credits.credits import CONSUME, grant
 from tests.support.http.replies import data, problem
 from tests.support.people.visiting import (
     PASSWORD,
@@ -410,6 +411,18 @@ def test_api_key_and_session_of_different_people_are_rejected(
 ) -> None:
     for headers in ({"Authorization": f"Bearer {owner.key}"}, {"X-API-Key": owner.key}):
         problem(logged_in_visitor.client.get(ME, headers=headers), 401, "auth.credentials_disagree")
+
+
+def test_charge_with_a_cached_api_key_and_the_session_of_another_person_is_rejected(
+    stack: Stack, logged_in_visitor: Visitor, owner: Owner
+) -> None:
+    grant(stack, owner.user_id, "1")
+    charge = {"amount_credit": 0.5, "source_id": "post-1"}
+    with stack.client(owner.key) as program:
+        data(program.post(CONSUME, json=charge))
+    headers = {"Authorization": f"Bearer {owner.key}"}
+    reply = logged_in_visitor.client.post(CONSUME, json=charge, headers=headers)
+    problem(reply, 401, "auth.credentials_disagree")
 
 
 def test_revoked_session_is_ignored_next_to_a_valid_api_key(

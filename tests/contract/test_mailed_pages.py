@@ -54,6 +54,29 @@ def test_unsubscribe_page_offers_to_unsubscribe_and_to_stop_mail(
     assert subscriber.email.partition("@")[0] not in page.text
 
 
+def require_line_under_each_button(page: httpx2.Response) -> None:
+    """Require a line of explanation under each button that changes the subscription."""
+    explained = r'<button name="action"[^>]*>[^<]+</button>\n<p class="hint">[^<]+</p>'
+    assert len(re.findall(explained, page.text)) == len(buttons(page)) > 0
+
+
+def test_each_button_of_the_unsubscribe_page_is_explained_by_one_line(
+    stranger: httpx2.Client,
+    client: httpx2.Client,
+    subscriber: Subscriber,
+    pending_subscriber: Subscriber,
+) -> None:
+    require_line_under_each_button(look(stranger, pending_subscriber))
+    page = look(stranger, subscriber)
+    require_line_under_each_button(page)
+    assert "Why are you leaving? (optional)" in page.text
+    require_line_under_each_button(press(stranger, subscriber, "stop_mail"))
+    require_line_under_each_button(press(stranger, subscriber, "leave"))
+    press(stranger, subscriber, "undo")
+    client.delete(f"/subscriptions/{subscriber.list_id}/members/{subscriber.user_id}")
+    require_line_under_each_button(look(stranger, subscriber))
+
+
 def noted(subscriber: Subscriber, action: str) -> list[tuple[object, ...]]:
     """Return who took an action, in which way and from which IP address, as the history says."""
     query = "SELECT actor, actor_id, via, ip FROM subscription_events WHERE list_id = %s"

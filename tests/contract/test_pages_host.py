@@ -126,6 +126,11 @@ def test_reader_forms_and_one_click_unsubscribe_work_on_the_pages_host(
         data(pages_host_client.post(f"/subscriptions/{list_id}", json={"email": new_address()}))
         == 1
     )
+    email = new_address()
+    sent = pages_host_client.post(f"/subscriptions/{list_id}", data={"email": email})
+    [(name, value)] = sent.cookies.items()
+    cookie = {"Cookie": f"{name}={value}"}
+    assert email in pages_host_client.get(f"/subscribed?list={list_id}", headers=cookie).text
     # Programs can still call the API at its main host.
     assert (
         data(main_host_client.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1

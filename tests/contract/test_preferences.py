@@ -246,6 +246,26 @@ def test_reader_can_end_the_preferences_session(
     assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
 
 
+def test_preferences_of_one_list_have_its_colour_and_of_several_lists_the_default_colour(
+    client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    accent = "--accent: #0f5c6e;"
+    data(client.patch(f"/lists/{subscriber.list_id}", json={"colour": "#0f5c6e"}))
+    asked = follow_redirect(browser, request_link(browser, subscriber))
+    token = receive_token(browser, subscriber)
+    opening = browser.get("/preferences/open", params={"token": token})
+    open_preferences(browser, subscriber)
+    paths = ("/preferences", "/preferences/data", "/preferences/erase")
+    answers = browser.get(f"/preferences/answers?list={subscriber.list_id}")
+    for page in (asked, opening, answers, *map(browser.get, paths)):
+        assert accent in page.text
+    put(client, new_list(client, "Another letter", colour="#6b21a8"), subscriber.email)
+    for page in map(browser.get, paths):
+        assert page.status_code == 200
+        assert accent not in page.text
+        assert "#6b21a8" not in page.text
+
+
 def test_preferences_form_without_valid_csrf_token_changes_nothing(
     browser: httpx2.Client, subscriber: Subscriber
 ) -> None:

@@ -132,8 +132,8 @@ def test_storage_quota_counts_images_with_renditions_until_deletion(
     stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
     picture = data(send(free_client, photo(700, 500), "p.jpg", renditions="1"))
-    sizes = [each["size"] for each in (picture, *picture["renditions"])]
-    assert len(sizes) == 4
+    sizes = [each["size"] for each in (picture, picture["thumbnail"], *picture["renditions"])]
+    assert len(sizes) == 5
     assert stored_bytes(stack, free_owner.user_id) == sum(sizes) > 0
     assert quotas(free_client)["storage_mb"] == {"used": 1, "limit": 500}
     data(free_client.delete(f"/attachments/{picture['hash_id']}"))

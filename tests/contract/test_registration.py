@@ -55,7 +55,7 @@ def test_person_registers_with_a_mailed_link_and_can_log_in_elsewhere(
         assert visitor.client.head(link).status_code == 200
     assert people(stack, email) == []
     done = visitor.fill_in(link, name=" Vita ", password=PASSWORD)
-    assert done.headers["location"] == f"{stack.api_url}/account"
+    assert done.headers["location"] == f"{stack.api_url}/console"
     assert people(stack, email) == [("Vita", True)]
     me = data(visitor.get("/users/me"))
     assert (me["email"], me["name"], me["plan"]) == (email, "Vita", "free")

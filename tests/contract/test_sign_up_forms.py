@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import httpx2
 import pytest
 
+from api.cookies import SIGN_UP_COOKIE
 from devstack.harness.stack import Owner, Stack
 from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading
 from tests.support.http.replies import data, problem
@@ -102,7 +103,7 @@ def test_sign_up_form_shows_the_same_page_for_a_known_address(
     first, second = (send(stranger, form_list_id, email=email) for _ in range(2))
     assert first.headers["location"] == second.headers["location"]
     assert set(first.headers) == set(second.headers)
-    assert email not in follow_redirect(stranger, second).text
+    assert email not in first.headers["location"]
     assert len(members(client, form_list_id)) == 1
 
 
@@ -219,7 +220,8 @@ def test_cross_site_sign_up_form_ignores_the_session_of_a_logged_in_person(
         # A browser would not even send the cookie along.
         reply = send(browser, form_list_id, foreign, email=email)
         assert reply.status_code == 303
-        assert "set-cookie" not in reply.headers
+        # The response doesn't start a session.
+        assert set(reply.cookies) == {SIGN_UP_COOKIE.name}
     assert known_member(client, form_list_id, email)["source"] == "form"
     assert member(client, form_list_id, victim.email) is None
 

@@ -3,13 +3,16 @@
 import html
 import re
 import secrets
+from typing import Any
 
 import httpx2
 import pytest
 
+from api.cookies import SIGN_UP_COOKIE
 from devstack.harness.stack import Stack
 from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading, require_headers
 from tests.support.http.replies import data
+from tests.support.http.replies import send as send_picture
 from tests.support.lists.segments import new_field
 from tests.support.lists.sign_up_forms import OWNER_ORIGIN, TITLE, WIDGET_FIELDS
 from tests.support.lists.subscribers import known_member, member, new_address, new_list
@@ -65,14 +68,41 @@ def test_sign_up_page_asks_for_public_fields_and_shows_the_consent_wording(
 ) -> None:
     made = new_list(client, title=TITLE, consent_wording=WORDING, tagline="Each <morning>")
     page = stranger.get(f"/s/{made['slug']}")
-    assert read_heading(page) == "Subscribe"
-    for text in (TITLE, WORDING, "Each <morning>"):
+    assert read_heading(page) == TITLE
+    for text in (WORDING, "Each <morning>"):
         assert html.escape(text) in page.text
+    assert "By subscribing you agree: <bdi>I want" in page.text
     assert tuple(inputs(page.text)) == MANY
     assert "note" not in page.text
     # A checkbox is placed inside its label, so that it has no separate label.
     assert unpaired(page.text) == {"fields.news"}
     assert page.headers["content-language"] == "en"
+
+
+def test_sign_up_page_describes_itself_to_sites_that_preview_links(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    plain = new_list(client, title=TITLE)
+    assert previewed(stranger, plain) == {
+        "og:type": "website",
+        "og:title": TITLE,
+        "og:url": f"{stack.api_url}/s/{plain['slug']}",
+    }
+    picture_url = "https://www.example.com/a.png?x=1&y=2"
+    pictured = new_list(client, title=TITLE, avatar_image_url=picture_url)
+    assert previewed(stranger, pictured)["og:image"] == picture_url
+    logo = str(data(send_picture(client))["hash_id"])
+    data(client.patch(f"/lists/{pictured['id']}", json={"logo_hash_id": logo}))
+    logo_url = previewed(stranger, pictured)["og:image"]
+    assert logo in logo_url
+    assert stranger.get(logo_url).status_code == 200
+
+
+def previewed(stranger: httpx2.Client, mailing_list: dict[str, Any]) -> dict[str, str]:
+    """Return the Open Graph properties of the list's sign-up page."""
+    text = stranger.get(f"/s/{mailing_list['slug']}").text
+    pairs = re.findall(r'<meta property="(og:\w+)" content="([^"]*)">', text)
+    return {name: html.unescape(value) for name, value in pairs}
 
 
 def test_sign_up_page_subscribes_a_person_with_their_field_values(
@@ -95,7 +125,7 @@ def test_sign_up_page_subscribes_a_person_with_their_field_values(
         **{f"fields.{key}": value for key, value in answers.items()},
     )
     assert reply.status_code == 303
-    require_headers(reply)
+    require_headers(reply, cookies=[SIGN_UP_COOKIE.name])
     assert read_heading(follow_redirect(stranger, reply)) == "Thank you"
     found = known_member(client, made["id"], email)
     assert (found["name"], found["source"], found["status"]) == ("Ada", "form", "active")

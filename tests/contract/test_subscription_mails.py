@@ -65,6 +65,7 @@ def test_welcome_mail_contains_one_click_unsubscribe(
     ask(stranger, confirming_list_id, email)
     confirm(stranger, *mailed(stack, email))
     welcome = next(mail for mail in mailed(stack, email, 2) if "You are" in mail["subject"])
+    assert welcome["subject"] == f"You are subscribed to “{TITLE}”"
     headers = {name.lower(): value for name, value in dict(welcome["headers"]).items()}
     assert headers["list-unsubscribe-post"] == "List-Unsubscribe=One-Click"
     [url] = re.findall(r"^<(\S+)>$", headers["list-unsubscribe"])

@@ -4,6 +4,9 @@ import random
 import signal
 import time
 from contextlib import suppress
+from functools import partial
+
+import psutil
 
 from core.ids import random_hash_id
 from devstack.harness.embedded_services import Services
@@ -17,6 +20,7 @@ from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
 from services.subscriptions.imports.judging import MAX_BATCH_ROWS
 from tests.support.imports.importing import Importing, counts_of, csv_of, new_addresses
 from tests.support.imports.killed_imports import prepare, require_exact, succeeded, worker
+from tests.support.imports.workbooks import workbook
 from tests.support.sizes import sized
 from tests.support.stack.held_rows import WAITS, await_waiter, held
 from tests.support.stack.signals import kill_with_children, pause_process, resume_process
@@ -207,3 +211,33 @@ def _idle(imports: Importing, import_owner: Owner) -> bool:
         for _ in range(4)
     ]
     return all(imports.ended(each).status == "succeeded" for each in jobs)
+
+
+def test_workbook_is_imported_exactly_once_while_its_child_and_its_worker_are_killed(
+    imports: Importing, import_owner: Owner
+) -> None:
+    list_id = imports.new_list(import_owner)
+    sent = prepare(imports, list_id, ROWS)
+    file = workbook({"Members": [["email", "name", "status"], *sent.rows]})
+    running = worker(imports)
+    job_id = imports.begin(import_owner, list_id, file, name="members.xlsx")
+    for kill_worker in (False, True, False):
+        child = eventually(partial(_find_reader, running), within=60, what="the workbook's child")
+        if kill_worker:
+            kill_with_children(running)
+            running = worker(imports)
+        else:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        child.wait(10)
+    task = succeeded(imports, job_id, within=sized(90, 600))
+    require_exact(imports, list_id, task, sent)
+
+
+def _find_reader(running: Running) -> psutil.Process | None:
+    """The child process that reads a workbook for this worker."""
+    for child in psutil.Process(running.process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if "services.subscriptions.imports.workbooks.child" in child.cmdline():
+                return child
+    return None

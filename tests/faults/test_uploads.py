@@ -65,22 +65,28 @@ def test_renditions_left_by_killed_worker_are_completed_by_the_next_worker(
     """It is killed as soon as a rendition is in the storage."""
     stack, media = probes.stack, fleet.start_media()
     owner = stack.create_owner()
+    earlier = set(stack.stored("renditions/"))
+
+    def find_new() -> set[str]:
+        return set(stack.stored("renditions/")) - earlier
+
     with uploading(stack, owner, picture=slow_picture, renditions=True) as replies:
-        eventually(lambda: stack.stored("renditions/"), what="a first rendition")
+        eventually(find_new, what="a first rendition")
         media.kill()
-        at_the_kill = stack.stored("renditions/")
+        at_the_kill = find_new()
         fleet.start_media()
     probes.all_finished(within=60)
     with stack.client(owner.key) as client:
         # On a slow machine the request did not wait to the end.
         record = data(client.get(f"/attachments/{replies[0].result().json()['data']['hash_id']}"))
     folder = f"renditions/{record['hash_id']}"
-    expected = [f"{folder}/{each['filename']}" for each in record["renditions"]]
-    assert len(expected) == 4
-    assert set(at_the_kill) <= set(expected)
-    assert sorted(stack.stored("renditions/")) == sorted(expected)
+    files = [record["thumbnail"], *record["renditions"]]
+    expected = [f"{folder}/{each['filename']}" for each in files]
+    assert len(expected) == 5
+    assert at_the_kill <= set(expected)
+    assert find_new() == set(expected)
     assert stack.query("SELECT key FROM object_removals WHERE key LIKE 'renditions/%%'") == []
-    for each in record["renditions"]:
+    for each in files:
         with stack.client() as reader:
             assert len(reader.get(each["view_url"]).content) == each["size"]
 

@@ -17,6 +17,7 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.programs import is_responding
 from tests.support.images.pictures import encoded
 from tests.support.lists.subscribers import new_list
+from tests.support.people.visiting import hidden
 
 METRICS_TOKEN = "canary-metrics-" + secrets.token_hex(8)
 FLOWER_PASSWORD = "canary-flower-" + secrets.token_hex(8)
@@ -126,6 +127,33 @@ def test_no_secret_appears_in_logs_errors_metrics_or_results(canary_stack: Canar
     secret = canary_stack.secrets | sent | {owner.key}
     assert len(secret) >= 18
     assert not [(word[:16], where) for word in secret for where in texts if word in texts[where]]
+
+
+def test_address_in_a_sign_up_form_is_in_no_url_log_job_or_metric(
+    canary_stack: CanaryStack,
+) -> None:
+    stack, name = canary_stack.stack, canary("reader")
+    with stack.client(stack.create_owner().key) as client:
+        made = new_list(client, confirm_required=True)
+    with stack.client() as browser:
+        page = browser.post(
+            f"/s/{made['slug']}", data={"email": f"{name}@example.com"}, follow_redirects=True
+        )
+        shown = [page]
+        for action in ("again", "correct"):
+            form = {"answers": hidden(page)["answers"], "action": action}
+            shown.append(browser.post(str(page.url), data=form, follow_redirects=True))
+    visited = [reply for each in shown for reply in (*each.history, each)]
+    assert len(visited) == 6
+    assert not [reply.url for reply in visited if name in f"{reply.url} {reply.headers}"]
+    # Wait until a worker has tried to send the mail. The attempt fails without a mail server.
+    attempt = (
+        "SELECT 1 FROM jobs JOIN subscriptions s ON s.id = subject_id"
+        " WHERE kind = 'subscription.mail_confirmation' AND list_id = %s AND attempt > 0"
+    )
+    eventually(lambda: stack.query(attempt, made["id"]), what="an attempt to send the mail")
+    texts = canary_stack.readable_texts()
+    assert not [where for where in texts if name in texts[where]]
 
 
 def _ask(client: httpx2.Client, stranger: httpx2.Client, sent: dict[str, str]) -> list[str]:

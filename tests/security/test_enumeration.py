@@ -1,6 +1,7 @@
 """Strangers can't find out who subscribes, neither by the answers nor by how long they take."""
 
 import secrets
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -9,8 +10,11 @@ import httpx2
 import pytest
 
 from api.response_timing import STEP_SECONDS
+from api.sign_up.sealed_answers import SentAnswers, seal_answers
+from core import clock
 from devstack.harness.stack import Owner, Stack
 from models import Plan
+from services.subscriptions.sign_up import MIN_CONFIRMATION_INTERVAL
 from tests.support.lists.subscribers import trace_for
 from tests.support.security.people import (
     KINDS,
@@ -145,29 +149,55 @@ def test_other_owners_cannot_find_out_whether_a_person_is_a_member(
             assert answers[0][0] == 403
 
 
-@pytest.mark.parametrize("path", ["/subscriptions/{list_id}", "/preferences/ask?list={list_id}"])
-def test_subscribing_and_preferences_never_answer_before_the_padded_duration(
-    stack: Stack, list_owner: Owner, path: str
+def give_address(stack: Stack, list_id: int, email: str) -> dict[str, Any]:
+    return {"email": email}
+
+
+def press_send_again(stack: Stack, list_id: int, email: str) -> dict[str, Any]:
+    """Return the form data of the button *Send again*, ten minutes after the sign-up."""
+    moment = clock.now() - MIN_CONFIRMATION_INTERVAL
+    answers = SentAnswers(list_id, {"email": email}, moment, moment)
+    return {"action": "again", "answers": seal_answers(stack.resources.keyring, answers)}
+
+
+each_padded_request = pytest.mark.parametrize(
+    ("path", "build_body"),
+    [
+        ("/subscriptions/{list_id}", give_address),
+        ("/preferences/ask?list={list_id}", give_address),
+        ("/subscribed?list={list_id}", press_send_again),
+    ],
+)
+BuildBody = Callable[[Stack, int, str], dict[str, Any]]
+
+
+@each_padded_request
+def test_requests_of_strangers_never_answer_before_the_padded_duration(
+    stack: Stack, list_owner: Owner, path: str, build_body: BuildBody
 ) -> None:
     list_id = new_list(stack, list_owner)
     watch, address = Stopwatch(stack), path.format(list_id=list_id)
     for kind in ("active", "new"):
         [email] = addresses_of(stack, list_id, kind, count=1)
-        assert watch.seconds("POST", address, {"email": email}) >= STEP_SECONDS * 0.95
+        body = build_body(stack, list_id, email)
+        assert watch.seconds("POST", address, body) >= STEP_SECONDS * 0.95
 
 
 @pytest.mark.tier("timing")
-@pytest.mark.parametrize("address", ["/subscriptions/{list_id}", "/preferences/ask?list={list_id}"])
-def test_subscribing_and_preferences_take_equally_long_for_member_and_new_address(
-    stack: Stack, list_owner: Owner, address: str
+@each_padded_request
+def test_requests_of_strangers_take_equally_long_for_member_and_new_address(
+    stack: Stack, list_owner: Owner, path: str, build_body: BuildBody
 ) -> None:
     list_id = new_list(stack, list_owner)
-    path = address.format(list_id=list_id)
+    address = path.format(list_id=list_id)
     # The two that differ most in what is done: nothing, and a person with all that belongs to them.
     known = addresses_of(stack, list_id, "active", count=PAIRS)
     unknown = addresses_of(stack, list_id, "new", count=PAIRS)
     requests = [
-        (("POST", path, {"email": one}), ("POST", path, {"email": other}))
+        (
+            ("POST", address, build_body(stack, list_id, one)),
+            ("POST", address, build_body(stack, list_id, other)),
+        )
         for one, other in zip(known, unknown, strict=True)
     ]
     pairs = time_requests(stack, requests)

@@ -126,7 +126,7 @@ def test_confirmation_mail_hides_links_and_phone_numbers_in_list_titles(
     links = {word for word in mail["text"].split() if "://" in word}
     for text in (subject, mail["text"], unescape(mail["html"])):
         assert SHOWN in text
-        assert text == subject or "o… at example dot com" in text
+        assert text == subject or "o…@example.com" in text.replace("\u200c", "")
         # The tokens of our links and the address are random, and may have any three digits.
         theirs = re.sub("|".join(map(re.escape, (*links, email))), "", text)
         for forbidden in ("evil", "555", "\u202e"):
@@ -205,11 +205,16 @@ def test_preference_requests_are_limited_per_mailbox(limited_mailing: Mailing) -
         forms,
         list_id,
     )
+    answers = set()
     for number, email in enumerate((*forms, *forms)):
         with limited_mailing.stranger(number % 2) as client:
             query = {"list": list_id}
             reply = client.post("/preferences/ask", params=query, data={"email": email})
-            assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
+            answers.add((reply.status_code, reply.headers["location"]))
+    # All responses are equal, so that nobody learns that a limit was reached.
+    [(status, location)] = answers
+    assert status == 303
+    assert location.endswith("&sent=yes")
     assert limited_mailing.subjects(*forms) == ["Manage your subscriptions"] * MAX_TO_MAILBOX
 
 

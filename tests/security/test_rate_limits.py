@@ -370,6 +370,20 @@ def test_one_process_can_use_every_call_of_a_high_rate_limit(stack: Stack) -> No
     assert [each.remaining for each in left if each] == list(range(899, -2, -1))
 
 
+def test_charges_with_a_cached_api_key_count_towards_a_high_rate_limit(stack: Stack) -> None:
+    # With this rate limit, a process reserves two calls at a time.
+    limit = 600
+    environment = {"PRESSROOM_RATE_LIMIT_DEFAULT": f"{limit}/day"}
+    charge = {"amount_credit": 1, "source_id": "post-1"}
+    key = stack.create_owner().key
+    with stack.run_second_api(None, **environment) as api, api.client(key) as client:
+        replies = [client.post("/auxilia/credits/consume", json=charge) for _ in range(limit)]
+        refused = client.post("/auxilia/credits/consume", json=charge)
+    remaining = [re.findall(r'^"default";r=(\d+);', each.headers["ratelimit"]) for each in replies]
+    assert remaining == [[str(limit - number)] for number in range(1, limit + 1)]
+    problem(refused, 429, "rate.limited")
+
+
 @pytest.mark.parametrize(
     ("written", "fits"),
     [

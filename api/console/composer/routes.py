@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from api.composer_calls import ComposerCaller
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import format_credits
+from api.console.plan_notices import find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_router
 from api.console.typed_forms import TypedForm, parse_body
 from api.errors import STATUS_OF
@@ -21,6 +22,7 @@ from api.schemas.composer import PostBody
 from api.state import State
 from core.errors import DomainError, Kind
 from core.errors.money import CREDITS_INSUFFICIENT
+from core.settings.notations import PlanQuota
 from integrations.stock_photos.port import FoundPhoto, PhotoCredit, PhotoProviderName
 from services.composer import call_charges
 from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
@@ -263,6 +265,8 @@ def _render_composer(
     used_endpoint = form.typed.get("used", "")
     used_url = form.typed.get("used_url", "")
     photos = [] if finds is None else finds.photos
+    with console.unit_of_work() as uow:
+        notice = find_plan_notice(uow, console.user_id, PlanQuota.COMPOSER_PER_DAY)
     used_photo = next((photo for photo in photos if photo.endpoint == used_endpoint), None)
     origins = [] if finds is None else providers.get_provider(finds.search.provider).image_origins
     return console.render_page(
@@ -271,6 +275,7 @@ def _render_composer(
         other_sources={"img-src": " ".join(origins)} if photos else {},
         form=form,
         is_of_photos=is_of_photos,
+        refusal=notice,
         parts=PART_LABELS,
         writers={
             name: describe_writer(source)

@@ -8,6 +8,7 @@ from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
 from api.console.developers.views import TYPE_LABELS, list_newest_events
+from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -25,7 +26,7 @@ from core import clock
 from core.errors import DomainError
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
 from core.scopes import KEY_SCOPE_EXPLANATIONS, Scope
-from core.settings.notations import Retained
+from core.settings.notations import PlanQuota, Retained
 from models import ApiKey, EndpointState
 from services.access import api_keys, api_requests
 from services.accounts import own_keys
@@ -139,6 +140,8 @@ def show_keys(console: Console, uow: Transaction) -> Response:
 
 @router.get("/keys/new")
 def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
+    with console.unit_of_work() as uow:
+        notice = find_plan_notice(uow, console.user_id, PlanQuota.KEYS)
     return console.render_form(
         "new_key.html",
         form.fill({"lifetime": "90", "reach": "chosen"}),
@@ -147,6 +150,7 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
             for scope, words in KEY_SCOPE_EXPLANATIONS.items()
         ],
         lifetimes=[(value, label, "") for value, (label, _) in _LIFETIMES.items()],
+        refusal=notice,
     )
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+import orjson
+
 from api.console.assets import CONSOLE_PATH
 from services.access.caller import Caller
 from services.feed import reading
@@ -78,6 +80,7 @@ class EventView:
         about: the name of the event's subject, or an empty string if the subject was erased.
         path: the path of the console page about the event's subject, or ``None`` if there is no
             such page.
+        json: the event as the API returns it. For merged events, the newest one.
         times: the number of merged events, or 1 for a single event.
     """
 
@@ -86,6 +89,7 @@ class EventView:
     words: str
     about: str
     path: str | None
+    json: str
     times: int = 1
 
 
@@ -140,4 +144,11 @@ def _build_view(event: Mapping[str, Any]) -> EventView:
                 else None
             )
     at = datetime.fromisoformat(event["occurred_at"])
-    return EventView(kind, at, TYPE_LABELS[kind], about, path and f"{CONSOLE_PATH}/{path}")
+    return EventView(
+        kind,
+        at,
+        TYPE_LABELS[kind],
+        about,
+        path and f"{CONSOLE_PATH}/{path}",
+        orjson.dumps(event, option=orjson.OPT_INDENT_2).decode(),
+    )

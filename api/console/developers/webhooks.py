@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from urllib.parse import urlsplit
 
+import orjson
 from fastapi.responses import Response
 
 from api.console.developers.views import TYPE_GROUPS, describe_type
@@ -22,6 +23,7 @@ from api.console.typed_forms import TypedForm, build_field_error, parse_body, re
 from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import PathId, parse_id_or_text
+from api.schemas.events import EVENT_EXAMPLE
 from api.schemas.webhook_endpoints import NewWebhookEndpoint, WebhookEndpointChange
 from api.state import Transaction
 from core import clock
@@ -51,6 +53,14 @@ _STATE_LABELS = {
 # Maps an error code to the form field that shows the error.
 PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
 TYPE_PREFIX = "type."
+# The name of the box for all types of a group consists of this prefix and the group's position.
+_GROUP_PREFIX = "group."
+# The types that are ticked in the form for a new webhook.
+_RECOMMENDED_TYPES = (
+    FeedEventType.SUBSCRIPTION_CREATED,
+    FeedEventType.SUBSCRIPTION_CONFIRMED,
+    FeedEventType.SUBSCRIPTION_LEFT,
+)
 _STATE_CHOICES = (
     (EndpointState.ACTIVE.value, "Send events", "A paused webhook gets the events that it missed."),
     (
@@ -162,7 +172,13 @@ def show_new_endpoint(console: RecentConsole, form: EmptyForm) -> Response:
         own_lists = lists.list_choices(uow, console.user_id)
     choices = [("", "All lists"), *((str(each.id), each.title) for each in own_lists)]
     return console.render_form(
-        "new_webhook.html", form, groups=TYPE_GROUPS, box_name=TYPE_PREFIX, lists=choices
+        "new_webhook.html",
+        form.fill({TYPE_PREFIX + kind: "on" for kind in _RECOMMENDED_TYPES}),
+        groups=TYPE_GROUPS,
+        box_name=TYPE_PREFIX,
+        group_name=_GROUP_PREFIX,
+        lists=choices,
+        example=orjson.dumps(EVENT_EXAMPLE, option=orjson.OPT_INDENT_2).decode(),
     )
 
 
@@ -196,7 +212,15 @@ def _create_endpoint(console: ConsoleRequest, body: NewWebhookEndpoint) -> Respo
 
 
 def _read_ticked_types(form: Mapping[str, str]) -> list[str]:
-    return [kind.value for kind in FeedEventType if TYPE_PREFIX + kind in form]
+    ticked_groups = [
+        types for number, (_, types) in enumerate(TYPE_GROUPS) if f"{_GROUP_PREFIX}{number}" in form
+    ]
+    kinds_of_groups = {kind for types in ticked_groups for kind, _ in types}
+    return [
+        kind.value
+        for kind in FeedEventType
+        if TYPE_PREFIX + kind in form or kind in kinds_of_groups
+    ]
 
 
 @router.get("/{endpoint_id}")
@@ -261,6 +285,7 @@ def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) ->
         view=view,
         groups=TYPE_GROUPS,
         box_name=TYPE_PREFIX,
+        group_name=_GROUP_PREFIX,
         states=_STATE_CHOICES,
     )
 

@@ -8,6 +8,7 @@ from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
 from api.console.part_streams import LivePart, stream_part
+from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -34,6 +35,7 @@ from core.errors.mailing import (
     SEGMENT_TAG_DELETED,
 )
 from core.queues import Queue
+from core.settings.notations import PlanQuota
 from models import FINISHED, Job, MemberExport, SubscriptionStatus
 from services.jobs import records as jobs
 from services.jobs.records import Progress
@@ -131,6 +133,9 @@ def show_new_export(console: RecentConsole, list_id: ListId, form: EmptyForm) ->
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         own_segments = segments.list_segments(uow, mailing_list, UNPAGED).rows
+        notice = find_plan_notice(
+            uow, console.user_id, PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB
+        )
     return console.render_form(
         "new_export.html",
         form.fill({"format": ExportFormat.CSV}),
@@ -138,6 +143,7 @@ def show_new_export(console: RecentConsole, list_id: ListId, form: EmptyForm) ->
         segments=[("", "All members"), *((str(each.id), each.name) for each in own_segments)],
         formats=FORMATS,
         statuses=STATUS_BOXES,
+        refusal=notice,
     )
 
 

@@ -11,6 +11,7 @@ from api.auth.csrf import CSRF_FIELD, require_csrf
 from api.bodies.multipart_forms import find_only_file, read_multipart_form
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import format_count
+from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -31,14 +32,15 @@ from api.limits.bulkheads import RECORDS
 from api.limits.keyed_bulkheads import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.paging import Cursor
-from api.schemas.attachments import AttachmentChanges, AttachmentRecord
+from api.schemas.attachments import AttachmentChanges, AttachmentRecord, RenditionRecord
 from api.state import Transaction
 from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError
 from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED
 from core.queues import Queue
+from core.settings.notations import PlanQuota
 from models import Attachment, AttachmentStatus
-from services.attachments import records, upload
+from services.attachments import records, thumbnails, upload
 from services.attachments.images.blurhash import compute_tiles
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
@@ -51,12 +53,13 @@ router = build_router(PATH)
 IMAGES_ON_PAGE = 24
 # The maximum time that a response waits for the conversion of an image.
 WAIT_SECONDS = 15.0
-# The names of the renditions for thumbnails (320 pixels wide) and for mails.
-_SMALL_LABEL = "320"
+# The names of the renditions for mails and for the page of an image.
 _MAIL_LABEL = "mail"
-# Thumbnails above this size aren't shown, because many large images would load slowly.
-_MAX_THUMBNAIL_BYTES = 200_000
-# The number of columns and rows in the grid of coloured tiles that replaces an oversized thumbnail.
+_PREVIEW_LABEL = "640"
+# A larger file isn't shown on the page of its image, because it would load slowly.
+_MAX_PREVIEW_BYTES = 200_000
+# The number of columns and rows in the grid of coloured tiles that is visible until the thumbnail
+# has loaded.
 _TILE_COUNTS = (4, 3)
 # Maps the lifetime of a signed link in seconds to a label.
 LINK_LIFETIMES = {"3600": "1 hour", "86400": "1 day", "604800": "1 week"}
@@ -124,10 +127,17 @@ class ImageView:
         return self.record.alt_text or self.name
 
     @property
-    def small(self) -> FileView | None:
-        """Return the file for the thumbnail, or ``None`` if the file is too large."""
-        file = next((each for each in self.files if each.label == _SMALL_LABEL), self.files[0])
-        return file if file.size <= _MAX_THUMBNAIL_BYTES else None
+    def thumbnail(self) -> FileView | None:
+        """Return the thumbnail, or ``None`` if a job still has to create it."""
+        thumbnail = self.record.thumbnail
+        return None if thumbnail is None else self._build_file_view(thumbnail)
+
+    @property
+    def preview(self) -> FileView | None:
+        """Return the file that the image's own page shows."""
+        by_label = {each.label: each for each in self.files}
+        preview = by_label.get(_PREVIEW_LABEL, by_label[""])
+        return preview if preview.size <= _MAX_PREVIEW_BYTES else self.thumbnail
 
     @property
     def tiles(self) -> list[list[str]]:
@@ -136,15 +146,22 @@ class ImageView:
 
     @property
     def files(self) -> list[FileView]:
+        """Return the files that the owner can use, beginning with the copy for e-mails."""
         record = self.record
-        alt = self.record.alt_text or ""
-        return [
-            FileView("", record.view_url, record.width, record.height, record.size, alt),
-            *(
-                FileView(each.name, each.view_url, each.width, each.height, each.size, alt)
-                for each in record.renditions
-            ),
-        ]
+        alt = record.alt_text or ""
+        original = FileView("", record.view_url, record.width, record.height, record.size, alt)
+        files = [original, *map(self._build_file_view, record.renditions)]
+        return sorted(files, key=lambda each: each.label != _MAIL_LABEL)
+
+    def _build_file_view(self, rendition: RenditionRecord) -> FileView:
+        return FileView(
+            rendition.name,
+            rendition.view_url,
+            rendition.width,
+            rendition.height,
+            rendition.size,
+            self.record.alt_text or "",
+        )
 
 
 @router.get("")
@@ -153,10 +170,13 @@ def show_images(console: Console, form: EmptyForm, cursor: Cursor = None) -> Res
         page = records.list_attachments(
             uow, console.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor)
         )
+        notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
+        thumbnails.enqueue_missing_thumbnails(uow, console.user_id, page.rows)
     return console.render_form(
         "images.html",
         form,
         other_sources=console.get_media_sources(),
+        refusal=notice,
         images=[_build_view(console, each) for each in page.rows],
         next_cursor=page.next_cursor,
     )
@@ -203,7 +223,7 @@ async def _accept_upload(
         upload.accept_upload,
         console.state.resources,
         console.caller,
-        # Request renditions, because pages show the smallest rendition as a thumbnail.
+        # Request renditions, so that the image's page can offer copies for web pages and mails.
         Upload(clean_filename(part.filename), part.data, "encrypted" in inputs, True),
         key=None,
     )

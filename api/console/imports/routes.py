@@ -14,24 +14,23 @@ from api.bodies.json_bodies import parse_media_type
 from api.bodies.multipart import MULTIPART
 from api.bodies.upload_stream import store_upload
 from api.console.assets import CONSOLE_PATH
-from api.console.imports.status_values import STATUS_CHOICES, read_status_choices
-from api.console.imports.views import (
-    COLUMNS_ON_PAGE,
-    DATE_ORDERS,
+from api.console.imports.column_choices import (
     FIELD_TYPES,
-    ImportView,
     build_mapping,
     is_new_field,
     list_roles,
     read_column_choices,
-    read_view,
 )
+from api.console.imports.status_values import STATUS_CHOICES, read_status_choices
+from api.console.imports.views import COLUMNS_ON_PAGE, DATE_ORDERS, ImportView, read_view
 from api.console.members.bulk import describe_bulk_action
 from api.console.navigation import get_list_path
 from api.console.part_streams import LivePart, stream_part
+from api.console.plan_notices import IMPORTING_FILES_TEXT, find_plan_notice
 from api.console.requests import (
     Console,
     ConsoleForm,
+    ConsoleRequest,
     EmptyForm,
     RecentConsole,
     RecentConsoleForm,
@@ -48,8 +47,8 @@ from core.errors import DomainError
 from core.errors import imports as errors
 from core.errors.requests import BODY_NOT_MULTIPART
 from core.queues import Queue
-from models import ImportKind, Plan
-from services.accounts import accounts
+from core.settings.notations import PlanQuota
+from models import ImportKind
 from services.jobs import records as jobs
 from services.paging import PageRequest
 from services.subscriptions import lists, tags
@@ -87,6 +86,8 @@ KINDS = (
     (ImportKind.BOUNCES.value, "Bounced addresses", ""),
     (ImportKind.COMPLAINTS.value, "Spam complaints", ""),
 )
+# An upload needs some of these quotas, and so does each further preview of its file.
+_UPLOAD_QUOTAS = (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB)
 UPDATE_FIELD = "update"
 START_BUTTON = "start"
 
@@ -109,13 +110,19 @@ def show_new_import(console: Console, form: EmptyForm, list_id: str = "") -> Res
     """
     with console.unit_of_work() as uow:
         own_lists = lists.list_choices(uow, console.user_id)
-        is_paid = accounts.get_user(uow, console.user_id).plan == Plan.PAID
+        upload_notice = find_plan_notice(uow, console.user_id, *_UPLOAD_QUOTAS)
+        import_notice = find_plan_notice(uow, console.user_id, paid_plan_text=IMPORTING_FILES_TEXT)
     list_choices = [(str(each.id), each.title) for each in own_lists]
     if len(list_choices) > 1:
         list_choices.insert(0, ("", "Choose a list"))
     form = form.fill({"list_id": list_id, "kind": ImportKind.MEMBERS.value})
     return console.render_form(
-        "new_import.html", form, lists=list_choices, kinds=KINDS, is_paid=is_paid
+        "new_import.html",
+        form,
+        lists=list_choices,
+        kinds=KINDS,
+        refusal=upload_notice,
+        import_notice=import_notice,
     )
 
 
@@ -188,7 +195,7 @@ def _read_on_existing(form: Mapping[str, str]) -> str:
 def show_import(console: Console, import_id: PathId, columns: FirstColumn = 0) -> Response:
     view = read_view(console, import_id)
     return console.render_form(
-        "import.html", **_build_page_values(view, build_reading_form(view), columns)
+        "import.html", **_build_page_values(console, view, build_reading_form(view), columns)
     )
 
 
@@ -215,7 +222,9 @@ def read_import_again(
             # The owner has started the import in another browser window.
             return redirect_to_path(console.state, path)
         form = console.add_error(error)
-        return console.render_form("import.html", **_build_page_values(view, form, columns))
+        return console.render_form(
+            "import.html", **_build_page_values(console, view, form, columns)
+        )
     if starts and differs:
         return console.redirect_with_notice(
             path, "You changed the options. Check the new preview, then import the file."
@@ -231,6 +240,7 @@ def build_reading_form(view: ImportView) -> TypedForm:
         inputs[UPDATE_FIELD] = "on"
     inputs["date_order"] = view.task.date_order or ""
     inputs["encoding"] = view.task.encoding or ""
+    inputs["sheet"] = view.sheet
     inputs |= {each.box: each.chosen for each in view.status_values if each.box}
     return TypedForm(inputs)
 
@@ -252,12 +262,19 @@ def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[Im
     encoding = form.get("encoding", task.encoding or "")
     if encoding and encoding not in ENCODINGS:
         raise build_field_error("encoding", "Choose the encoding of the file.")
+    sheet = form.get("sheet", view.sheet)
+    if sheet and sheet not in view.sheet_names:
+        raise build_field_error("sheet", "Choose a sheet of the workbook.")
     has_new_format = order != (task.date_order or "") or encoding != (task.encoding or "")
     differs = on_existing != task.on_existing
     differs = differs or chosen_roles != [each.chosen for each in choices]
     if differs and choices:
         mapping = build_mapping(choices, chosen_roles, view.fields) or None
         create_fields = any(map(is_new_field, chosen_roles))
+    if sheet != view.sheet:
+        # The mapping belongs to the columns of the other sheet.
+        differs = True
+        mapping = None
     date_order = DateOrder(order) if order else None
     status_values = read_status_choices(task, view.status_values, form)
     kind = ImportKind(task.kind)
@@ -270,23 +287,35 @@ def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[Im
         date_order=date_order,
         status_values=status_values,
         encoding=encoding or None,
+        sheet=sheet or None,
     )
     return options, differs or has_new_format or status_values != task.status_values
 
 
-def _build_page_values(view: ImportView, form: TypedForm, first_column: int) -> dict[str, Any]:
+def _build_page_values(
+    console: ConsoleRequest, view: ImportView, form: TypedForm, first_column: int
+) -> dict[str, Any]:
+    notice = None
+    if view.task.dry_run and not view.is_live and not view.is_refused:
+        with console.unit_of_work() as uow:
+            notice = find_plan_notice(
+                uow, console.user_id, *_UPLOAD_QUOTAS, paid_plan_text=IMPORTING_FILES_TEXT
+            )
     first_column = first_column if first_column < len(view.choices) else 0
     return {
         "view": view,
+        "refusal": notice,
         "kept_until": view.file_kept_until,
         "form": form,
         "roles": list_roles(view.fields),
         "choices": view.choices[first_column : first_column + COLUMNS_ON_PAGE],
+        "left_out": view.left_out_columns,
         "first_column": first_column,
         "columns_on_page": COLUMNS_ON_PAGE,
         "date_orders": DATE_ORDERS,
         "encodings": [("", "Detect automatically"), *ENCODINGS.items()],
         "field_types": FIELD_TYPES,
+        "sheets": view.list_sheet_choices(),
         "status_choices": STATUS_CHOICES,
     }
 
@@ -295,7 +324,7 @@ def _build_page_values(view: ImportView, form: TypedForm, first_column: int) -> 
 async def stream_import(request: Request, console: Console, import_id: PathId) -> Response:
     def read_part() -> LivePart:
         view = read_view(console, import_id)
-        values = _build_page_values(view, build_reading_form(view), 0)
+        values = _build_page_values(console, view, build_reading_form(view), 0)
         return LivePart(
             console.render_part("import_state.html", **values), not view.is_live, view.job_ids
         )

@@ -1,22 +1,28 @@
 """Calculates a chart that shows the growth of a list.
 
-For each period, the chart shows how many people joined, how many left, and the difference. The
-labels of the chart are HTML next to the SVG, because stretching the SVG would distort its text.
+For each period, a bar above the zero line shows how many people joined, and a bar below the zero
+line shows how many people left. The marks of the vertical axis are HTML next to the SVG. Positions
+and sizes in the SVG are percentages, so that a narrow window doesn't distort the dates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import count
 from typing import Self
 
 from services.subscriptions.daily_figures import MemberFigures
 
-# The width and height of the chart in SVG units.
-WIDTH = 1_000
-HEIGHT = 300
 _MAX_BARS = 62
 # The share of each bar's space that stays empty, as a gap between bars.
 _GAP_SHARE = 0.25
+_DAYS_PER_WEEK = 7
+_MAX_DAYS_PER_YEAR = 366
+# The highest number of distances between two marks of the vertical axis.
+_MAX_MARK_STEPS = 6
+# How many dates fit below the chart in a wide window, and in the window of a phone.
+_MAX_DATES = 13
+_MAX_DATES_ON_PHONE = 5
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,18 @@ class GrowthSpan:
 
 
 @dataclass(frozen=True)
-class PlottedBar:
-    """The bars for joins and departures in one period."""
+class PlottedSpan:
+    """The bars of one period, in percent of the chart's width and height.
 
+    Attributes:
+        start: the left edge of the space for the period, which is ``space`` wide.
+        x: the left edge of the bars, which are ``width`` wide.
+        joined_y: the upper edge of the bar for people who joined.
+    """
+
+    span: GrowthSpan
+    start: float
+    space: float
     x: float
     width: float
     joined_y: float
@@ -54,62 +69,106 @@ class PlottedBar:
 
 
 @dataclass(frozen=True)
+class PlottedDate:
+    """A date below the chart.
+
+    Attributes:
+        x: the position, in percent of the chart's width.
+        is_extra: whether a narrow window has no space for the date.
+    """
+
+    label: str
+    x: float
+    is_extra: bool
+
+
+@dataclass(frozen=True)
 class GrowthPlot:
     """The data of a growth chart, which a template draws as SVG.
 
     Attributes:
         total: the total numbers of joins and departures over all periods.
-        zero: the vertical position of the zero line in the chart.
-        most_joined: the highest number of joins in a period. The chart's upper edge stands for this
-            number.
-        most_left: the highest number of departures in a period. The chart's lower edge stands for
-            this number.
-        line: the points of the line that shows joins minus departures.
+        zero: the vertical position of the zero line, in percent of the chart's height.
+        marks: the numbers of the vertical axis, from the upper edge to the lower edge of the chart.
+            The distances between the marks are equal. Negative numbers are departures.
+        dates: the dates below the chart, at the first days of weeks or of longer periods.
     """
 
     total: GrowthSpan
-    spans: list[GrowthSpan]
-    bars: list[PlottedBar]
+    bars: list[PlottedSpan]
     zero: float
-    most_joined: int
-    most_left: int
-    line: str
+    marks: list[int]
+    dates: list[PlottedDate]
 
     @property
-    def marks(self) -> list[str]:
-        """Return labels for the top, middle and bottom of the chart's vertical axis."""
-        middle = (self.most_joined - self.most_left) / 2
-        return [f"{value:,g}" for value in (self.most_joined, middle, -self.most_left or 0)]
+    def spans(self) -> list[GrowthSpan]:
+        return [bar.span for bar in self.bars]
 
     @property
     def days_of_span(self) -> int:
-        return (self.spans[0].last - self.spans[0].first).days + 1
+        span = self.bars[0].span
+        return (span.last - span.first).days + 1
 
 
 def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
     """Return the growth chart for ``days``, which must be in chronological order."""
     # Each bar covers one day, or whole weeks if there would be too many daily bars.
-    size = 1 if len(days) <= _MAX_BARS else 7 * -(-len(days) // (7 * _MAX_BARS))
+    size = 1
+    if len(days) > _MAX_BARS:
+        size = _DAYS_PER_WEEK * -(-len(days) // (_DAYS_PER_WEEK * _MAX_BARS))
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]
-    most_joined = max(each.joined for each in spans)
-    most_left = max(each.left for each in spans)
-    # The bars for joins and departures have the same scale, so that they can be compared. Without
-    # any joins or departures, the zero line is in the middle of the chart.
-    unit = HEIGHT / (most_joined + most_left or 1)
-    zero = round(most_joined * unit, 1) if most_joined or most_left else HEIGHT / 2
-    step = WIDTH / len(spans)
+    marks = _choose_marks(max(each.joined for each in spans), max(each.left for each in spans))
+    # The bars for joins and departures have the same scale, so that they can be compared.
+    unit = 100 / (marks[0] - marks[-1])
+    zero = marks[0] * unit
+    space = 100 / len(spans)
     bars = [
-        PlottedBar(
-            x=round((number + _GAP_SHARE / 2) * step, 1),
-            width=round((1 - _GAP_SHARE) * step, 1),
-            joined_y=round(zero - each.joined * unit, 1),
-            joined_height=round(each.joined * unit, 1),
-            left_height=round(each.left * unit, 1),
+        PlottedSpan(
+            span=span,
+            start=round(number * space, 2),
+            space=round(space, 2),
+            x=round((number + _GAP_SHARE / 2) * space, 2),
+            width=round((1 - _GAP_SHARE) * space, 2),
+            joined_y=round(zero - span.joined * unit, 2),
+            joined_height=round(span.joined * unit, 2),
+            left_height=round(span.left * unit, 2),
         )
-        for number, each in enumerate(spans)
+        for number, span in enumerate(spans)
     ]
-    line = " ".join(
-        f"{round((number + 0.5) * step, 1)},{round(zero - each.net * unit, 1)}"
-        for number, each in enumerate(spans)
-    )
-    return GrowthPlot(GrowthSpan.of(days), spans, bars, zero, most_joined, most_left, line)
+    bars_per_date = _DAYS_PER_WEEK if size == 1 else 1
+    dates = _choose_dates(bars[::bars_per_date], has_years=len(days) > _MAX_DAYS_PER_YEAR)
+    return GrowthPlot(GrowthSpan.of(days), bars, round(zero, 2), marks, dates)
+
+
+def _choose_marks(most_joined: int, most_left: int) -> list[int]:
+    """Return round numbers with equal distances, highest number first.
+
+    The range of the numbers includes 0, ``most_joined`` and ``-most_left``. There are at least two
+    numbers.
+    """
+    for step in _generate_round_numbers():
+        # Without any joins or departures, the zero line is the lower edge of the chart.
+        above = -(-most_joined // step) or (not most_left)
+        below = -(-most_left // step)
+        if above + below <= _MAX_MARK_STEPS:
+            break
+    return [number * step for number in range(above, -below - 1, -1)]
+
+
+def _generate_round_numbers() -> Iterator[int]:
+    for exponent in count():
+        for digit in (1, 2, 5):
+            yield digit * 10**exponent
+
+
+def _choose_dates(bars: Sequence[PlottedSpan], *, has_years: bool) -> list[PlottedDate]:
+    bars = bars[:: -(-len(bars) // _MAX_DATES)]
+    phone_step = -(-len(bars) // _MAX_DATES_ON_PHONE)
+    dates = []
+    for number, bar in enumerate(bars):
+        first = bar.span.first
+        label = f"{first:%b %Y}" if has_years else f"{first.day} {first:%b}"
+        dates.append(
+            PlottedDate(label, round(bar.start + bar.space / 2, 2), number % phone_step > 0)
+        )
+    return dates

@@ -1,6 +1,7 @@
 """Pages for viewing an owner's lists and their growth, and editing settings and public pages."""
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
 from api.console.lists.growth import build_growth_plot
 from api.console.navigation import get_list_path
+from api.console.plan_notices import find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import TypedForm, parse_body, read_lines, read_text
 from api.html.frame import get_list_style_hashes
@@ -18,6 +20,7 @@ from api.limits.keyed_bulkheads import threaded_by_list
 from api.paging import Cursor
 from api.record_ids import ListId
 from api.responses.lists import describe_list, describe_lists
+from api.schemas.attachments import AttachmentRecord
 from api.schemas.lists import ListChanges, NewList, PreviewPart
 from api.sign_up.form import ListForm
 from api.sign_up.previews import render_embedded_form, render_preview
@@ -26,10 +29,13 @@ from core import clock
 from core.errors import DomainError
 from core.errors.mailing import LIST_SLUG_TAKEN
 from core.languages import reader_languages
-from models import AttachmentStatus
+from core.settings.mail_server import MailSender
+from core.settings.notations import PlanQuota
+from models import Attachment, AttachmentStatus
 from services.attachments import records
+from services.composer.rules import fit_slug
 from services.paging import PageRequest
-from services.subscriptions import colours, daily_figures, fields, lists
+from services.subscriptions import colours, daily_figures, fields, lists, page_urls
 from services.subscriptions.colours import DEFAULT_COLOUR
 from services.subscriptions.daily_figures import DayRange, FiguresBy
 
@@ -48,6 +54,7 @@ _TEXT_FIELDS = (
     "avatar_image_url",
     "favicon_image_url",
     "consent_wording",
+    "confirmed_redirect",
 )
 _CONFIRM_FIELD = "confirm_required"
 _ORIGINS_FIELD = "redirect_origins"
@@ -78,15 +85,16 @@ def show_lists(console: Console, uow: Transaction, cursor: Cursor = None) -> Res
 
 @router.get("/new")
 def show_new_list(console: Console) -> Response:
-    return console.render_form("new_list.html", TypedForm({_CONFIRM_FIELD: "on"}))
+    return _render_new_list(console, TypedForm({_CONFIRM_FIELD: "on"}))
 
 
 @router.post("/new")
 def create_list(console: ConsoleForm) -> Response:
     form = console.form
+    title = form.get("title", "")
     values = {
-        "title": form.get("title", ""),
-        "slug": form.get("slug", "").strip(),
+        "title": title,
+        "slug": form.get("slug", "").strip() or _build_slug(title),
         "tagline": read_text(form, "tagline"),
         _CONFIRM_FIELD: _CONFIRM_FIELD in form,
     }
@@ -104,8 +112,21 @@ def create_list(console: ConsoleForm) -> Response:
             list_id = mailing_list.id
             title = mailing_list.title
     except DomainError as error:
-        return console.render_form("new_list.html", console.add_error(error, PLACES))
+        return _render_new_list(console, console.add_error(error, PLACES))
     return console.redirect_with_notice(get_list_path(list_id), f"The list “{title}” was created.")
+
+
+def _render_new_list(console: ConsoleRequest, form: TypedForm) -> Response:
+    with console.unit_of_work() as uow:
+        notice = find_plan_notice(uow, console.user_id, PlanQuota.LISTS)
+    sign_up_url = page_urls.sign_up_url(console.state.resources.settings, "")
+    return console.render_form("new_list.html", form, refusal=notice, sign_up_url=sign_up_url)
+
+
+def _build_slug(title: str) -> str:
+    """Return a slug with the letters and digits of a list's title."""
+    digest = hashlib.sha256(title.encode()).hexdigest()
+    return fit_slug(title, digest)
 
 
 @router.get("/{list_id}")
@@ -146,13 +167,12 @@ def show_public_pages(
         mail = render_preview(uow, state, mailing_list, PreviewPart.CONFIRMATION_MAIL, language)
         sign_up = render_preview(uow, state, mailing_list, PreviewPart.SIGN_UP, language)
     logos = {
-        each.hash_id: each.title or each.original_filename
-        for each in images
-        if each.status == AttachmentStatus.READY and not each.encrypted
+        each.hash_id: (each.title or each.original_filename, each.view_url)
+        for each in _list_public_images(console, images)
     }
     # Offer the list's current logo even if it was deleted or isn't among the newest images.
     if record.logo_hash_id is not None:
-        logos.setdefault(record.logo_hash_id, record.logo_hash_id)
+        logos.setdefault(record.logo_hash_id, (record.logo_hash_id, ""))
     names = {
         name: Locale.parse(name, sep="-").get_display_name("en") or name
         for name in reader_languages.list_languages()
@@ -174,10 +194,23 @@ def show_public_pages(
         embedded=render_embedded_form(state, sign_up_form, language=language),
         fields=[field.label for field in sign_up_form.fields.values()],
         has_wording=sign_up_form.wording is not None,
-        logos=[("", "None"), *logos.items()],
+        logos=[("", "None", ""), *((hash_id, *logo) for hash_id, logo in logos.items())],
+        sender=MailSender.parse(state.resources.settings.mail_from),
         mail=mail,
         sign_up=sign_up,
     )
+
+
+def _list_public_images(
+    console: ConsoleRequest, images: Sequence[Attachment]
+) -> list[AttachmentRecord]:
+    """Return the images that anyone can see, in the format of the API."""
+    settings = console.state.resources.settings
+    return [
+        AttachmentRecord.of(each, settings)
+        for each in images
+        if each.status == AttachmentStatus.READY and not each.encrypted
+    ]
 
 
 @router.post("/{list_id}/public")
@@ -197,6 +230,14 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
         public_fields = [
             *fields.read_own_fields(uow, console.user_id).select_public().by_key.values()
         ]
+        images = records.list_attachments(uow, console.caller, PageRequest(IMAGES_TO_CHOOSE)).rows
+    pictures = {
+        each.view_url: each.title or each.original_filename
+        for each in _list_public_images(console, images)
+    }
+    # Offer the list's current pictures even if they aren't among the newest images.
+    for url in filter(None, (record.avatar_image_url, record.favicon_image_url)):
+        pictures.setdefault(url, url)
     texts = ("title", "slug", "challenge_provider", *_TEXT_FIELDS)
     values = {name: getattr(record, name) or "" for name in texts}
     values[_ORIGINS_FIELD] = "\n".join(record.redirect_origins)
@@ -217,6 +258,7 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
         "list_settings.html",
         form.fill(values),
         list=record,
+        pictures=[("", "None"), *pictures.items()],
         providers=[("", "None"), *((name, PROVIDERS[name]) for name in names)],
         public_fields=[
             (_MEMBER_FIELD_PREFIX + each.key, each.label, _ASKED if is_all else _NOT_ASKED)

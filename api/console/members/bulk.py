@@ -21,6 +21,7 @@ from api.console.members.forms import (
     format_json,
 )
 from api.console.navigation import get_list_path
+from api.console.plan_notices import find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_router
 from api.console.typed_forms import TypedForm
 from api.limits.bulkheads import RECORDS
@@ -31,6 +32,7 @@ from core.errors import DomainError
 from core.errors.mailing import BULK_NOT_FOUND, BULK_VALUE
 from core.errors.requests import invalid_field
 from core.queues import Queue
+from core.settings.notations import PlanQuota
 from models import BulkAction, BulkActionKind, Job, JobStatus
 from services.jobs import records
 from services.paging import PageRequest
@@ -173,6 +175,9 @@ def _render_new_action(
         values = {
             "list": mailing_list,
             "tags": tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_TO_CHOOSE)).rows,
+            "refusal": find_plan_notice(
+                uow, console.user_id, PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB
+            ),
         }
     if parsed_filter is not None:
         member_count = count_selection(

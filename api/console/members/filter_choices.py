@@ -35,7 +35,7 @@ _NAME_LABELS = {
     "email": "Address",
     "name": "Name",
     "source": "Source",
-    "import_id": "Import ID",
+    "import_id": "Import",
     "email_enabled": "Gets mail",
     "joined_at": "Joined",
     "created_at": "Added",

@@ -27,6 +27,8 @@ _NEGATED_MATCH = {"all": "not_all", "any": "none", "none": "any", "not_all": "al
 _NUMBER_KINDS = frozenset({ValueKind.NUMBER, ValueKind.ID})
 _MAX_VALUE_CHARACTERS = 4_000
 _ROOT_PLACE = "0"
+# The member attribute of the row that is open before the user adds a condition.
+_FIRST_NAME = "tag"
 _DATE_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
@@ -187,6 +189,11 @@ class FilterDraft:
     text: str = ""
     reason: str = ""
 
+    @property
+    def is_untouched(self) -> bool:
+        """Return whether the filter is empty, except for the open first row."""
+        return self.group is not None and _is_untouched(self.group)
+
     def to_json(self) -> dict[str, Any] | None:
         """Return the edited filter as JSON, or ``None`` if the filter is empty.
 
@@ -282,6 +289,9 @@ def _apply_button(root: Group, button: str, form: Mapping[str, str]) -> None:
     ``button``: the value of the pressed button, which contains an action and a position.
     """
     action, _, place = button.partition(":")
+    if action in ("add", "group") and _is_untouched(root):
+        # Replace the open first row, which the user hasn't filled in.
+        root.parts = []
     for group in [root, *_iterate_groups(root)]:
         if action == "drop":
             group.parts = [part for part in group.parts if part.place != place]
@@ -291,6 +301,12 @@ def _apply_button(root: Group, button: str, form: Mapping[str, str]) -> None:
                 group.parts.append(Row(name, kind, Operator.IS))
         elif group.place == place and action == "group" and group.may_nest:
             group.parts.append(Group("any"))
+
+
+def _is_untouched(group: Group) -> bool:
+    return all(
+        isinstance(part, Row) and part.is_open and part.name == _FIRST_NAME for part in group.parts
+    )
 
 
 def _iterate_groups(group: Group) -> Iterator[Group]:
@@ -342,6 +358,14 @@ def convert_to_rows(draft: FilterDraft, choices: Mapping[str, Choice]) -> Filter
     except DomainError:
         return draft
     return build_draft(filter_json, choices)
+
+
+def open_first_row(draft: FilterDraft, choices: Mapping[str, Choice]) -> FilterDraft:
+    """Add a row without a value to an empty filter, so that the user can type a value at once."""
+    if draft.group is None or draft.group.parts:
+        return draft
+    row = Row(_FIRST_NAME, choices[_FIRST_NAME].kind, Operator.IS, place=f"{_ROOT_PLACE}.0")
+    return replace(draft, group=replace(draft.group, parts=[row]))
 
 
 def _build_part(filter_json: object, choices: Mapping[str, Choice]) -> Row | Group:

@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 
 from api.console.members.filter_form import FilterDraft, parse_filter, read_draft
 from api.record_ids import parse_id
+from core.errors import DomainError
 from core.errors.mailing import FILTER_INVALID
 from models import MailingList, SubscriptionStatus
 from services.subscriptions import segments
@@ -24,7 +25,15 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 # The query parameters that select the rows and columns of a table of members.
-_INPUT_NAMES = ("q", "status", "type", "tag", "since", "segment", "filter", "columns")
+_INPUT_NAMES = ("q", "segment", "filter", "columns")
+# Maps the query parameters for common conditions to an attribute and an operator. For example,
+# links on the page of tags use these parameters.
+_CONDITIONS_BY_PARAMETER = {
+    "status": ("status", "is"),
+    "type": ("type", "is"),
+    "tag": ("tag", "is"),
+    "since": ("joined_at", "at_least"),
+}
 # The maximum number of member fields that can be added to the table of members as columns.
 MAX_COLUMNS = 3
 MAX_INPUT_CHARACTERS = 4_000
@@ -56,7 +65,32 @@ class MemberSelection:
     @property
     def is_plain(self) -> bool:
         """Return whether the page has no search criterion except the status."""
-        return not self.typed.keys() - {"status", "columns"}
+        if "filter" in self.typed:
+            has_only_status = self._find_conditions() == [{"field": "status", "is": self.status}]
+        else:
+            has_only_status = True
+        return has_only_status and not self.typed.keys() - {"filter", "columns"}
+
+    @property
+    def status(self) -> str | None:
+        """Return the status that the filter requires, or ``None`` for active members."""
+        for condition in self._find_conditions():
+            match condition:
+                case {"field": "status", "is": str(status)}:
+                    return status
+        return None
+
+    def _find_conditions(self) -> list[Any]:
+        """Return the conditions that all selected members meet."""
+        text = self.typed.get("filter")
+        try:
+            filter_json = orjson.loads(text) if text else {"all": []}
+        except orjson.JSONDecodeError:
+            return [text]
+        match filter_json:
+            case {"all": [*conditions], **rest} if not rest:
+                return conditions
+        return [filter_json]
 
     @property
     def columns(self) -> list[str]:
@@ -86,10 +120,6 @@ class MemberSelection:
         if search_text := typed.get("q"):
             matches = [{"field": name, "contains": search_text} for name in ("email", "name")]
             parts.append({"any": matches})
-        names = ("status", "type", "tag")
-        parts += [{"field": name, "is": typed[name]} for name in names if name in typed]
-        if since := typed.get("since"):
-            parts.append({"field": "joined_at", "at_least": since})
         if "segment" in typed:
             segment = segments.get_segment(uow, mailing_list.id, self.segment_id or 0)
             parts += member_filter.restore_names(uow, mailing_list, segment.filter)
@@ -113,7 +143,24 @@ async def _read_selection(request: Request) -> MemberSelection:
     if addresses := query.getlist("chosen")[:MAX_TICKED_ROWS]:
         # Select only the ticked members.
         typed["filter"] = orjson.dumps({"field": "email", "in": addresses}).decode()
+    conditions = [
+        {"field": name, operator: value[:MAX_INPUT_CHARACTERS]}
+        for parameter, (name, operator) in _CONDITIONS_BY_PARAMETER.items()
+        if (value := query.get(parameter, "").strip())
+    ]
+    if conditions:
+        typed["filter"] = _add_conditions(typed["filter"], conditions)
+        draft = FilterDraft(None, typed["filter"])
     return MemberSelection({name: text for name, text in typed.items() if text}, draft)
+
+
+def _add_conditions(text: str, conditions: list[dict[str, str]]) -> str:
+    """Return the JSON filter ``text`` with more conditions. Invalid text is returned unchanged."""
+    try:
+        parts = [*conditions, *([parse_filter(text)] if text else [])]
+    except DomainError:
+        return text
+    return orjson.dumps(parts[0] if len(parts) == 1 else {"all": parts}).decode()
 
 
 Selection = Annotated[MemberSelection, Depends(_read_selection)]

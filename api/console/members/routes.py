@@ -27,6 +27,7 @@ from api.console.members.forms import (
 )
 from api.console.members.views import describe_consent, describe_event, describe_network
 from api.console.navigation import get_list_path
+from api.console.plan_notices import ADDING_MEMBERS_TEXT, find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import TypedForm, parse_body, read_text
 from api.limits.bulkheads import RECORDS
@@ -48,6 +49,7 @@ from core.errors.mailing import (
     TAG_TOO_MANY_OF_MEMBER,
 )
 from core.errors.people import EMAIL_INVALID
+from core.settings.notations import PlanQuota
 from models import FieldType, MailingList, MemberField, Subscription
 from models import SubscriptionStatus as Status
 from services.accounts import accounts, email_addresses
@@ -115,7 +117,7 @@ def _render_members(
             own_segments.append(segments.get_segment(uow, mailing_list.id, segment_id))
         choices = filter_choices.list_choices(uow, mailing_list)
         own_fields = fields.read_own_fields(uow, console.user_id).by_key
-        draft = filter_form.convert_to_rows(draft, choices)
+        draft = filter_form.open_first_row(filter_form.convert_to_rows(draft, choices), choices)
     segment_choices = [(str(each.id), each.name) for each in own_segments]
     try:
         with console.unit_of_work() as uow:
@@ -145,6 +147,7 @@ def _render_members(
         next_cursor=page.next_cursor,
         total=total,
         selection=selection,
+        is_filtered=selection.has_filters or not draft.is_untouched,
         filter_text=None if filter_json is None else format_json(filter_json),
         limit=MEMBERS_ON_PAGE,
         search={"filter": filter_json, "limit": MEMBERS_ON_PAGE} if filter_json else None,
@@ -163,10 +166,6 @@ def _build_chips(
     typed = selection.typed
     labels = {
         "q": f"Address or name contains {typed.get('q')}",
-        "status": f"Status is {STATUSES.get(typed.get('status', ''), typed.get('status'))}",
-        "type": f"Tier is {TIERS.get(typed.get('type', ''), typed.get('type'))}",
-        "tag": f"Tag is {typed.get('tag')}",
-        "since": f"Joined on or after {typed.get('since')}",
         "segment": f"Segment {segment_names.get(typed.get('segment', ''))}",
     }
     chips = [(labels[name], _build_query_without(typed, name)) for name in labels if name in typed]
@@ -197,7 +196,7 @@ def _search_members(
     Raises ``filter.invalid`` if the member filter is invalid. Raises ``filter.too_slow`` if the
     search exceeds its time limit. Raises ``cursor.invalid`` if the cursor in the URL is invalid.
     """
-    status = selection.typed.get("status", Status.ACTIVE)
+    status = selection.status or Status.ACTIVE
     if selection.is_plain and status in [*Status]:
         filters = MemberFilters(Status(status))
         database = console.state.resources.database
@@ -215,7 +214,12 @@ def _search_members(
 def show_new_member(console: Console, list_id: ListId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
-    return console.render_form("new_member.html", form, list=mailing_list, tiers=[*TIERS.items()])
+        notice = find_plan_notice(
+            uow, console.user_id, PlanQuota.MEMBERS, paid_plan_text=ADDING_MEMBERS_TEXT
+        )
+    return console.render_form(
+        "new_member.html", form, list=mailing_list, tiers=[*TIERS.items()], refusal=notice
+    )
 
 
 @router.post("/new")

@@ -1,8 +1,12 @@
 """Pages on which an owner manages the segments and the tags of a list."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
+from time import monotonic
 
 from fastapi.responses import Response
 
@@ -23,6 +27,7 @@ from api.console.members.forms import (
     count_selection,
 )
 from api.console.navigation import get_list_path
+from api.console.plan_notices import find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import CORRECT_FIELDS_TEXT, TypedForm, parse_body
 from api.limits.bulkheads import RECORDS
@@ -33,6 +38,8 @@ from api.schemas.fields import TagChange
 from api.state import Transaction
 from core.errors import DomainError
 from core.errors.mailing import SEGMENT_NAME_TAKEN, TAG_NAME_TAKEN
+from core.settings.notations import PlanQuota
+from models import MailingList, Segment
 from services.paging import PageRequest
 from services.subscriptions import segments, tags
 from services.subscriptions.filters import member_filter
@@ -40,6 +47,8 @@ from services.subscriptions.filters import member_filter
 router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 
 SEGMENTS_ON_PAGE = 50
+# The time limit for counting the members of all segments on a page.
+MAX_COUNTING_TIME = timedelta(milliseconds=300)
 TAGS_ON_PAGE = 50
 # Maps an error code to the form field that shows the error.
 _TAG_PLACES = {TAG_NAME_TAKEN.code: "name"}
@@ -47,14 +56,46 @@ _PLACES = {**SELECTION_PLACES, SEGMENT_NAME_TAKEN.code: "name"}
 
 
 @router.get("/segments")
-def show_segments(
-    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None
-) -> Response:
-    mailing_list = console.get_own_list(uow, list_id)
-    page = segments.list_segments(uow, mailing_list, PageRequest(SEGMENTS_ON_PAGE, cursor=cursor))
+async def show_segments(console: Console, list_id: ListId, cursor: Cursor = None) -> Response:
+    work = partial(_render_segments, console, list_id, cursor)
+    return await SEARCHES_BY_CALLER.run(console.user_id, work)
+
+
+def _render_segments(console: ConsoleRequest, list_id: int, cursor: str | None) -> Response:
+    with console.unit_of_work() as uow:
+        mailing_list = console.get_own_list(uow, list_id)
+        page_request = PageRequest(SEGMENTS_ON_PAGE, cursor=cursor)
+        page = segments.list_segments(uow, mailing_list, page_request, with_filters=True)
+    counts = _count_segments(console, mailing_list, page.rows)
     return console.render_page(
-        "segments.html", list=mailing_list, segments=page.rows, next_cursor=page.next_cursor
+        "segments.html",
+        list=mailing_list,
+        segments=list(zip(page.rows, counts, strict=True)),
+        next_cursor=page.next_cursor,
     )
+
+
+def _count_segments(
+    console: ConsoleRequest, mailing_list: MailingList, rows: Sequence[Segment]
+) -> Iterator[MemberCount | None]:
+    """Yield the number of members of each segment.
+
+    Yield ``None`` for a segment whose filter is invalid, and for all segments after the time limit
+    of the page.
+    """
+    end = monotonic() + MAX_COUNTING_TIME.total_seconds()
+    for segment in rows:
+        count = None
+        if monotonic() < end:
+            with suppress(DomainError):
+                with console.unit_of_work() as uow:
+                    parsed_filter = member_filter.read_stored_filter(
+                        uow, mailing_list, segment.filter
+                    )
+                count = count_selection(
+                    console.state.resources, mailing_list, parsed_filter, "", {}
+                )
+        yield count
 
 
 @router.get("/segments/new")
@@ -223,10 +264,15 @@ def _render_segment_form(
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         choices = list_choices(uow, mailing_list)
+        notice = None
+        if segment_id is None:
+            notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
     draft = convert_to_rows(draft, choices)
     form = replace(form, typed={**form.typed, "filter": draft.text})
     values = {"list": mailing_list, "segment_id": segment_id, "member_count": member_count}
-    return console.render_form("segment.html", form, draft=draft, choices=choices, **values)
+    return console.render_form(
+        "segment.html", form, draft=draft, choices=choices, refusal=notice, **values
+    )
 
 
 @router.get("/tags")

@@ -2,6 +2,7 @@
 
 import json
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,10 +12,11 @@ from api.console.assets import CONSOLE_PATH
 from api.console.console_display import QUOTAS, format_credits
 from api.console.developers.views import list_newest_events
 from api.console.navigation import find_pages, get_list_path
-from api.console.requests import Console, build_router
+from api.console.plan_notices import find_plan_contact
+from api.console.requests import Console, ConsoleRequest, build_router
+from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.responses.lists import describe_lists
 from api.schemas.lists import Channel
-from api.state import Transaction
 from core.settings.notations import PlanQuota
 from models import EndpointState, Plan
 from services.access import quotas
@@ -25,7 +27,8 @@ from services.credits import ledger
 from services.feed.catalogue import FeedEventType
 from services.paging import PageRequest
 from services.subscriptions import daily_figures, lists
-from services.subscriptions.filters import member_filter
+from services.subscriptions.filters import owner_search
+from services.subscriptions.filters.owner_search import ListTitle, SearchResult
 from services.subscriptions.imports import records
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
@@ -42,7 +45,6 @@ _EVENT_TYPES = (
     *(FeedEventType.SUBSCRIPTION_EMAIL_OFF, FeedEventType.IMPORT_ENDED),
 )
 MAX_WARNINGS = 5
-LISTS_TO_SEARCH = 10
 
 
 @router.get("")
@@ -54,6 +56,7 @@ def show_overview(console: Console) -> Response:
         newest_lists = describe_lists(uow, console.state, page.rows)
         name = person.name
         plan = Plan(person.plan)
+        contact = find_plan_contact(uow, plan)
         net = [
             (days, daily_figures.count_owner_growth(uow, console.user_id, days)) for days in (7, 30)
         ]
@@ -64,6 +67,7 @@ def show_overview(console: Console) -> Response:
         "overview.html",
         name=name,
         plan=plan,
+        contact=contact,
         lists=newest_lists,
         has_more=page.next_cursor is not None,
         members=usage[PlanQuota.MEMBERS].used,
@@ -100,13 +104,14 @@ def _list_next_steps(
         text = "Create your first list. People subscribe to the list to receive your newsletter."
         steps.append({"label": "Create a list", "path": f"{CONSOLE_PATH}/lists/new", "text": text})
     elif usage[PlanQuota.MEMBERS].used == 0:
-        title = newest_lists[0].title
-        text = f"“{title}” has no members yet. Share its sign-up page or import members."
+        text = f"“{newest_lists[0].title}” has no members yet. Share its sign-up page"
+        path = get_list_path(newest_lists[0].id)
         if plan is Plan.FREE:
-            text += " Importing members needs the paid plan."
-        steps.append(
-            {"label": "Add members", "path": get_list_path(newest_lists[0].id), "text": text}
-        )
+            # The free plan doesn't allow the owner to add or import members.
+            step = {"label": "Show sign-up page", "path": f"{path}/public", "text": f"{text}."}
+        else:
+            step = {"label": "Add members", "path": path, "text": f"{text} or import members."}
+        steps.append(step)
     if usage[PlanQuota.KEYS].used == 0:
         text = "Create an API key to let an app use your account."
         steps.append({"label": "Create an API key", "path": NEW_KEY_PATH, "text": text})
@@ -114,16 +119,28 @@ def _list_next_steps(
 
 
 @router.get("/find")
-def show_search_results(console: Console, uow: Transaction, q: str = "") -> Response:
-    search_text = q.replace("\0", "")[: member_filter.MAX_SEARCH_CHARACTERS]
-    results = member_filter.search_lists_and_members(uow, console.caller, search_text)
-    own_lists = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_TO_SEARCH)).rows
-    is_operator = accounts.get_user(uow, console.user_id).is_operator
-    min_characters = member_filter.MIN_SEARCH_CHARACTERS
-    return console.render_page(
-        "find.html",
-        q=search_text,
-        results=results,
-        pages=find_pages(search_text, is_operator=is_operator),
-        searchable=own_lists if len(search_text.strip()) >= min_characters else [],
-    )
+async def show_search_results(console: Console, q: str = "") -> Response:
+    return await SEARCHES_BY_CALLER.run(console.user_id, partial(_render_search, console, q))
+
+
+def _render_search(console: ConsoleRequest, q: str) -> Response:
+    search_text = q.replace("\0", "")[: owner_search.MAX_SEARCH_CHARACTERS]
+    with console.unit_of_work() as uow:
+        results = owner_search.search_lists_and_members(uow, console.caller, search_text)
+        is_operator = accounts.get_user(uow, console.user_id).is_operator
+        return console.render_page(
+            "find.html",
+            q=search_text,
+            is_search=len(search_text.strip()) >= owner_search.MIN_SEARCH_CHARACTERS,
+            results=results,
+            pages=find_pages(search_text, is_operator=is_operator),
+            searchable=_list_searchable(results),
+        )
+
+
+def _list_searchable(results: SearchResult) -> list[ListTitle]:
+    """Return the lists on which the owner can see more matching members than the page shows."""
+    if not results.has_more_members:
+        return []
+    matching_lists = {each.lists[0].id: each.lists[0] for each in results.members}
+    return list(matching_lists.values())

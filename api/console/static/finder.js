@@ -8,7 +8,7 @@
   const made = (tag, attributes) => Object.assign(document.createElement(tag), attributes);
   const dialog = made("dialog", { className: "finder-dialog" });
   dialog.setAttribute("aria-label", "Find pages, lists and members");
-  const label = made("label", { htmlFor: "finder-input", textContent: "A page, a list title or the start of an address" });
+  const label = made("label", { htmlFor: "finder-input", textContent: "Page, list title, or part of a name or address" });
   const input = made("input", { id: "finder-input", type: "search", autocomplete: "off", maxLength: 200 });
   const found = made("div", { className: "finder-found" });
   found.setAttribute("aria-live", "polite");

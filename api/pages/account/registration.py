@@ -7,6 +7,7 @@ on the page that the link opens.
 
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -65,8 +66,6 @@ Token = Annotated[str, Query()]
 
 # The values for the template of a page, such as the heading.
 _PageTexts = dict[str, Any]
-# A function that returns the e-mail address to which a token was mailed.
-_ReadToken = Callable[[UnitOfWork, str], str]
 # A function that sets a user's password, and returns the user.
 _SetPassword = Callable[..., User]
 
@@ -81,16 +80,37 @@ _FORGOTTEN: _PageTexts = {
     "text": "Enter the e-mail address of your account. We’ll send you a link to choose a new"
     " password.",
 }
-_REGISTRATION: _PageTexts = {
-    "heading": "Finish creating your account",
-    "button": "Create my account",
-    "asks_name": True,
-}
-_RESET: _PageTexts = {
-    "heading": "Choose a new password",
-    "button": "Save and log in",
-    "asks_name": False,
-}
+
+
+@dataclass(frozen=True)
+class _PasswordPage:
+    """A page on which the recipient of a mailed link chooses a password.
+
+    Attributes:
+        read_token: a function that returns the e-mail address to which a token was mailed.
+        next_path: the path of the page to which the person is redirected after the login.
+    """
+
+    texts: _PageTexts
+    read_token: Callable[[UnitOfWork, str], str]
+    next_path: str
+
+
+_REGISTRATION = _PasswordPage(
+    texts={
+        "heading": "Finish creating your account",
+        "button": "Create my account",
+        "asks_name": True,
+    },
+    read_token=service.read_registration_link,
+    # The overview of the console lists the first steps.
+    next_path=page_paths.OVERVIEW_PATH,
+)
+_RESET = _PasswordPage(
+    texts={"heading": "Choose a new password", "button": "Save and log in", "asks_name": False},
+    read_token=service.read_reset_link,
+    next_path=page_paths.ACCOUNT_PATH,
+)
 
 
 @router.get(page_paths.REGISTER_PATH, dependencies=[PUBLIC])
@@ -128,7 +148,7 @@ async def request_password(request: Request, state: StateOf, form: FormOf) -> Re
 
 @router.get(page_paths.REGISTRATION_PATH, dependencies=[PUBLIC])
 def show_registration(request: Request, state: StateOf, token: Token = "") -> Response:
-    return _show_choice(request, state, service.read_registration_link, _REGISTRATION, token)
+    return _show_choice(request, state, _REGISTRATION, token)
 
 
 @router.post(page_paths.REGISTRATION_PATH, dependencies=[LOGIN])
@@ -136,13 +156,12 @@ async def register_person(
     request: Request, state: StateOf, form: FormOf, token: Token = ""
 ) -> Response:
     register_account = partial(service.register_account, name=form.get("name", ""))
-    read = service.read_registration_link
-    return await _submit_choice(request, state, form, token, read, _REGISTRATION, register_account)
+    return await _submit_choice(request, state, form, token, _REGISTRATION, register_account)
 
 
 @router.get(page_paths.RESET_PATH, dependencies=[PUBLIC])
 def show_reset(request: Request, state: StateOf, token: Token = "") -> Response:
-    return _show_choice(request, state, service.read_reset_link, _RESET, token)
+    return _show_choice(request, state, _RESET, token)
 
 
 @router.post(page_paths.RESET_PATH, dependencies=[LOGIN])
@@ -155,8 +174,7 @@ async def reset_password(
     """
     factor = read_factor(request, state, form)
     set_password = partial(recovery.reset_password, factor=factor, keep=read_unticked_boxes(form))
-    read = service.read_reset_link
-    return await _submit_choice(request, state, form, token, read, _RESET, set_password, factor)
+    return await _submit_choice(request, state, form, token, _RESET, set_password, factor=factor)
 
 
 @router.get(page_paths.UNDO_EMAIL_PATH, dependencies=[PUBLIC])
@@ -224,12 +242,10 @@ async def _request_mail(
     return redirect_to_query("sent=yes")
 
 
-def _show_choice(
-    request: Request, state: State, read: _ReadToken, texts: _PageTexts, secret: str
-) -> Response:
+def _show_choice(request: Request, state: State, page: _PasswordPage, secret: str) -> Response:
     with state.resources.unit_of_work() as uow:
-        email = read(uow, secret)
-    return _render_choice(request, state, texts, token=secret, email=email)
+        email = page.read_token(uow, secret)
+    return _render_choice(request, state, page.texts, token=secret, email=email)
 
 
 def _render_choice(
@@ -269,20 +285,21 @@ async def _submit_choice(
     state: State,
     form: FormFields,
     token: str,
-    read: _ReadToken,
-    texts: _PageTexts,
+    page: _PasswordPage,
     set_password: _SetPassword,
+    *,
     factor: SubmittedFactor | None = None,
 ) -> Response:
     """Set the submitted password and log the user in, or show the form with an error.
 
-    ``factor``: the submitted second factor, which ``set_password`` checks, or ``None``.
+    Args:
+        factor: the submitted second factor, which ``set_password`` checks, or ``None``.
     """
     require_form_csrf(request, state, form)
     secret = form.get("token") or token
 
     def find_account(uow: UnitOfWork) -> tuple[str, str | None]:
-        email = read(uow, secret)
+        email = page.read_token(uow, secret)
         person = accounts.find_user_by_email(uow, email)
         return email, None if person is None else person.name
 
@@ -304,9 +321,8 @@ async def _submit_choice(
                 logins.clear_attempt(uow, attempt)
             return person
 
-        path = page_paths.ACCOUNT_PATH
         return await begin_session(
-            request, state, path, prove, is_factor_verified=factor is not None
+            request, state, page.next_path, prove, is_factor_verified=factor is not None
         )
     except DomainError as error:
         if error.kind is not Kind.INVALID and not is_factor_error(error):
@@ -316,7 +332,7 @@ async def _submit_choice(
             _render_choice,
             request,
             state,
-            texts,
+            page.texts,
             email=email,
             token=secret,
             name=form.get("name", ""),

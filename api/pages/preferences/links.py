@@ -18,7 +18,7 @@ from api.auth.requirements import LOGIN, PUBLIC
 from api.bodies.page_forms import FormOf
 from api.client_details import client_address
 from api.cookies import VISIT_COOKIE
-from api.html.frame import redirect_to, render_list_page, render_page
+from api.html.frame import redirect_to_query, render_list_page, render_page
 from api.html.problems import get_reader_language
 from api.pages.preferences.visits import (
     redirect_to_preferences,
@@ -37,7 +37,7 @@ from services.accounts import accounts, email_addresses, unsolicited_mail
 from services.subscriptions import branding, lists, page_urls
 from services.subscriptions.branding import Look
 from services.subscriptions.members import traces
-from services.subscriptions.preferences import link_mails, visits
+from services.subscriptions.preferences import link_mails, own_lists, visits
 from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
@@ -50,10 +50,18 @@ def show_link_request(
     list_name: Annotated[str, Query(alias="list")] = "",
     sent: Annotated[str | None, Query()] = None,
 ) -> Response:
-    if sent is not None:
+    if sent is not None and not list_name:
+        # Release 1.0.0 redirects to a page without a list, and may run next to this release.
         return render_page("asked_preferences.html", language=get_reader_language(request))
     mailing_list = find_list(uow, list_name, archived=True)
     look = branding.read_look(uow, mailing_list)
+    if sent is not None:
+        return render_list_page(
+            "asked_preferences.html",
+            look,
+            language=get_reader_language(request),
+            list_title=mailing_list.title,
+        )
     return _render_request(request, look, mailing_list)
 
 
@@ -87,7 +95,7 @@ async def request_link(
             language=get_reader_language(request),
             source=unsolicited_mail.source_digest(state.resources.keyring, client_address(request)),
         )
-    return redirect_to(f"?{urlencode({'sent': 'yes'})}")
+    return redirect_to_query(urlencode({"list": mailing_list.slug, "sent": "yes"}))
 
 
 def _find_recipient(uow: UnitOfWork, trace_id: str) -> tuple[MailingList, str]:
@@ -120,9 +128,11 @@ def _render_request(
 def show_link(
     request: Request, state: StateOf, uow: Transaction, token: Annotated[str, Query()] = ""
 ) -> Response:
-    visits.read_link(uow, token)
+    look = own_lists.read_look(uow, visits.read_link(uow, token))
     language = get_reader_language(request)
-    return render_anonymous_page(request, state, "open_preferences.html", language=language)
+    return render_anonymous_page(
+        request, state, "open_preferences.html", look=look, language=language
+    )
 
 
 @router.post(page_urls.OPEN_PREFERENCES_PATH, dependencies=[PUBLIC])

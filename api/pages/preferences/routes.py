@@ -35,7 +35,7 @@ from api.state import State, StateOf, Transaction
 from core.errors import DomainError, mailing
 from models import FieldType
 from services.privacy import erasure
-from services.subscriptions import fields, lists, page_urls
+from services.subscriptions import branding, fields, lists, page_urls
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.preferences import known_data, own_lists
@@ -55,7 +55,10 @@ def show_preferences(request: Request, state: StateOf, uow: Transaction) -> Resp
         (each.subscription.email for each in subscriptions if each.subscription.email),
         visit.person.email,
     )
-    return render_visit_page(request, state, "preferences.html", lists=subscriptions, email=email)
+    look = own_lists.read_look(uow, visit)
+    return render_visit_page(
+        request, state, look, "preferences.html", lists=subscriptions, email=email
+    )
 
 
 @router.post(page_urls.PREFERENCES_PATH, dependencies=[PUBLIC])
@@ -141,6 +144,7 @@ def _render_answers(
     with state.resources.unit_of_work() as uow:
         mailing_list, record = own_lists.find_list(uow, find_visit(uow, request, state), list_id)
         public = fields.read_own_fields(uow, mailing_list.user_id).select_public()
+        look = branding.read_look(uow, mailing_list)
     values: dict[str, str]
     if form is None:
         values = {"name": record.name or ""}
@@ -160,6 +164,7 @@ def _render_answers(
     return render_visit_page(
         request,
         state,
+        look,
         "answers.html",
         status=200 if error is None else 422,
         list_title=mailing_list.title,
@@ -174,6 +179,7 @@ def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
     return render_visit_page(
         request,
         state,
+        own_lists.read_look(uow, visit),
         "own_data.html",
         known=known_data.read_known_data(uow, visit),
         labels=translate_names(language),
@@ -197,6 +203,7 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
     return render_visit_page(
         request,
         state,
+        own_lists.read_look(uow, visit),
         "erase.html",
         email=visit.person.email,
         has_account=reach.has_account,

@@ -7,12 +7,13 @@ from fastapi import Request, Response
 from api.auth.csrf import CSRF_FIELD
 from api.bodies.page_forms import FormFields
 from api.cookies import VISIT_COOKIE
-from api.html.frame import redirect_to, render_page
+from api.html.frame import redirect_to, render_list_page, render_page
 from api.html.problems import get_reader_language
 from api.state import State
 from core.errors import access
 from services.access import sessions
 from services.subscriptions import page_urls
+from services.subscriptions.branding import Look
 from services.subscriptions.preferences import visits
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
@@ -43,12 +44,15 @@ def require_visit_form(request: Request, state: State, form: FormFields) -> str 
     return secret
 
 
-def render_visit_page(request: Request, state: State, template: str, **values: Any) -> Response:
+def render_visit_page(
+    request: Request, state: State, look: Look, template: str, **values: Any
+) -> Response:
     token = sessions.create_csrf_token(
         state.resources.keyring, read_visit_secret(request, state) or ""
     )
-    return render_page(
+    return render_list_page(
         template,
+        look,
         language=get_reader_language(request),
         base=state.resources.settings.pages_base,
         csrf_token=token,

@@ -2,11 +2,13 @@
 
 Images are converted in a child process. Renditions for web pages are WebP images, which may be
 animated. Some mail programs can't display WebP, so the rendition for mails is a still JPEG, or a
-still PNG if the image is partly transparent. A rendition is never wider than the uploaded image.
+still PNG if the image is partly transparent. The thumbnail is a small still WebP, so that a page
+can show many images quickly. A rendition is never wider than the uploaded image.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -30,6 +32,10 @@ _WEBP_MIME_TYPE = "image/webp"
 _RENDITION_WIDTHS = {320: RenditionName.NARROW, 640: RenditionName.MEDIUM, 1280: RenditionName.WIDE}
 _MAX_MAIL_WIDTH = 1280
 _MAIL_QUALITY = 85
+MAX_THUMBNAIL_SIZE = (320, 240)
+MAX_THUMBNAIL_BYTES = 40_000
+# The WebP qualities for thumbnails. A lower quality is used only if the thumbnail is too large.
+_THUMBNAIL_QUALITIES = (80, 50, 20)
 # Matches the Python objects in Pillow's error messages, such as ``<_io.BytesIO object at 0x7f…>``.
 _OBJECT_PATTERN = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
 
@@ -37,18 +43,32 @@ _OBJECT_PATTERN = re.compile(r" ?<[^<>]+ at 0x[0-9a-fA-F]+>")
 def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
     """Convert an uploaded image into the format in which Pressroom stores images.
 
-    The conversion is deterministic, so converting the same upload twice gives the same files.
-    Raises ``UnreadableImage``.
+    The result always includes a thumbnail. The conversion is deterministic, so converting the same
+    upload twice gives the same files. Raises ``UnreadableImage``.
     """
+    with _refuse_unreadable(data) as kind:
+        source = _read_source(kind, data)
+        image = source.encode()
+        renditions = source.create_renditions() if with_renditions else ()
+        return replace(image, renditions=(source.create_thumbnail(), *renditions))
+
+
+def create_thumbnail(data: bytes) -> Rendition:
+    """Create the thumbnail of an image. Raises ``UnreadableImage``."""
+    with _refuse_unreadable(data) as kind:
+        return _read_source(kind, data).create_thumbnail()
+
+
+@contextmanager
+def _refuse_unreadable(data: bytes) -> Iterator[ImageType]:
+    """Yield the type of an image, and convert the errors of the decoders to ``UnreadableImage``."""
     if not data:
         raise outcome.create_refusal(IMAGE_EMPTY)
     kind = outcome.sniff_image_type(data)
     if kind is None:
         raise outcome.create_refusal(IMAGE_UNSUPPORTED_TYPE)
     try:
-        source = _read_source(kind, data)
-        image = source.encode()
-        renditions = source.create_renditions() if with_renditions else ()
+        yield kind
     except MemoryError as error:
         raise outcome.create_refusal(IMAGE_OUT_OF_MEMORY) from error
     except still.DECODER_ERRORS as error:
@@ -61,7 +81,6 @@ def convert_image(data: bytes, *, with_renditions: bool = False) -> ConvertedIma
             ) from error
         reason = f"The {kind.name} could not be decoded: {text or type(error).__name__}"
         raise outcome.create_unreadable_error(reason) from error
-    return replace(image, renditions=renditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +92,9 @@ class _StillSource:
 
     def encode(self) -> ConvertedImage:
         return encoding.encode_still(self.image, lossless=self.lossless)
+
+    def create_thumbnail(self) -> Rendition:
+        return _create_thumbnail(self.image)
 
     def create_renditions(self) -> tuple[Rendition, ...]:
         smaller = self.image
@@ -102,6 +124,9 @@ class _AnimationSource:
 
     def encode(self) -> ConvertedImage:
         return encoding.encode_animation(self.animation, lossless=self.lossless)
+
+    def create_thumbnail(self) -> Rendition:
+        return _create_thumbnail(render_first_view(self.animation))
 
     def create_renditions(self) -> tuple[Rendition, ...]:
         renditions = list[Rendition]()
@@ -169,6 +194,20 @@ def _read_webp_source(data: bytes) -> _StillSource | _AnimationSource:
 
 def _list_narrower_widths(width: int) -> Sequence[int]:
     return [rendition_width for rendition_width in _RENDITION_WIDTHS if rendition_width < width]
+
+
+def _create_thumbnail(image: Image.Image) -> Rendition:
+    max_width, max_height = MAX_THUMBNAIL_SIZE
+    scale = min(1, max_width / image.width, max_height / image.height)
+    width = max(1, round(image.width * scale))
+    height = max(1, round(image.height * scale))
+    small = still.resize_image(image, (width, height))
+    data = b""
+    for quality in _THUMBNAIL_QUALITIES:
+        data = encoding.encode_lossy_webp(small, quality=quality)
+        if len(data) <= MAX_THUMBNAIL_BYTES:
+            break
+    return Rendition(RenditionName.THUMBNAIL, data, _WEBP_MIME_TYPE, *small.size)
 
 
 def _create_mail_rendition(image: Image.Image) -> Rendition:

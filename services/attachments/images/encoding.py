@@ -10,7 +10,8 @@ from services.attachments.images.blurhash import compute_blurhash
 from services.attachments.images.outcome import ConvertedImage
 
 # The settings of the WebP encoder, which are explained in docs/decisions/0003-image-encoding.md.
-_LOSSY_SETTINGS = {"quality": 80, "method": 4}
+_LOSSY_QUALITY = 80
+_LOSSY_METHOD = 4
 _LOSSLESS_SETTINGS = {"lossless": True, "quality": 50, "method": 4}
 _LOSSY_ANIMATION_SETTINGS = {"quality": 80, "method": 2}
 _LOSSLESS_ANIMATION_SETTINGS = {"lossless": True, "quality": 25, "method": 3}
@@ -31,8 +32,8 @@ def encode_still(image: Image.Image, *, lossless: bool) -> ConvertedImage:
     return ConvertedImage(data, "image/webp", *image.size, 1, _compute_sampled_blurhash(image))
 
 
-def encode_lossy_webp(image: Image.Image) -> bytes:
-    return _encode_webp(image, **_LOSSY_SETTINGS)
+def encode_lossy_webp(image: Image.Image, *, quality: int = _LOSSY_QUALITY) -> bytes:
+    return _encode_webp(image, quality=quality, method=_LOSSY_METHOD)
 
 
 def encode_animation(animation: Animation, *, lossless: bool) -> ConvertedImage:

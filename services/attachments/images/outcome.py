@@ -22,9 +22,11 @@ MAX_LOSSLESS_PIXELS = 12_000_000
 class RenditionName(StrEnum):
     """The names of the renditions of an image.
 
-    The names of web renditions contain their width in pixels.
+    The names of web renditions contain their width in pixels. Every image has a thumbnail. The
+    other renditions are created only on request.
     """
 
+    THUMBNAIL = "thumbnail"
     NARROW = "320"
     MEDIUM = "640"
     WIDE = "1280"

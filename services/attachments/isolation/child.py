@@ -7,7 +7,7 @@ from typing import Any
 
 from core.process import child_loop
 from core.process.confinement import confine_process
-from services.attachments.images.conversion import convert_image
+from services.attachments.images.conversion import convert_image, create_thumbnail
 from services.attachments.images.outcome import (
     ConvertedImage,
     Rendition,
@@ -24,7 +24,9 @@ for _plugin in _PLUGINS:
 _MAX_RESIDENT_BYTES = 192 * 1024 * 1024
 
 
-def split_result(result: ConvertedImage | UnreadableImage) -> tuple[Any, Sequence[bytes]]:
+def split_result(
+    result: ConvertedImage | Rendition | UnreadableImage,
+) -> tuple[Any, Sequence[bytes]]:
     """Split the result of an image conversion into JSON fields and image files.
 
     To save memory, the bytes of the image files aren't copied.
@@ -35,8 +37,8 @@ def split_result(result: ConvertedImage | UnreadableImage) -> tuple[Any, Sequenc
     return {"fields": fields, "sizes": list(map(len, files))}, files
 
 
-def parse_answer(answer: Any, data: bytes) -> ConvertedImage | UnreadableImage:
-    """Parse the answer of the child process, which contains a converted image or an error.
+def parse_answer(answer: Any, data: bytes) -> ConvertedImage | Rendition | UnreadableImage:
+    """Parse the answer of the child process: a converted image, a thumbnail or an error.
 
     Raises ``ValueError`` if the answer is invalid.
     """
@@ -48,19 +50,25 @@ def parse_answer(answer: Any, data: bytes) -> ConvertedImage | UnreadableImage:
     for size in answer["sizes"]:
         files.append(bytes(rest[:size]))
         rest = rest[size:]
+    if "name" in fields:
+        return _parse_rendition(fields, files[0])
     renditions = tuple(
-        Rendition(
-            RenditionName(rendition["name"]),
-            file,
-            str(rendition["mime_type"]),
-            int(rendition["width"]),
-            int(rendition["height"]),
-        )
+        _parse_rendition(rendition, file)
         for rendition, file in zip(fields.pop("renditions"), files[1:], strict=True)
     )
     if len({rendition.name for rendition in renditions}) < len(renditions):
         raise ValueError("two renditions have the same name")
     return ConvertedImage(data=files[0], renditions=renditions, **fields)
+
+
+def _parse_rendition(fields: Any, data: bytes) -> Rendition:
+    return Rendition(
+        RenditionName(fields["name"]),
+        data,
+        str(fields["mime_type"]),
+        int(fields["width"]),
+        int(fields["height"]),
+    )
 
 
 def main() -> None:
@@ -71,6 +79,8 @@ def main() -> None:
 
 def _answer(request: Any, image: bytes) -> tuple[Any, Sequence[bytes]]:
     try:
+        if "with_renditions" not in request:
+            return split_result(create_thumbnail(image))
         return split_result(convert_image(image, with_renditions=request["with_renditions"]))
     except UnreadableImage as error:
         return split_result(error)

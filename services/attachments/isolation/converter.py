@@ -6,7 +6,12 @@ from core.counters.work_metrics import CONVERSION_SECONDS, KILLS, Kill
 from core.errors.media import IMAGE_CRASHED, IMAGE_TIMEOUT
 from core.logging import get_logger
 from core.process.child_process import ChildCrashed, ChildProcess, ChildTooSlow
-from services.attachments.images.outcome import ConvertedImage, UnreadableImage, create_refusal
+from services.attachments.images.outcome import (
+    ConvertedImage,
+    Rendition,
+    UnreadableImage,
+    create_refusal,
+)
 from services.attachments.isolation.child import parse_answer
 
 # The maximum address space of the child process that converts images. In tests, converting an image
@@ -48,9 +53,22 @@ class ConverterProcess:
 
     def convert(self, data: bytes, *, with_renditions: bool = False) -> ConvertedImage:
         """Convert an image within the limits on time and memory. Raises ``UnreadableImage``."""
+        result = self._ask({"with_renditions": with_renditions}, data)
+        if not isinstance(result, ConvertedImage):
+            raise TypeError("the child process answered with a thumbnail")
+        return result
+
+    def create_thumbnail(self, data: bytes) -> Rendition:
+        """Create a thumbnail within the limits on time and memory. Raises ``UnreadableImage``."""
+        result = self._ask({}, data)
+        if not isinstance(result, Rendition):
+            raise TypeError("the child process answered with a converted image")
+        return result
+
+    def _ask(self, request: dict[str, bool], data: bytes) -> ConvertedImage | Rendition:
         with CONVERSION_SECONDS.time():
             try:
-                result = parse_answer(*self._child.ask({"with_renditions": with_renditions}, data))
+                result = parse_answer(*self._child.ask(request, data))
             except ChildTooSlow:
                 KILLS.labels(Kill.TOO_SLOW).inc()
                 raise create_refusal(IMAGE_TIMEOUT, seconds=self._timeout) from None

@@ -1,19 +1,15 @@
-"""Parses and stores filters for the members of a list, and searches lists and members by text."""
+"""Parses and stores filters for the members of a list."""
 
 import json
-import re
-import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import FromClause, and_, func, or_, select, text
+from sqlalchemy import FromClause, and_, select
 
 from core.errors.mailing import FILTER_TOO_LARGE, SEGMENT_FIELD_RETIRED, SEGMENT_TAG_DELETED
-from core.languages.shown_lines import strip_invisible
 from models import MailingList, MemberField, Subscription, SubscriptionStatus
-from services.access.caller import Caller
 from services.subscriptions import fields, tags
 from services.subscriptions.fields import OwnFields
 from services.subscriptions.filters import grammar
@@ -29,21 +25,10 @@ from services.subscriptions.filters.names import (
 from services.subscriptions.members import locks
 from storage.unit_of_work import UnitOfWork
 
-MIN_SEARCH_CHARACTERS = 2
-MAX_SEARCH_CHARACTERS = 200
-MAX_RESULTS_PER_KIND = 10
 # The maximum size of a stored filter, which must be small because an owner may store thousands of
 # filters.
 MAX_FILTER_BYTES = 16_384
 _SINGLE_VALUE_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
-# The subquery uses the index on a list's addresses, so that searching a long list is fast.
-_FIND_MEMBERS = text("""
-SELECT l.id, l.title, m.user_id, m.email, m.name FROM lists AS l CROSS JOIN LATERAL (
-    SELECT user_id, email, name FROM subscriptions
-    WHERE list_id = l.id AND status = 'active' AND email LIKE :beginning LIMIT :most
-) AS m
-WHERE l.user_id = :owner_id AND l.archived_at IS NULL ORDER BY m.email, l.id LIMIT :most
-""")
 
 
 @dataclass(frozen=True)
@@ -121,51 +106,6 @@ def _list_tag_names(node: Node) -> list[str]:
     return [
         str(value) for each in node.comparisons() if each.name == TAG_NAME for value in each.values
     ]
-
-
-@dataclass(frozen=True)
-class MatchedMember:
-    """A member found by address, with the member's list."""
-
-    list_id: int
-    list_title: str
-    user_id: int
-    email: str
-    name: str | None
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    lists: Sequence[MailingList]
-    members: Sequence[MatchedMember]
-
-
-def search_lists_and_members(uow: UnitOfWork, caller: Caller, query: str) -> SearchResult:
-    """Find the caller's lists by title or slug, and active members by the start of their address.
-
-    The result is empty if ``query`` is too short or too long. The duration of a search depends on
-    the number of the owner's lists, but not on the number of members.
-    """
-    words = unicodedata.normalize("NFC", strip_invisible(query)).lower()
-    if not MIN_SEARCH_CHARACTERS <= len(words) <= MAX_SEARCH_CHARACTERS:
-        return SearchResult([], [])
-    pattern = re.sub(r"([\\%_])", r"\\\1", words)
-    contains_words = or_(
-        func.lower(MailingList.title).like(f"%{pattern}%"), MailingList.slug.like(f"%{pattern}%")
-    )
-    newest_lists = (
-        select(MailingList)
-        .where(
-            MailingList.user_id == caller.user_id,
-            MailingList.archived_at.is_(None),
-            contains_words,
-        )
-        .order_by(MailingList.created_at.desc(), MailingList.id.desc())
-        .limit(MAX_RESULTS_PER_KIND)
-    )
-    values = {"owner_id": caller.user_id, "beginning": f"{pattern}%", "most": MAX_RESULTS_PER_KIND}
-    members = [MatchedMember(*row) for row in uow.session.execute(_FIND_MEMBERS, values)]
-    return SearchResult(uow.session.scalars(newest_lists).all(), members)
 
 
 def prepare_stored_filter(

@@ -15,6 +15,7 @@ Scans read a fixed number of rows in a fixed order, so that the query planner of
 choose a slow plan.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -26,6 +27,7 @@ from sqlalchemy import (
     FromClause,
     Select,
     Subquery,
+    TextClause,
     bindparam,
     func,
     literal_column,
@@ -52,7 +54,6 @@ MAX_SHORT_SCAN_MEMBERS = 20_000
 MAX_LONG_SCAN_MEMBERS = 500_000
 # The time limit for an index search, which is slow if very many members match.
 _MAX_INDEX_SEARCH_SECONDS = 2
-_LIMIT_TIME = text(f"SET LOCAL statement_timeout = '{_MAX_INDEX_SEARCH_SECONDS}s'")
 
 _TABLE = Subscription.__table__
 _record = _TABLE.c
@@ -195,14 +196,24 @@ class _Search:
         # instead of checking every member of the list.
         matching = query.offset(literal_column("0")).subquery()
         newest = select(matching.c.id).order_by(matching.c.id.desc()).limit(self.limit + 1)
-        try:
-            with self.uow.session.begin_nested():
-                self.uow.session.execute(_LIMIT_TIME)
-                return list(self.uow.session.scalars(newest))
-        except OperationalError as error:
-            if not isinstance(error.orig, psycopg2.errors.QueryCanceled):
-                raise
-            return None
+        rows = execute_in_time(self.uow, newest, _MAX_INDEX_SEARCH_SECONDS)
+        return None if rows is None else [subscription_id for (subscription_id,) in rows]
+
+
+def execute_in_time(uow: UnitOfWork, query: Select[Any], max_seconds: int) -> Sequence[Any] | None:
+    """Return the rows of a query, or ``None`` if the query takes longer than ``max_seconds``."""
+    try:
+        with uow.session.begin_nested():
+            uow.session.execute(_build_time_limit(max_seconds))
+            return uow.session.execute(query).all()
+    except OperationalError as error:
+        if not isinstance(error.orig, psycopg2.errors.QueryCanceled):
+            raise
+        return None
+
+
+def _build_time_limit(max_seconds: int) -> TextClause:
+    return text(f"SET LOCAL statement_timeout = '{max_seconds}s'")
 
 
 # Caching the queries saves a millisecond per search, because SQLAlchemy builds each query only

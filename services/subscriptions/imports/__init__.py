@@ -7,7 +7,7 @@ The import of a file uses the modules in the following order.
 - ``accepting`` stores the import of an uploaded file, and enqueues the job that ``import_job``
   runs.
 - ``formats`` opens the file, with ``containers``, ``decoded_text``, ``line_blocks``, ``dialect``,
-  and ``csv_reader`` or ``json_lines_reader``.
+  and ``csv_reader`` or ``json_lines_reader``. The package ``workbooks`` reads Excel files.
 - ``column_layout``, ``consent_columns``, ``field_columns`` and ``column_plan`` assign a role to
   each column.
 - ``row_mapper`` converts records into rows, with ``member_names``, ``consent_interpreter`` and

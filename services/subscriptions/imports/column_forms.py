@@ -11,6 +11,7 @@ from core.errors.imports import IMPORT_DATE_ORDER_NEEDED
 from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.dates import NUMBERED_DATE, DateOrder, parse_date
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS
+from services.subscriptions.imports.rows import TypedCell
 
 _MONTHS = 12
 # Matches spaces and apostrophes between groups of three digits in a number.
@@ -68,7 +69,7 @@ class ColumnForms:
         for indexes, record_cell in ((dates, self._record_date), (numbers, self._record_number)):
             for index in indexes:
                 for record in records:
-                    if index < len(record):
+                    if index < len(record) and not isinstance(record[index], TypedCell):
                         record_cell(index, unguard_cell(record[index]).strip())
                 if len(self._evident_notations[index]) == 1:
                     self._used_notations.setdefault(index, *self._evident_notations[index])
@@ -84,6 +85,8 @@ class ColumnForms:
 
     def normalise_number(self, index: int, text: str) -> str:
         """Format the number in a cell with a decimal point and without group separators."""
+        if isinstance(text, TypedCell):
+            return text
         self._record_number(index, text)
         return normalise_number(text, self._used_notations.get(index))
 

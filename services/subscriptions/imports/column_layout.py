@@ -100,6 +100,8 @@ class ConsentColumn(NamedTuple):
         may_be_tier: whether an unrecognised word in the column may be the name of a tier.
         is_time: whether the header stands for a time, such as "opt-out date". In a column with such
             a header, a date means "yes".
+        needs_answer: whether the header isn't enough, so that the column is a consent column only
+            if one of its cells contains a known answer.
         product: the product whose status words the column contains, or ``None``.
     """
 
@@ -108,6 +110,7 @@ class ConsentColumn(NamedTuple):
     reason: SuppressionStatus | None = None
     may_be_tier: bool = False
     is_time: bool = False
+    needs_answer: bool = False
     product: str | None = None
     product_words: frozenset[str] = frozenset()
 

@@ -12,6 +12,10 @@ _WORDS = load_words("column_vocabulary.toml")
 NAME_OR_PART = normalise_words(_WORDS["name_or_part"])
 # Maps each column role to the headers that indicate the role.
 COLUMNS = {role: normalise_words(words) for role, words in _WORDS["columns"].items()}
+# Maps headers in many languages to their meanings, for example "Ort" to "city".
+_CONCEPTS: dict[str, str] = {
+    normalise_word(word): concept for concept, words in _WORDS["fields"].items() for word in words
+}
 # Pairs of a newsletter product and the headers of the product's exports. A file that contains all
 # headers of a pair was exported by the pair's product.
 PRODUCTS = [
@@ -33,6 +37,11 @@ BOOLEANS: dict[str, bool] = {
 }
 
 _NO = normalise_words(_WORDS["no"]) | {""}
+
+
+def find_concept(name: str) -> str:
+    """Return the meaning of a header or field name, such as "city", or "" if it is unknown."""
+    return _CONCEPTS.get(normalise_word(name), "")
 
 
 def is_no(cell: str) -> bool:

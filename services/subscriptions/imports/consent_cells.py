@@ -158,6 +158,14 @@ def is_status(item: str) -> bool:
     return interpret_item(item) in _ANSWERS[ConsentSubject.STATUS]
 
 
+def is_answer(item: str, subject: ConsentSubject) -> bool:
+    """Return whether an item in a cell is a known answer, such as "yes", in a consent column.
+
+    ``subject`` is the subject of the column. A blank item isn't an answer.
+    """
+    return _ANSWERS[subject].get(interpret_item(item)) is not None
+
+
 def is_bare_no(cell: str) -> bool:
     """Return whether the cell means "no" and doesn't contain a word such as "unsubscribed"."""
     return all(interpret_item(item) is Meaning.NO for item in split_items(cell))

@@ -45,6 +45,7 @@ _KINDS = {
     "status_or_tier": ConsentColumn(ConsentSubject.STATUS, Basis.KNOWN, may_be_tier=True),
     "subscribed": ConsentColumn(ConsentSubject.CONSENT, Basis.KNOWN),
     "opted_in": ConsentColumn(ConsentSubject.OPTING_IN, Basis.KNOWN),
+    "newsletter": ConsentColumn(ConsentSubject.OPTING_IN, Basis.WORDS, needs_answer=True),
     "confirmed": ConsentColumn(ConsentSubject.CONFIRMATION, Basis.KNOWN),
     **{
         kind: ConsentColumn(ConsentSubject.OPTING_OUT, Basis.KNOWN, reason)

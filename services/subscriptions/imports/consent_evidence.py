@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from services.subscriptions.imports.column_layout import Basis, ConsentColumn, ConsentSubject
-from services.subscriptions.imports.consent_cells import StatusValues, is_status
+from services.subscriptions.imports.consent_cells import StatusValues, is_answer, is_status
 from services.subscriptions.imports.consent_words import (
     Meaning,
     interpret_item,
@@ -35,6 +35,7 @@ class ColumnEvidence:
         self._column = column
         self._values = values
         self._has_status = False
+        self._has_answer = False
         self._has_opt_out = False
         self._has_number_or_link = False
         self._has_address = False
@@ -66,6 +67,7 @@ class ColumnEvidence:
             self._has_only_product_words &= normalise_word(item) in self._column.product_words
             self._has_opt_out |= is_opt_out_from_mail(item)
             self._has_status |= is_status(item) or item in self._values
+            self._has_answer |= is_answer(item, self._column.subject)
             if is_number(item) or item.lower().startswith(_LINKS):
                 self._has_number_or_link = True
             elif "@" in item:
@@ -85,6 +87,8 @@ class ColumnEvidence:
             return self.may_be_status and self._has_opt_out
         if column.subject is ConsentSubject.STATUS:
             return self._has_status
+        if column.needs_answer and not self._has_answer:
+            return False
         has_other_values = self._has_number_or_link
         if column.subject is not ConsentSubject.OPTING_OUT:
             has_other_values |= self._has_address

@@ -10,8 +10,9 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, NoReturn, Protocol, cast
 
+from core.errors import DomainError
 from core.errors import imports as errors
 
 READ_BYTES = 64 * 1024
@@ -36,8 +37,14 @@ _MAGIC_BYTES = 8
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
 _EMPTY_ZIP = b"PK\x05\x06"
+# The container of old Office files, and of encrypted workbooks.
+_COMPOUND_FILE = b"\xd0\xcf\x11\xe0"
+# A part of the directory of a compound file that shows that the file is encrypted. It consists of
+# the name of an entry, padded to 64 bytes, and the length of the name.
+_ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le").ljust(64, b"\0") + b"\x22\0"
+# The part that every workbook, Word document and presentation has.
+_CONTENT_TYPES = "[content_types].xml"
 _UNSUPPORTED_FORMATS = {
-    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
     b"%PDF": "a PDF",
     b"BZh": "a bzip2 archive",
     b"\xfd7zXZ": "an xz archive",
@@ -84,17 +91,34 @@ def open_ranged_file(ranges: RangeReader) -> io.BufferedReader:
 def open_container(source: Source) -> tuple[str, Iterator[bytes]]:
     """Return the container of a file, such as gzip, and the decompressed content.
 
-    Raises ``import.unknown_format`` for an unsupported format. Raises an error ``import.archive_…``
-    for a zip file that can't be imported. Errors in compressed data are raised while the content is
-    read.
+    Raises ``import.unknown_format`` for an unsupported format. Raises an ``import.archive_…`` error
+    for a zip file that can't be imported. Raises ``import.workbook_encrypted`` for an encrypted
+    workbook. Errors in compressed data are raised while the content is read.
     """
     head, chunks = take_head(iter(lambda: source.read(READ_BYTES), b""), _MAGIC_BYTES)
     if head.startswith(_GZIP):
         return "gzip", _refuse_nested(_gunzip(chunks))
     if head.startswith((_ZIP, _EMPTY_ZIP)):
         return "zip", _refuse_nested(_unzip(source))
+    if head.startswith(_COMPOUND_FILE):
+        _refuse_compound_file(chunks)
     _refuse_unsupported(head)
     return "plain", _Expansion().limit(chunks)
+
+
+def is_workbook(file: io.BufferedReader) -> bool:
+    """Return whether a file is a workbook or another Office document that consists of XML parts."""
+    head = file.read(_MAGIC_BYTES)
+    try:
+        if not head.startswith(_ZIP):
+            return False
+        archive = zipfile.ZipFile(cast("IO[bytes]", _LimitedReads(file)))
+        return any(name.lower() == _CONTENT_TYPES for name in archive.namelist())
+    except (*_ZIP_ERRORS, DomainError):
+        # The function ``open_container`` raises the error later.
+        return False
+    finally:
+        file.seek(0)
 
 
 def take_head(chunks: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
@@ -146,6 +170,25 @@ def _refuse_unsupported(head: bytes) -> None:
     for magic, format_name in _UNSUPPORTED_FORMATS.items():
         if head.startswith(magic):
             raise errors.IMPORT_UNKNOWN_FORMAT(what=format_name)
+
+
+def _refuse_compound_file(chunks: Iterator[bytes]) -> NoReturn:
+    """Raise the error for an encrypted workbook or an old Office file."""
+    overlap = b""
+    for chunk in chunks:
+        if _ENCRYPTED_PACKAGE in overlap + chunk:
+            raise errors.IMPORT_WORKBOOK_ENCRYPTED()
+        overlap = chunk[-len(_ENCRYPTED_PACKAGE) :]
+    raise errors.IMPORT_OTHER_SPREADSHEET(what="an old Excel workbook (.xls)")
+
+
+def _refuse_other_spreadsheet(names: list[str]) -> None:
+    if "content.xml" in names and "META-INF/manifest.xml" in names:
+        raise errors.IMPORT_OTHER_SPREADSHEET(what="an OpenDocument spreadsheet (.ods)")
+    if any(name.startswith("Index/") and name.endswith(".iwa") for name in names) or (
+        "Index.zip" in names
+    ):
+        raise errors.IMPORT_OTHER_SPREADSHEET(what="a Numbers spreadsheet (.numbers)")
 
 
 @dataclass
@@ -251,8 +294,7 @@ def _unzip(source: Source) -> Iterator[bytes]:
 
 
 def _find_only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
-    if "[Content_Types].xml" in archive.namelist():
-        raise errors.IMPORT_UNKNOWN_FORMAT(what="an Excel workbook or another Office document")
+    _refuse_other_spreadsheet(archive.namelist())
     entries = [
         entry
         for entry in archive.infolist()

@@ -7,20 +7,23 @@ from functools import cache, lru_cache
 
 from babel.dates import get_month_names
 
+from core import clock
 from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.column_vocabulary import is_no
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, normalise_word
 
-# Matches dates such as 31/12/2025, 31-12-2025 and 31.12.2025.
-NUMBERED_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?!\d)", re.ASCII)
+# Matches dates such as 31/12/2025, 31-12-2025, 31.12.2025, 31/12/25 and 31.12.25. A date such as
+# 25-12-31 doesn't match, because it may begin with the year or with the day.
+NUMBERED_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|(?<!-)\d\d)(?!\d)", re.ASCII)
 _YEAR_FIRST = re.compile(r"(\d{4})[/.](\d{1,2})[/.](\d{1,2})(?!\d)", re.ASCII)
 _CHINESE = re.compile(r"(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日", re.ASCII)
 # Matches dates such as "31 de diciembre de 2025". In Russian dates, an abbreviation of the word for
 # "year" may follow the year.
 _DAY_MONTH = re.compile(
-    r"(\d{1,2})(?:\.|er|º|-)?\s?(?:de )?([^\W\d_]+)\.?,?[ -]?(?:de )?(\d{4})(?: ?\u0433\.?)?(?!\d)"
+    r"(\d{1,2})(?:\.|er|º|-)?\s?(?:de )?([^\W\d_]+)\.?,?[ -]?(?:de )?(\d{4}|\d\d)"
+    r"(?: ?\u0433\.?)?(?!\d)"
 )
-_MONTH_DAY = re.compile(r"([^\W\d_]+)\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4})(?!\d)")
+_MONTH_DAY = re.compile(r"([^\W\d_]+)\.? (\d{1,2})(?:st|nd|rd|th)?,? (\d{4}|\d\d)(?!\d)")
 _TIME = re.compile(
     r"(?:,| at| um| à| \u0432|T)? ?(\d{1,2}):(\d\d)(?::(\d\d)(?:\.\d+)?)?(?: ?([ap])\.?m\.?)?\Z",
     re.ASCII | re.IGNORECASE,
@@ -29,6 +32,10 @@ _TIME = re.compile(
 _SERIAL = re.compile(r"([2-7]\d{4})(?:[.,](\d{1,12}))?\Z", re.ASCII)
 # Day 0 of the serial numbers in Excel, LibreOffice and Google Sheets.
 _SERIAL_EPOCH = datetime(1899, 12, 30, tzinfo=UTC)
+# Two-digit years up to this number are in the 2000s, and higher ones are in the 1900s.
+_LAST_YEAR_OF_2000S = 68
+_YEARS_PER_CENTURY = 100
+_SHORT_YEAR_DIGITS = 2
 _LANGUAGES = ("en", "de", "fr", "es", "ru")
 _NOON_HOUR = 12
 
@@ -48,7 +55,8 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
 
     A time without a time zone is interpreted as UTC. A date is in ISO 8601, consists of three
     numbers, or contains the name of a month in one of five languages. A cell with only a number is
-    read as a spreadsheet's serial date, or as a Unix time in seconds or milliseconds.
+    read as a spreadsheet's serial date, or as a Unix time in seconds or milliseconds. The two-digit
+    years 00 to 68 stand for 2000 to 2068, and the years 69 to 99 stand for 1969 to 1999.
 
     Raises ``ValueError`` if the cell contains no valid date.
     """
@@ -59,6 +67,28 @@ def parse_date(cell: str, order: DateOrder = DateOrder.DAY_FIRST) -> datetime | 
     if moment is None:
         raise ValueError("must be a date")
     return moment
+
+
+def complete_birthday(moment: datetime, cell: str) -> datetime:
+    """Return the birthday in a cell. ``moment`` is the result of ``parse_date`` for the cell.
+
+    A birthday can't be in the future. A future birthday with a two-digit year is therefore moved
+    back by 100 years.
+    """
+    if moment > clock.now() and _has_short_year(cell):
+        return moment.replace(year=moment.year - _YEARS_PER_CENTURY)
+    return moment
+
+
+def require_past(moment: datetime, cell: str) -> None:
+    """Raise ``ValueError`` if a date with a two-digit year is in the future.
+
+    The century of such a date is wrong. The previous century would be wrong too, because no event
+    on a mailing list happened that long ago.
+    """
+    # A time zone may be up to a day ahead of UTC.
+    if moment > clock.now() + timedelta(days=1) and _has_short_year(cell):
+        raise ValueError("must not be in the future")
 
 
 def is_written_date(text: str) -> bool:
@@ -115,7 +145,7 @@ def _parse_notation(text: str, order: DateOrder) -> datetime | None:
         month = _find_month(month_name)
     else:
         return None
-    moment = datetime(int(year), int(month), int(day), tzinfo=UTC)
+    moment = datetime(_complete_year(year), int(month), int(day), tzinfo=UTC)
     if not (rest := text[match.end() :]):
         return moment
     time = _TIME.match(rest)
@@ -125,6 +155,18 @@ def _parse_notation(text: str, order: DateOrder) -> datetime | None:
     if half := time[4]:
         hour = hour % _NOON_HOUR + (_NOON_HOUR if half.lower() == "p" else 0)
     return moment.replace(hour=hour, minute=int(time[2]), second=int(time[3] or 0))
+
+
+def _complete_year(year: str) -> int:
+    if len(year) > _SHORT_YEAR_DIGITS:
+        return int(year)
+    return int(year) + (2000 if int(year) <= _LAST_YEAR_OF_2000S else 1900)
+
+
+def _has_short_year(cell: str) -> bool:
+    text = unguard_cell(cell).strip()
+    matches = (notation.match(text) for notation in (NUMBERED_DATE, _DAY_MONTH, _MONTH_DAY))
+    return any(match and len(match.groups()[-1]) == _SHORT_YEAR_DIGITS for match in matches)
 
 
 def _find_month(name: str) -> int:

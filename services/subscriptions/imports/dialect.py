@@ -4,6 +4,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from services.subscriptions.imports.column_vocabulary import COLUMNS
@@ -30,7 +31,7 @@ class Dialect(NamedTuple):
     """The dialect of a file, and a sample of the file's records.
 
     Attributes:
-        delimiter: the delimiter of a CSV file, or ``None`` for JSON Lines.
+        delimiter: the delimiter of a CSV file, or ``None`` for JSON Lines and workbooks.
         sample: the first records after the header.
         email: the index of a column with addresses in at least half of its cells, or ``None``.
         header_line: the line number of the header, or ``None`` if there is no header.
@@ -66,17 +67,29 @@ def detect_csv_dialect(
         key=lambda each: (*_rank_records([*candidates[each].values()]), each == usual_delimiter),
     )
     declaration_lines = 1 if declaration else 0
-    lines = [*candidates[delimiter]][declaration_lines:]
-    records = [*candidates[delimiter].values()][declaration_lines:]
-    position = _find_header(records, mapping)
+    records = dict(islice(candidates[delimiter].items(), declaration_lines, None))
+    dialect = detect_table_dialect(records, mapping)
+    skip_through = max(dialect.skip_through, declaration_lines)
+    return dialect._replace(delimiter=delimiter, skip_through=skip_through)
+
+
+def detect_table_dialect(records: Mapping[int, list[str]], mapping: Mapping[str, str]) -> Dialect:
+    """Detect the header and the address column of a table.
+
+    ``records`` contains the first non-blank records by line number. ``mapping`` is the owner's
+    column mapping.
+    """
+    lines = [*records]
+    sample = [*records.values()]
+    position = _find_header(sample, mapping)
     if position is None:
-        email = find_email_column(records)
-        header = _build_default_header(records, email)
-        return Dialect(delimiter, header, records, email, skip_through=declaration_lines)
-    sample = records[position + 1 :]
+        email = find_email_column(sample)
+        return Dialect(None, _build_default_header(sample, email), sample, email)
+    header = sample[position]
+    sample = sample[position + 1 :]
     # ``lines`` contains the number of each record's first line.
     line = lines[position]
-    return Dialect(delimiter, records[position], sample, find_email_column(sample), line, line)
+    return Dialect(None, header, sample, find_email_column(sample), line, line)
 
 
 def find_email_column(records: Sequence[Record]) -> int | None:

@@ -165,6 +165,7 @@ def build_result(task: MemberImport) -> dict[str, Any]:
         "left_out": task.left_out,
         "unknown_status": task.unknown_status,
         **get_columns(task),
+        **get_sheets(task),
     }
 
 
@@ -172,6 +173,14 @@ def get_columns(task: MemberImport) -> dict[str, Any]:
     """Return the meaning of each column of a file, and the ignored columns."""
     columns = task.columns or {}
     return {name: columns.get(name, []) for name in ("columns", "ignored_columns")}
+
+
+def get_sheets(task: MemberImport) -> dict[str, Any]:
+    """Return the chosen sheet and the list of a workbook's sheets, or ``{}`` for other files."""
+    description = task.description or {}
+    if not description.get("sheets"):
+        return {}
+    return {name: description.get(name) for name in ("sheet", "sheets")}
 
 
 def _mail_owner(uow: UnitOfWork, task: MemberImport) -> None:

@@ -13,7 +13,7 @@ from services.subscriptions.fields import (
     MAX_LABEL_CHARACTERS,
 )
 from services.subscriptions.imports.column_layout import FIELD_PREFIX, Basis, ColumnLayout
-from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS
+from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS, find_concept
 from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
 
@@ -35,7 +35,8 @@ def match_fields(
     """Assign the owner's fields to columns according to the column mapping or the headers.
 
     Each field is assigned to at most one column. A header that exactly matches a field's key or
-    label takes precedence over a similar header. Raises ``import.mapping_type``.
+    label takes precedence over a similar header. A similar header takes precedence over a header
+    with the same meaning, such as "Ort" for "City". Raises ``import.mapping_type``.
     """
     by_key = {field.key: field for field in fields}
     for index in columns:
@@ -45,7 +46,7 @@ def match_fields(
                 rule = f"This field already has the type {mapped.type}."
                 raise IMPORT_MAPPING_TYPE(type=type_[:60], key=mapped.key, rule=rule)
             layout.fields[index] = mapped
-    for normalise in (str, normalise_word):
+    for normalise in (str, normalise_word, find_concept):
         by_name: dict[str, MemberField] = {}
         for field in fields:
             for text in (field.key, field.label):

@@ -8,9 +8,10 @@ from services.subscriptions import fields
 from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.fields import FieldValue
 from services.subscriptions.imports.column_forms import ColumnForms
-from services.subscriptions.imports.column_vocabulary import BOOLEANS
-from services.subscriptions.imports.dates import is_written_date
+from services.subscriptions.imports.column_vocabulary import BOOLEANS, find_concept
+from services.subscriptions.imports.dates import complete_birthday, is_written_date
 from services.subscriptions.imports.known_words import normalise_word
+from services.subscriptions.imports.rows import TypedCell
 
 MAX_CELL_CHARACTERS_SHOWN = 40
 
@@ -35,12 +36,23 @@ def parse_value(cell: str, field: MemberField, forms: ColumnForms, index: int) -
         return None
     if field.type == FieldType.DATE:
         moment = forms.parse_date(index, text)
-        return None if moment is None else fields.normalise_value(field, moment.date().isoformat())
+        if moment is None:
+            return None
+        if is_birthday(field):
+            moment = complete_birthday(moment, text)
+        return fields.normalise_value(field, moment.date().isoformat())
     if field.type == FieldType.NUMBER:
-        text = forms.normalise_number(index, text)
+        # Pass on a ``TypedCell`` unchanged, because ``text`` no longer has this type.
+        number = cell if isinstance(cell, TypedCell) else text
+        text = forms.normalise_number(index, number)
     elif field.type == FieldType.BOOLEAN and (word := normalise_word(text)) in BOOLEANS:
         return BOOLEANS[word]
     return fields.parse_value(field, text)
+
+
+def is_birthday(field: MemberField) -> bool:
+    """Return whether a field holds birthdays, according to its key or its label."""
+    return "birthday" in (find_concept(field.key), find_concept(field.label))
 
 
 def abbreviate_cell(cell: str) -> str:

@@ -9,15 +9,18 @@ overrides.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import io
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
 from core.errors import DomainError
+from core.languages.shown_lines import strip_invisible
 from models import MemberImport
 from services.subscriptions.imports import chunks
 from services.subscriptions.imports.chunks import Chunk, PendingChunk, get_rows_per_batch
+from services.subscriptions.imports.column_plan import MAX_COLUMNS_SHOWN
 from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
 from services.subscriptions.imports.encoding_detection import EncodingUnclear
 from services.subscriptions.imports.judged_rows import JudgedRow
@@ -25,10 +28,41 @@ from services.subscriptions.imports.judging import judge_rows
 from services.subscriptions.imports.opened_file import open_file, readings_by_encoding
 from services.subscriptions.imports.samples import Problems, mark_duplicates
 from services.subscriptions.imports.seen_addresses import SeenAddresses
+from services.subscriptions.imports.workbooks.workbook import Workbook
 from storage.resources import Resources
 
 # The error codes of rejected rows that may be valid in a different encoding.
 _CODES_OF_DAMAGED_ROWS = frozenset({"encoding.invalid", "row.unreadable"})
+
+
+class BlankColumns:
+    """Finds the columns of a file that have only blank cells.
+
+    Only columns with an index below ``MAX_COLUMNS_SHOWN`` are examined.
+    """
+
+    def __init__(self) -> None:
+        self._columns = 0
+        # The columns that have had only blank cells so far.
+        self.indexes: list[int] = []
+
+    def add_rows(self, rows: Iterable[JudgedRow], columns: int) -> None:
+        """Examine more rows. ``columns`` is the number of columns in the file so far."""
+        columns = min(columns, MAX_COLUMNS_SHOWN)
+        self.indexes += range(self._columns, columns)
+        self._columns = columns
+        for row in rows:
+            if not self.indexes:
+                return
+            cells = row.cells
+            # Most columns have text in one of the first rows. In later rows, only the few remaining
+            # columns are checked.
+            if any(cells[index] for index in self.indexes if index < len(cells)):
+                self.indexes = [
+                    index
+                    for index in self.indexes
+                    if index >= len(cells) or not strip_invisible(cells[index])
+                ]
 
 
 @dataclass(frozen=True)
@@ -63,11 +97,18 @@ class FileRows:
         unknown_status: the number of rows with an unrecognised value in a consent column.
         samples: example cells and rows for the owner. ``samples`` is incomplete until the whole
             file has been read.
+        blank_columns: the columns that have only blank cells, or ``None`` if the import isn't a dry
+            run.
     """
 
-    def __init__(self, resources: Resources, task: MemberImport) -> None:
-        """Open the file. Raises the same errors as ``open_file``."""
-        self._file = open_file(resources, task)
+    def __init__(
+        self, resources: Resources, task: MemberImport, source: io.BufferedReader | Workbook
+    ) -> None:
+        """Create the readers of a file. Raises the same errors as ``open_file``.
+
+        ``source`` is the result of ``open_source``.
+        """
+        self._file = open_file(resources, task, source)
         self.seen = SeenAddresses()
         self._batches = judge_rows(self._file.rows, self.seen, get_rows_per_batch())
         self._opt_outs = PendingChunk()
@@ -79,6 +120,7 @@ class FileRows:
         self.received = 0
         self.count = 0
         self.unknown_status = 0
+        self.blank_columns = BlankColumns() if task.dry_run else None
         self.samples = self._file.samples
 
     @property
@@ -138,6 +180,8 @@ class FileRows:
         self.received += len(batch)
         self._has_damaged_row |= any(row.code in _CODES_OF_DAMAGED_ROWS for row in batch)
         self._problems.add_rows(batch)
+        if self.blank_columns is not None:
+            self.blank_columns.add_rows(batch, len(self._file.reader.header))
         self.unknown_status += sum(row.code == STATUS_UNKNOWN for row in batch)
         if self._file.may_mix_opt_outs:
             opt_outs = [row for row in batch if row.opt_out or row.is_withheld]

@@ -1,7 +1,7 @@
 """Reads imported files of all supported formats as sequences of rows.
 
 A file is decompressed, decoded, cut into blocks of lines, parsed into records, and converted into
-rows.
+rows. The records of a workbook come from a child process.
 
 Only a limited part of the file is in memory at the same time. A record that can't be read becomes a
 ``RejectedRecord``. For a file that can't be read, a ``DomainError`` with a code such as
@@ -11,6 +11,7 @@ Only a limited part of the file is in memory at the same time. A record that can
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 from core.errors import imports as errors
 from core.languages.shown_lines import strip_invisible
@@ -40,6 +41,7 @@ from services.subscriptions.imports.line_blocks import Block, cut_blocks
 from services.subscriptions.imports.member_names import assign_name_column
 from services.subscriptions.imports.row_mapper import RowMapper
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
+from services.subscriptions.imports.workbooks.workbook import Workbook
 
 # The number of bytes from which the encoding, the dialect and the header are detected.
 HEAD_BYTES = 64 * 1024
@@ -64,10 +66,12 @@ class FileDescription:
 
     Attributes:
         container: the container of the file, either ``plain``, ``gzip`` or ``zip``.
-        format: the format of the file, either ``csv`` or ``jsonl``.
+        format: the format of the file, either ``csv``, ``jsonl`` or ``xlsx``.
         product: the newsletter product that exported the file, or ``None`` if the product is
             unknown.
         columns: maps each role to the headers of the columns with the role.
+        sheet: the name of the sheet that is read, or ``None`` if the file isn't a workbook.
+        sheets: the names of the first sheets in a workbook, and whether each sheet is hidden.
     """
 
     container: str
@@ -77,6 +81,8 @@ class FileDescription:
     header_line: int | None
     product: str | None
     columns: Mapping[str, Sequence[str]]
+    sheet: str | None = None
+    sheets: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ def ignore_columns(_: object, __: object) -> None:
 
 
 def open_member_rows(
-    source: Source,
+    source: Source | Workbook,
     filename: str | None = None,
     mapping: Mapping[str, str] | None = None,
     find_fields: FindFields = ignore_columns,
@@ -125,7 +131,7 @@ def open_member_rows(
 
     Args:
         source: the file. The source of a zip file needs the methods ``seek`` and ``tell`` (see
-            ``open_ranged_file``).
+            ``open_ranged_file``). For a workbook, a sheet must already be chosen.
         mapping: maps columns to the roles or fields that the owner has assigned. The mapping
             identifies columns by their headers or by their indexes, starting at 0. A role in the
             owner's column mapping takes precedence over the role that the header suggests.
@@ -153,7 +159,7 @@ def open_member_rows(
 
 
 def open_suppression_rows(
-    source: Source,
+    source: Source | Workbook,
     filename: str | None = None,
     mapping: Mapping[str, str] | None = None,
     *,
@@ -172,12 +178,16 @@ def open_suppression_rows(
 
 @dataclass(frozen=True)
 class _OpenFile:
-    """An opened file whose dialect was detected, and whose columns have no roles."""
+    """An opened file whose dialect was detected, and whose columns have no roles.
+
+    ``text`` and ``blocks`` are empty for a workbook.
+    """
 
     container: str
     text: DecodedText
     dialect: Dialect
     blocks: Iterator[Block]
+    workbook: Workbook | None = None
 
 
 class _LayoutDetector:
@@ -237,8 +247,14 @@ class _LayoutDetector:
 
 
 def _open_file(
-    source: Source, filename: str | None, mapping: Mapping[str, str] | None, encoding: str | None
+    source: Source | Workbook,
+    filename: str | None,
+    mapping: Mapping[str, str] | None,
+    encoding: str | None,
 ) -> _OpenFile:
+    if isinstance(source, Workbook):
+        no_text = DecodedText((), HEAD_BYTES, "utf-8")
+        return _OpenFile("plain", no_text, source.dialect, iter(()), source)
     container, chunks = open_container(source)
     text = DecodedText(chunks, HEAD_BYTES, encoding)
     sample, is_complete, blocks = _take_sample(cut_blocks(text))
@@ -279,6 +295,7 @@ def _read_rows(
 ) -> RowReader:
     dialect = file.dialect
     layout = layouts.layout
+    sheets: Mapping[str, Any] = {}
     forms.learn(
         layout.find_date_columns(), layout.find_fields_of_type(FieldType.NUMBER), dialect.sample
     )
@@ -286,18 +303,25 @@ def _read_rows(
     def create_mapper(layout: ColumnLayout) -> RowMapper:
         return RowMapper(layout, layouts.email, forms, consent.create_reader(layout))
 
-    if dialect.delimiter is None:
+    if file.workbook is not None:
+        outcomes = _map_sheet(file.workbook, create_mapper(layout))
+        format_name = "xlsx"
+        sheets = file.workbook.describe()
+    elif dialect.delimiter is None:
         outcomes = _map_objects(file.blocks, layouts, create_mapper)
+        format_name = "jsonl"
     else:
         outcomes = _map_csv(file, dialect.delimiter, create_mapper(layout))
+        format_name = "csv"
     description = FileDescription(
         container=file.container,
-        format="csv" if dialect.delimiter else "jsonl",
+        format=format_name,
         encoding=file.text.encoding,
         delimiter=dialect.delimiter,
         header_line=dialect.header_line,
         product=layout.product,
         columns=layout.list_headers_by_role(),
+        **sheets,
     )
     return RowReader(outcomes, file.text, layouts.header, dialect.sample, description)
 
@@ -311,6 +335,21 @@ def _map_csv(file: _OpenFile, delimiter: str, mapper: RowMapper) -> Iterator[Out
                 yield record
             else:
                 yield mapper.map_record(*record, damaged=text.damaged)
+
+
+def _map_sheet(workbook: Workbook, mapper: RowMapper) -> Iterator[Outcome]:
+    skip_through = workbook.dialect.skip_through
+    for record in workbook.records:
+        if record.line <= skip_through:
+            continue
+        if isinstance(record, RejectedRecord):
+            yield record
+        else:
+            line, cells, cell_errors = record
+            outcome = mapper.map_record(line, cells)
+            yield mapper.add_errors(outcome, line, cell_errors) if cell_errors else outcome
+    # Stop the child process early, because it uses a lot of memory.
+    workbook.close()
 
 
 def _map_objects(

@@ -13,6 +13,7 @@ chunks are applied.
 from collections.abc import Generator
 from contextlib import closing
 from functools import partial
+from typing import TypeVar
 
 from sqlalchemy import select
 
@@ -34,7 +35,8 @@ from services.subscriptions.imports.chunks import (
     prepare_chunk,
 )
 from services.subscriptions.imports.chunks_at_once import chunk_committer
-from services.subscriptions.imports.file_rows import FileFacts, FileRows
+from services.subscriptions.imports.file_rows import BlankColumns, FileFacts, FileRows
+from services.subscriptions.imports.opened_file import open_source
 from services.subscriptions.imports.request_rows import REQUEST_DESCRIPTION, RequestRows
 from services.subscriptions.imports.samples import store_samples
 from services.subscriptions.imports.stored_chunks import StoredChunks, fetch_chunk
@@ -43,6 +45,8 @@ from storage.unit_of_work import UnitOfWork
 
 # How long one process runs an import's job before another process starts to read the file again.
 MAX_STAY_SECONDS = 3600.0
+
+Opened = TypeVar("Opened")
 
 
 def run_import(resources: Resources, lease: Lease) -> Generator[None, None, None]:
@@ -157,7 +161,8 @@ def _store_file(
     """
     turn = Turn()
     while not task.is_split:
-        with closing(FileRows(resources, task)) as rows:
+        source = yield from _run_in_turns(lease, open_source(resources, task))
+        with closing(source), closing(FileRows(resources, task, source)) as rows:
             stored = StoredChunks(resources, task)
             facts: FileFacts | None = None
             while facts is None:
@@ -170,6 +175,24 @@ def _store_file(
             if facts.error is not None:
                 raise facts.error
     return task
+
+
+def _run_in_turns(
+    lease: Lease, steps: Generator[None, None, Opened]
+) -> Generator[None, None, Opened]:
+    """Run a generator of short steps, and return its result. Yield after each turn."""
+    with closing(steps):
+        turn = Turn()
+        while True:
+            lease.check_cancelled()
+            try:
+                next(steps)
+            except StopIteration as end:
+                opened: Opened = end.value
+                return opened
+            if turn.is_over():
+                yield
+                turn = Turn()
 
 
 def _store_next_chunk(rows: FileRows, stored: StoredChunks) -> FileFacts | None:
@@ -228,11 +251,11 @@ def _record_progress(
             store_samples(resources, task, rows.samples)
             task.description = rows.description
         if facts is not None and facts.error is None:
-            _store_facts(task, facts)
+            _store_facts(task, facts, rows.blank_columns)
     return task
 
 
-def _store_facts(task: MemberImport, facts: FileFacts) -> None:
+def _store_facts(task: MemberImport, facts: FileFacts, blank_columns: BlankColumns | None) -> None:
     """Store the facts that are needed to interpret the file, because the file may be read again."""
     task.encoding = facts.encoding or task.encoding
     task.column_forms = dict(facts.forms)
@@ -242,10 +265,13 @@ def _store_facts(task: MemberImport, facts: FileFacts) -> None:
         task.received = 0
         task.description = None
     if task.columns is not None:
-        columns = [
-            {**column, "written": facts.forms[str(index)]} if str(index) in facts.forms else column
-            for index, column in enumerate(task.columns["columns"])
-        ]
+        columns = [{**column} for column in task.columns["columns"]]
+        for index, form in facts.forms.items():
+            if int(index) < len(columns):
+                columns[int(index)]["written"] = form
+        if blank_columns is not None:
+            for place, column in enumerate(columns):
+                column["has_data"] = place not in blank_columns.indexes
         task.columns = {**task.columns, "columns": columns}
 
 

@@ -33,6 +33,8 @@ class ImportOptions:
         status_values: maps values in consent columns to the statuses that the owner has assigned.
         encoding: the encoding of the file, one of ``encodings.ENCODINGS``, or ``None`` to detect
             the encoding.
+        sheet: the name of the sheet in a workbook, or ``None`` for the first visible sheet with an
+            address column.
     """
 
     dry_run: bool = False
@@ -43,6 +45,7 @@ class ImportOptions:
     date_order: DateOrder | None = None
     status_values: Mapping[str, str] | None = None
     encoding: str | None = None
+    sheet: str | None = None
 
     @property
     def stored_values(self) -> dict[str, Any]:

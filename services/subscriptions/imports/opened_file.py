@@ -1,16 +1,19 @@
 """Opens the uploaded file of an import, and creates the readers of the file's content."""
 
-from collections.abc import Callable, Iterator, Mapping
+import io
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
+from core.errors import DomainError
 from models import ImportKind, MemberImport
 from services.subscriptions import bulk_files
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.column_plan import ColumnPlan
 from services.subscriptions.imports.consent_interpreter import ConsentInterpreter
-from services.subscriptions.imports.containers import open_ranged_file
+from services.subscriptions.imports.containers import is_workbook, open_ranged_file
 from services.subscriptions.imports.dates import DateOrder
 from services.subscriptions.imports.encoding_detection import EncodingUnclear
 from services.subscriptions.imports.formats import (
@@ -27,6 +30,7 @@ from services.subscriptions.imports.samples import (
     store_samples,
 )
 from services.subscriptions.imports.suppression_files import SuppressionReader
+from services.subscriptions.imports.workbooks.workbook import Workbook
 from storage.resources import Resources
 
 
@@ -55,14 +59,39 @@ class OpenedFile:
     interpreted_values: Callable[[], Mapping[str, Any]]
 
 
-def open_file(resources: Resources, task: MemberImport) -> OpenedFile:
-    """Open the file of an import.
+def open_source(
+    resources: Resources, task: MemberImport
+) -> Generator[None, None, io.BufferedReader | Workbook]:
+    """Return the stored file of an import, or the workbook in the file.
+
+    The generator yields between the steps that open a workbook. The caller must close the returned
+    object. Raises the same errors as ``Workbook``.
+    """
+    stored = open_ranged_file(bulk_files.open_stored_file(resources, task))
+    if not is_workbook(stored):
+        return stored
+    workbook = Workbook(stored, task.size)
+    try:
+        yield from workbook.open()
+        with _record_sheets_of_refused_file(resources, task, workbook):
+            yield from workbook.choose_sheet(task.sheet, task.mapping)
+    except BaseException:
+        workbook.close()
+        raise
+    return workbook
+
+
+def open_file(
+    resources: Resources, task: MemberImport, source: io.BufferedReader | Workbook
+) -> OpenedFile:
+    """Create the readers of a file. ``source`` is the result of ``open_source``.
 
     Raises a ``DomainError`` such as ``import.empty`` for a file that can't be read.
     """
     open_kind = _open_members if task.kind == ImportKind.MEMBERS else _open_suppressions
     try:
-        return open_kind(resources, task)
+        with _record_sheets_of_refused_file(resources, task, source):
+            return open_kind(resources, task, source)
     except EncodingUnclear as unclear:
         # Store some rows, decoded with each possible encoding, so that the owner can choose an
         # encoding.
@@ -78,12 +107,32 @@ def readings_by_encoding(unclear: EncodingUnclear) -> list[dict[str, Any]]:
     return [{"encoding": name, "rows": rows} for name, rows in unclear.readings.items()]
 
 
-def _open_members(resources: Resources, task: MemberImport) -> OpenedFile:
+@contextmanager
+def _record_sheets_of_refused_file(
+    resources: Resources, task: MemberImport, source: io.BufferedReader | Workbook
+) -> Iterator[None]:
+    """Store the names of a workbook's sheets if the file is refused.
+
+    The owner can then choose another sheet.
+    """
+    try:
+        yield
+    except DomainError:
+        if isinstance(source, Workbook):
+            with resources.unit_of_work() as uow:
+                stored = uow.session.get_one(MemberImport, task.id)
+                stored.description = {"format": "xlsx", "header": [], **source.describe()}
+        raise
+
+
+def _open_members(
+    resources: Resources, task: MemberImport, source: io.BufferedReader | Workbook
+) -> OpenedFile:
     forms = _create_column_forms(task)
     readings = ConsentInterpreter(task.consent_columns, task.status_values)
     plan = ColumnPlan(resources, task)
     reader = open_member_rows(
-        open_ranged_file(bulk_files.open_stored_file(resources, task)),
+        source,
         task.filename,
         task.mapping,
         plan.find_fields,
@@ -113,9 +162,11 @@ def _open_members(resources: Resources, task: MemberImport) -> OpenedFile:
     )
 
 
-def _open_suppressions(resources: Resources, task: MemberImport) -> OpenedFile:
+def _open_suppressions(
+    resources: Resources, task: MemberImport, source: io.BufferedReader | Workbook
+) -> OpenedFile:
     reader = open_suppression_rows(
-        convert_document(open_ranged_file(bulk_files.open_stored_file(resources, task)), task.size),
+        source if isinstance(source, Workbook) else convert_document(source, task.size),
         task.filename,
         task.mapping,
         encoding=task.encoding,

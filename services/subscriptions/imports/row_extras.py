@@ -8,6 +8,7 @@ import csv
 import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -24,6 +25,7 @@ from services.subscriptions.imports.column_layout import (
     MAX_COLUMN_NAME_CHARACTERS_SHOWN,
     ColumnLayout,
 )
+from services.subscriptions.imports.dates import require_past
 from services.subscriptions.imports.field_values import abbreviate_cell, parse_value
 from services.subscriptions.imports.rows import OmittedValue, RowExtras
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
@@ -118,7 +120,7 @@ class RowExtrasReader:
     ) -> str | None:
         for index in self._joined_at_columns:
             try:
-                moment = self._forms.parse_date(index, cells[index])
+                moment = self._parse_past(index, cells[index])
             except ValueError as error:
                 left_out.append(self._build_omission(index, error, cells[index]))
             else:
@@ -135,7 +137,7 @@ class RowExtrasReader:
         states which rule the text breaks.
         """
         if part in _TIMES:
-            moment = self._forms.parse_date(index, text)
+            moment = self._parse_past(index, text)
             return None if moment is None else clock.format_timestamp(moment)
         if len(text) > MAX_CLAIM_CHARACTERS:
             raise ValueError(f"must have at most {MAX_CLAIM_CHARACTERS:,} characters")
@@ -149,6 +151,13 @@ class RowExtrasReader:
         if part == "how" and text not in set(ConsentHow):
             raise ValueError(f"must be one of {', '.join(ConsentHow)}")
         return text
+
+    def _parse_past(self, index: int, cell: str) -> datetime | None:
+        """Parse the date of a past event. Raises ``ValueError`` for an invalid date."""
+        moment = self._forms.parse_date(index, cell)
+        if moment is not None:
+            require_past(moment, cell)
+        return moment
 
     def _build_omission(self, index: int, rule: object, cell: str | None = None) -> OmittedValue:
         column = self._layout.header[index].strip()[:MAX_COLUMN_NAME_CHARACTERS_SHOWN]

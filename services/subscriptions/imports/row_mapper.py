@@ -1,7 +1,7 @@
 """Converts the records of a file into rows."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from operator import itemgetter
@@ -9,8 +9,12 @@ from operator import itemgetter
 from core.languages.shown_lines import strip_invisible
 from services.subscriptions.export_sheets import unguard_cell
 from services.subscriptions.imports.column_forms import ColumnForms
-from services.subscriptions.imports.column_layout import ColumnLayout
+from services.subscriptions.imports.column_layout import (
+    MAX_COLUMN_NAME_CHARACTERS_SHOWN,
+    ColumnLayout,
+)
 from services.subscriptions.imports.column_vocabulary import TIERS, is_no
+from services.subscriptions.imports.consent_cells import STATUS_UNKNOWN
 from services.subscriptions.imports.consent_interpreter import ConsentReader
 from services.subscriptions.imports.decoded_text import is_damaged, repair_text
 from services.subscriptions.imports.known_words import MAX_WORD_CHARACTERS, normalise_word
@@ -18,13 +22,17 @@ from services.subscriptions.imports.member_names import NameReader, tidy_cell
 from services.subscriptions.imports.row_extras import RowExtrasReader
 from services.subscriptions.imports.rows import (
     ABSENT,
+    NO_EXTRAS,
     AbsentCell,
     MemberRow,
+    OmittedValue,
     RejectedRecord,
+    RowProblem,
     SuppressionStatus,
 )
 
 _IN_BRACKETS = re.compile(r"([^<>]*)<([^<>\s]+)>\Z")
+_MAILTO = "mailto:"
 # An address cell needs extra parsing if it ends with one of these characters. The empty string
 # stands for an empty cell. Some old programs end files with "\x1a".
 _ODD_ENDS = ("", ">", "\x1a")
@@ -38,6 +46,7 @@ class RowMapper:
     def __init__(
         self, layout: ColumnLayout, email: int, forms: ColumnForms, consent: ConsentReader
     ) -> None:
+        self._layout = layout
         self._email = email
         self._forms = forms
         self._names = NameReader(layout)
@@ -73,7 +82,8 @@ class RowMapper:
         padded = [*cells, *[ABSENT] * missing_cells] if missing_cells > 0 else cells
         email = padded[self._email].strip()
         name = self._names.read(padded)
-        if not email.isascii() or email[:1] == "'" or email[-1:] in _ODD_ENDS:
+        is_plain = email.isascii() and email[:1] != "'" and ":" not in email
+        if not is_plain or email[-1:] in _ODD_ENDS:
             email, name_in_cell = _split_address(email)
             name = name or name_in_cell
             if not email and not any(strip_invisible(cell) for cell in cells):
@@ -82,6 +92,49 @@ class RowMapper:
                 reason = "The row has no e-mail address."
                 return RejectedRecord(line, "row.no_email", reason, cells)
         return self._map_row(line, email, name, cells, padded)
+
+    def add_errors(
+        self, outcome: MemberRow | RejectedRecord | None, line: int, errors: Mapping[int, str]
+    ) -> MemberRow | RejectedRecord | None:
+        """Report the cells with errors in a record of a workbook.
+
+        An error in a consent column may hide an opt-out. The row is therefore not imported, unless
+        another column contains an opt-out.
+
+        Args:
+            outcome: the result of ``map_record``.
+            errors: maps the indexes of cells with errors to the errors, such as ``#N/A``.
+        """
+        if error := errors.get(self._email):
+            reason = f"The cell with the e-mail address contains the error {error}."
+            cells = () if outcome is None else outcome.cells
+            return RejectedRecord(line, "row.no_email", reason, cells)
+        if not isinstance(outcome, MemberRow):
+            return outcome
+        used_columns = self._layout.describe_roles()
+        values = [
+            OmittedValue(self._shorten_name(index), f"the cell contains the error {error}")
+            for index, error in sorted(errors.items())
+            if index in used_columns
+        ]
+        extras = outcome.extras or NO_EXTRAS
+        outcome = outcome._replace(
+            extras=extras._replace(left_out=[*extras.left_out, *values])
+            if values
+            else outcome.extras
+        )
+        index = next((each for each in self._layout.consent if each in errors), None)
+        if index is None or outcome.is_opt_out:
+            return outcome
+        reason = (
+            f"The cell in the column {self._shorten_name(index)!r} contains the error "
+            f"{errors[index]}."
+        )
+        problem = RowProblem(STATUS_UNKNOWN, reason)
+        return outcome._replace(suppression=SuppressionStatus.UNKNOWN, problem=problem)
+
+    def _shorten_name(self, index: int) -> str:
+        return self._layout.header[index].strip()[:MAX_COLUMN_NAME_CHARACTERS_SHOWN]
 
     def _map_row(
         self, line: int, email: str, name: str, cells: list[str], padded: list[str]
@@ -177,8 +230,16 @@ class _TierReader:
 
 
 def _split_address(email: str) -> tuple[str, str]:
-    """Split ``Jane Doe <jane@example.com>`` into the address and the name."""
+    """Split ``Jane Doe <jane@example.com>`` into the address and the name.
+
+    Instead of an address, the text can contain a link, such as
+    ``mailto:jane@example.com?subject=Hello``.
+    """
     email = strip_invisible(unguard_cell(email))
+    name = ""
     if match := _IN_BRACKETS.match(email):
-        return strip_invisible(match[2]), tidy_cell(match[1].strip(' "'))
-    return email, ""
+        email = strip_invisible(match[2])
+        name = tidy_cell(match[1].strip(' "'))
+    if email[: len(_MAILTO)].lower() == _MAILTO:
+        email = strip_invisible(email[len(_MAILTO) :].partition("?")[0])
+    return email, name

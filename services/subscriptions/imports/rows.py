@@ -57,6 +57,15 @@ class AbsentCell(str):
 ABSENT = AbsentCell()
 
 
+class TypedCell(str):
+    """The text of a cell that a workbook stores as a number or a date, and not as text.
+
+    The text has a fixed notation, which reveals nothing about the notation of text cells.
+    """
+
+    __slots__ = ()
+
+
 class OmittedValue(NamedTuple):
     """A value that isn't imported, although the rest of its row is imported.
 

@@ -12,6 +12,7 @@ from core.errors.imports import IMPORT_NOT_FOUND, IMPORT_RUNNING, IMPORT_UNDO_OV
 from models import JobStatus, MemberImport
 from services.feed.catalogue import FeedEventType, announce_event
 from services.subscriptions.consent.claims import delete_claims
+from services.subscriptions.imports.undo_figures import CORRECT_FOR_REMOVED, CORRECT_FOR_RESTORED
 from services.subscriptions.undo import RestoredBatch, Undo
 from storage.unit_of_work import UnitOfWork
 
@@ -60,7 +61,8 @@ WITH first AS (
         imported_at = CASE WHEN b.activated THEN b.imported_at_before ELSE m.imported_at END,
         updated_at = b.updated_at_before
     FROM batch AS b WHERE m.id = b.subscription_id AND m.updated_at = b.applied_at
-    RETURNING m.list_id, m.user_id, m.status, m.email_enabled, b.activated
+    RETURNING m.list_id, m.user_id, m.status, m.email_enabled, m.source, m.type,
+        old.status AS last_status, old.type AS last_type, b.type_after, b.activated, b.applied_at
 ), touched AS (
     UPDATE subscriptions AS m SET
         name = CASE WHEN m.name IS NOT DISTINCT FROM b.name_after
@@ -102,7 +104,9 @@ WITH first AS (
         OFFSET 0
     ) AS l
     WHERE c.ctid = l.place
-), noted AS (
+    RETURNING c.subscription_id, c.activated, c.applied_at, c.type_before, c.type_after,
+        old.type_before AS last_type_before
+), corrected AS ({CORRECT_FOR_RESTORED}), noted AS (
     INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via,
         status_before, status_after, email_enabled_before, email_enabled_after)
     SELECT list_id, user_id, 'import_undone', 'import', :user_id, 'import',
@@ -113,23 +117,24 @@ SELECT (SELECT count(*) FROM untouched WHERE activated), (SELECT max(subscriptio
 """  # noqa: S608
 # Removes the subscriptions that the import created. The table ``import_changes`` contains no rows
 # for created subscriptions. Subscriptions that existed before the import are never removed.
-_REMOVE = """
+_REMOVE = f"""
 WITH batch AS (
     SELECT id, updated_at = imported_at AND created_at = imported_at AS is_untouched
     FROM subscriptions
     WHERE import_id = :import_id AND id > :after ORDER BY id LIMIT :batch
 ), removed AS (
     DELETE FROM subscriptions AS m USING batch WHERE m.id = batch.id AND batch.is_untouched
-    RETURNING m.id
-)
+    RETURNING m.source, m.type, m.imported_at
+), corrected AS ({CORRECT_FOR_REMOVED})
 SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
-"""
+"""  # noqa: S608
 
 
 def _restore_batch(uow: UnitOfWork, task: MemberImport) -> RestoredBatch | None:
     # Restore all changed subscriptions before removing the subscriptions that the import created.
     for statement, position_column in ((_RESTORE, "undo_restored"), (_REMOVE, "undo_removed")):
-        values = {"import_id": task.id, "user_id": task.user_id, "batch": MEMBERS_PER_BATCH}
+        values = {"import_id": task.id, "list_id": task.list_id, "user_id": task.user_id}
+        values["batch"] = MEMBERS_PER_BATCH
         values["after"] = getattr(task, position_column) or 0
         restored, last = uow.session.execute(text(statement), values).one()
         if last is not None:

@@ -280,6 +280,7 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
             sender_name=mailing_list.sender_name,
             language=record.language,
             headers=build_list_headers(resources.settings, mailing_list, trace_id),
+            colour=mailing_list.colour,
             title=quoted_texts.quote_text(mailing_list.title),
             unsubscribe_url=unsubscribe_url(resources.settings, trace_id),
         )

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 
 from core.errors import FieldProblem
 from core.errors.mailing import FIELD_VALUE, LIST_NOT_FOUND, SUBSCRIPTION_NOT_FOUND
 from models import MailingList, Subscription, SubscriptionStatus
-from services.subscriptions import fields
+from services.subscriptions import branding, fields
+from services.subscriptions.branding import Look
 from services.subscriptions.members import changes, members
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.locks import lock_subscription
@@ -38,19 +39,27 @@ def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
 
     Lists from which the owner has removed the visitor are omitted.
     """
-    query = (
+    mailing_lists = uow.session.scalars(_select_lists(visit).limit(MAX_SHOWN_LISTS)).all()
+    return [
+        OwnList(each, members.read_own_subscription(uow, each, visit.person))
+        for each in mailing_lists
+    ]
+
+
+def read_look(uow: UnitOfWork, visit: Visit) -> Look:
+    """Return the list's look if the visitor has exactly one list, or else the default look."""
+    mailing_lists = uow.session.scalars(_select_lists(visit).limit(2)).all()
+    return branding.read_look(uow, mailing_lists[0]) if len(mailing_lists) == 1 else Look()
+
+
+def _select_lists(visit: Visit) -> Select[MailingList]:
+    return (
         select(MailingList)
         .join(Subscription, Subscription.list_id == MailingList.id)
         .where(MailingList.user_id == visit.owner_id, Subscription.user_id == visit.person.id)
         .where(Subscription.status != SubscriptionStatus.REMOVED)
         .order_by(MailingList.id != visit.mailing_list.id, MailingList.title, MailingList.id)
-        .limit(MAX_SHOWN_LISTS)
     )
-    mailing_lists = uow.session.scalars(query).all()
-    return [
-        OwnList(each, members.read_own_subscription(uow, each, visit.person))
-        for each in mailing_lists
-    ]
 
 
 def find_list(uow: UnitOfWork, visit: Visit, list_id: int) -> tuple[MailingList, Subscription]:

@@ -33,19 +33,25 @@ class Visit:
         return self.mailing_list.user_id
 
 
-def read_link(uow: UnitOfWork, secret: str) -> MailedLink:
-    """Verify a mailed link to the preferences page, without marking the link as used.
+def read_link(uow: UnitOfWork, secret: str) -> Visit:
+    """Return the visit that a mailed link to the preferences page would start.
 
-    Raises ``preferences_link.invalid``, ``preferences_link.used``.
+    The link isn't marked as used. Raises ``preferences_link.invalid``, ``preferences_link.used``.
     """
+    _, visit = _read_unused_link(uow, secret)
+    return visit
+
+
+def _read_unused_link(uow: UnitOfWork, secret: str) -> tuple[MailedLink, Visit]:
     link = mailed_tokens.read_token(
         uow, Purpose.OPEN_PREFERENCES, secret, invalid=PREFERENCES_LINK_INVALID
     )
     if link.used_at is not None:
         raise PREFERENCES_LINK_USED()
-    if _find_person(uow, link) is None:
+    visit = _find_visit(uow, link)
+    if visit is None:
         raise PREFERENCES_LINK_INVALID()
-    return link
+    return link, visit
 
 
 def begin_visit(uow: UnitOfWork, secret: str) -> str:
@@ -53,7 +59,7 @@ def begin_visit(uow: UnitOfWork, secret: str) -> str:
 
     Raises the same errors as ``read_link``.
     """
-    link = read_link(uow, secret)
+    link, _ = _read_unused_link(uow, secret)
     mailed_tokens.use_token(uow, link, used=PREFERENCES_LINK_USED)
     return mailed_tokens.create_token(
         uow,
@@ -66,12 +72,10 @@ def begin_visit(uow: UnitOfWork, secret: str) -> str:
 
 def read_visit(uow: UnitOfWork, secret: str | None) -> Visit:
     """Return the visit with the given secret, or raise ``visit.over``."""
-    link = _read_visit_link(uow, secret)
-    assert link.list_id is not None
-    person = _find_person(uow, link)
-    if person is None:
+    visit = _find_visit(uow, _read_visit_link(uow, secret))
+    if visit is None:
         raise VISIT_OVER()
-    return Visit(person, lists.get_list(uow, link.list_id, archived=True))
+    return visit
 
 
 def end_visit(uow: UnitOfWork, secret: str | None) -> None:
@@ -80,11 +84,18 @@ def end_visit(uow: UnitOfWork, secret: str | None) -> None:
         _read_visit_link(uow, secret).used_at = func.now()
 
 
-def _find_person(uow: UnitOfWork, link: MailedLink) -> User | None:
-    """Return the recipient of a link, or ``None`` if the recipient's e-mail address has changed."""
+def _find_visit(uow: UnitOfWork, link: MailedLink) -> Visit | None:
+    """Return the visit that a link belongs to.
+
+    Return ``None`` if the recipient's account is missing or the recipient's e-mail address has
+    changed.
+    """
     assert link.user_id is not None
+    assert link.list_id is not None
     person = accounts.find_user(uow, link.user_id)
-    return person if person is not None and person.email == link.email else None
+    if person is None or person.email != link.email:
+        return None
+    return Visit(person, lists.get_list(uow, link.list_id, archived=True))
 
 
 def _read_visit_link(uow: UnitOfWork, secret: str | None) -> MailedLink:

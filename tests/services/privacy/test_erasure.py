@@ -72,7 +72,8 @@ def live_a_little(stack: Stack, acting: Acting, owner: Owner, list_id: int, who:
     acting.ask(confirming, person.address)
     acting.mail_link(confirming, person.user_id)
     texts = {"title": f"{who.name}'s own", "slug": f"by-{who.name.lower()}", "tagline": who.name}
-    body = {**texts, "redirect_origins": [f"https://{who.name.lower()}.example.com"]}
+    origin = f"https://{who.name.lower()}.example.com"
+    body = {**texts, "redirect_origins": [origin], "confirmed_redirect": f"{origin}/welcome"}
     own = acting.client.post("/lists", headers=key, json=body).json()["data"]["id"]
     # Which is refused since the file has no such column.
     mapping = {"dry_run": "true", "mapping": json.dumps({who.name: "email"})}
@@ -104,6 +105,7 @@ def test_erasure_leaves_no_trace_of_name_or_address_in_database_or_storage(
     held |= {
         "imports.error",
         "lists.redirect_origins",
+        "lists.confirmed_redirect",
         "attachments.alt_text",
         "attachments.title",
         "attachments.tags",

@@ -48,3 +48,36 @@ def require_no_violations(page: Page, *rules: str) -> None:
 def fits(page: Page, width: int = NARROW) -> bool:
     """Return whether nothing but a table of its own scrolls sideways."""
     return int(page.evaluate("document.documentElement.scrollWidth")) <= width
+
+
+# Finds headings, texts and controls that stick out of their card, form or page. Menus, tables and
+# code are left out, because they scroll sideways on their own.
+_PROTRUDING = """
+() => [...document.querySelectorAll("main :is(h1, p, a, button, input, select, textarea, img)")]
+    .filter((each) => each.checkVisibility() && !each.closest("nav, .wide, pre, .unseen"))
+    .filter((each) => {
+        const frame = each.parentElement.closest("section, fieldset, main");
+        const { right, width } = each.getBoundingClientRect();
+        return width > 0 && right > frame.getBoundingClientRect().right + 1;
+    })
+    .map((each) => each.outerHTML.slice(0, 200))
+"""
+_HIDDEN_ENTRIES = """
+() => [...document.querySelectorAll("nav li > [aria-current]")]
+    .filter((each) => {
+        const menu = each.closest("ul").getBoundingClientRect();
+        const { left, right } = each.getBoundingClientRect();
+        return left < menu.left - 1 || right > menu.right + 1;
+    })
+    .map((each) => each.textContent)
+"""
+
+
+def find_protruding_elements(page: Page) -> list[str]:
+    """Return the HTML of the elements that stick out of the card, form or page around them."""
+    return list(page.evaluate(_PROTRUDING))
+
+
+def find_hidden_entries(page: Page) -> list[str]:
+    """Return the current entries of menus that are scrolled out of view."""
+    return list(page.evaluate(_HIDDEN_ENTRIES))

@@ -23,6 +23,7 @@ SECRETS_SCRIPT = ROOT / "deploy" / "compose" / "secrets.sh"
 # Where a container finds the secrets that its service lists.
 SECRETS_FOLDER = "/run/secrets"
 DOCKERFILE = ROOT / "Dockerfile"
+RELEASE_SCRIPT = ROOT / ".ci" / "release"
 
 Service = dict[str, Any]
 

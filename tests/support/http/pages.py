@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Collection
 
 import httpx2
 
@@ -22,13 +23,16 @@ def read_heading(reply: httpx2.Response, status: int = 200) -> str:
     # A page for readers names the service once, in the header or in the footer.
     service_name = r"<header><p>Pressroom</p></header>|<p><i>Pressroom</i></p>\n</footer>"
     assert len(re.findall(service_name, reply.text)) == 1
-    [heading] = re.findall(r"<h1>(.*?)</h1>", reply.text)
+    [heading] = re.findall(r"<h1>(?:<bdi>)?(.*?)(?:</bdi>)?</h1>", reply.text)
     assert re.search(r"<title>(.*?)</title>", reply.text)[1].startswith(heading)  # type: ignore[index]
     return html.unescape(heading)
 
 
-def require_headers(reply: httpx2.Response) -> None:
-    """Check the security headers of a page or of a redirect to a page."""
+def require_headers(reply: httpx2.Response, *, cookies: Collection[str] = ()) -> None:
+    """Check the security headers of a page or of a redirect to a page.
+
+    ``cookies``: the names of the cookies that the page sets.
+    """
     policy = reply.headers["content-security-policy"]
     for rule in ("default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"):
         assert rule in policy
@@ -38,7 +42,7 @@ def require_headers(reply: httpx2.Response) -> None:
     assert reply.headers["referrer-policy"] == "no-referrer"
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert reply.headers["x-robots-tag"] == "noindex"
-    assert "set-cookie" not in reply.headers
+    assert set(reply.cookies) == set(cookies)
     assert "x-request-id" in reply.headers
 
 

@@ -30,16 +30,25 @@ class Tally:
     left: Counter[int] = field(default_factory=Counter)
 
     def note(self, before: Observed, after: Observed) -> None:
-        """Add what one action did. An import has no event of its new members, nor has its undo."""
+        """Count the members who joined or left through one action.
+
+        Imports write no events for new members, and an undo writes none for the members that it
+        deletes. Members whom an undo removes don't count as joined.
+        """
         for pair in before.records.keys() | after.records.keys():
             new_events = after.events.get(pair, [])[len(before.events.get(pair, [])) :]
             steps = [
                 (each.status_after == ACTIVE) - (each.status_before == ACTIVE)
                 for each in new_events
             ]
+            undone = sum(
+                step
+                for step, each in zip(steps, new_events, strict=True)
+                if each.action == "import_undone"
+            )
             untold = _is_active(after, pair) - _is_active(before, pair) - sum(steps)
-            self.joined[pair[0]] += [*steps, untold].count(1)
-            self.left[pair[0]] += [*steps, untold].count(-1)
+            self.joined[pair[0]] += steps.count(1) + untold + undone
+            self.left[pair[0]] += steps.count(-1) + undone
 
     def require_figures(self, resources: Resources, seen: Observed) -> None:
         for list_id in seen.counts:

@@ -1,7 +1,12 @@
 import pytest
 from PIL import ExifTags, Image, ImageChops, ImageStat
 
-from services.attachments.images.conversion import convert_image
+from services.attachments.images.conversion import (
+    MAX_THUMBNAIL_BYTES,
+    MAX_THUMBNAIL_SIZE,
+    convert_image,
+    create_thumbnail,
+)
 from services.attachments.images.outcome import Rendition
 from tests.support.images.samples import (
     BLUE,
@@ -28,7 +33,9 @@ MEAN = 4.0
 
 
 def renditions_of(data: bytes) -> dict[str, Rendition]:
-    return {each.name: each for each in convert_image(data, with_renditions=True).renditions}
+    thumbnail, *renditions = convert_image(data, with_renditions=True).renditions
+    assert thumbnail.name == "thumbnail"
+    return {each.name: each for each in renditions}
 
 
 def half_clear(width: int, height: int) -> Image.Image:
@@ -173,3 +180,39 @@ def test_mail_rendition_of_transparent_animation_is_png() -> None:
     assert made["mail"].mime_type == "image/png"
     image = opened(made["mail"].data).convert("RGBA")
     assert image.getpixel((390, 9)) == CLEAR
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ((1500, 1000), (320, 213)),
+        ((1000, 1500), (160, 240)),
+        ((321, 16_000), (5, 240)),
+        ((16_000, 3), (320, 1)),
+        ((3, 2), (3, 2)),
+    ],
+)
+def test_thumbnail_fits_its_box_and_is_never_larger_than_the_image(
+    size: tuple[int, int], expected: tuple[int, int]
+) -> None:
+    [thumbnail] = convert_image(encoded(picture(*size), "PNG")).renditions
+    assert (thumbnail.width, thumbnail.height) == expected
+    assert opened(thumbnail.data).size == expected
+
+
+def test_thumbnail_of_noise_has_a_lower_quality_to_stay_within_its_size() -> None:
+    rough = Image.effect_noise((640, 480), 200).convert("RGB")
+    [thumbnail] = convert_image(encoded(rough, "PNG")).renditions
+    assert (thumbnail.width, thumbnail.height) == MAX_THUMBNAIL_SIZE
+    assert len(thumbnail.data) <= MAX_THUMBNAIL_BYTES
+
+
+def test_thumbnail_of_an_animation_is_its_first_frame() -> None:
+    frames = [Image.new("RGB", (700, 350), colour) for colour in (RED, BLUE)]
+    moving = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=100)
+    thumbnail = create_thumbnail(moving)
+    image = opened(thumbnail.data)
+    assert (image.format, getattr(image, "n_frames", 1)) == ("WEBP", 1)
+    red = image.convert("RGB").getpixel((9, 9))
+    assert isinstance(red, tuple)
+    assert red[0] > 240

@@ -19,7 +19,7 @@ def test_member_search_falls_back_from_a_slow_index_to_a_limited_scan(
     monkeypatch.setattr(searching, "MAX_LONG_SCAN_MEMBERS", 20)
     by_index, _ = search_all_pages(random_list, VIP, None)
     stuck = text("SET LOCAL statement_timeout = 1; SELECT pg_sleep(60)")
-    monkeypatch.setattr(searching, "_LIMIT_TIME", stuck)
+    monkeypatch.setattr(searching, "_build_time_limit", lambda _seconds: stuck)
     by_looking, totals = search_all_pages(random_list, VIP, None)
     assert by_looking == by_index == list_matching_ids(random_list, VIP)
     # Pages end where so many were read, and lead on.

@@ -41,6 +41,24 @@ def test_import_matches_column_to_member_field_by_key_or_label(header: str) -> N
     assert one(f"email,{header}\na@example.com,Acme\n").fields == {"1": "Acme"}
 
 
+def test_import_matches_column_to_member_field_by_its_meaning_in_another_language() -> None:
+    own = (
+        MemberField(id=1, key="city", label="City", type="text", choices=[]),
+        MemberField(id=2, key="x", label="Téléphone", type="text", choices=[]),
+        MemberField(id=3, key="plz", label="PLZ", type="text", choices=[]),
+    )
+    file = "email,Wohnort,Ort,Handy,zip,Verein\na@example.com,Köln,Bonn,0221,50667,TuS\n"
+    [row] = rows(file, find_fields=among(own))
+    assert row.extras is not None
+    assert row.extras.fields == {"1": "Köln", "2": "0221", "3": "50667"}
+    # A field with the same name as the header takes precedence over a translated name.
+    named = MemberField(id=4, key="ort", label="Ort", type="text", choices=[])
+    file = "email,Ort,City\na@example.com,Köln,Bonn\n"
+    [row] = rows(file, find_fields=among((*own, named)))
+    assert row.extras is not None
+    assert row.extras.fields == {"4": "Köln", "1": "Bonn"}
+
+
 def test_consent_column_also_fills_the_member_field_of_its_name() -> None:
     own = (MemberField(id=1, key="verified", label="Verified", type="boolean", choices=[]),)
     reader = opened("email,verified\na@example.com,yes\nb@example.com,no\n", find_fields=among(own))
@@ -199,7 +217,7 @@ def test_import_infers_type_of_a_new_field_from_all_cells_of_its_column() -> Non
 
 
 def test_import_gives_new_fields_unique_well_formed_keys() -> None:
-    file = f"email,Age!,age?,2nd,会社,{'x' * 60},{'x' * 60}y\na@example.com,a,b,c,d,e,f\n"
+    file = f"email,Age!,age?,2nd,季節,{'x' * 60},{'x' * 60}y\na@example.com,a,b,c,d,e,f\n"
 
     assert [key for key, _ in new(file).values()] == [
         *("age_2", "field_2nd", "field", "x" * 40, "x" * 38 + "_2")

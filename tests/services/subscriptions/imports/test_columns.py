@@ -35,6 +35,23 @@ def test_email_column_is_recognised_by_its_header_in_many_languages(header: str)
     assert outcome(f"id,{header}\n1,a@example.com\n") == [(2, "a@example.com")]
 
 
+@pytest.mark.parametrize(
+    ("header", "role"),
+    [
+        *((each, "joined_at") for each in ("Angemeldet am", "Mitglied seit", "Inscrit le")),
+        *((each, "joined_at") for each in ("Ingeschreven op", "Fecha de suscripción", "登録日")),
+        *((each, "joined_at") for each in ("Erstellt am", "Date de création", "Дата создания")),
+        *((each, "tags") for each in ("Gruppen", "Groups", "Mots-clés", "Grupos", "Теги")),
+        *((each, "paid_expiry") for each in ("Gültig bis", "Válido hasta")),
+    ],
+)
+def test_columns_of_members_are_recognised_by_headers_in_several_languages(
+    header: str, role: str
+) -> None:
+    reader = opened(f"email,{header}\na@example.com,01.02.24\n")
+    assert reader.description.columns[role] == [header]
+
+
 def test_email_column_is_recognised_by_its_cells_when_no_header_matches() -> None:
     file = "id;Contact;Note\n1;a@example.com;x\n2;nobody;y\n3;c@example.com;b@example.org\n"
 
@@ -110,6 +127,9 @@ def test_imported_name_is_cleaned_of_control_characters_and_limited_to_200_chara
         ("\ufeffa@example.com\u200b", "a@example.com"),
         ("\xa0a@example.com", "a@example.com"),
         ("Ann Lee <a@example.com>", "a@example.com"),
+        ("mailto:a@example.com", "a@example.com"),
+        ("MAILTO: a@example.com?subject=Hello", "a@example.com"),
+        ("Ann Lee <mailto:a@example.com>", "a@example.com"),
         ("jörg@bücher.example.com", "jörg@bücher.example.com"),
         ("nobody", "nobody"),
     ],

@@ -36,7 +36,7 @@ OTHER_HEADERS = {
         Inscrit à la newsletter|Suscrito|Consentimiento|Consenso|Toestemming|Samtycke|Zgoda|Подписан
         Marketingeinwilligung|訂閱
     """,
-    "opted_in": "Double Opt-In|optedin|opt_in_newsletter|Opt-In Status|OPTIN",
+    "opted_in": "Double Opt-In|optedin|opt_in_newsletter|Opt-In Status|OPTIN|Nieuwsbrief",
     "confirmed": """
         confirmed|Email verified|isVerified|Bestätigt|Confirmado|Bevestigd|Potwierdzony|Подтвержден
     """,
@@ -47,7 +47,7 @@ HEADERS_WITHOUT_CONSENT = """
     unsubscribe_url|consent_text|optin_ip|Email campaign score|Unsub reason|UNSUB_CAMPAIGN_TITLE
     Unsubscribe link|Consent source|Opt-in ID|Bounced address|Abmeldegrund|Bounceanzahl|Optional
     Mailing City|MailingStreet|Mailing Postal Code|Mailing address|Subscriber|Subscription plan
-    Notes|Newsletter|created_at|optin_time|Marital status|Order status|Corporate|Subscribed at
+    Notes|Newsletter topic|created_at|optin_time|Marital status|Order status|Corporate|Subscribed at
     email_verified_at|motif de désabonnement|Motivo de baja|Причина отписки|Acceptance rate
     consent_claimed_by|Accepts SMS Marketing|Phone consent|WhatsApp opt-in|Number of bounces
 """
@@ -127,6 +127,15 @@ def test_ambiguous_consent_column_is_rejected_by_name_until_it_is_mapped(header:
         ("Marital status", ["single", "married"], ["wanted"] * 2),
         ("Kontaktstatus", ["single", "unsubscribed"], ["unknown", "unsubscribed"]),
         ("Status", ["single", "married"], ["unknown"] * 2),
+        # A newsletter column states who gets mail, or which newsletters a person gets.
+        ("Newsletter", ["ja", "nein", ""], ["wanted", "not_subscribed", "wanted"]),
+        ("newsletter (yes/no)", ["no", "yes"], ["not_subscribed", "wanted"]),
+        ("Boletín", ["sí", "no"], ["wanted", "not_subscribed"]),
+        ("Nyhetsbrev", ["0", "1"], ["not_subscribed", "wanted"]),
+        ("Newsletter", ["abgemeldet", "nein, danke"], ["unsubscribed", "unknown"]),
+        ("Newsletter", ["Weekly", "Daily"], ["wanted"] * 2),
+        ("Newsletter", ["3", "1", "0"], ["wanted"] * 3),
+        ("Newsletter topic", ["ja", "nein"], ["wanted"] * 2),
         # If the header isn't recognised, all values must be recognised.
         ("Zustand", ["unsubscribed", "active", ""], ["unsubscribed", "wanted", "wanted"]),
         ("Comment", ["unsubscribed", "great"], ["wanted"] * 2),

@@ -176,7 +176,6 @@ def test_decompression_bomb_is_rejected_before_half_of_it_is_read() -> None:
     [
         (gzip.compress(gzip.compress(FILE, mtime=0)), "archive inside an archive"),
         (zipped({"members.csv.gz": gzip.compress(FILE, mtime=0)}), "archive inside an archive"),
-        (zipped({"[Content_Types].xml": b"<x/>", "xl/workbook.xml": b""}), "Excel"),
         (zipped({"members.csv": FILE}, zipfile.ZIP_BZIP2), "unusual"),
         (b"%PDF-1.7 ...", "PDF"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "Excel"),

@@ -2,8 +2,13 @@
 
 import pytest
 
+from core import clock
+from core.errors import DomainError
+from models import MemberField
 from services.subscriptions.imports.column_forms import ColumnForms, DecimalMark, normalise_number
 from services.subscriptions.imports.dates import DateOrder, parse_date
+from services.subscriptions.imports.field_values import parse_value
+from tests.support.imports.forms import rows
 
 AUGUST = "2025-08-20T00:00:00+00:00"
 HALF_PAST_TWO = "2025-08-20T14:30:00+00:00"
@@ -38,7 +43,18 @@ HALF_PAST_TWO = "2025-08-20T14:30:00+00:00"
         ("1. März 2024", "2024-03-01T00:00:00+00:00"),
         ("1er mars 2024", "2024-03-01T00:00:00+00:00"),
         ("12 AM, Aug 20", None),
-        ("31.12.25", None),
+        ("20.08.25", AUGUST),
+        ("20/8/25", AUGUST),
+        ("20-Aug-25", AUGUST),
+        ("20. August 25", AUGUST),
+        ("Aug 20, 25", AUGUST),
+        ("20.08.25 14:30", HALF_PAST_TWO),
+        ("31.12.68", "2068-12-31T00:00:00+00:00"),
+        ("31.12.69", "1969-12-31T00:00:00+00:00"),
+        # Ambiguous, because the year may come first.
+        ("20-08-25", None),
+        ("31.12.125", None),
+        ("08.20.25", None),
         ("08.20.2025", None),
         ("20 Foo 2025", None),
         ("20.08.2025 25:00", None),
@@ -56,6 +72,42 @@ def test_import_parses_common_date_formats_and_rejects_ambiguous_dates(
         moment = parse_date(cell)
         assert moment is not None
         assert moment.isoformat() == read
+
+
+@pytest.mark.parametrize("header", ["Geburtstag", "Date of birth", "fecha de nacimiento"])
+def test_birthday_with_a_two_digit_year_is_never_in_the_future(header: str) -> None:
+    year = clock.now().year
+    for written, read in ((year - 1, year - 1), (year + 1, year - 99), (1999, 1999)):
+        field = MemberField(id=1, key="x", label=header, type="date", choices=[])
+        cell = f"01.01.{written % 100:02}"
+        assert parse_value(cell, field, ColumnForms(), 0) == f"{read}-01-01"
+        # Full years are never changed. Dates other than birthdays may be in the future.
+        full = parse_value(f"01.01.{written}", field, ColumnForms(), 0)
+        other = MemberField(id=1, key="x", label="Renewal", type="date", choices=[])
+        assert full == parse_value(cell, other, ColumnForms(), 0) == f"{written}-01-01"
+
+
+@pytest.mark.parametrize("header", ["Angemeldet am", "Created at", "Opt-in time"])
+def test_join_date_with_a_two_digit_year_in_the_future_is_left_out(header: str) -> None:
+    next_year = clock.now().year + 1
+    file = f"email,{header}\na@example.com,01.01.{next_year % 100:02}\nb@example.com,01.02.24\n"
+    future, past = rows(file)
+    assert future.extras is not None
+    assert (future.extras.joined_at, future.extras.claim) == (None, {})
+    assert [each.rule for each in future.extras.left_out] == ["must not be in the future"]
+    assert past.extras is not None
+    assert str(past.extras.joined_at).startswith("2024-02-01")
+
+
+def test_two_digit_years_do_not_settle_the_order_of_day_and_month() -> None:
+    forms = ColumnForms()
+    forms.parse_date(0, "03/04/24")
+    with pytest.raises(DomainError) as error:
+        forms.find_notations(["when"])
+    assert error.value.code == "import.date_order_needed"
+    with pytest.raises(ValueError, match="must be a date"):
+        forms.parse_date(0, "12/31/24")
+    assert forms.find_notations(["when"]) == {"0": "mdy"}
 
 
 def test_dotted_date_is_always_read_with_the_day_first() -> None:

@@ -1,5 +1,6 @@
 """Tags and custom fields of members, which an import creates or changes."""
 
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from core.errors import TransientError
 from devstack.harness.stack import Owner
 from models import MemberImport
 from services.subscriptions import fields, tags
+from services.subscriptions.bulk_files import open_stored_file
 from services.subscriptions.imports import applying, chunks
+from services.subscriptions.imports.containers import open_ranged_file
 from services.subscriptions.imports.file_rows import FileRows
 from storage.unit_of_work import UnitOfWork
 from tests.support.imports.importing import Importing, counts_of, csv_of
@@ -136,7 +139,9 @@ def test_import_creates_fields_for_unknown_columns_only_once_despite_crashes(
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     job_id = importing.begin(importer, list_id, file, create_fields=True)
     # The process that read the file died after it had made the fields.
-    FileRows(importing.resources, importing.of_job(job_id)).close()
+    task = importing.of_job(job_id)
+    with closing(open_ranged_file(open_stored_file(importing.resources, task))) as source:
+        FileRows(importing.resources, task, source).close()
     apply, applied = applying.apply_chunk, list[int]()
 
     def apply_and_die(uow: UnitOfWork, *given: Any) -> applying.AppliedChunk:

@@ -1,13 +1,16 @@
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 
+from core import clock
 from devstack.harness.stack import Owner
 from models import MemberImport
 from services.jobs.lease import LeaseLost
 from services.jobs.transitions import hand_back_job, record_progress
 from services.privacy import erasure
-from services.subscriptions import lists
+from services.subscriptions import daily_figures, folding, lists
+from services.subscriptions.daily_figures import DayRange, FiguresBy
 from services.subscriptions.imports import applying, chunks, undo
 from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.imports.undo import IMPORT_UNDO
@@ -17,6 +20,7 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.members import MemberEdit
 from storage.unit_of_work import UnitOfWork
 from tests.support.imports.importing import Importing, csv_of
+from tests.support.lists.tallying import by_day, read
 from tests.support.people.erasure import erase, finish
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
@@ -77,6 +81,99 @@ def test_import_undo_keeps_members_changed_since_and_counts_them(
     )
     assert names == []
     assert importing.count(list_id) == len(importing.active(list_id))
+
+
+def age_by_a_day(importing: Importing, list_id: int) -> None:
+    """Move everything that has happened on a list one day into the past."""
+    for table in ("member_days", "member_day_deltas"):
+        importing.stack.query(f"UPDATE {table} SET day = day - 1 WHERE list_id = %s", list_id)
+    for column in ("created_at", "updated_at", "imported_at"):
+        importing.stack.query(
+            f"UPDATE subscriptions SET {column} = {column} - interval '1 day' WHERE list_id = %s",
+            list_id,
+        )
+    for column in ("applied_at", "imported_at_before", "updated_at_before"):
+        importing.stack.query(
+            f"UPDATE import_changes AS c SET {column} = c.{column} - interval '1 day'"
+            " FROM imports AS i WHERE i.id = c.import_id AND i.list_id = %s",
+            list_id,
+        )
+
+
+def require_possible_figures(importing: Importing, list_id: int) -> None:
+    faults = daily_figures.verify_figures(importing.resources)
+    assert [each for each in faults if each.list_id == list_id] == []
+    for first in range(3):
+        day = clock.now().date() - timedelta(days=first)
+        with importing.resources.unit_of_work() as uow:
+            for by in FiguresBy:
+                for each in daily_figures.read_figures(uow, list_id, DayRange(day, day), by):
+                    assert each.joined >= 0
+                    assert each.left >= 0
+
+
+def test_undone_import_changes_neither_joined_nor_left_of_any_day(
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
+) -> None:
+    importing.bring(importer, list_id, rows(people[:3]))
+    importing.remove(list_id, people[0])
+    age_by_a_day(importing, list_id)
+    before = by_day(importing.resources, list_id)
+    assert list(before.values()) == [(3, 1)]
+    # The import adds three people, and reactivates a person who was removed.
+    task = importing.bring(importer, list_id, rows(people[:6], "", "silver"))
+    importing.remove(list_id, people[5])
+    age_by_a_day(importing, list_id)
+    with importing.resources.unit_of_work() as uow:
+        folding.fold_days(uow, max_deltas=10_000)
+    assert importing.take_back(importer, task.id) == {
+        "import_id": task.id,
+        "undone": 3,
+        "kept": 1,
+    }
+    # The person whom the undo kept still counts as joined and as left.
+    today = clock.now().date()
+    assert by_day(importing.resources, list_id) == {
+        today - timedelta(days=2): (3, 1),
+        today - timedelta(days=1): (1, 1),
+    }
+    require_possible_figures(importing, list_id)
+
+
+def test_undone_import_changes_no_figures_of_tiers(
+    importing: Importing, importer: Owner, list_id: int, people: list[str]
+) -> None:
+    importing.bring(importer, list_id, rows(people[:3]))
+    importing.remove(list_id, people[0])
+    before = read(importing.resources, list_id, FiguresBy.TIER)
+    task = importing.bring(importer, list_id, rows(people, "", "gold"), on_existing="update")
+    assert read(importing.resources, list_id, FiguresBy.TIER) != before
+    importing.take_back(importer, task.id)
+    assert read(importing.resources, list_id, FiguresBy.TIER) == before
+
+
+@pytest.mark.parametrize("is_member", [True, False])
+def test_figures_stay_possible_if_imports_are_undone_in_the_order_of_the_imports(
+    importing: Importing, importer: Owner, list_id: int, people: list[str], *, is_member: bool
+) -> None:
+    importing.bring(importer, list_id, rows(people[:3]))
+    if not is_member:
+        for each in people[:3]:
+            importing.remove(list_id, each)
+    tasks = []
+    for tier in ("silver", "gold"):
+        age_by_a_day(importing, list_id)
+        file = rows(people[:3], "", tier)
+        tasks.append(importing.bring(importer, list_id, file, on_existing="update"))
+    # The first undo keeps the reactivated members, because the second import has changed these
+    # members. After the undo of the second import, the first undo is repeated.
+    undone_first_again = [] if is_member else tasks[:1]
+    for task in (*tasks, *undone_first_again):
+        importing.take_back(importer, task.id)
+        require_possible_figures(importing, list_id)
+    assert importing.count(list_id) == (3 if is_member else 0)
+    days = by_day(importing.resources, list_id)
+    assert list(days.values()) == ([(3, 0)] if is_member else [(3, 3)])
 
 
 def test_two_imports_undone_in_reverse_order_restore_the_list_exactly(

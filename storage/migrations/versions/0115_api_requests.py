@@ -6,8 +6,8 @@ deletes the requests of the person's API keys.
 
 from alembic import op
 
-revision = "0113"
-down_revision = "0112"
+revision = "0115"
+down_revision = "0114"
 branch_labels = None
 depends_on = None
 

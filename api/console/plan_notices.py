@@ -1,0 +1,81 @@
+"""Tells owners in advance which actions their plan doesn't allow.
+
+A page that would offer a form for such an action shows a notice instead, because the service would
+refuse the submitted form.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from core.settings.notations import PlanQuota
+from core.settings.plan_contact import PlanContact
+from models import Plan
+from services.access import quotas
+from services.accounts import accounts
+from storage.unit_of_work import UnitOfWork
+
+ADDING_MEMBERS_TEXT = "Adding members requires the paid plan."
+IMPORTING_FILES_TEXT = "Importing files requires the paid plan."
+
+# For each quota, its name in a notice, and what the owner can do after reaching the limit.
+_QUOTA_TEXTS: Mapping[PlanQuota, tuple[str, str]] = {
+    PlanQuota.MEMBERS: ("members", "Remove members before you add others."),
+    PlanQuota.LISTS: ("lists", "Archive a list before you create another one."),
+    PlanQuota.STORAGE_MB: ("storage (MB)", "Delete images before you store more data."),
+    PlanQuota.KEYS: ("API keys", "Revoke a key before you create another one."),
+    PlanQuota.UNFINISHED_JOBS: (
+        "jobs in progress",
+        "Wait until an import, export or bulk action has ended, and reload this page.",
+    ),
+    PlanQuota.COMPOSER_PER_DAY: (
+        "composer calls per day",
+        "The count starts again at midnight (UTC).",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class PlanNotice:
+    """The reason why the plan doesn't allow an action.
+
+    Attributes:
+        quota: the exhausted quota, or ``None`` if the action requires the paid plan.
+        contact: where the owner can ask for the paid plan, or ``None``.
+    """
+
+    text: str
+    quota: PlanQuota | None
+    contact: PlanContact | None
+
+
+def find_plan_notice(
+    uow: UnitOfWork, user_id: int, *used_quotas: PlanQuota, paid_plan_text: str | None = None
+) -> PlanNotice | None:
+    """Return the notice for an action that the plan doesn't allow, or ``None`` if it is allowed.
+
+    Args:
+        used_quotas: the quotas that the action uses.
+        paid_plan_text: the text of the notice if the action requires the paid plan, else ``None``.
+    """
+    user = accounts.get_user(uow, user_id)
+    contact = find_plan_contact(uow, user.plan)
+    if paid_plan_text is not None and user.plan != Plan.PAID:
+        return PlanNotice(paid_plan_text, None, contact)
+    exhausted = quotas.find_exhausted_quota(uow, user, used_quotas)
+    if exhausted is None:
+        return None
+    quota, use = exhausted
+    name, advice = _QUOTA_TEXTS[quota]
+    text = (
+        f"You have reached your plan’s limit for {name}. "
+        f"You have used {use.used:,} of {use.limit:,}. {advice}"
+    )
+    return PlanNotice(text, quota, contact)
+
+
+def find_plan_contact(uow: UnitOfWork, plan: str) -> PlanContact | None:
+    """Return where an owner with this plan can ask for the paid plan, or ``None``."""
+    contact = uow.settings.plan_contact
+    if contact is None or plan == Plan.PAID:
+        return None
+    return PlanContact.parse(contact)

@@ -1,0 +1,62 @@
+// Makes pages easier to use. Every page also works without this script.
+(() => {
+  "use strict";
+
+  // On a phone, the menus scroll sideways. Show the current entry, without scrolling the page.
+  for (const current of document.querySelectorAll("nav ul > li > [aria-current]")) {
+    const menu = current.closest("ul");
+    const hidden = current.getBoundingClientRect().right - menu.getBoundingClientRect().right;
+    if (hidden > 0) menu.scrollLeft += hidden + 24;
+  }
+
+  // A box in the header of a table ticks the boxes of all rows.
+  const showBoxes = () => {
+    for (const box of document.querySelectorAll("[data-ticks][hidden]")) box.hidden = false;
+  };
+  showBoxes();
+  document.addEventListener("htmx:afterSwap", showBoxes);
+  document.addEventListener("change", ({ target }) => {
+    if (!target.dataset.ticks) return;
+    for (const box of target.form.querySelectorAll(`[name="${target.dataset.ticks}"]`)) {
+      box.checked = target.checked;
+    }
+  });
+
+  // The web address of a new list follows its title until someone types an address. The server
+  // builds the address of a title without Latin letters.
+  for (const slug of document.querySelectorAll("[data-slug-of]")) {
+    const title = document.getElementById(slug.dataset.slugOf);
+    let isTyped = slug.value !== "";
+    slug.addEventListener("input", () => { isTyped = slug.value !== ""; });
+    title.addEventListener("input", () => {
+      if (isTyped) return;
+      const letters = title.value.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+      slug.value = letters.replace(/[^a-z0-9]+/g, "-").replace(/^-+/, "").slice(0, 80).replace(/-$/, "");
+    });
+  }
+
+  // The preview of a sign-up page follows the form next to it.
+  for (const form of document.querySelectorAll("form[data-preview]")) {
+    const frame = document.getElementById(form.dataset.preview);
+    form.addEventListener("input", ({ target }) => {
+      const page = frame.contentDocument;
+      if (target.name === "colour") {
+        page.documentElement.style.setProperty("--accent", target.value);
+      } else if (target.name === "sign_up_text") {
+        const text = page.querySelector(".words") || page.createElement("p");
+        text.className = "words";
+        text.textContent = target.value;
+        text.hidden = target.value.trim() === "";
+        page.querySelector("h1").after(text);
+      } else if (target.name === "logo_hash_id") {
+        const image = page.querySelector(".logo img") || page.createElement("img");
+        const logo = page.querySelector(".logo") || page.createElement("p");
+        logo.className = "logo";
+        logo.hidden = target.value === "";
+        image.src = target.selectedOptions[0].dataset.url;
+        logo.append(image);
+        page.querySelector("main").prepend(logo);
+      }
+    });
+  }
+})();

@@ -1,0 +1,92 @@
+"""Encrypts the answers in a sign-up form for the page that follows the form.
+
+The page after the form shows the reader's e-mail address. An address in a URL would end up in logs
+and in the browser's history. A cookie carries the encrypted answers to the page instead. On the
+page, a hidden input carries the encrypted answers to the next request.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+
+from core import clock
+from core.keyring import Keyring
+from storage import encryption
+from storage.encryption import DecryptionFailed
+
+# The hidden input is valid longer than the cookie, because readers wait for the mail. The lifetime
+# starts when the form is sent, so that one CAPTCHA allows only a few mails.
+INPUT_LIFETIME = timedelta(hours=1)
+# Browsers reject cookies of more than 4,096 bytes, and encryption makes the answers longer.
+_MAX_ANSWERS_BYTES = 2_000
+_PURPOSE = "sign-up-answers"
+
+
+@dataclass(frozen=True)
+class SentAnswers:
+    """The answers in a sign-up form that a reader has sent.
+
+    Attributes:
+        values: the typed values, as ``nest_inputs`` returns them.
+        submitted_at: when the reader sent the form.
+        mailed_at: when the form or the button *Send again* last requested a confirmation mail.
+    """
+
+    list_id: int
+    values: Mapping[str, Any]
+    submitted_at: datetime
+    mailed_at: datetime
+
+    @property
+    def email(self) -> str:
+        return str(self.values["email"])
+
+
+def seal_answers(keyring: Keyring, answers: SentAnswers) -> str:
+    """Return the encrypted answers as text for a cookie or a hidden input.
+
+    If the answers are too long for a cookie, the text contains only the e-mail address.
+    """
+    plain = _serialize(answers)
+    if len(plain) > _MAX_ANSWERS_BYTES:
+        plain = _serialize(replace(answers, values={"email": answers.email}))
+    key = keyring.current
+    sealed = encryption.encrypt(plain, key.subkey(_PURPOSE), _PURPOSE)
+    # Remove the padding, because Pressroom drops cookies that need quotation marks.
+    return f"{key.id}.{base64.urlsafe_b64encode(sealed).decode().rstrip('=')}"
+
+
+def open_answers(
+    keyring: Keyring, text: str, list_id: int, lifetime: timedelta
+) -> SentAnswers | None:
+    """Return the answers that ``seal_answers`` encrypted.
+
+    Return ``None`` if the text is forged, older than ``lifetime`` or about another list, or if the
+    form was sent more than ``INPUT_LIFETIME`` ago.
+    """
+    key_id, _, encoded = text.partition(".")
+    key = keyring.get(key_id)
+    if key is None:
+        return None
+    try:
+        sealed = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+        content = orjson.loads(encryption.decrypt(sealed, key.subkey(_PURPOSE), _PURPOSE))
+    except (binascii.Error, ValueError, DecryptionFailed):
+        return None
+    sealed_at, submitted_at, mailed_at = (
+        datetime.fromisoformat(content[name]) for name in ("sealed_at", "submitted_at", "mailed_at")
+    )
+    now = clock.now()
+    is_current = sealed_at > now - lifetime and submitted_at > now - INPUT_LIFETIME
+    if not is_current or content["list_id"] != list_id:
+        return None
+    return SentAnswers(list_id, content["values"], submitted_at, mailed_at)
+
+
+def _serialize(answers: SentAnswers) -> bytes:
+    return orjson.dumps({**asdict(answers), "sealed_at": clock.now()})

@@ -1,0 +1,62 @@
+"""Removes the effects of an undone import from the daily figures of its list.
+
+The database trigger that counts subscribers knows nothing about undos. If an undo removes a
+member, the trigger counts a departure on the day of the undo. The SQL of this module cancels this
+departure, and the member's arrival on the day of the import. An undone import therefore appears
+neither in ``joined`` nor in ``left``. Changes of a member's tier are cancelled in the same way.
+
+For each source and tier, the corrections add up to zero, so that the figures still add up to the
+number of active members. The corrections of a batch need only a few rows, because they are grouped
+by day, source and tier.
+"""
+
+# Each row of ``{corrections}`` is a correction for one member: the member's source, a time, a tier,
+# and the differences of ``joined``, ``gone``, ``moved_in`` and ``moved_out``. ``now()`` is the time
+# that the trigger uses.
+_INSERT_CORRECTIONS = """
+INSERT INTO member_day_deltas (list_id, day, source, type, joined, gone, moved_in, moved_out)
+SELECT :list_id, CAST(c.moment AT TIME ZONE 'UTC' AS date), c.source, c.type,
+    sum(c.joined), sum(c.gone), sum(c.moved_in), sum(c.moved_out)
+FROM ({corrections}) AS c (source, moment, type, joined, gone, moved_in, moved_out)
+GROUP BY 2, c.source, c.type
+"""
+# The undo of an earlier import may have changed a member's tier. The member then joined with one
+# tier and leaves with another. A change of tier on the day of the undo connects the two tiers.
+_CORRECT_RESTORED = """
+    SELECT u.source, v.* FROM untouched AS u CROSS JOIN LATERAL (VALUES
+        (u.applied_at, u.type_after, -1, 0, 0, 0),
+        (now(), u.last_type, 0, -1, 0, CAST(u.last_type <> u.type_after AS int)),
+        (now(), u.type_after, 0, 0, CAST(u.last_type <> u.type_after AS int), 0)
+    ) AS v WHERE u.last_status = 'active' AND u.status <> 'active'
+"""
+_CORRECT_TIERS = """
+    SELECT u.source, v.* FROM untouched AS u CROSS JOIN LATERAL (VALUES
+        (u.applied_at, u.type_after, 0, 0, -1, 0), (u.applied_at, u.type, 0, 0, 0, -1),
+        (now(), u.type, 0, 0, -1, 0), (now(), u.type_after, 0, 0, 0, -1)
+    ) AS v
+    WHERE u.last_status = 'active' AND u.status = 'active'
+        AND u.last_type = u.type_after AND u.type <> u.type_after
+"""
+# A later import changed the tier that the undone import had set. The undo of the later import will
+# restore the tier from before both imports, so the later import's change now starts at this tier.
+_CORRECT_LATER_TIERS = """
+    SELECT m.source, v.* FROM later AS l JOIN subscriptions AS m ON m.id = l.subscription_id
+    CROSS JOIN LATERAL (VALUES
+        (l.applied_at, l.last_type_before, 0, 0, 0, -1), (l.applied_at, l.type_before, 0, 0, 0, 1),
+        (now(), l.last_type_before, 0, 0, 0, 1), (now(), l.type_before, 0, 0, 1, 0)
+    ) AS v
+    WHERE NOT l.activated AND l.type_before <> l.last_type_before
+        AND l.type_after <> l.last_type_before
+"""
+_CORRECT_REMOVED = """
+    SELECT r.source, v.* FROM removed AS r CROSS JOIN LATERAL (VALUES
+        (r.imported_at, r.type, -1, 0, 0, 0), (now(), r.type, 0, -1, 0, 0)
+    ) AS v
+"""
+# Corrects the figures after an undo has restored members. The statement reads the members from the
+# query ``untouched``, and the changes of later imports from the query ``later``.
+CORRECT_FOR_RESTORED = _INSERT_CORRECTIONS.format(
+    corrections=f"{_CORRECT_RESTORED} UNION ALL {_CORRECT_TIERS} UNION ALL {_CORRECT_LATER_TIERS}"
+)
+# Corrects the figures after an undo has removed the members in the query ``removed``.
+CORRECT_FOR_REMOVED = _INSERT_CORRECTIONS.format(corrections=_CORRECT_REMOVED)

@@ -1,0 +1,231 @@
+"""The main program of the child process that reads a workbook.
+
+The worker sends the file in several messages, and then asks for the rows of one sheet. Each child
+process reads only one workbook.
+"""
+
+import codecs
+import io
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+from python_calamine import CalamineError, CalamineSheet, CalamineWorkbook
+
+from core.process import child_loop
+from core.process.confinement import MAX_CPU_SECONDS, confine_process
+from services.subscriptions.imports.workbooks.cell_text import (
+    MAX_ROW_CHARACTERS,
+    CellText,
+    convert_cells,
+)
+from services.subscriptions.imports.workbooks.package import WorkbookPackage
+from services.subscriptions.imports.workbooks.refusals import (
+    WorkbookRefused,
+    refuse_damaged,
+    refuse_large,
+)
+from services.subscriptions.imports.workbooks.sheet_check import MAX_CELLS, SheetCheck
+
+# Load the encoding of zip directories in advance, because the confined process can't load it later.
+codecs.lookup("cp437")
+
+# How long the child checks a sheet before it answers. Between two answers, the worker can run other
+# jobs.
+CHECK_SECONDS = 1.0
+ROWS_PER_ANSWER = 1_000
+CHARACTERS_PER_ANSWER = 256 * 1024
+# A workbook that needs more CPU time is refused. The limit of the kernel is higher, so that the
+# child can still answer.
+_MAX_CPU_SECONDS = 60.0
+_OUT_OF_MEMORY = "reading it takes more than 1 GB of memory"
+
+# The number of a row, the cells of the row, and the errors in the row by cell index. If the row is
+# too long, ``None`` replaces the cells.
+Row = tuple[int, list[CellText] | None, dict[str, str]]
+
+
+class WorkbookReader:
+    """A reader of one workbook. It keeps its state between the worker's messages."""
+
+    def __init__(self) -> None:
+        self._file = io.BytesIO()
+        self._package: WorkbookPackage | None = None
+        self._workbook: CalamineWorkbook | None = None
+        self._check: SheetCheck | None = None
+        self._rows: Iterator[Row] = iter(())
+        self._steps: Mapping[str, Callable[[Any, bytes], tuple[Any, Sequence[bytes]]]] = {
+            "append": self._append,
+            "open": self._open,
+            "check": self._check_sheet,
+            "load": self._load_sheet,
+            "read": self._read_rows,
+        }
+
+    def answer(self, request: Any, data: bytes) -> tuple[Any, Sequence[bytes]]:
+        """Do the step that the worker asks for, and return the result or the refusal."""
+        if request["step"] not in ("append", "open") and self._package is None:
+            # An earlier child process was killed, so the worker must send the file again.
+            return {"is_lost": True}, ()
+        try:
+            if time.process_time() > _MAX_CPU_SECONDS:
+                raise refuse_large("reading it takes too long")
+            return self._steps[request["step"]](request, data)
+        except WorkbookRefused as refused:
+            refusal = refused
+        except MemoryError:
+            refusal = refuse_large(_OUT_OF_MEMORY)
+        except CalamineError:
+            refusal = refuse_damaged("its content is invalid")
+        return {"refused": refusal.kind, "what": refusal.what}, ()
+
+    def _append(self, _: Any, data: bytes) -> tuple[Any, Sequence[bytes]]:
+        self._file.write(data)
+        return {}, ()
+
+    def _open(self, _: Any, __: bytes) -> tuple[Any, Sequence[bytes]]:
+        self._package = WorkbookPackage(self._file)
+        self._file.seek(0)
+        self._workbook = CalamineWorkbook.from_filelike(self._file)
+        sheets = self._package.sheets
+        metadata = self._workbook.sheets_metadata
+        if len(metadata) != len(sheets):
+            raise refuse_damaged("its list of sheets is invalid")
+        return {
+            "sheets": [
+                {
+                    "name": sheet.name,
+                    "is_visible": sheet.is_visible,
+                    "has_cells": str(each.typ).endswith(".WorkSheet"),
+                }
+                for sheet, each in zip(sheets, metadata, strict=True)
+            ]
+        }, ()
+
+    def _check_sheet(self, request: Any, _: bytes) -> tuple[Any, Sequence[bytes]]:
+        assert self._package is not None
+        if self._check is None:
+            sheet = self._package.sheets[request["sheet"]]
+            self._rows = iter(())
+            self._check = SheetCheck(sheet.name, self._package.open_part(sheet.part))
+        return {"is_checked": self._check.advance(CHECK_SECONDS)}, ()
+
+    def _load_sheet(self, request: Any, _: bytes) -> tuple[Any, Sequence[bytes]]:
+        assert self._workbook is not None
+        assert self._check is not None
+        check = self._check
+        self._check = None
+        if check.span is None:
+            return {}, ()
+        sheet = self._workbook.get_sheet_by_index(request["sheet"])
+        self._rows = _list_rows(sheet, check)
+        return {}, ()
+
+    def _read_rows(self, _: Any, __: bytes) -> tuple[Any, Sequence[bytes]]:
+        rows: list[Row] = []
+        characters = 0
+        is_end = True
+        for row in self._rows:
+            rows.append(row)
+            characters += sum(map(len, row[1] or ()))
+            if len(rows) >= ROWS_PER_ANSWER or characters >= CHARACTERS_PER_ANSWER:
+                is_end = False
+                break
+        text = orjson.dumps(rows)
+        if rb"\u0000" in text:
+            text = orjson.dumps(_remove_null_characters(rows))
+        return {"is_end": is_end}, [text]
+
+
+def main() -> None:
+    child_loop.answer_messages(
+        WorkbookReader().answer,
+        confine=confine_process,
+        max_resident_bytes=sys.maxsize,
+        max_cpu_seconds=MAX_CPU_SECONDS,
+    )
+
+
+def _list_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[Row]:
+    """Yield the rows of a sheet that contain a value or an error."""
+    if sheet.start is None:
+        return
+    first_column = sheet.start[1] + 1
+    hidden_cells = _HiddenCells(check, first_column, sheet.width)
+    for number, values in enumerate(sheet.iter_rows(), start=1):
+        errors = {
+            str(column - first_column): error
+            for column, error in check.errors.get(number, {}).items()
+        }
+        for index in hidden_cells.list_indexes(number):
+            values[index] = ""
+            errors.pop(str(index), None)
+        if values.count("") == len(values) and not errors:
+            continue
+        cells = convert_cells(values)
+        is_too_long = sum(map(len, cells)) > MAX_ROW_CHARACTERS
+        yield number, None if is_too_long else cells, errors
+
+
+def _remove_null_characters(rows: Sequence[Row]) -> list[Row]:
+    """Remove null characters from cells, because Postgres can't store them."""
+    return [
+        (
+            number,
+            cells and [cell.replace("\0", "") if isinstance(cell, str) else cell for cell in cells],
+            errors,
+        )
+        for number, cells, errors in rows
+    ]
+
+
+class _HiddenCells:
+    """Finds the cells that a merged range hides. A merged range shows only its first cell."""
+
+    def __init__(self, check: SheetCheck, first_column: int, width: int) -> None:
+        self._first_column = first_column
+        self._width = width
+        span = check.span
+        assert span is not None
+        # The merged ranges that overlap the span of the sheet, the topmost range last.
+        self._waiting = sorted(
+            (
+                merged
+                for merged in check.merged
+                if merged.last_row >= span.first_row
+                and merged.first_row <= span.last_row
+                and merged.last_column >= span.first_column
+                and merged.first_column <= span.last_column
+            ),
+            reverse=True,
+        )
+        self._open: list[Any] = []
+        self._steps = 0
+
+    def list_indexes(self, row: int) -> list[int]:
+        """Return the indexes of the hidden cells in a row. Call this for each row in order.
+
+        Raises ``WorkbookRefused`` if merged ranges hide more than about ``MAX_CELLS`` cells.
+        """
+        if not (self._waiting or self._open):
+            return []
+        while self._waiting and self._waiting[-1].first_row <= row:
+            self._open.append(self._waiting.pop())
+        self._open = [merged for merged in self._open if merged.last_row >= row]
+        indexes: list[int] = []
+        for merged in self._open:
+            first = max(merged.first_column - self._first_column, 0)
+            last = min(merged.last_column - self._first_column, self._width - 1)
+            if row == merged.first_row and merged.first_column >= self._first_column:
+                first += 1
+            indexes += range(first, last + 1)
+            self._steps += 1 + max(last - first, 0)
+            if self._steps > MAX_CELLS:
+                raise refuse_large(f"its merged ranges cover more than {MAX_CELLS:,} cells")
+        return indexes
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""The page after a sign-up form shows the typed address, and repeats the confirmation mail."""
+
+import html
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from http.cookies import SimpleCookie
+from typing import Any
+
+import httpx2
+import pytest
+
+from api.cookies import SIGN_UP_COOKIE
+from api.sign_up.sealed_answers import INPUT_LIFETIME, SentAnswers, open_answers, seal_answers
+from core import clock
+from devstack.harness.stack import Stack
+from services.subscriptions.sign_up import MIN_CONFIRMATION_INTERVAL
+from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading
+from tests.support.http.replies import data
+from tests.support.lists.segments import new_field
+from tests.support.lists.sign_up_forms import WIDGET_FIELDS
+from tests.support.lists.subscribers import confirm, known_member, mailed, new_address, new_list
+from tests.support.people.visiting import hidden
+
+MAIL_JOBS = (
+    "SELECT count(*) FROM jobs JOIN subscriptions s ON s.id = subject_id"
+    " WHERE s.email = %s AND kind = 'subscription.mail_confirmation'"
+)
+
+
+@pytest.fixture
+def cookie_client(stack: Stack) -> Iterator[httpx2.Client]:
+    """An HTTP client that keeps cookies, as a browser does."""
+    with stack.client() as client:
+        yield client
+
+
+@pytest.fixture
+def confirming_list(client: httpx2.Client) -> dict[str, Any]:
+    """A mailing list on which people must confirm their subscriptions."""
+    return new_list(client, confirm_required=True)
+
+
+def sign_up(
+    cookie_client: httpx2.Client, mailing_list: dict[str, Any], email: str, **fields: str
+) -> httpx2.Response:
+    """Send the form of the sign-up page, and return the page that follows."""
+    path = f"/s/{mailing_list['slug']}"
+    reply = cookie_client.post(path, data={"email": email, **fields}, headers=BROWSER_HEADERS)
+    assert reply.status_code == 303, reply.text
+    return follow_redirect(cookie_client, reply)
+
+
+def press(
+    cookie_client: httpx2.Client, page: httpx2.Response, action: str, answers: str | None = None
+) -> httpx2.Response:
+    """Press a button of the page, and return the page that follows."""
+    sent = {"action": action, "answers": answers or hidden(page)["answers"]}
+    reply = cookie_client.post(f"/subscribed?{page.url.query.decode()}", data=sent)
+    assert reply.status_code == 303, reply.text
+    return follow_redirect(cookie_client, reply)
+
+
+def aged(stack: Stack, page: httpx2.Response, list_id: int, age: timedelta) -> str:
+    """Return the page's encrypted answers as if the form had been sent earlier."""
+    keyring = stack.resources.keyring
+    answers = open_answers(keyring, hidden(page)["answers"], list_id, INPUT_LIFETIME)
+    assert answers is not None
+    moment = clock.now() - age
+    return seal_answers(keyring, SentAnswers(list_id, answers.values, moment, moment))
+
+
+def let_ten_minutes_pass(stack: Stack, email: str) -> None:
+    stack.query(
+        "UPDATE subscriptions SET confirmation_asked_at = now() - interval '11 minutes'"
+        " WHERE email = %s",
+        email,
+    )
+
+
+def count_mail_jobs(stack: Stack, email: str) -> int:
+    [(count,)] = stack.query(MAIL_JOBS, email)
+    return int(str(count))
+
+
+def shown_input(page: httpx2.Response, name: str) -> str:
+    [value] = re.findall(rf'name="{re.escape(name)}"[^>]* value="([^"]*)"', page.text)
+    return html.unescape(value)
+
+
+@pytest.mark.parametrize(("confirm_required", "heading"), [(True, "Check"), (False, "Thank you")])
+def test_page_after_the_form_shows_the_typed_address_that_no_url_contains(
+    client: httpx2.Client, cookie_client: httpx2.Client, confirm_required: bool, heading: str
+) -> None:
+    made = new_list(client, confirm_required=confirm_required)
+    name = new_address().partition("@")[0]
+    page = sign_up(cookie_client, made, f"{name}@EXAMPLE.com")
+    assert read_heading(page).startswith(heading)
+    assert f"{name}@EXAMPLE.com" in page.text
+    assert str(page.url).endswith(f"/subscribed?list={made['id']}")
+    assert name not in re.sub(r"<b class=.*?</b>", "", page.text)
+
+
+def test_cookie_with_the_answers_is_encrypted_and_lasts_ten_minutes(
+    cookie_client: httpx2.Client, confirming_list: dict[str, Any]
+) -> None:
+    path, email = f"/s/{confirming_list['slug']}", new_address()
+    reply = cookie_client.post(path, data={"email": email}, headers=BROWSER_HEADERS)
+    [cookie] = SimpleCookie(reply.headers["set-cookie"]).values()
+    assert cookie.key == SIGN_UP_COOKIE.name
+    assert (cookie["max-age"], cookie["samesite"].lower(), cookie["httponly"]) == (
+        *("600", "lax"),
+        True,
+    )
+    assert email.partition("@")[0] not in str(reply.headers)
+
+
+def test_page_ignores_a_cookie_that_is_older_than_ten_minutes_or_of_another_list(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, confirming_list: dict[str, Any]
+) -> None:
+    keyring, list_id, email = stack.resources.keyring, confirming_list["id"], new_address()
+    other_id = new_list(client)["id"]
+    now = clock.now()
+    with_another_key = stack.resources.settings.encryption_keyring
+    for made, of_list, sealed_at, is_shown in (
+        (keyring, list_id, now - timedelta(minutes=9), True),
+        (keyring, list_id, now - timedelta(minutes=11), False),
+        (keyring, other_id, now, False),
+        (with_another_key, list_id, now, False),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(clock, "now", lambda at=sealed_at: at)
+            sealed = seal_answers(made, SentAnswers(of_list, {"email": email}, now, now))
+        headers = {"Cookie": f"{SIGN_UP_COOKIE.name}={sealed}"}
+        page = stranger.get("/subscribed", params={"list": list_id}, headers=headers)
+        assert read_heading(page) == "Check your e-mail"
+        assert (email in page.text) is is_shown
+    for broken in ("", ".", "x.y", f"{sealed}x", sealed[:-4], "ü", "a" * 5000):
+        cookie = f"{SIGN_UP_COOKIE.name}={broken}".encode()
+        page = stranger.get(f"/subscribed?list={list_id}", headers=[(b"Cookie", cookie)])
+        assert read_heading(page) == "Check your e-mail"
+        assert email not in page.text
+
+
+def test_correct_it_leads_back_to_the_form_with_all_answers(
+    client: httpx2.Client, cookie_client: httpx2.Client
+) -> None:
+    new_field(client, "city", public=True)
+    made, email = new_list(client, confirm_required=True), new_address()
+    page = sign_up(
+        cookie_client, made, f"x{email}", name='A "quoted" name', **{"fields.city": "Oslo"}
+    )
+    form = press(cookie_client, page, "correct")
+    assert form.url.path == f"/s/{made['slug']}"
+    assert "example.com" not in str(form.url)
+    shown = {name: shown_input(form, name) for name in ("email", "name", "fields.city")}
+    assert shown == {"email": f"x{email}", "name": 'A "quoted" name', "fields.city": "Oslo"}
+    # Nobody else who opens the sign-up page in this browser sees the address.
+    assert email not in cookie_client.get(f"/s/{made['slug']}").text
+    corrected = sign_up(cookie_client, made, email, **{"fields.city": "Oslo"})
+    assert f">{email}<" in corrected.text
+    assert known_member(client, made["id"], email)["fields"] == {"city": "Oslo"}
+
+
+def test_correct_it_keeps_only_the_address_of_answers_that_no_cookie_can_hold(
+    client: httpx2.Client, cookie_client: httpx2.Client
+) -> None:
+    new_field(client, "city", public=True)
+    new_field(client, "street", public=True)
+    made, email = new_list(client), new_address()
+    long_answers = {"fields.city": "ü" * 1000, "fields.street": "ü" * 1000}
+    form = press(cookie_client, sign_up(cookie_client, made, email, **long_answers), "correct")
+    assert (shown_input(form, "email"), shown_input(form, "fields.city")) == (email, "")
+
+
+def test_send_again_mails_only_when_the_last_mail_is_ten_minutes_old(
+    stack: Stack, cookie_client: httpx2.Client, confirming_list: dict[str, Any]
+) -> None:
+    list_id, email = confirming_list["id"], new_address()
+    page = sign_up(cookie_client, confirming_list, email)
+    mailed(stack, email)
+    let_ten_minutes_pass(stack, email)
+    early = press(cookie_client, page, "again")
+    assert "Please wait." in early.text
+    assert email in early.text
+    late = aged(stack, page, list_id, MIN_CONFIRMATION_INTERVAL)
+    again = press(cookie_client, page, "again", late)
+    assert "We have sent the e-mail again." in again.text
+    assert email in again.text
+    first_mail, second_mail = mailed(stack, email, 2)
+    assert confirm(cookie_client, second_mail).status_code == 303
+    # Both the answers in the new page and the database contain the time of the second mail.
+    assert "Please wait." in press(cookie_client, again, "again").text
+    press(cookie_client, page, "again", late)
+    assert count_mail_jobs(stack, email) == 2
+    assert first_mail["subject"] == second_mail["subject"]
+
+
+def test_send_again_keeps_the_answers_that_a_known_person_must_still_confirm(
+    stack: Stack,
+    client: httpx2.Client,
+    cookie_client: httpx2.Client,
+    confirming_list: dict[str, Any],
+) -> None:
+    list_id, email = confirming_list["id"], new_address()
+    sign_up(cookie_client, confirming_list, email)
+    user_id = known_member(client, list_id, email)["user_id"]
+    data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
+    let_ten_minutes_pass(stack, email)
+    page = sign_up(cookie_client, confirming_list, email, name="Ada")
+    let_ten_minutes_pass(stack, email)
+    press(cookie_client, page, "again", aged(stack, page, list_id, MIN_CONFIRMATION_INTERVAL))
+    newest, *_ = mailed(stack, email, 3)
+    assert known_member(client, list_id, email)["name"] is None
+    confirm(cookie_client, newest)
+    assert known_member(client, list_id, email)["name"] == "Ada"
+
+
+def test_page_and_buttons_are_equal_for_unknown_pending_confirmed_and_denied_addresses(
+    stack: Stack,
+    client: httpx2.Client,
+    cookie_client: httpx2.Client,
+    confirming_list: dict[str, Any],
+) -> None:
+    list_id = confirming_list["id"]
+    unknown, confirmed, denied, denied_later, gone = (new_address() for _ in range(5))
+    sign_up(cookie_client, confirming_list, confirmed)
+    confirm(cookie_client, *mailed(stack, confirmed))
+    data(client.patch("/deny-list", json={"add_addresses": [denied]}))
+    pages = []
+    for email in (unknown, confirmed, denied, denied_later, gone):
+        page = sign_up(cookie_client, confirming_list, email)
+        if email == gone:
+            # Somebody whose record the owner removed in the meantime gets no further mail.
+            user_id = known_member(client, list_id, email)["user_id"]
+            data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
+        if email == denied_later:
+            data(client.patch("/deny-list", json={"add_addresses": [email]}))
+        let_ten_minutes_pass(stack, email)
+        before = count_mail_jobs(stack, email)
+        late = aged(stack, page, list_id, MIN_CONFIRMATION_INTERVAL)
+        shown = (
+            page,
+            press(cookie_client, page, "again", late),
+            press(cookie_client, page, "correct"),
+        )
+        pages.append([comparable(each, email) for each in shown])
+        assert count_mail_jobs(stack, email) - before == (1 if email == unknown else 0)
+    assert pages == [pages[0]] * 5
+
+
+def comparable(page: httpx2.Response, email: str) -> tuple[object, ...]:
+    """Return what must be equal for all addresses, without the address and encrypted answers."""
+    text = re.sub(r'name="answers" value="[^"]+"', "", page.text).replace(email, "")
+    headers = set(page.headers) - {"content-length"}
+    return page.status_code, page.url, headers, text
+
+
+def test_answers_that_are_forged_or_an_hour_old_lead_to_the_empty_form_and_mail_nothing(
+    stack: Stack,
+    client: httpx2.Client,
+    cookie_client: httpx2.Client,
+    confirming_list: dict[str, Any],
+) -> None:
+    list_id, email = confirming_list["id"], new_address()
+    page = sign_up(cookie_client, confirming_list, email)
+    let_ten_minutes_pass(stack, email)
+    other = new_list(client, confirm_required=True)
+    of_other_list = hidden(sign_up(cookie_client, other, email))["answers"]
+    cookie_client.cookies.clear()
+    sealed = hidden(page)["answers"]
+    before = count_mail_jobs(stack, email)
+    for answers in (
+        *("-", email, sealed[:-2], f"{sealed[:-9]}{'A' * 9}", of_other_list),
+        aged(stack, page, list_id, timedelta(minutes=61)),
+    ):
+        for action in ("again", "correct"):
+            form = press(cookie_client, page, action, answers)
+            assert form.url.path == f"/s/{confirming_list['slug']}"
+            assert email not in form.text
+    assert count_mail_jobs(stack, email) == before
+
+
+def test_send_again_needs_no_second_challenge_and_signs_up_nobody(
+    stack: Stack, client: httpx2.Client, cookie_client: httpx2.Client
+) -> None:
+    fields = {"challenge_enabled": True, "challenge_provider": "turnstile"}
+    made, email = new_list(client, confirm_required=True, **fields), new_address()
+    page = sign_up(cookie_client, made, email, **{WIDGET_FIELDS["turnstile"]: "pass-again"})
+    let_ten_minutes_pass(stack, email)
+    press(cookie_client, page, "again", aged(stack, page, made["id"], MIN_CONFIRMATION_INTERVAL))
+    mailed(stack, email, 2)
+    stack.query("DELETE FROM subscriptions WHERE list_id = %s", made["id"])
+    press(cookie_client, page, "again", aged(stack, page, made["id"], MIN_CONFIRMATION_INTERVAL))
+    assert stack.query("SELECT 1 FROM subscriptions WHERE list_id = %s", made["id"]) == []
+
+
+@pytest.mark.parametrize(
+    ("domain", "url"),
+    [
+        ("Gmail.com", "https://mail.google.com/"),
+        ("googlemail.com", "https://mail.google.com/"),
+        ("outlook.com", "https://outlook.live.com/mail/"),
+        ("hotmail.de", "https://outlook.live.com/mail/"),
+        ("example.com", None),
+        ("gmail.com.example.com", None),
+    ],
+)
+def test_page_links_to_the_mailboxes_of_known_providers_without_the_address(
+    cookie_client: httpx2.Client, confirming_list: dict[str, Any], domain: str, url: str | None
+) -> None:
+    name = new_address().partition("@")[0]
+    page = sign_up(cookie_client, confirming_list, f"{name}@{domain}")
+    links = re.findall(r'href="(https://[^"]+)"', page.text)
+    assert links == ([] if url is None else [url])

@@ -1,0 +1,149 @@
+"""The console's search for pages, lists and members, which Ctrl-K opens on each page."""
+
+import re
+import unicodedata
+
+from devstack.harness.stack import Stack
+from tests.support.http.replies import data
+from tests.support.imports.bulk import imported, of_addresses, sheet
+from tests.support.lists.segments import put
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import OwnerAtConsole, at_console
+
+
+def read_results(console: OwnerAtConsole, words: str) -> str:
+    """Return the HTML of the results of a search."""
+    text = console.see("/console/find", q=words)
+    match = re.search(r'<div id="found">(.*?)</div>', text, re.DOTALL)
+    assert match
+    return match[1]
+
+
+def read_rows(console: OwnerAtConsole, words: str) -> list[str]:
+    """Return the text of each result, without the links that search the members of one list."""
+    results = read_results(console, words).partition("<h2>")[0]
+    return [re.sub(r"<[^>]+>", "", row) for row in re.findall(r"<li>(.*?)</li>", results)]
+
+
+def test_console_search_finds_pages_by_name(console: OwnerAtConsole) -> None:
+    assert "/console/developers/webhooks" in read_results(console, "webhook")
+    assert "/console/operators" not in read_results(console, "maintenance")
+
+
+def test_console_search_finds_a_list_by_any_part_of_title_or_slug(console: OwnerAtConsole) -> None:
+    made = new_list(console.api, title="The Daily Demo")
+    new_list(console.api, title="Another thing")
+    assert read_rows(console, "DAILY") == ["The Daily Demo list"]
+    assert read_rows(console, made["slug"][2:]) == ["The Daily Demo list"]
+    assert "Nothing found." in read_results(console, "weekly")
+
+
+def test_console_search_finds_members_of_all_lists_by_any_part_of_name_or_address(
+    console: OwnerAtConsole,
+) -> None:
+    first = new_list(console.api, title="Tea")["id"]
+    second = new_list(console.api, title="Coffee")["id"]
+    put(console.api, first, "ada.lane@example.com", name="Ada Müller")
+    put(console.api, second, "ben_x@example.com", name=unicodedata.normalize("NFD", "Ben Müller"))
+    ada = "ada.lane@example.com Ada Müller, on Tea"
+    ben = unicodedata.normalize("NFD", "ben_x@example.com Ben Müller, on Coffee")
+    for words in (
+        "müller",
+        "MÜLLER",
+        unicodedata.normalize("NFD", "Müller"),
+        " üll ",
+        "ü"[:1] + "l",
+    ):
+        assert read_rows(console, words) == [ben, ada], words
+    assert read_rows(console, "a.LANE@ex") == [ada]
+    assert read_rows(console, "en_x") == [ben]
+
+
+def test_console_search_shows_a_person_on_several_lists_in_one_row_with_a_link_to_each_list(
+    console: OwnerAtConsole,
+) -> None:
+    ids = [new_list(console.api, title=f"List {number}")["id"] for number in range(5)]
+    for list_id in ids:
+        name = "Ada Quandt" if list_id == ids[1] else "Ada"
+        user_id = put(console.api, list_id, "ada@example.com", name=name)["user_id"]
+    data(console.api.delete(f"/subscriptions/{ids[3]}/members/{user_id}"))
+    data(console.api.delete(f"/lists/{ids[4]}"))
+    # The list with the matching name comes first.
+    assert read_rows(console, "quandt") == ["ada@example.com Ada Quandt, on List 1, List 2, List 0"]
+    links = re.findall(r'href="[^"]*(/console/[^"]+)"', read_results(console, "quandt"))
+    assert links == [f"/console/lists/{ids[each]}/members/{user_id}" for each in (1, 1, 2, 0)]
+    for list_id in ids[:3]:
+        data(console.api.delete(f"/subscriptions/{list_id}/members/{user_id}"))
+    assert read_rows(console, "ada@") == []
+
+
+def test_console_search_finds_nothing_of_other_owners_or_archived_lists(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    own_list = new_list(console.api, title="Tea")["id"]
+    put(console.api, own_list, "shared@quandt.example", name="Known")
+    archived = new_list(console.api, title="Ended tale")["id"]
+    put(console.api, archived, "tale@quandt.example")
+    data(console.api.delete(f"/lists/{archived}"))
+    with at_console(stack) as other:
+        other_list = new_list(other.api, title="Secret tale")["id"]
+        put(other.api, other_list, "shared@quandt.example", name="Confidential")
+        assert read_rows(other, "confidential") == [
+            "shared@quandt.example Confidential, on Secret tale"
+        ]
+        assert read_rows(other, "tale") == ["Secret tale list"]
+    assert read_rows(console, "quandt") == ["shared@quandt.example Known, on Tea"]
+    for words in ("confidential", "tale"):
+        assert read_rows(console, words) == [], words
+
+
+def test_console_search_hides_a_person_as_soon_as_the_erasure_begins(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    list_id = new_list(console.api)["id"]
+    user_id = put(console.api, list_id, "ada@quandt.example", name="Ada")["user_id"]
+    assert len(read_rows(console, "quandt")) == 1
+    # The member record keeps its address until the erasure job ends.
+    stack.query("UPDATE users SET erased_at = now() WHERE id = %s", user_id)
+    assert read_rows(console, "quandt") == []
+
+
+def test_console_search_for_wildcards_or_overlong_text_finds_nothing(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api, title="The Daily Demo")["id"]
+    put(console.api, list_id, "ada@example.com", name="Ada")
+    hostile = (
+        "%",
+        "%%",
+        "a%a",
+        "__",
+        "a_a",
+        "a",
+        "",
+        "\\\\",
+        "q\0q",
+        "@@@",
+        "'; DROP TABLE lists; --",
+    )
+    for words in (*hostile, "a" * 10_000, "%" * 10_000, "\U0001f600" * 3_000):
+        assert read_rows(console, words) == [], words
+    put(console.api, list_id, "per@example.com", name="100%_sure")
+    assert read_rows(console, "0%_s") == ["per@example.com 100%_sure, on The Daily Demo"]
+
+
+def test_console_search_with_many_matches_shows_ten_members_and_links_to_their_lists(
+    console: OwnerAtConsole,
+) -> None:
+    for title, people in (("Tea", 8), ("Coffee", 3)):
+        rows = [[f"{title.lower()}{number}@example.com", "Ada Quandt"] for number in range(people)]
+        imported(
+            console.api, new_list(console.api, title=title)["id"], sheet(["Email", "Name"], *rows)
+        )
+    imported(console.api, new_list(console.api, title="Water")["id"], of_addresses("a@example.com"))
+    results = read_results(console, "quandt")
+    assert len(read_rows(console, "quandt")) == 10
+    links = re.findall(r"<a [^>]*members\?q=quandt[^>]*>(.*?)</a>", results)
+    texts = {re.sub(r"<[^>]+>", "", link) for link in links}
+    assert texts == {"Search the members of Tea", "Search the members of Coffee"}
+    assert "Search the members" not in read_results(console, "tea1@")

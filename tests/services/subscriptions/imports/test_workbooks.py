@@ -1,0 +1,286 @@
+"""What an import reads from an Excel workbook."""
+
+import datetime
+from typing import Any
+
+import pytest
+
+from core.errors import DomainError
+from services.subscriptions.imports.column_forms import ColumnForms
+from services.subscriptions.imports.rows import MemberRow, RejectedRecord, SuppressionStatus
+from tests.support.imports.workbooks import (
+    cell,
+    package,
+    read_workbook,
+    sheet_xml,
+    workbook,
+)
+
+DAY = datetime.date(2025, 4, 3)
+HEADER = '<row r="1">' + cell("A1", "email") + cell("B1", "note") + "</row>"
+
+
+def only_row(data: bytes, **options: Any) -> MemberRow:
+    _, [row] = read_workbook(data, **options)
+    assert isinstance(row, MemberRow)
+    return row
+
+
+def cells_of(*values: object, **formats: str) -> list[str]:
+    """Return the texts that an import reads from cells with these values."""
+    header = ["email", *(f"column {number}" for number, _ in enumerate(values))]
+    rows: list[list[object]] = [[*header], ["ann@example.com", *values]]
+    return list(only_row(workbook({"Members": rows}, **formats)).cells[1:])
+
+
+def error_of(data: bytes, **options: Any) -> DomainError:
+    with pytest.raises(DomainError) as refused:
+        read_workbook(data, **options)
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("value", "format_", "text"),
+    [
+        (12345, "", "12345"),
+        (12345.5, "", "12345.5"),
+        (0.1 + 0.2, "", "0.3"),
+        (1e-7, "", "0.0000001"),
+        (491701234567, "", "491701234567"),
+        (123456789012345678, "", "123456789012346000"),
+        (-0.0, "", "0"),
+        (0.25, "0%", "0.25"),
+        (True, "", "TRUE"),
+        (False, "", "FALSE"),
+        (45750, "dd.mm.yyyy", "2025-04-03"),
+        (45750.4375, "m/d/yy h:mm", "2025-04-03 10:30:00"),
+        (0.4375, "h:mm", "10:30:00"),
+        (1.5, "[h]:mm", "36:00:00"),
+        ("03/04/2025", "", "03/04/2025"),
+        ("  Ann  ", "", "  Ann  "),
+        ("Łódź 東京", "", "Łódź 東京"),
+    ],
+)
+def test_typed_cell_becomes_an_unambiguous_text(value: object, format_: str, text: str) -> None:
+    assert cells_of(value, **({"B": format_} if format_ else {})) == [text]
+
+
+def test_dates_of_a_workbook_with_the_1904_date_system_are_right() -> None:
+    styles = (
+        '<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
+        '<cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs></styleSheet>'
+    )
+    row = '<row r="2">' + cell("A2", "ann@example.com") + '<c r="B2" s="1"><v>44288</v></c></row>'
+    data = package(
+        sheet_xml(HEADER + row),
+        parts={"xl/styles.xml": styles},
+        workbook_options='<workbookPr date1904="1"/>',
+    )
+    assert only_row(data).cells == ["ann@example.com", "2025-04-03"]
+
+
+def test_date_order_of_typed_dates_is_never_asked() -> None:
+    rows: list[list[object]] = [
+        ["email", "joined_at"],
+        ["ann@example.com", DAY],
+        ["ben@example.com", DAY],
+    ]
+    forms = ColumnForms()
+    reader, (row, _) = read_workbook(workbook({"Members": rows}, B="dd/mm/yyyy"), forms=forms)
+    assert forms.find_notations(reader.header) == {}
+    assert isinstance(row, MemberRow)
+    assert row.extras is not None
+    assert row.extras.joined_at == "2025-04-03T00:00:00.000000Z"
+
+
+def test_number_of_a_workbook_is_not_read_with_the_decimal_comma_of_texts() -> None:
+    forms = ColumnForms()
+    rows: list[list[object]] = [
+        ["email", "score"],
+        ["ann@example.com", 1.234],
+        ["ben@example.com", "1,5"],
+    ]
+    reader, (number, text) = read_workbook(workbook({"Members": rows}))
+    forms.learn([], [1], reader.sample)
+    assert [forms.normalise_number(1, each.cells[1]) for each in (number, text)] == ["1.234", "1.5"]
+
+
+def test_formula_counts_as_the_value_that_was_last_saved() -> None:
+    row = (
+        '<row r="2">'
+        + cell("A2", "ann@example.com")
+        + '<c r="B2" t="str"><f>1/0</f><v>saved</v></c></row>'
+    )
+    assert only_row(package(sheet_xml(HEADER + row))).cells == ["ann@example.com", "saved"]
+    row = '<row r="2">' + cell("A2", "ann@example.com") + '<c r="B2"><f>1+1</f></c></row>'
+    assert only_row(package(sheet_xml(HEADER + row))).cells[0] == "ann@example.com"
+
+
+def error_cell(reference: str, error: str = "#N/A") -> str:
+    return f'<c r="{reference}" t="e"><v>{error}</v></c>'
+
+
+def test_cell_with_an_error_is_empty_and_reported_as_a_problem() -> None:
+    row = '<row r="2">' + cell("A2", "ann@example.com") + error_cell("B2") + "</row>"
+    member = only_row(package(sheet_xml(HEADER + row)), mapping={"note": "tags"})
+    assert member.cells == ["ann@example.com", ""]
+    assert member.extras is not None
+    assert list(map(str, member.extras.left_out)) == ["note: the cell contains the error #N/A"]
+    ignored = only_row(package(sheet_xml(HEADER + row)))
+    assert ignored.extras is None
+
+
+def test_row_with_an_error_in_its_address_is_rejected_with_the_error() -> None:
+    row = '<row r="2">' + error_cell("A2", "#REF!") + "</row>"
+    known = '<row r="3">' + cell("A3", "ann@example.com") + "</row>"
+    _, [rejected, _] = read_workbook(package(sheet_xml(HEADER + row + known)))
+    assert rejected == RejectedRecord(
+        2, "row.no_email", "The cell with the e-mail address contains the error #REF!.", ()
+    )
+
+
+@pytest.mark.parametrize("mapping", [{"note": "unsubscribed"}, {"note": "status"}])
+def test_error_in_a_consent_column_never_adds_a_member(mapping: dict[str, str]) -> None:
+    row = '<row r="2">' + cell("A2", "ann@example.com") + error_cell("B2") + "</row>"
+    member = only_row(package(sheet_xml(HEADER + row)), mapping=mapping)
+    assert member.suppression is SuppressionStatus.UNKNOWN
+    assert member.problem is not None
+    assert member.problem.code == "row.status_unknown"
+    assert "#N/A" in member.problem.reason
+
+
+def test_merged_range_belongs_to_its_first_cell() -> None:
+    rows = "".join(
+        f'<row r="{number}">'
+        + cell(f"A{number}", f"m{number}@example.com")
+        + cell(f"B{number}", f"note {number}")
+        + cell(f"C{number}", "x")
+        + "</row>"
+        for number in range(2, 6)
+    )
+    merged = '<mergeCells><mergeCell ref="B3:C4"/><mergeCell ref="B5"/></mergeCells>'
+    _, found = read_workbook(package(sheet_xml(HEADER + rows, merged)))
+    assert [list(row.cells[1:]) for row in found] == [
+        ["note 2", "x"],
+        ["note 3", ""],
+        ["", ""],
+        ["note 5", "x"],
+    ]
+
+
+def test_line_is_the_row_of_the_sheet() -> None:
+    """The sheet has a title, blank rows, and a table that begins far from the first cell."""
+    rows = (
+        '<row r="4">' + cell("D4", "Our readers") + "</row>"
+        '<row r="7">' + cell("D7", "email") + cell("E7", "name") + "</row>"
+        '<row r="9">' + cell("D9", "ann@example.com") + cell("E9", "Ann") + "</row>"
+        '<row r="12">' + cell("D12", "no address") + "</row>"
+    )
+    reader, [ann, other] = read_workbook(package(sheet_xml(rows)))
+    assert (ann.line, ann.cells) == (9, ["ann@example.com", "Ann"])
+    assert other.line == 12
+    assert reader.header == ["email", "name"]
+    assert reader.description.header_line == 7
+
+
+def test_sheet_without_positions_is_read_in_order() -> None:
+    rows = (
+        "<row>" + cell("", "email") + cell("", "name") + "</row>"
+        "<row>" + cell("", "ann@example.com") + cell("", "Ann") + "</row>"
+    )
+    row = only_row(package(sheet_xml(rows)))
+    assert (row.line, row.email, row.name) == (2, "ann@example.com", "Ann")
+
+
+PEOPLE = [["E-mail", "Name"], ["ann@example.com", "Ann"]]
+NOTES = [["Topic", "Date"], ["Party", DAY.isoformat()]]
+
+
+def test_first_visible_sheet_with_an_address_column_is_read() -> None:
+    people, notes = (
+        sheet_xml(
+            "".join(
+                f'<row r="{number}">'
+                + "".join(cell(f"{'AB'[column]}{number}", text) for column, text in enumerate(row))
+                + "</row>"
+                for number, row in enumerate(rows, start=1)
+            )
+        )
+        for rows in (PEOPLE, NOTES)
+    )
+    data = package(
+        people,
+        people,
+        notes,
+        people,
+        people,
+        names=["Old", "Older", "Notes", "Members", "Copy"],
+        states=["hidden", "veryHidden"],
+    )
+    reader, rows = read_workbook(data)
+    assert reader.description.sheet == "Members"
+    assert reader.description.sheets == [
+        {"name": "Old", "hidden": True},
+        {"name": "Older", "hidden": True},
+        {"name": "Notes", "hidden": False},
+        {"name": "Members", "hidden": False},
+        {"name": "Copy", "hidden": False},
+    ]
+    assert [row.line for row in rows] == [2]
+    for name in ("Copy", "Older", "oLDER"):
+        assert read_workbook(data, name)[0].description.sheet == name.capitalize()
+
+
+def test_column_mapping_decides_which_sheet_is_read() -> None:
+    sheets = {"Notes": NOTES, "Leute": [["Mitglied"], ["ann@example.com"]]}
+    reader, _ = read_workbook(workbook(sheets), mapping={"Mitglied": "email"})
+    assert reader.description.sheet == "Leute"
+
+
+def test_workbook_without_an_address_column_names_the_columns_of_its_first_sheet() -> None:
+    error = error_of(workbook({"Empty": [], "Notes": NOTES, "More": [["x"], ["y"]]}))
+    assert error.code == "import.no_email_column"
+    assert "'Topic', 'Date'" in str(error)
+
+
+def test_unknown_sheet_is_refused_with_the_names_of_the_sheets() -> None:
+    error = error_of(workbook({"Members": PEOPLE, "Notes": NOTES}), sheet="Readers")
+    assert error.code == "import.sheet_not_found"
+    assert str(error) == (
+        "The workbook has no sheet 'Readers'. The sheets are: 'Members', 'Notes'."
+    )
+
+
+@pytest.mark.parametrize("sheets", [{"Empty": []}, {"A": [], "B": []}])
+def test_workbook_without_values_is_empty(sheets: dict[str, list[list[object]]]) -> None:
+    assert error_of(workbook(sheets)).code == "import.empty"
+    assert error_of(workbook(sheets), sheet=next(iter(sheets))).code == "import.empty"
+
+
+@pytest.mark.parametrize(
+    "main_type",
+    [
+        "application/vnd.ms-excel.sheet.macroEnabled.main+xml",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.template.main+xml",
+    ],
+)
+def test_workbook_with_macros_and_template_are_read_like_others(main_type: str) -> None:
+    row = '<row r="2">' + cell("A2", "ann@example.com") + "</row>"
+    data = package(
+        sheet_xml(HEADER + row), main_type=main_type, parts={"xl/vbaProject.bin": b"\0macro"}
+    )
+    assert only_row(data).email == "ann@example.com"
+
+
+def test_null_character_in_a_cell_is_removed_and_its_notation_in_a_text_is_kept() -> None:
+    row = '<row r="2">' + cell("A2", "ann@example.com") + cell("B2", "a_x0000_b \\u0000") + "</row>"
+    assert only_row(package(sheet_xml(HEADER + row))).cells[1] == "ab \\u0000"
+
+
+def test_overlong_row_is_rejected_alone() -> None:
+    long_row = '<row r="2">' + cell("A2", "ann@example.com") + cell("B2", "x" * 300_000) + "</row>"
+    row = '<row r="3">' + cell("A3", "ben@example.com") + "</row>"
+    _, [rejected, ben] = read_workbook(package(sheet_xml(HEADER + long_row + row)))
+    assert isinstance(rejected, RejectedRecord)
+    assert (rejected.line, rejected.code) == (2, "row.too_long")
+    assert isinstance(ben, MemberRow)
