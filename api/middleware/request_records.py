@@ -4,6 +4,7 @@ import random
 import re
 import time
 from contextlib import nullcontext
+from http import HTTPStatus
 
 import structlog
 from starlette.datastructures import Headers
@@ -73,7 +74,13 @@ class RequestMiddleware:
                 observe_request(method, route, status, seconds)
                 ms = round(seconds * 1000, 1)
                 credential = origin.credential
-                if credential is not None and credential.kind is CredentialKind.KEY:
+                # A request with the status 401 isn't recorded, because a cached API key may be
+                # revoked or expired.
+                if (
+                    credential is not None
+                    and credential.kind is CredentialKind.KEY
+                    and status != HTTPStatus.UNAUTHORIZED
+                ):
                     assert credential.id is not None
                     codes = scope[ERROR_CODES_KEY]
                     request = NewRequest(

@@ -155,8 +155,8 @@ def list_api_key_requests(
 ) -> Envelope[schemas.ApiRequestsPage]:
     """List the last 1,000 requests of an API key within the last 7 days, newest first.
 
-    Requests appear after about two seconds. Paths, queries and bodies aren't recorded. Requests
-    with a revoked or expired key aren't recorded, but the requests before the revocation remain.
+    Requests appear after about two seconds. Paths, queries and bodies aren't recorded, and neither
+    are requests with a revoked or expired key. Revoking the key deletes its requests.
     """
     read = partial(api_requests.list_requests, uow, caller.user_id, key_id, status=status)
     page = fill_page(

@@ -49,8 +49,8 @@ _INSERT_REQUESTS = Statement("""
         key_id bigint, started_at double precision, id bigint, method text, route text,
         status bigint, code text, request_id text, milliseconds bigint
     )
-    -- Skip requests of API keys that have been deleted.
-    JOIN api_keys ON api_keys.id = new.key_id
+    -- Skip requests of API keys that have been revoked or deleted.
+    JOIN api_keys ON api_keys.id = new.key_id AND api_keys.revoked_at IS NULL
     ON CONFLICT DO NOTHING
 """)
 # An earlier run has deleted the rows before ``:since``. The statement skips these rows, because the
@@ -98,7 +98,7 @@ class _Trim:
         written: the number of requests that this process has written since the last deletion.
         since: the time of the oldest request that the next deletion may delete, in seconds since
             1970. ``since`` isn't after any request that this process has written since the last
-            deletion. So each process deletes its own requests, even if its clock is slow.
+            deletion. Therefore each process deletes its own requests, even if its clock is slow.
     """
 
     written: int = 0
@@ -118,8 +118,8 @@ class RequestLog:
     def record(self, request: NewRequest) -> None:
         """Keep a request in memory until it is written.
 
-        Of more than ``MAX_REQUESTS_PER_KEY`` unwritten requests of one key, only the latest are
-        kept, because the others would be deleted again.
+        Each key keeps only its latest ``MAX_REQUESTS_PER_KEY`` requests in memory, because earlier
+        requests would soon be deleted from the database.
         """
         with self._lock:
             requests = self._requests_by_key.get(request.key_id, _NO_REQUESTS)
@@ -190,7 +190,7 @@ def list_requests(
 ) -> PageOfRows[ApiRequest]:
     """Return a page of the latest requests of a user's API key, newest first.
 
-    Raises ``api_key.not_found`` and ``cursor.invalid``.
+    Raises ``cursor.invalid``. Raises ``api_key.not_found`` for a revoked API key.
 
     Args:
         status: an HTTP status such as ``429`` or a class of statuses such as ``4xx``, or ``None``

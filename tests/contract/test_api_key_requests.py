@@ -12,6 +12,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from models import ApiKey
 from services.access.api_requests import MAX_REQUESTS_PER_KEY
+from tests.support.credits.credits import CONSUME, consume, grant
 from tests.support.http.replies import data, problem, walk_pages
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import OwnerAtConsole, calls_of, heading, rows_of
@@ -134,26 +135,58 @@ def test_requests_of_an_api_key_need_an_unrestricted_credential_of_the_owner(
     problem(client.get("/apikeys/1/requests"), 404, "api_key.not_found")
 
 
-def test_requests_with_an_invalid_expired_or_revoked_api_key_are_not_recorded(
+def test_charges_with_a_cached_api_key_are_recorded(
     stack: Stack, owner: Owner, client: httpx2.Client, key: str, path: str
 ) -> None:
-    expired = stack.create_key(owner.user_id)
-    expired_id = id_of(stack, owner, expired)
-    stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", expired_id)
-    with stack.client(key) as program, stack.client(expired) as expired_program:
-        data(program.get("/lists"))
+    grant(stack, owner.user_id, "1")
+    with stack.client(key) as program:
+        assert [consume(program).status_code for _ in range(3)] == [200, 402, 402]
+        assert program.post(CONSUME, json={}).status_code == 422
+    invalid, *charges = await_requests(client, path, 4)
+    assert {each["route"] for each in (invalid, *charges)} == {CONSUME}
+    assert [each["status"] for each in charges] == [402, 402, 200]
+    assert charges[0]["code"] == "credits.insufficient"
+    assert invalid["status"] == 422
+
+
+def test_requests_with_an_expired_api_key_are_not_recorded(
+    stack: Stack, owner: Owner, client: httpx2.Client, key: str, path: str
+) -> None:
+    grant(stack, owner.user_id, "9")
+    with stack.client(key) as program:
+        data(consume(program))
         await_requests(client, path, 1)
-        assert data(client.delete(path.removesuffix("/requests"))) == 1
+        stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", path.split("/")[2])
         problem(program.get("/lists"), 401, "auth.invalid_credentials")
-        problem(expired_program.get("/lists"), 401, "auth.invalid_credentials")
+        # The process has cached the caller of this key.
+        problem(consume(program), 401, "auth.invalid_credentials")
     other = stack.create_key(owner.user_id)
     with stack.client(other) as program:
         data(program.get("/lists"))
     # The process writes requests in order, so an earlier request would have been written too.
     await_requests(client, f"/apikeys/{id_of(stack, owner, other)}/requests", 1)
-    # The requests before the revocation remain.
     assert [each["status"] for each in requests_of(client, path)] == [200]
-    assert requests_of(client, f"/apikeys/{expired_id}/requests") == []
+
+
+def test_revoked_api_key_takes_its_requests_and_those_of_its_descendants_with_it(
+    stack: Stack, owner: Owner, client: httpx2.Client, key: str, path: str
+) -> None:
+    key_id = path.split("/")[2]
+    with stack.client(key) as program:
+        descendant = data(program.post("/apikeys", json={"name": "descendant"}))["id"]
+    for each in (key_id, descendant):
+        stack.query(INSERT, each, 2)
+    await_requests(client, path, 3)
+    with stack.client(key) as program:
+        # This request revokes its own key before the request is written.
+        assert data(program.delete(path.removesuffix("/requests"))) == 1
+    other = stack.create_key(owner.user_id)
+    with stack.client(other) as program:
+        data(program.get("/lists"))
+    await_requests(client, f"/apikeys/{id_of(stack, owner, other)}/requests", 1)
+    for each in (key_id, descendant):
+        assert stack.query("SELECT 1 FROM api_requests WHERE key_id = %s", each) == []
+        problem(client.get(f"/apikeys/{each}/requests"), 404, "api_key.not_found")
 
 
 def test_deleted_api_key_takes_its_requests_with_it_and_delays_no_other_requests(

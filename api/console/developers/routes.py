@@ -190,7 +190,7 @@ def create_key(console: RecentConsoleForm) -> Response:
 def show_requests(
     console: Console, uow: Transaction, key_id: PathId, cursor: Cursor = None
 ) -> Response:
-    """Show the latest requests of an API key, which may be revoked."""
+    """Show the latest requests of an API key, which may be expired."""
     selected_status = console.request.query_params.get(_STATUS_FIELD, "")
     statuses = [value for value, _ in _STATUS_CHOICES if value and value == selected_status]
     page = api_requests.list_requests(
