@@ -137,8 +137,8 @@ class BulkBench:
         """Yield a list that contains the worker processes' peak memory so far, in MB (PSS).
 
         Args:
-            largest_only: whether to measure only the largest process, which runs the import, and
-                the children of this process.
+            largest_only: whether to measure only the largest process and its children. The largest
+                process runs the import.
         """
         peak = [0.0]
         stop = threading.Event()

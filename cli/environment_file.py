@@ -68,7 +68,7 @@ _COMPOSE_SETTINGS = {
     "redis_url": "redis://pressroom:password@redis:6379/0",
     "s3_endpoint": "http://minio:9000",
 }
-# For each optional setting that most deployments need, what doesn't work without the setting.
+# Maps important optional settings to the consequence of leaving them empty.
 _MISSING_FEATURES = {
     "mail_url": "no mail is sent, so nobody can confirm a sign-up",
     "backup_url": "no backups are made",
@@ -162,7 +162,7 @@ def env(
 def _choose_mail_settings(
     values: Mapping[str, str], mail_url: str | None, mail_from: str | None
 ) -> dict[str, str]:
-    """Return the mail settings from the options or the environment, or else from a terminal."""
+    """Read the mail settings from the options or the environment, or else ask at a terminal."""
     url_variable = variable_of("mail_url")
     from_variable = variable_of("mail_from")
     url = values[url_variable] if mail_url is None else mail_url
@@ -180,7 +180,7 @@ def _choose_mail_settings(
 
 
 def _ask_for_mail_server() -> str:
-    """Ask for the mail server and its login. Return the URL, or an empty text to set it later."""
+    """Ask for the mail server and its login. Return the URL, or "" if the user gives none."""
     question = "Mail server, such as smtps://mail.example.com (empty: set it later)"
     url: str = typer.prompt(
         question, default="", show_default=False, value_proc=_checked_by(MailServer.parse), err=True

@@ -9,9 +9,9 @@ Entry = Mapping[str, Any]
 
 
 def format_lists(result: Entry) -> dict[str, list[str]]:
-    """Map the names of the lists in an import's result to one line for each entry of the list.
+    """Return each list in an import's result under its name, with one line of text per entry.
 
-    An empty list is omitted.
+    Empty lists are omitted.
     """
     lists = {
         "ignored_columns": [*result.get("ignored_columns", ())],

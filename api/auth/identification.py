@@ -46,9 +46,9 @@ def identify_and_count(
 def identify_cached_caller(request: Request) -> Caller | None:
     """Identify the caller by a cached API key, and count the request against the rate limit.
 
-    This function never waits for the database or Redis, so it may run on the event loop. It returns
-    ``None`` if one of them is needed. Then ``identify_and_count`` must identify the caller. Raises
-    ``rate.limited`` if the caller has exceeded the rate limit.
+    This function never waits for the database or Redis, so it may run on the event loop. If the
+    database or Redis is needed, this function returns ``None``, and ``identify_and_count`` must
+    identify the caller. Raises ``rate.limited`` if the caller has exceeded the rate limit.
     """
     state = state_of(request)
     try:
@@ -108,7 +108,7 @@ def identify_caller(request: Request, csrf_token: object = None) -> Caller | Non
 
 
 def _read_secrets(request: Request) -> set[str]:
-    """Return the API keys and tokens in the headers. Raises ``auth.unknown_scheme``."""
+    """Return the API keys and tokens in the request's headers. Raises ``auth.unknown_scheme``."""
     secrets = set(request.headers.getlist(state_of(request).resources.settings.api_key_header))
     for header in request.headers.getlist("authorization"):
         scheme, _, token = header.partition(" ")

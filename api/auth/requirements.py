@@ -119,7 +119,7 @@ class CallerAccess(Access):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CachedKeyAccess(CallerAccess):
-    """An access rule that accepts an API key that was checked recently without another check.
+    """An access rule that doesn't check an API key again if the key was checked recently.
 
     The route's SQL statement must check that the API key isn't revoked.
 
@@ -182,7 +182,7 @@ def requires_scope(scope: Scope) -> Any:
 
 @cache
 def requires_cached_scope(scope: Scope) -> Any:
-    """Return a FastAPI dependency like ``requires_scope``, with the rule ``CachedKeyAccess``."""
+    """Return a FastAPI dependency that requires the scope and accepts cached API keys."""
     check = partial(_require_scope, scope)
     return Depends(CachedKeyAccess(describe_scope(scope), check=check, scope=scope))
 

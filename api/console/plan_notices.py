@@ -51,7 +51,7 @@ class PlanNotice:
 def find_plan_notice(
     uow: UnitOfWork, user_id: int, *used_quotas: PlanQuota, paid_plan_text: str | None = None
 ) -> PlanNotice | None:
-    """Return the notice for an action that the plan doesn't allow, or ``None`` if it is allowed.
+    """Return the notice for an action, or ``None`` if the plan allows the action.
 
     Args:
         used_quotas: the quotas that the action uses.
@@ -74,7 +74,10 @@ def find_plan_notice(
 
 
 def find_plan_contact(uow: UnitOfWork, plan: str) -> PlanContact | None:
-    """Return where an owner with this plan can ask for the paid plan, or ``None``."""
+    """Return the address or page at which owners can request the paid plan.
+
+    Return ``None`` for owners with the paid plan, and if the operator has set no contact.
+    """
     contact = uow.settings.plan_contact
     if contact is None or plan == Plan.PAID:
         return None

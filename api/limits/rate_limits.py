@@ -59,9 +59,9 @@ class RateLimiter:
     def count_reserved(
         self, scope: MutableMapping[str, Any], rate: RateLimitName, key: str
     ) -> bool:
-        """Count a request like ``count`` if no call to Redis is needed.
+        """Count a request as ``count`` does, but never call Redis.
 
-        Return ``False`` if a call to Redis is needed. Then the request isn't counted yet.
+        Return ``False`` without counting the request if a call to Redis is needed.
         """
         statuses = []
         for item in self._limits[rate]:

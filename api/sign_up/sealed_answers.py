@@ -19,8 +19,8 @@ from core.keyring import Keyring
 from storage import encryption
 from storage.encryption import DecryptionFailed
 
-# The hidden input is valid longer than the cookie, because readers wait for the mail. The lifetime
-# starts when the form is sent, so that one CAPTCHA allows only a few mails.
+# The hidden input is valid longer than the cookie, because readers may wait a while for the mail.
+# The lifetime starts when the form is sent, so that a solved CAPTCHA allows only a few mails.
 INPUT_LIFETIME = timedelta(hours=1)
 # Browsers reject cookies of more than 4,096 bytes, and encryption makes the answers longer.
 _MAX_ANSWERS_BYTES = 2_000

@@ -1,7 +1,7 @@
 """The page that follows a sign-up form.
 
 The page shows the address that the reader typed, with buttons to correct the address and to send
-the confirmation mail again. The page and its duration are the same for every address, so that
+the confirmation mail again. The page and its response time are the same for every address, so that
 nobody learns who subscribes to the list.
 """
 
@@ -86,8 +86,8 @@ async def answer_button(
 ) -> Response:
     """Send the confirmation mail again, or lead back to the form, depending on the button.
 
-    The encrypted answers prove that the form was sent from this browser, so that nobody can send
-    mails to other addresses without the list's CAPTCHA.
+    The encrypted answers prove that the sign-up form was submitted with this address. Without this
+    proof, anyone could bypass the CAPTCHA and trigger mails to other addresses.
     """
     mailing_list = await state.in_unit_of_work(lists.get_list, list_id)
     settings = state.resources.settings
@@ -133,7 +133,7 @@ def read_answers_cookie(request: Request, state: State, list_id: int) -> SentAns
 
 
 def _find_mailbox(email: str) -> tuple[str, str] | None:
-    """Return the name and the URL of the address's mailboxes, if the provider is known.
+    """Return the mail provider's name and the URL of its mailboxes, if the provider is known.
 
     The URL never contains the address.
     """

@@ -26,8 +26,8 @@ _SELECT_MAINTENANCE = text(
     "SELECT name, extract(epoch FROM now() - due_at) AS late, last_error FROM maintenance"
     " WHERE name NOT LIKE 'backup%' ORDER BY name"
 )
-# A mail waits if it is due and unsent. A mail that is retried waits since its first failure,
-# although its next attempt isn't due yet.
+# A mail counts as waiting if it is due and unsent. A retried mail counts as waiting since its first
+# failure, even if its next attempt isn't due yet.
 _SELECT_WAITING_MAILS = text("""
     SELECT count(*) AS mails,
         extract(epoch FROM now() - min(waiting_since)) AS oldest_seconds,
@@ -87,7 +87,7 @@ def check_maintenance(connection: Connection) -> Iterator[Diagnosis]:
 def check_waiting_mails(connection: Connection) -> Diagnosis:
     """Check how long mails have been waiting.
 
-    Every process can run this check, because the mails wait in the database.
+    Any process can run this check, because queued mails are stored in the database.
     """
     values = {"queue": Queue.MAIL, "seconds": _MAX_MAIL_WAIT.total_seconds()}
     waiting = connection.execute(_SELECT_WAITING_MAILS, values).one()

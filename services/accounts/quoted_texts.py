@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_SHOWN_CHARACTERS = 60
 _ELLIPSIS = "…"
-# The invisible ZERO WIDTH NON-JOINER, next to which mail programs recognise no address.
+# The invisible ZERO WIDTH NON-JOINER, which prevents mail programs from recognising an address.
 _NON_JOINER = "\u200c"
 _SEPARATORS = re.compile(r"[@.]")
 # Characters that browsers accept as dots in domain names.

@@ -67,7 +67,10 @@ def list_renditions(attachment: Attachment) -> Sequence[MediaFile]:
 
 
 def find_thumbnail(attachment: Attachment) -> MediaFile | None:
-    """Return the thumbnail, or ``None`` if the image isn't ready or comes from release 1.0.0."""
+    """Return the thumbnail, or ``None`` if the image has no thumbnail yet.
+
+    The thumbnail may be missing if the image isn't ready, or was converted by release 1.0.0.
+    """
     renditions = list_renditions(attachment)
     return next((each for each in renditions if each.name == RenditionName.THUMBNAIL), None)
 

@@ -32,7 +32,7 @@ from storage.unit_of_work import UnitOfWork
 if TYPE_CHECKING:
     from services.attachments.isolation.converter import ConverterProcess
 
-# The thumbnail of a worker that died or lost its lease is removed after this time.
+# If a worker dies or loses its lease, the worker's thumbnail is removed after this time.
 _UNREFERENCED_OBJECT_LIFETIME = timedelta(hours=1)
 
 

@@ -54,7 +54,7 @@ def sign_up(
 def press(
     cookie_client: httpx2.Client, page: httpx2.Response, action: str, answers: str | None = None
 ) -> httpx2.Response:
-    """Press a button of the page, and return the page that follows."""
+    """Click a button on the page, and return the resulting page."""
     sent = {"action": action, "answers": answers or hidden(page)["answers"]}
     reply = cookie_client.post(f"/subscribed?{page.url.query.decode()}", data=sent)
     assert reply.status_code == 303, reply.text

@@ -9,6 +9,7 @@ from devstack.harness.embedded_services import Services
 from devstack.harness.polling import eventually
 from devstack.harness.running import Running
 from devstack.harness.stack import Owner, Stack
+from tests.support.http.replies import data
 from tests.support.images.uploads import await_jobs, ready, upload
 from tests.support.probe.bench import PROBE_WORKER, Bench
 from tests.support.stack.fleet import Fleet
@@ -85,8 +86,11 @@ def test_failed_upload_keeps_its_original_and_can_be_retried(
         assert retried(client, job_id) == 200
         eventually(lambda: ready(stack) == 1, within=60, what="the ready attachment")
         assert retried(client, job_id) == 409
-    hash_id = stack.query("SELECT hash_id FROM attachments")[0][0]
-    assert [key for key in stack.stored() if str(hash_id) in key] == [f"media/{hash_id}.webp"]
+        [record] = data(client.get("/attachments"))["items"]
+    hash_id = record["hash_id"]
+    thumbnail = f"renditions/{hash_id}/{record['thumbnail']['filename']}"
+    stored_keys = {key for key in stack.stored() if hash_id in key}
+    assert stored_keys == {record["pathname"], thumbnail}
 
 
 def retried(client: httpx2.Client, job_id: object) -> int:

@@ -154,7 +154,7 @@ def give_address(stack: Stack, list_id: int, email: str) -> dict[str, Any]:
 
 
 def press_send_again(stack: Stack, list_id: int, email: str) -> dict[str, Any]:
-    """Return the form data of the button *Send again*, ten minutes after the sign-up."""
+    """Return the form data of the button *Send again* for a sign-up ten minutes ago."""
     moment = clock.now() - MIN_CONFIRMATION_INTERVAL
     answers = SentAnswers(list_id, {"email": email}, moment, moment)
     return {"action": "again", "answers": seal_answers(stack.resources.keyring, answers)}

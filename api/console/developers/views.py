@@ -80,7 +80,7 @@ class EventView:
         about: the name of the event's subject, or an empty string if the subject was erased.
         path: the path of the console page about the event's subject, or ``None`` if there is no
             such page.
-        json: the event as the API returns it. For merged events, the newest one.
+        json: the event, or the newest merged event, in the JSON format of the API.
         times: the number of merged events, or 1 for a single event.
     """
 

@@ -53,7 +53,8 @@ _STATE_LABELS = {
 # Maps an error code to the form field that shows the error.
 PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
 TYPE_PREFIX = "type."
-# The name of the box for all types of a group consists of this prefix and the group's position.
+# Each group has a checkbox for all its types. The name of the checkbox consists of this prefix and
+# the group's position.
 _GROUP_PREFIX = "group."
 # The types that are ticked in the form for a new webhook.
 _RECOMMENDED_TYPES = (

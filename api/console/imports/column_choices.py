@@ -29,7 +29,7 @@ AS_RECOGNISED = ""
 FIELD_TYPES = dict(
     zip(field_columns.NEW_TYPES, ("text", "number", "date", "yes or no"), strict=True)
 )
-# Maps each column option that creates a member field to the option's label.
+# Maps each choice that creates a member field to its label in a column's select box.
 _TYPED_FIELDS = {
     f"{NEW_FIELD}:{type_}": f"Create a field ({words})" for type_, words in FIELD_TYPES.items()
 }
@@ -87,7 +87,7 @@ class ColumnChoice:
         written: the label of the column's date or number format, or ``None`` if unknown.
         chosen: the choice in the column's select box, such as a role or ``ignore``.
         meaning: the label of the recognised role, or the labels of several roles.
-        has_data: whether a cell of the column isn't blank.
+        has_data: whether at least one cell of the column contains data.
         ignored_opt_outs: the number of opt-outs in an ignored column, or ``None`` if the import
             reads the column.
     """
@@ -131,8 +131,8 @@ def build_column_choices(
 ) -> list[ColumnChoice]:
     """Return the columns of a dry run, each with the choice in its select box.
 
-    If a dry run stopped at an ambiguous column, the owner only has to choose the role of this
-    column.
+    If a dry run stopped at an ambiguous column, no roles are recognised. The other columns then
+    default to ``AS_RECOGNISED``, so the owner only has to map the ambiguous column.
 
     Args:
         columns: the columns in the result of the dry run.
@@ -191,7 +191,7 @@ def find_labels(
 
 
 def list_roles(fields: Sequence[MemberField]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the choices in a column's select box, by the label of their group."""
+    """Return the choices in a column's select box, grouped under labels."""
     groups = [
         (label, [(role, _ROLE_LABELS[role]) for role in roles])
         for label, roles in _ROLE_GROUPS.items()

@@ -86,7 +86,7 @@ KINDS = (
     (ImportKind.BOUNCES.value, "Bounced addresses", ""),
     (ImportKind.COMPLAINTS.value, "Spam complaints", ""),
 )
-# An upload needs some of these quotas, and so does each further preview of its file.
+# Uploading a file and refreshing its preview require that these quotas aren't exhausted.
 _UPLOAD_QUOTAS = (PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB)
 UPDATE_FIELD = "update"
 START_BUTTON = "start"
@@ -272,7 +272,7 @@ def _read_reading_choices(view: ImportView, form: Mapping[str, str]) -> tuple[Im
         mapping = build_mapping(choices, chosen_roles, view.fields) or None
         create_fields = any(map(is_new_field, chosen_roles))
     if sheet != view.sheet:
-        # The mapping belongs to the columns of the other sheet.
+        # Discard the mapping, because it is for the columns of the previous sheet.
         differs = True
         mapping = None
     date_order = DateOrder(order) if order else None

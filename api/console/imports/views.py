@@ -193,7 +193,7 @@ class ImportView:
 
     @property
     def left_out_columns(self) -> str | None:
-        """Return a sentence about the columns with data that the import ignores, or ``None``."""
+        """Return a sentence that names the ignored columns with data, or ``None``."""
         names = [each.label for each in self.choices if each.is_left_out]
         if not names:
             return None
@@ -266,7 +266,7 @@ def read_view(console: ConsoleRequest, import_id: int) -> ImportView:
 
 
 def describe_preview_row(row: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return a row of a dry run's preview in the form in which the page shows it."""
+    """Format a row of a dry run's preview for the page."""
     joined_at = row.get("joined_at")
     values = row.get("fields", {})
     return {

@@ -18,9 +18,9 @@ _MAX_BARS = 62
 _GAP_SHARE = 0.25
 _DAYS_PER_WEEK = 7
 _MAX_DAYS_PER_YEAR = 366
-# The highest number of distances between two marks of the vertical axis.
+# The maximum number of intervals between the marks of the vertical axis.
 _MAX_MARK_STEPS = 6
-# How many dates fit below the chart in a wide window, and in the window of a phone.
+# How many dates fit below the chart in a wide window, and on a phone.
 _MAX_DATES = 13
 _MAX_DATES_ON_PHONE = 5
 
@@ -53,7 +53,7 @@ class PlottedSpan:
     """The bars of one period, in percent of the chart's width and height.
 
     Attributes:
-        start: the left edge of the space for the period, which is ``space`` wide.
+        start: the left edge of the period's space. ``space`` is the width of this space.
         x: the left edge of the bars, which are ``width`` wide.
         joined_y: the upper edge of the bar for people who joined.
     """
@@ -90,8 +90,8 @@ class GrowthPlot:
         total: the total numbers of joins and departures over all periods.
         zero: the vertical position of the zero line, in percent of the chart's height.
         marks: the numbers of the vertical axis, from the upper edge to the lower edge of the chart.
-            The distances between the marks are equal. Negative numbers are departures.
-        dates: the dates below the chart, at the first days of weeks or of longer periods.
+            The numbers are evenly spaced. Negative numbers are departures.
+        dates: the dates below the chart. Each date is the first day of a period.
     """
 
     total: GrowthSpan
@@ -141,10 +141,9 @@ def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
 
 
 def _choose_marks(most_joined: int, most_left: int) -> list[int]:
-    """Return round numbers with equal distances, highest number first.
+    """Return at least two evenly spaced round numbers, highest number first.
 
-    The range of the numbers includes 0, ``most_joined`` and ``-most_left``. There are at least two
-    numbers.
+    The range of the numbers includes 0, ``most_joined`` and ``-most_left``.
     """
     for step in _generate_round_numbers():
         # Without any joins or departures, the zero line is the lower edge of the chart.

@@ -27,7 +27,7 @@ _NEGATED_MATCH = {"all": "not_all", "any": "none", "none": "any", "not_all": "al
 _NUMBER_KINDS = frozenset({ValueKind.NUMBER, ValueKind.ID})
 _MAX_VALUE_CHARACTERS = 4_000
 _ROOT_PLACE = "0"
-# The member attribute of the row that is open before the user adds a condition.
+# The member attribute in the first row of an empty filter.
 _FIRST_NAME = "tag"
 _DATE_PATTERN = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _NUMBER_PATTERN = re.compile(r"-?\d+(\.\d+)?", re.ASCII)

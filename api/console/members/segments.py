@@ -80,8 +80,8 @@ def _count_segments(
 ) -> Iterator[MemberCount | None]:
     """Yield the number of members of each segment.
 
-    Yield ``None`` for a segment whose filter is invalid, and for all segments after the time limit
-    of the page.
+    Yield ``None`` for a segment whose filter is invalid. After ``MAX_COUNTING_TIME``, yield
+    ``None`` for all remaining segments.
     """
     end = monotonic() + MAX_COUNTING_TIME.total_seconds()
     for segment in rows:

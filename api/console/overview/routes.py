@@ -139,7 +139,7 @@ def _render_search(console: ConsoleRequest, q: str) -> Response:
 
 
 def _list_searchable(results: SearchResult) -> list[ListTitle]:
-    """Return the lists on which the owner can see more matching members than the page shows."""
+    """Return the lists in which the owner can search for more matching members."""
     if not results.has_more_members:
         return []
     matching_lists = {each.lists[0].id: each.lists[0] for each in results.members}

@@ -62,7 +62,16 @@ _UNSUPPORTED_FORMATS = {
 _SYSTEM_FILES = re.compile(
     r"__MACOSX/|(.*/)?(\._[^/]*|\.DS_Store|Thumbs\.db|desktop\.ini)\Z", re.DOTALL
 )
-_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, KeyError, IndexError, OverflowError)
+_ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ValueError,
+    KeyError,
+    IndexError,
+    OverflowError,
+    # The archive requires a newer version of the zip format.
+    NotImplementedError,
+)
 
 
 class Source(Protocol):

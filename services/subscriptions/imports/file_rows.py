@@ -95,8 +95,8 @@ class FileRows:
         received: the number of rows read so far.
         count: the number of chunks that ``next_chunk`` has returned so far.
         unknown_status: the number of rows with an unrecognised value in a consent column.
-        samples: example cells and rows for the owner. ``samples`` is incomplete until the whole
-            file has been read.
+        samples: example cells and rows to show to the owner. ``samples`` is incomplete until the
+            whole file has been read.
         blank_columns: the columns that have only blank cells, or ``None`` if the import isn't a dry
             run.
     """

@@ -346,7 +346,7 @@ def _map_sheet(workbook: Workbook, mapper: RowMapper) -> Iterator[Outcome]:
             yield record
         else:
             line, cells, cell_errors = record
-            outcome = mapper.map_record(line, cells)
+            outcome = mapper.map_record(line, cells, errors=cell_errors)
             yield mapper.add_errors(outcome, line, cell_errors) if cell_errors else outcome
     # Stop the child process early, because it uses a lot of memory.
     workbook.close()

@@ -84,7 +84,9 @@ def open_source(
 def open_file(
     resources: Resources, task: MemberImport, source: io.BufferedReader | Workbook
 ) -> OpenedFile:
-    """Create the readers of a file. ``source`` is the result of ``open_source``.
+    """Open an imported file for reading, row by row.
+
+    ``source``: the result of ``open_source``.
 
     Raises a ``DomainError`` such as ``import.empty`` for a file that can't be read.
     """

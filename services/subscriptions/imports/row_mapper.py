@@ -23,6 +23,7 @@ from services.subscriptions.imports.row_extras import RowExtrasReader
 from services.subscriptions.imports.rows import (
     ABSENT,
     NO_EXTRAS,
+    OPT_OUTS,
     AbsentCell,
     MemberRow,
     OmittedValue,
@@ -36,6 +37,7 @@ _MAILTO = "mailto:"
 # An address cell needs extra parsing if it ends with one of these characters. The empty string
 # stands for an empty cell. Some old programs end files with "\x1a".
 _ODD_ENDS = ("", ">", "\x1a")
+_NO_ERRORS: Mapping[int, str] = {}
 # The tiers of members, from lowest to highest.
 _TIERS = ("free", "silver", "gold")
 
@@ -66,11 +68,21 @@ class RowMapper:
         self._width = max(*columns, 0) + 1
 
     def map_record(
-        self, line: int, cells: list[str], *, damaged: bool = False
+        self,
+        line: int,
+        cells: list[str],
+        *,
+        damaged: bool = False,
+        errors: Mapping[int, str] = _NO_ERRORS,
     ) -> MemberRow | RejectedRecord | None:
         """Convert a record into a row or a ``RejectedRecord``. Return ``None`` for a blank record.
 
-        ``damaged`` states whether an undecodable byte was found in the file so far.
+        An error in a consent column may hide an opt-out, so the row isn't imported. An error in the
+        end of a paid tier rejects the row, because the tier would have no end.
+
+        Args:
+            damaged: states whether an undecodable byte was found in the file so far.
+            errors: maps the indexes of cells with errors to the errors, such as ``#N/A``.
         """
         if damaged and any(map(is_damaged, cells)):
             has_damaged_email = any(map(is_damaged, cells[self._email : self._email + 1]))
@@ -91,15 +103,12 @@ class RowMapper:
             if not email:
                 reason = "The row has no e-mail address."
                 return RejectedRecord(line, "row.no_email", reason, cells)
-        return self._map_row(line, email, name, cells, padded)
+        return self._map_row(line, email, name, cells, padded, errors=errors)
 
     def add_errors(
         self, outcome: MemberRow | RejectedRecord | None, line: int, errors: Mapping[int, str]
     ) -> MemberRow | RejectedRecord | None:
         """Report the cells with errors in a record of a workbook.
-
-        An error in a consent column may hide an opt-out. The row is therefore not imported, unless
-        another column contains an opt-out.
 
         Args:
             outcome: the result of ``map_record``.
@@ -117,36 +126,49 @@ class RowMapper:
             for index, error in sorted(errors.items())
             if index in used_columns
         ]
-        extras = outcome.extras or NO_EXTRAS
-        outcome = outcome._replace(
-            extras=extras._replace(left_out=[*extras.left_out, *values])
-            if values
-            else outcome.extras
-        )
-        index = next((each for each in self._layout.consent if each in errors), None)
-        if index is None or outcome.is_opt_out:
+        if not values:
             return outcome
-        reason = (
-            f"The cell in the column {self._shorten_name(index)!r} contains the error "
-            f"{errors[index]}."
-        )
-        problem = RowProblem(STATUS_UNKNOWN, reason)
-        return outcome._replace(suppression=SuppressionStatus.UNKNOWN, problem=problem)
+        extras = outcome.extras or NO_EXTRAS
+        return outcome._replace(extras=extras._replace(left_out=[*extras.left_out, *values]))
+
+    def _find_consent_error(self, errors: Mapping[int, str]) -> RowProblem | None:
+        index = next((each for each in self._layout.consent if each in errors), None)
+        if index is None:
+            return None
+        return RowProblem(STATUS_UNKNOWN, self._describe_error(index, errors))
+
+    def _describe_error(self, index: int, errors: Mapping[int, str]) -> str:
+        name = self._shorten_name(index)
+        return f"The cell in the column {name!r} contains the error {errors[index]}."
 
     def _shorten_name(self, index: int) -> str:
         return self._layout.header[index].strip()[:MAX_COLUMN_NAME_CHARACTERS_SHOWN]
 
     def _map_row(
-        self, line: int, email: str, name: str, cells: list[str], padded: list[str]
+        self,
+        line: int,
+        email: str,
+        name: str,
+        cells: list[str],
+        padded: list[str],
+        *,
+        errors: Mapping[int, str],
     ) -> MemberRow | RejectedRecord:
         """Convert a record with an address into a row or a ``RejectedRecord``.
 
         ``padded`` contains ``cells``, followed by a placeholder for each missing cell.
         """
         status, problem = self._consent.read(padded)
+        if errors and status not in OPT_OUTS and (error := self._find_consent_error(errors)):
+            status = SuppressionStatus.UNKNOWN
+            problem = error
         if problem is not None:
             return MemberRow(line, email, name, None, None, status, cells, problem=problem)
         tier = self._tiers.read(padded)
+        index = self._expiry if status is SuppressionStatus.WANTED and tier != "free" else None
+        if index is not None and index in errors:
+            reason = self._describe_error(index, errors)
+            return RejectedRecord(line, "row.expiry_unreadable", reason, cells)
         try:
             expiry, clears_expiry = self._read_expiry(padded, tier, status)
         except ValueError as error:

@@ -6,6 +6,7 @@ process reads only one workbook.
 
 import codecs
 import io
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from services.subscriptions.imports.workbooks.refusals import (
     refuse_damaged,
     refuse_large,
 )
-from services.subscriptions.imports.workbooks.sheet_check import MAX_CELLS, SheetCheck
+from services.subscriptions.imports.workbooks.sheet_check import MAX_CELLS, CellRange, SheetCheck
 
 # Load the encoding of zip directories in advance, because the confined process can't load it later.
 codecs.lookup("cp437")
@@ -41,6 +42,9 @@ CHARACTERS_PER_ANSWER = 256 * 1024
 # child can still answer.
 _MAX_CPU_SECONDS = 60.0
 _OUT_OF_MEMORY = "reading it takes more than 1 GB of memory"
+
+# The answer if an earlier child process was killed, so the worker must send the file again.
+_LOST = {"is_lost": True}
 
 # The number of a row, the cells of the row, and the errors in the row by cell index. If the row is
 # too long, ``None`` replaces the cells.
@@ -67,25 +71,32 @@ class WorkbookReader:
     def answer(self, request: Any, data: bytes) -> tuple[Any, Sequence[bytes]]:
         """Do the step that the worker asks for, and return the result or the refusal."""
         if request["step"] not in ("append", "open") and self._package is None:
-            # An earlier child process was killed, so the worker must send the file again.
-            return {"is_lost": True}, ()
+            return _LOST, ()
+        is_final = False
         try:
             if time.process_time() > _MAX_CPU_SECONDS:
+                is_final = True
                 raise refuse_large("reading it takes too long")
             return self._steps[request["step"]](request, data)
         except WorkbookRefused as refused:
             refusal = refused
         except MemoryError:
+            is_final = True
             refusal = refuse_large(_OUT_OF_MEMORY)
         except CalamineError:
             refusal = refuse_damaged("its content is invalid")
-        return {"refused": refusal.kind, "what": refusal.what}, ()
+        self._check = None
+        return {"refused": refusal.kind, "what": refusal.what, "is_final": is_final}, ()
 
-    def _append(self, _: Any, data: bytes) -> tuple[Any, Sequence[bytes]]:
+    def _append(self, request: Any, data: bytes) -> tuple[Any, Sequence[bytes]]:
+        if request["offset"] != self._file.tell():
+            return _LOST, ()
         self._file.write(data)
         return {}, ()
 
-    def _open(self, _: Any, __: bytes) -> tuple[Any, Sequence[bytes]]:
+    def _open(self, request: Any, _: bytes) -> tuple[Any, Sequence[bytes]]:
+        if request["offset"] != self._file.tell():
+            return _LOST, ()
         self._package = WorkbookPackage(self._file)
         self._file.seek(0)
         self._workbook = CalamineWorkbook.from_filelike(self._file)
@@ -113,13 +124,22 @@ class WorkbookReader:
         return {"is_checked": self._check.advance(CHECK_SECONDS)}, ()
 
     def _load_sheet(self, request: Any, _: bytes) -> tuple[Any, Sequence[bytes]]:
+        assert self._package is not None
         assert self._workbook is not None
         assert self._check is not None
         check = self._check
         self._check = None
         if check.span is None:
             return {}, ()
+        if check.edits:
+            part = self._package.sheets[request["sheet"]].part
+            # Free the memory of the old workbook first.
+            self._workbook = None
+            self._workbook = CalamineWorkbook.from_filelike(
+                self._package.edit_part(part, check.edits)
+            )
         sheet = self._workbook.get_sheet_by_index(request["sheet"])
+        _compare_span(sheet, check.span)
         self._rows = _list_rows(sheet, check)
         return {}, ()
 
@@ -148,13 +168,31 @@ def main() -> None:
     )
 
 
+def _compare_span(sheet: CalamineSheet, span: CellRange) -> None:
+    """Refuse a sheet with cells outside the checked span.
+
+    The library may read another part than the check, because a list of sheets can be ambiguous.
+    """
+    if sheet.start is None or sheet.end is None:
+        return
+    first_row, first_column = sheet.start
+    last_row, last_column = sheet.end
+    if not (
+        span.first_row <= first_row + 1
+        and span.first_column <= first_column + 1
+        and last_row + 1 <= span.last_row
+        and last_column + 1 <= span.last_column
+    ):
+        raise refuse_damaged("its list of sheets is ambiguous")
+
+
 def _list_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[Row]:
     """Yield the rows of a sheet that contain a value or an error."""
     if sheet.start is None:
         return
     first_column = sheet.start[1] + 1
     hidden_cells = _HiddenCells(check, first_column, sheet.width)
-    for number, values in enumerate(sheet.iter_rows(), start=1):
+    for number, values in _read_values(sheet):
         errors = {
             str(column - first_column): error
             for column, error in check.errors.get(number, {}).items()
@@ -167,6 +205,23 @@ def _list_rows(sheet: CalamineSheet, check: SheetCheck) -> Iterator[Row]:
         cells = convert_cells(values)
         is_too_long = sum(map(len, cells)) > MAX_ROW_CHARACTERS
         yield number, None if is_too_long else cells, errors
+
+
+def _read_values(sheet: CalamineSheet) -> Iterator[tuple[int, list[Any]]]:
+    """Yield the number and the values of each row."""
+    rows = sheet.iter_rows()
+    for number in itertools.count(1):
+        try:
+            values = next(rows, None)
+        except (KeyboardInterrupt, SystemExit, MemoryError):
+            raise
+        except BaseException:  # noqa: BLE001 - panics of the library have no other public class
+            # The library panics if a number is too large for a time, and a panic isn't an
+            # ``Exception``.
+            raise refuse_damaged(f"row {number} contains an invalid date or time") from None
+        if values is None:
+            return
+        yield number, values
 
 
 def _remove_null_characters(rows: Sequence[Row]) -> list[Row]:

@@ -1,10 +1,13 @@
-"""Checks the zip archive of a workbook, and finds the sheets in it.
+"""Checks the zip archive of a workbook, finds the sheets in it, and edits parts.
 
 The archive is never extracted, so the names of its parts are never used as file paths. Links to
 other files are never followed.
 """
 
+import io
+import shutil
 import zipfile
+from collections.abc import Sequence
 from typing import IO, NamedTuple
 
 from services.subscriptions.imports.workbooks.refusals import (
@@ -15,7 +18,9 @@ from services.subscriptions.imports.workbooks.refusals import (
     refuse_large,
 )
 from services.subscriptions.imports.workbooks.xml_parts import (
+    READ_BYTES,
     ZIP_ERRORS,
+    Edit,
     list_elements,
     remove_prefix,
     scan_part,
@@ -25,6 +30,9 @@ MAX_EXPANDED_BYTES = 1024**3
 MAX_SHEETS = 1_000
 
 CONTENT_TYPES = "[content_types].xml"
+_ROOT_RELATIONSHIPS = "_rels/.rels"
+# The end of the type of the relationship that leads to the workbook.
+_WORKBOOK_RELATIONSHIP = "/officedocument"
 _WORKBOOK = "xl/workbook.xml"
 _RELATIONSHIPS = "xl/_rels/workbook.xml.rels"
 _ENCRYPTED_FLAG = 0x1
@@ -54,14 +62,16 @@ class WorkbookPackage:
         sheets: the sheets in the order of the workbook, including hidden sheets and chart sheets.
     """
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: io.BytesIO) -> None:
         """Open the archive. Raises ``WorkbookRefused``."""
+        self._file = file
         try:
             self._archive = zipfile.ZipFile(file)
         except ZIP_ERRORS:
             raise refuse_damaged("its zip directory is invalid") from None
         self._parts = self._check_entries()
         self._check_content_types()
+        self._check_workbook_path()
         self.sheets = self._find_sheets()
         sheet_parts = {sheet.part for sheet in self.sheets}
         for name in self._parts:
@@ -77,6 +87,27 @@ class WorkbookPackage:
             return self._archive.open(entry)
         except ZIP_ERRORS:
             raise refuse_damaged("its compressed data is invalid") from None
+
+    def edit_part(self, name: str, edits: Sequence[Edit]) -> io.BytesIO:
+        """Return a copy of the archive in which a part is edited.
+
+        ``edits`` are in the order of the part.
+        """
+        edited = io.BytesIO(self._file.getvalue())
+        old_entry = self._parts[_normalise(name)]
+        with zipfile.ZipFile(edited, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            # The directory of the copy no longer lists the old part.
+            del archive.NameToInfo[old_entry.filename]
+            archive.filelist = list(archive.NameToInfo.values())
+            with self.open_part(name) as old, archive.open(old_entry.filename, "w") as new:
+                for edit in edits:
+                    while size := min(edit.start - old.tell(), READ_BYTES):
+                        new.write(old.read(size))
+                    new.write(edit.text)
+                    old.seek(edit.end)
+                shutil.copyfileobj(old, new)
+        edited.seek(0)
+        return edited
 
     def _check_entries(self) -> dict[str, zipfile.ZipInfo]:
         """Return the parts by their normalised names."""
@@ -111,6 +142,18 @@ class WorkbookPackage:
         raise WorkbookRefused(
             RefusalKind.UNKNOWN_FORMAT, "an Office document without a workbook, such as .docx"
         )
+
+    def _check_workbook_path(self) -> None:
+        """Refuse a workbook in an unusual place, because the library would read another part."""
+        paths: list[str] = []
+
+        def add_path(_: str, attributes: dict[str, str]) -> None:
+            if attributes.get("Type", "").lower().endswith(_WORKBOOK_RELATIONSHIP):
+                paths.append(_normalise(attributes.get("Target", "")))
+
+        list_elements(self.open_part(_ROOT_RELATIONSHIPS), add_path)
+        if paths != [_WORKBOOK]:
+            raise refuse_damaged("its main part is in an unusual place")
 
     def _find_sheets(self) -> list[SheetEntry]:
         targets: dict[str, str] = {}
@@ -149,7 +192,7 @@ def _normalise(name: str) -> str:
 def _find_part(target: str) -> str:
     """Return the normalised name of the part that a relationship of the workbook points to."""
     name = _normalise(target)
-    return name if name.startswith("xl/") else f"xl/{name}"
+    return name if target.startswith("/") else f"xl/{name}"
 
 
 def _is_loaded(name: str) -> bool:

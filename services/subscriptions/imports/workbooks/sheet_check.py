@@ -14,7 +14,7 @@ from services.subscriptions.imports.workbooks.refusals import (
     refuse_damaged,
     refuse_large,
 )
-from services.subscriptions.imports.workbooks.xml_parts import parse_part, remove_prefix
+from services.subscriptions.imports.workbooks.xml_parts import Edit, parse_part, remove_prefix
 
 MAX_COLUMNS = 300
 MAX_CELLS = 5_000_000
@@ -25,6 +25,9 @@ MAX_MERGED_RANGES = 100_000
 MAX_ERROR_CELLS = 100_000
 MAX_ERROR_CHARACTERS = 40
 
+# The errors that the library knows. The library refuses a sheet with any other error.
+_KNOWN_ERRORS = frozenset(("", "#DIV/0!", "#N/A", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!"))
+_SUBSTITUTE_ERROR = "#N/A"
 _DIGITS = "0123456789"
 _LETTERS = re.compile(r"[A-Za-z]{1,3}\Z", re.ASCII)
 _ROW = re.compile(r"[0-9]{1,7}\Z", re.ASCII)
@@ -48,6 +51,7 @@ class SheetCheck:
             no such cell.
         merged: the merged ranges of the sheet.
         errors: maps a row's number to the errors in the row, such as ``#N/A``, by column number.
+        edits: replace each error that the library doesn't know with an error that it knows.
     """
 
     def __init__(self, name: str, content: IO[bytes]) -> None:
@@ -55,21 +59,26 @@ class SheetCheck:
         self.span: CellRange | None = None
         self.merged: list[CellRange] = []
         self.errors: dict[int, dict[int, str]] = {}
+        self.edits: list[Edit] = []
         # The number of the current row element, as an integer and as text. The reference of a cell
         # may contain a different row number.
         self._row = 0
         self._row_text = ""
+        # The element that started last.
+        self._element = ""
         self._cell_row = 0
         self._column = 0
         self._cells = 0
         self._error_cells = 0
         self._is_error = False
         self._error_text = ""
+        self._error_start = 0
         # Maps the letters of each column to the column's number.
         self._columns: dict[str, int] = {}
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start_element
+        self._parser.StartCdataSectionHandler = self._check_section
         self._pieces = parse_part(content, self._parser)
 
     def advance(self, seconds: float) -> bool:
@@ -83,6 +92,8 @@ class SheetCheck:
     def _start_element(self, name: str, attributes: dict[str, str]) -> None:
         if ":" in name:
             name = remove_prefix(name)
+        last_element = self._element
+        self._element = name
         if name == "c":
             reference = attributes.get("r")
             if reference is None:
@@ -103,6 +114,14 @@ class SheetCheck:
             self._column = 0
         elif name == "mergeCell":
             self._add_merged(attributes.get("ref", ""))
+        elif name == "f" and last_element == "v":
+            # The library would lose the value.
+            raise refuse_damaged("a formula follows its value")
+
+    def _check_section(self) -> None:
+        """Refuse a CDATA section in a value, because the library would lose the value."""
+        if self._element == "v":
+            raise refuse_damaged("a value is in a CDATA section")
 
     def _add_value(self) -> None:
         row = self._cell_row
@@ -126,6 +145,7 @@ class SheetCheck:
             raise self._refuse_cells()
         if self._is_error:
             self._error_text = ""
+            self._error_start = self._parser.CurrentByteIndex
             self._parser.CharacterDataHandler = self._add_error_text
             self._parser.EndElementHandler = self._end_error
 
@@ -147,7 +167,7 @@ class SheetCheck:
     def _add_error_text(self, text: str) -> None:
         self._error_text = (self._error_text + text)[:MAX_ERROR_CHARACTERS]
 
-    def _end_error(self, _: str) -> None:
+    def _end_error(self, name: str) -> None:
         self._parser.CharacterDataHandler = None
         self._parser.EndElementHandler = None
         self._error_cells += 1
@@ -155,7 +175,12 @@ class SheetCheck:
             raise refuse_large(
                 f"the sheet {self._name!r} has more than {MAX_ERROR_CELLS:,} cells with errors"
             )
-        self.errors.setdefault(self._cell_row, {})[self._column] = self._error_text
+        self.errors.setdefault(self._cell_row, {})[self._column] = (
+            self._error_text or _SUBSTITUTE_ERROR
+        )
+        if self._error_text not in _KNOWN_ERRORS:
+            text = f"<{name}>{_SUBSTITUTE_ERROR}".encode()
+            self.edits.append(Edit(self._error_start, self._parser.CurrentByteIndex, text))
 
     def _add_merged(self, reference: str) -> None:
         first, _, last = reference.partition(":")

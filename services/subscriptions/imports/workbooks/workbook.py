@@ -81,6 +81,8 @@ class Workbook:
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file = file
         self._size = size
+        # Whether the child process can read another sheet after the last error.
+        self._can_continue = False
         self._child = ChildProcess(
             _MODULE, timeout=STEP_SECONDS, memory_bytes=MEMORY_BYTES, max_messages=sys.maxsize
         )
@@ -106,10 +108,12 @@ class Workbook:
         if self._size > MAX_WORKBOOK_BYTES:
             what = f"it has {self._size / 1024**2:,.0f} MB, and the limit is 100 MB"
             raise errors.IMPORT_WORKBOOK_TOO_LARGE(what=what)
+        offset = 0
         while piece := self._file.read(PIECE_BYTES):
-            self._ask("append", data=piece)
+            self._ask("append", offset=offset, data=piece)
+            offset += len(piece)
             yield
-        sheets = self._ask("open")["sheets"]
+        sheets = self._ask("open", offset=offset)["sheets"]
         self.sheets = [
             Sheet(position, sheet["name"], sheet["is_visible"])
             for position, sheet in enumerate(sheets)
@@ -126,27 +130,16 @@ class Workbook:
                 column. If there is none, the first visible sheet with cells is chosen.
             mapping: the owner's column mapping.
 
-        Raises ``import.sheet_not_found``, ``import.empty``, or an ``import.workbook_…`` error.
+        Raises ``import.sheet_not_found``, ``import.empty``, or an ``import.workbook_…`` error. If
+        ``name`` is ``None``, the error of a sheet is raised only if no other visible sheet has an
+        address column.
         """
-        if name is not None:
-            yield from self._load(self._find_sheet(name), mapping)
-            if not self.dialect.header:
-                raise errors.IMPORT_EMPTY()
+        if name is None:
+            yield from self._choose_visible_sheet(mapping)
             return
-        first_sheet: Sheet | None = None
-        for sheet in self.sheets:
-            if not sheet.is_visible:
-                continue
-            yield from self._load(sheet, mapping)
-            if _has_address_column(self.dialect, mapping):
-                return
-            if first_sheet is None and self.dialect.header:
-                first_sheet = sheet
-        if first_sheet is None:
-            self.sheet = None
+        yield from self._load(self._find_sheet(name), mapping)
+        if not self.dialect.header:
             raise errors.IMPORT_EMPTY()
-        if self.sheet != first_sheet:
-            yield from self._load(first_sheet, mapping)
 
     def describe(self) -> dict[str, Any]:
         """Return the chosen sheet and the first sheets for the description of an import."""
@@ -157,6 +150,33 @@ class Workbook:
                 for sheet in self.sheets[:MAX_SHEETS_SHOWN]
             ],
         }
+
+    def _choose_visible_sheet(
+        self, mapping: Mapping[str, str] | None
+    ) -> Generator[None, None, None]:
+        first_sheet: Sheet | None = None
+        refusal: DomainError | None = None
+        for sheet in self.sheets:
+            if not sheet.is_visible:
+                continue
+            try:
+                yield from self._load(sheet, mapping)
+            except DomainError as error:
+                if not self._can_continue:
+                    raise
+                refusal = refusal or error
+                continue
+            if _has_address_column(self.dialect, mapping):
+                return
+            if first_sheet is None and self.dialect.header:
+                first_sheet = sheet
+        if refusal is not None:
+            raise refusal
+        if first_sheet is None:
+            self.sheet = None
+            raise errors.IMPORT_EMPTY()
+        if self.sheet != first_sheet:
+            yield from self._load(first_sheet, mapping)
 
     def _find_sheet(self, name: str) -> Sheet:
         for fold in (str, str.casefold):
@@ -204,8 +224,8 @@ class Workbook:
                 indexed = {int(index): error for index, error in cell_errors.items()}
                 yield SheetRecord(line, texts, indexed)
 
-    def _ask(self, step: str, *, sheet: int = 0, data: bytes = b"") -> Any:
-        answer, _ = self._exchange({"step": step, "sheet": sheet}, data)
+    def _ask(self, step: str, *, sheet: int = 0, offset: int = 0, data: bytes = b"") -> Any:
+        answer, _ = self._exchange({"step": step, "sheet": sheet, "offset": offset}, data)
         return answer
 
     def _exchange(self, request: Mapping[str, Any], data: bytes = b"") -> tuple[Any, bytes]:
@@ -214,6 +234,7 @@ class Workbook:
         Raises the error for a refused workbook. Raises ``TransientError`` if the child process
         was killed, because the workbook may be valid.
         """
+        self._can_continue = False
         try:
             answer, rows = self._child.ask(request, data)
         except ChildTooSlow:
@@ -224,6 +245,7 @@ class Workbook:
         if answer.get("is_lost"):
             raise TransientError(_KILLED)
         if "refused" in answer:
+            self._can_continue = not answer["is_final"]
             error_type = REFUSALS[RefusalKind(answer["refused"])]
             raise error_type(what=answer["what"]) if answer["what"] else error_type()
         return answer, rows

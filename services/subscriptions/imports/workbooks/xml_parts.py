@@ -7,13 +7,32 @@ can expand to a huge text.
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 from xml.parsers import expat
 
 from services.subscriptions.imports.workbooks.refusals import WorkbookRefused, refuse_damaged
 
 READ_BYTES = 64 * 1024
-ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, ValueError, LookupError, OverflowError, EOFError)
+ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ValueError,
+    LookupError,
+    OverflowError,
+    EOFError,
+    # The archive requires a newer version of the zip format.
+    NotImplementedError,
+)
+_UTF_16_CHARACTER_BYTES = 2
+
+
+class Edit(NamedTuple):
+    """A replacement of bytes in a part. ``start`` and ``end`` are offsets in bytes."""
+
+    start: int
+    end: int
+    text: bytes
+
 
 # A function that receives the name of an element without its prefix, and the element's attributes.
 StartElement = Callable[[str, dict[str, str]], None]
@@ -26,7 +45,12 @@ def parse_part(content: IO[bytes], parser: Any) -> Iterator[None]:
     """
     parser.StartDoctypeDeclHandler = _refuse_document_type
     try:
+        is_start = True
         while piece := content.read(READ_BYTES):
+            if is_start and b"\0" in piece[: 2 * _UTF_16_CHARACTER_BYTES]:
+                # The library would read the part as empty.
+                raise refuse_damaged("its XML is in UTF-16")
+            is_start = False
             parser.Parse(piece, False)
             yield
         parser.Parse(b"", True)

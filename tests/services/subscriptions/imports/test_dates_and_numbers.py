@@ -81,7 +81,7 @@ def test_birthday_with_a_two_digit_year_is_never_in_the_future(header: str) -> N
         field = MemberField(id=1, key="x", label=header, type="date", choices=[])
         cell = f"01.01.{written % 100:02}"
         assert parse_value(cell, field, ColumnForms(), 0) == f"{read}-01-01"
-        # Full years are never changed. Dates other than birthdays may be in the future.
+        # Four-digit years are kept as written. Dates other than birthdays may be in the future.
         full = parse_value(f"01.01.{written}", field, ColumnForms(), 0)
         other = MemberField(id=1, key="x", label="Renewal", type="date", choices=[])
         assert full == parse_value(cell, other, ColumnForms(), 0) == f"{written}-01-01"

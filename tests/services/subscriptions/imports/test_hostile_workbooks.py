@@ -23,6 +23,8 @@ from services.subscriptions.imports.workbooks import workbook as module
 from services.subscriptions.imports.workbooks.workbook import Workbook
 from tests.support.imports.workbooks import (
     MAIN,
+    OFFICE,
+    PACKAGE,
     cell,
     open_workbook,
     package,
@@ -53,6 +55,29 @@ STYLES = f'<styleSheet xmlns="{MAIN}"><cellXfs>%s</cellXfs></styleSheet>'
 SHARED = f'<sst xmlns="{MAIN}">%s</sst>'
 
 
+WIDE = sheet_xml('<row r="1">' + cell("A1", "email") + cell("XFD1", "x") + "</row>")
+LINK = (
+    f'<Relationships xmlns="{PACKAGE}/relationships"><Relationship Id="rId1"'
+    f' Type="{OFFICE}/%s" Target="%s"/></Relationships>'
+)
+# A spreadsheet in the OpenDocument format with 501 columns.
+OPEN_DOCUMENT = {
+    "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
+    "META-INF/manifest.xml": "<manifest/>",
+    "content.xml": "<office:document-content"
+    + "".join(
+        f' xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+        for name in ("office", "table", "text")
+    )
+    + "><office:body><office:spreadsheet>"
+    '<table:table table:name="Sheet1"><table:table-row><table:table-cell'
+    ' office:value-type="string"><text:p>email</text:p></table:table-cell><table:table-cell'
+    ' table:number-columns-repeated="500" office:value-type="string"><text:p>x</text:p>'
+    "</table:table-cell></table:table-row></table:table></office:spreadsheet></office:body>"
+    "</office:document-content>",
+}
+
+
 def sheet_of(*rows: str, after: str = "", before: str = "") -> str:
     return sheet_xml("".join(rows), after, before)
 
@@ -70,21 +95,36 @@ def with_part(name: str, content: str | None) -> bytes:
     return package(PEOPLE, parts={name: content})
 
 
+def with_second_cell(content: str) -> bytes:
+    return package(PEOPLE.replace("</row></sheetData>", f"{content}</row></sheetData>"))
+
+
 def with_sheet(text: str | bytes) -> bytes:
     return package(PEOPLE, parts={"xl/worksheets/sheet1.xml": text})
 
 
-def forged(data: bytes, *, flags: int | None = None, size: int | None = None) -> bytes:
-    """Return the archive with these flags or this size for all entries of its directory."""
+def forged(
+    data: bytes, *, version: int | None = None, flags: int | None = None, size: int | None = None
+) -> bytes:
+    """Return the archive with these values in all entries of its directory."""
     forged_data = bytearray(data)
     place = data.find(b"PK\1\2")
     while place >= 0:
+        if version is not None:
+            struct.pack_into("<H", forged_data, place + 6, version)
         if flags is not None:
             struct.pack_into("<H", forged_data, place + 8, flags)
         if size is not None:
             struct.pack_into("<I", forged_data, place + 24, size)
         place = data.find(b"PK\1\2", place + 1)
     return bytes(forged_data)
+
+
+def with_sheets(entries: str) -> bytes:
+    """Return a workbook with a small and a wide sheet, whose list of sheets has these entries."""
+    names = f'xmlns="{MAIN}" xmlns:r="{OFFICE}" xmlns:x="{OFFICE}"'
+    text = f"<workbook {names}><sheets>{entries}</sheets></workbook>"
+    return package(PEOPLE, WIDE, parts={"xl/workbook.xml": text})
 
 
 def prefix(text: str) -> str:
@@ -198,6 +238,62 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         ),
         DAMAGED,
     ),
+    "sheet in two places": (
+        lambda: package(
+            PEOPLE,
+            parts={
+                "xl/_rels/workbook.xml.rels": LINK % ("worksheet", "xl/worksheets/sheet1.xml"),
+                "xl/xl/worksheets/sheet1.xml": WIDE,
+            },
+        ),
+        TOO_LARGE,
+    ),
+    "workbook in another place": (
+        lambda: package(
+            PEOPLE,
+            parts={
+                "_rels/.rels": LINK % ("officeDocument", "evil/workbook.xml"),
+                "evil/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{OFFICE}"><sheets>'
+                '<sheet name="Sheet1" sheetId="1" r:id="rId1"/></sheets></workbook>',
+                "evil/_rels/workbook.xml.rels": LINK % ("worksheet", "worksheets/sheet1.xml"),
+                "evil/worksheets/sheet1.xml": PEOPLE,
+            },
+        ),
+        DAMAGED,
+    ),
+    "OpenDocument spreadsheet behind a workbook": (
+        lambda: package(
+            PEOPLE, parts={"_rels/.rels": LINK % ("officeDocument", "x.xml"), **OPEN_DOCUMENT}
+        ),
+        DAMAGED,
+    ),
+    "sheet with two parts": (
+        lambda: with_sheets('<sheet name="A" sheetId="1" r:id="rId1" x:id="rId2"/>'),
+        DAMAGED,
+    ),
+    "hidden wide sheet with the name of another sheet": (
+        lambda: with_sheets(
+            '<sheet name="A" sheetId="1" state="hidden" r:id="rId2"/>'
+            '<sheet name="A" sheetId="2" r:id="rId1"/>'
+        ),
+        DAMAGED,
+    ),
+    **{
+        f"{name} in a cell": (partial(with_second_cell, content), DAMAGED)
+        for name, content in {
+            "value in a CDATA section": '<c r="B2" t="str"><v><![CDATA[unsubscribed]]></v></c>',
+            "partly hidden value": '<c r="B2" t="str"><v>not <![CDATA[un]]>subscribed</v></c>',
+            "formula after its value": '<c r="B2"><v>5</v><f>1+4</f></c>',
+        }.items()
+    },
+    **{
+        f"sheet in {encoding}": (partial(with_sheet, (mark + PEOPLE).encode(encoding)), DAMAGED)
+        for encoding, mark in {
+            "utf-16-le": "\ufeff",
+            "utf-16-be": "\ufeff",
+            "utf-16": '<?xml version="1.0" encoding="UTF-16"?>',
+        }.items()
+    },
     "unusual compression": (lambda: package(PEOPLE, method=zipfile.ZIP_LZMA), DAMAGED),
     "encrypted entries": (lambda: forged(package(PEOPLE), flags=1), ENCRYPTED),
     "binary workbook": (
@@ -227,6 +323,27 @@ def code_of(data: bytes) -> str:
 def test_hostile_workbook_is_refused_with_the_right_error(name: str) -> None:
     build, code = HOSTILE[name]
     assert code_of(build()) == code
+
+
+def test_row_with_an_absurd_time_is_named_in_the_error() -> None:
+    """A time of 1e300 days makes the library panic."""
+    styles = STYLES % '<xf numFmtId="0"/><xf numFmtId="46"/>'
+    rows = PEOPLE.replace(
+        "</sheetData>", '<row r="7"><c r="B7" s="1"><v>1e300</v></c></row></sheetData>'
+    )
+    with pytest.raises(DomainError, match="row 7 contains an invalid date or time") as refused:
+        read_workbook(package(rows, parts={"xl/styles.xml": styles}))
+    assert refused.value.code == DAMAGED
+
+
+def test_zip_file_of_a_newer_version_is_refused() -> None:
+    data = forged(package(PEOPLE), version=64)
+    assert not containers.is_workbook(io.BufferedReader(io.BytesIO(data)))
+    with pytest.raises(DomainError) as refused:
+        containers.open_container(io.BytesIO(data))
+    assert refused.value.code == "import.truncated"
+    with pytest.raises(DomainError, match="zip directory"):
+        read_workbook(data)
 
 
 def test_merged_ranges_on_top_of_each_other_are_refused_at_once() -> None:
@@ -371,6 +488,17 @@ def test_import_whose_child_was_killed_is_retried() -> None:
             list(rows)
 
 
+def test_import_whose_child_is_killed_while_it_gets_the_file_is_retried() -> None:
+    data = package(PEOPLE, parts={"media/picture.bin": os.urandom(3 * module.PIECE_BYTES)})
+    for pieces in (1, 2, 4):
+        with closing(Workbook(io.BytesIO(data), len(data))) as opened:
+            steps = opened.open()
+            assert len(list(islice(steps, pieces))) == pieces
+            kill_child(opened)
+            with pytest.raises(TransientError, match="killed"):
+                list(steps)
+
+
 def test_import_whose_child_is_killed_while_it_works_is_retried() -> None:
     with closing(open_workbook(many_rows())) as opened:
         pid = opened.pid
@@ -381,6 +509,23 @@ def test_import_whose_child_is_killed_while_it_works_is_retried() -> None:
         with pytest.raises(TransientError, match="killed"):
             list(open_member_rows(opened))
         timer.join()
+
+
+@pytest.mark.parametrize(
+    "bad_sheet", [WIDE, PEOPLE[:-40], sheet_of('<row r="1"><c r="A1" t="zz"><v>9</v></c></row>')]
+)
+def test_sheet_that_cannot_be_read_is_skipped_if_a_later_sheet_has_addresses(
+    bad_sheet: str,
+) -> None:
+    reader, rows = read_workbook(package(bad_sheet, PEOPLE))
+    assert reader.description.sheet == "Sheet2"
+    assert [row.cells for row in rows] == [["ann@example.com"]]
+
+
+def test_error_of_the_first_unreadable_sheet_is_raised_if_no_sheet_has_addresses() -> None:
+    notes = sheet_of('<row r="1">' + cell("A1", "Topic") + "</row>")
+    assert code_of(package(notes, WIDE, PEOPLE[:-40])) == TOO_LARGE
+    assert code_of(package(PEOPLE[:-40], WIDE, notes)) == DAMAGED
 
 
 def test_child_that_gives_no_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from core.errors import DomainError
 from services.subscriptions.imports.column_forms import ColumnForms
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord, SuppressionStatus
 from tests.support.imports.workbooks import (
+    MAIN,
     cell,
     package,
     read_workbook,
@@ -130,6 +131,39 @@ def test_cell_with_an_error_is_empty_and_reported_as_a_problem() -> None:
     assert ignored.extras is None
 
 
+@pytest.mark.parametrize(
+    "error", ["#SPILL!", "#GETTING_DATA", "#CALC!", "#FIELD!", "#BLOCKED!", "Err:502", " #N/A"]
+)
+def test_error_of_a_newer_or_other_program_leaves_the_other_cells_readable(error: str) -> None:
+    rows = "".join(
+        f'<row r="{number}">'
+        + cell(f"A{number}", f"m{number}@example.com")
+        + (error_cell(f"B{number}", error) if number % 2 else cell(f"B{number}", "vip"))
+        + "</row>"
+        for number in range(2, 5_002)
+    )
+    content = sheet_xml(HEADER + rows)
+    for text in (content, content.replace("<v>", "<x:v>").replace("</v>", "</x:v>")):
+        data = package(text.replace("<worksheet ", f'<worksheet xmlns:x="{MAIN}" '))
+        _, members = read_workbook(data, mapping={"note": "tags"})
+        assert [(row.line, list(row.cells)) for row in members] == [
+            (number, [f"m{number}@example.com", "" if number % 2 else "vip"])
+            for number in range(2, 5_002)
+        ]
+        _, second, *_ = members
+        assert isinstance(second, MemberRow)
+        assert second.extras is not None
+        assert list(map(str, second.extras.left_out)) == [
+            f"note: the cell contains the error {error}"
+        ]
+
+
+def test_error_of_a_newer_program_in_an_earlier_sheet_leaves_the_members_readable() -> None:
+    notes = sheet_xml('<row r="1">' + error_cell("A1", "#SPILL!") + "</row>")
+    row = '<row r="2">' + cell("A2", "ann@example.com") + error_cell("B2", "#CALC!") + "</row>"
+    assert only_row(package(notes, sheet_xml(HEADER + row))).email == "ann@example.com"
+
+
 def test_row_with_an_error_in_its_address_is_rejected_with_the_error() -> None:
     row = '<row r="2">' + error_cell("A2", "#REF!") + "</row>"
     known = '<row r="3">' + cell("A3", "ann@example.com") + "</row>"
@@ -147,6 +181,45 @@ def test_error_in_a_consent_column_never_adds_a_member(mapping: dict[str, str]) 
     assert member.problem is not None
     assert member.problem.code == "row.status_unknown"
     assert "#N/A" in member.problem.reason
+
+
+def table(header: list[str], *cells: str) -> bytes:
+    """Return a workbook with this header, and one member with these cells after the address."""
+    first = "".join(cell(f"{'ABCD'[place]}1", text) for place, text in enumerate(header))
+    row = cell("A2", "ann@example.com") + "".join(cells)
+    return package(sheet_xml(f'<row r="1">{first}</row><row r="2">{row}</row>'))
+
+
+EXPIRY = ["email", "tier", "paid_expiry", "status"]
+
+
+@pytest.mark.parametrize("error", ["#N/A", "#SPILL!", ""])
+@pytest.mark.parametrize("tier", ["gold", ""])
+def test_error_in_the_expiry_of_a_paid_tier_rejects_the_row(error: str, tier: str) -> None:
+    data = table(EXPIRY, cell("B2", tier), error_cell("C2", error))
+    _, [rejected] = read_workbook(data)
+    assert isinstance(rejected, RejectedRecord)
+    assert rejected.code == "row.expiry_unreadable"
+    assert (error or "#N/A") in rejected.reason
+
+
+def test_error_in_an_expiry_without_effect_keeps_the_row() -> None:
+    free = only_row(table(EXPIRY, cell("B2", "free"), error_cell("C2")))
+    assert (free.tier, free.paid_expiry) == ("free", None)
+    opt_out = only_row(
+        table(EXPIRY, cell("B2", "gold"), error_cell("C2"), cell("D2", "unsubscribed"))
+    )
+    assert opt_out.is_opt_out
+
+
+@pytest.mark.parametrize("expiry", [cell("C2", "banana"), error_cell("C2")])
+def test_error_in_a_consent_column_blocks_the_person_even_if_the_expiry_is_invalid(
+    expiry: str,
+) -> None:
+    member = only_row(table(EXPIRY, cell("B2", "gold"), expiry, error_cell("D2")))
+    assert member.suppression is SuppressionStatus.UNKNOWN
+    assert member.problem is not None
+    assert member.problem.code == "row.status_unknown"
 
 
 def test_merged_range_belongs_to_its_first_cell() -> None:
