@@ -48,6 +48,7 @@ from integrations.receivers.client import ReceiverClient
 from integrations.stock_photos.registry import StockPhotoProviders
 from services import event_origins
 from services.access.api_keys import UsedKeys
+from services.access.api_requests import RequestLog
 from services.accounts.page_paths import ACCOUNT_PATH
 from services.composer.photos import CachedStockPhotos, record_quotas
 from services.composer.requests import MetadataCache
@@ -58,7 +59,7 @@ from storage.resources import Resources, open_resources
 
 log = get_logger(__name__)
 
-_WRITE_KEY_USES_EVERY_SECONDS = 1.0
+_WRITE_KEY_RECORDS_EVERY_SECONDS = 2.0
 _RELEASE_MEMORY_EVERY_SECONDS = 10.0
 _CANCEL_AGAIN_AFTER_SECONDS = 0.2
 
@@ -144,7 +145,7 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
         state.worker_calls.results.run(),
         state.request_calls.run(),
         state.queue_ages.run(),
-        _write_key_uses(state),
+        _write_key_records(state),
         _release_memory(),
     )
     with (
@@ -163,6 +164,7 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
     gc.unfreeze()
     with suppress(psycopg2.Error):
         state.used_keys.write_uses(resources.database)
+        state.request_log.write_requests(resources.database)
     await state.request_calls.flush()
     await state.challenges.aclose()
     state.rate_limiter.close()
@@ -212,6 +214,7 @@ def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
     return State(
         resources=resources,
         used_keys=UsedKeys(),
+        request_log=RequestLog(),
         challenges=Challenges(settings),
         payments=PaymentChannels(settings),
         subscriber=Subscriber(redis, resources.waiter),
@@ -239,15 +242,23 @@ def _build_sender(resources: Resources) -> Send:
     return send
 
 
-async def _write_key_uses(state: State) -> None:
+async def _write_key_records(state: State) -> None:
+    """Write the uses and the requests of API keys to the database at regular intervals.
+
+    Both writes share a thread, so that a hanging database leaves a thread for other background
+    work. After a failure, the uses are lost, and the requests stay in memory.
+    """
+    writers = {
+        "api_keys.uses_not_written": state.used_keys.write_uses,
+        "api_requests.not_written": state.request_log.write_requests,
+    }
     while True:
-        await asyncio.sleep(_WRITE_KEY_USES_EVERY_SECONDS)
-        try:
-            await BACKGROUND.run(state.used_keys.write_uses, state.resources.database)
-        except (psycopg2.Error, DomainError) as error:
-            # Only log the failure, because the next request with an API key updates the last use of
-            # the key.
-            log.warning("api_keys.uses_not_written", reason=type(error).__name__)
+        await asyncio.sleep(_WRITE_KEY_RECORDS_EVERY_SECONDS)
+        for failure, write in writers.items():
+            try:
+                await BACKGROUND.run(write, state.resources.database)
+            except (psycopg2.Error, DomainError) as error:
+                log.warning(failure, reason=type(error).__name__)
 
 
 # Optimization: memory that the API returns to the system (decision 17).

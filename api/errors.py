@@ -54,6 +54,9 @@ STATUS_OF = {
     Kind.TOO_SLOW: 504,
     Kind.DAMAGED: 500,
 }
+# The key of a list in the ASGI scope of a request. An error response appends its error code to the
+# list. The value is a list, because routers copy the scope.
+ERROR_CODES_KEY = "pressroom.error_codes"
 # The maximum number of validation errors in a response.
 MAX_PROBLEMS = 100
 # The maximum length of the JSON path to an invalid value in an error. Longer paths are truncated,
@@ -130,6 +133,7 @@ class _Problem(Response):
         super().__init__(orjson.dumps(body), status, headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault(ERROR_CODES_KEY, []).append(self._problem.code)
         render_page = find_problem_renderer(scope)
         if render_page is None:
             await super().__call__(scope, receive, send)

@@ -27,6 +27,7 @@ from integrations.payments.registry import PaymentChannels
 from integrations.receivers.client import ReceiverClient
 from integrations.receivers.destinations import DestinationRefused
 from services.access.api_keys import UsedKeys
+from services.access.api_requests import RequestLog
 from services.composer.photos import CachedStockPhotos
 from services.composer.requests import MetadataCache
 from storage.redis.request_calls import RequestCalls
@@ -45,6 +46,7 @@ class State:
 
     resources: Resources
     used_keys: UsedKeys
+    request_log: RequestLog
     challenges: Challenges
     payments: PaymentChannels
     subscriber: Subscriber

@@ -4,6 +4,7 @@ Importing ``models`` registers every table with SQLAlchemy, so that migrations k
 """
 
 from core.plans import Plan
+from models.api_request import ApiRequest
 from models.attachment import Attachment, AttachmentStatus, ObjectRemoval
 from models.bulk_action import BulkAction, BulkActionKind, BulkChange
 from models.consent_entry import ConsentClaim, ConsentEntry, ConsentHow, ConsentWording

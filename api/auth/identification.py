@@ -61,10 +61,11 @@ def identify_cached_caller(request: Request) -> Caller | None:
     caller = api_keys.find_cached_caller(state.used_keys, state.resources.keyring, *secrets)
     if caller is None:
         return None
+    # Assign the credential before counting, because the request may exceed the rate limit.
+    event_origins.current_origin().credential = caller.credential
     rate_key = build_caller_rate_key(caller)
     if not state.rate_limiter.count_reserved(request.scope, RateLimitName.DEFAULT, rate_key):
         return None
-    event_origins.current_origin().credential = caller.credential
     return caller
 
 

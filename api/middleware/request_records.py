@@ -4,16 +4,19 @@ import random
 import re
 import time
 from contextlib import nullcontext
+from http import HTTPStatus
 
 import structlog
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.errors import ERROR_CODES_KEY
 from api.metrics import observe_request
 from core.logging import get_logger
 from core.telemetry import spans
 from services import event_origins
-from services.event_origins import Origin
+from services.access.api_requests import NewRequest
+from services.event_origins import CredentialKind, Origin
 
 log = get_logger("api.auth")
 
@@ -39,8 +42,10 @@ class RequestMiddleware:
         # ids aren't secret.
         request_id = sent_id if sent_id and is_valid else f"{random.getrandbits(128):032x}"
         client = scope.get("client")
-        event_origins.set_origin(Origin(client[0] if client else None, headers.get("user-agent")))
+        origin = Origin(client[0] if client else None, headers.get("user-agent"))
+        event_origins.set_origin(origin)
         scope["pressroom.headers"].append((b"x-request-id", request_id.encode()))
+        scope[ERROR_CODES_KEY] = []
         started_at = time.perf_counter()
         # nginx logs the status 499 if a caller disconnects before the response.
         status = 499
@@ -68,6 +73,27 @@ class RequestMiddleware:
                 spans.note_route(method, route, status)
                 observe_request(method, route, status, seconds)
                 ms = round(seconds * 1000, 1)
+                credential = origin.credential
+                # A request with the status 401 isn't recorded, because a cached API key may be
+                # revoked or expired.
+                if (
+                    credential is not None
+                    and credential.kind is CredentialKind.KEY
+                    and status != HTTPStatus.UNAUTHORIZED
+                ):
+                    assert credential.id is not None
+                    codes = scope[ERROR_CODES_KEY]
+                    request = NewRequest(
+                        key_id=credential.id,
+                        started_at=time.time() - seconds,
+                        method=method,
+                        route=route,
+                        status=status,
+                        code=codes[-1] if codes else None,
+                        request_id=request_id,
+                        milliseconds=round(ms),
+                    )
+                    scope["app"].state.pressroom.request_log.record(request)
                 log.info(
                     "request",
                     method=method,

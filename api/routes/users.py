@@ -17,7 +17,7 @@ from api.state import Transaction
 from core.errors import access, requests
 from models import User
 from services import security_events
-from services.access import api_keys, quotas
+from services.access import api_keys, api_requests, quotas
 from services.accounts import accounts, own_keys
 from services.oauth import grants
 from services.paging import PageRequest
@@ -26,6 +26,13 @@ from storage.unit_of_work import UnitOfWork
 
 KeepEndpoints = Annotated[
     bool, Query(description="Whether to keep the webhook endpoints of the key unchanged")
+]
+RequestStatus = Annotated[
+    str | None,
+    Query(
+        pattern=api_requests.STATUS_PATTERN,
+        description="A status such as `429`, or a class of statuses such as `4xx`",
+    ),
 ]
 
 router = APIRouter(tags=["Accounts"], route_class=JsonRoute)
@@ -131,6 +138,34 @@ def revoke_api_key(
     """
     revoked = revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=keep_endpoints)
     return build_envelope(revoked)
+
+
+@router.get(
+    "/apikeys/{key_id}/requests",
+    summary="List an API key's requests",
+    responses=error_responses(access.API_KEY_NOT_FOUND, requests.CURSOR_INVALID),
+)
+def list_api_key_requests(
+    uow: Transaction,
+    caller: UnrestrictedCaller,
+    key_id: PathId,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    status: RequestStatus = None,
+) -> Envelope[schemas.ApiRequestsPage]:
+    """List the last 1,000 requests of an API key within the last 7 days, newest first.
+
+    Requests appear after about two seconds. Paths, queries and bodies aren't recorded, and neither
+    are requests with a revoked or expired key. Revoking the key deletes its requests.
+    """
+    read = partial(api_requests.list_requests, uow, caller.user_id, key_id, status=status)
+    page = fill_page(
+        PageRequest(limit, cursor=cursor),
+        read,
+        lambda rows: [*map(schemas.ApiRequestRecord.model_validate, rows)],
+    )
+    pagination = schemas.ApiRequestsPagination(limit=limit, next_cursor=page.next_cursor)
+    return build_envelope(schemas.ApiRequestsPage(pagination=pagination, items=page.rows))
 
 
 grants_router = APIRouter(tags=["OAuth"], route_class=JsonRoute)

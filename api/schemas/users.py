@@ -83,6 +83,35 @@ class CreatedApiKey(ApiKeyRecord):
     key: str = Field(description="The key itself, which is shown only once", examples=["prk_…"])
 
 
+class ApiRequestRecord(Schema):
+    occurred_at: Timestamp
+    method: str = Field(examples=["POST"])
+    route: str = Field(
+        description="Template of the path, without ids and addresses",
+        examples=["/lists/{list_id}/members/add"],
+    )
+    status: int = Field(
+        description="Status of the response, or 499 if the caller disconnected before the response",
+        examples=[429],
+    )
+    code: str | None = Field(
+        description="Error code of the response, or null for a response without an error",
+        examples=["rate.limited"],
+    )
+    request_id: str
+    milliseconds: int = Field(description="Time until the end of the response")
+
+
+class ApiRequestsPagination(Schema):
+    limit: int
+    next_cursor: str | None = Field(description="Cursor of the next page, or null on the last page")
+
+
+class ApiRequestsPage(Schema):
+    pagination: ApiRequestsPagination
+    items: list[ApiRequestRecord]
+
+
 class EventCredential(Schema):
     kind: CredentialKind = Field(
         description="How the action was performed. command means that an operator "

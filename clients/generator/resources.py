@@ -20,6 +20,7 @@ RESOURCES: dict[str, dict[str, str]] = {
         "create": "create_api_key",
         "list": "list_api_keys",
         "revoke": "revoke_api_key",
+        "list_requests": "list_api_key_requests",
     },
     "attachments": {
         "upload": "upload_attachment",

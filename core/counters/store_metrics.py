@@ -21,6 +21,10 @@ CONNECTION_LIMIT = Gauge(
     "Maximum number of database connections of this process",
     multiprocess_mode="livesum",
 )
+UNRECORDED_REQUESTS = Counter(
+    "pressroom_unrecorded_requests",
+    "Requests with an API key that owners can't see, because the database was unavailable",
+)
 _S3_SECONDS = Histogram(
     "pressroom_s3_seconds", "Duration of a call to the object storage", buckets=_SECONDS
 )

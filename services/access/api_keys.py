@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 
-from sqlalchemy import BindParameter, ColumnElement, Select, any_, bindparam, or_, select
+from sqlalchemy import BindParameter, ColumnElement, Select, any_, bindparam, delete, or_, select
 
 from core import clock
 from core.errors import access as errors
 from core.keyring import Keyring
 from core.scopes import USER_SCOPES, Scope, expand_scopes
 from core.secret_form import API_KEY
-from models import ApiKey, User
+from models import ApiKey, ApiRequest, User
 from services import paging
 from services.access import sessions
 from services.access.caller import Caller
@@ -81,7 +81,7 @@ class UsedKeys:
     """Tracks recently used API keys, and caches the caller that each key authenticates.
 
     ``write_uses`` stores in the database when each key was last used. If a process is killed, the
-    uses of API keys in its last second are lost.
+    uses of API keys in its last two seconds are lost.
     """
 
     def __init__(self) -> None:
@@ -155,6 +155,17 @@ def list_keys(
     return paging.read_page(uow, query, page_request)
 
 
+def get_key(uow: UnitOfWork, user_id: int, key_id: int) -> ApiKey:
+    """Return a user's API key, which may be expired.
+
+    Raises ``api_key.not_found`` if the API key is revoked or belongs to a different user.
+    """
+    key = uow.session.get(ApiKey, key_id)
+    if key is None or key.user_id != user_id or key.revoked_at is not None:
+        raise errors.API_KEY_NOT_FOUND()
+    return key
+
+
 def list_active_keys(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
     """Return a user's API keys that are neither revoked nor expired, newest first."""
     active_keys = select(ApiKey).where(*active_key_conditions(clock.now()))
@@ -164,6 +175,8 @@ def list_active_keys(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
 
 def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
     """Revoke an API key and all keys that were created with it, directly or indirectly.
+
+    Delete the recorded requests of the revoked keys.
 
     Return 1 if this call revoked the API key, or 0 if the key was already revoked. Raises
     ``api_key.not_found`` if no API key has the id ``key_id``. Raises ``api_key.not_found`` if
@@ -177,6 +190,7 @@ def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> i
     is_descendant = (ApiKey.id.in_(select_key_family(key_id)), ApiKey.id != key_id)
     revoked_descendants = record_moment_once(uow, ApiKey.revoked_at, *is_descendant)
     revoked_keys = record_moment_once(uow, ApiKey.revoked_at, ApiKey.id == key_id)
+    _delete_requests(uow, ApiKey.id.in_(select_key_family(key_id)))
     if keys := revoked_keys + revoked_descendants:
         record_event(uow, key.user_id, EventType.KEY_ENDED, key_id=key_id, keys=keys)
     return revoked_keys
@@ -192,12 +206,20 @@ def select_key_family(key_id: int) -> Select[tuple[int]]:
 def revoke_keys(uow: UnitOfWork, user_id: int, *, kept_key_ids: Collection[int]) -> None:
     """Revoke all API keys of a person except the keys with the ids ``kept_key_ids``.
 
-    Lock the person's row before calling ``revoke_keys``.
+    Delete the recorded requests of the revoked keys. Lock the person's row before calling
+    ``revoke_keys``.
     """
     conditions = (ApiKey.user_id == user_id, ApiKey.id.not_in(kept_key_ids))
     revoked_keys = record_moment_once(uow, ApiKey.revoked_at, *conditions)
+    _delete_requests(uow, *conditions)
     if revoked_keys:
         record_event(uow, user_id, EventType.KEY_ENDED, keys=revoked_keys)
+
+
+def _delete_requests(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> None:
+    """Delete the recorded requests of the API keys that match the conditions."""
+    key_ids = select(ApiKey.id).where(*conditions)
+    uow.session.execute(delete(ApiRequest).where(ApiRequest.key_id.in_(key_ids)))
 
 
 def is_active_key(uow: UnitOfWork, key_id: int) -> bool:

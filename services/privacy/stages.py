@@ -21,6 +21,7 @@ from services.attachments.files import build_original_key, list_file_keys
 from services.subscriptions.consent import history
 from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
+from storage.purge import delete_rows, select_first_places
 from storage.unit_of_work import UnitOfWork
 
 # The maximum numbers of events and of other rows that an erasure processes per batch. Erasing a
@@ -194,6 +195,14 @@ def _refers_to_owned(refers: InstrumentedAttribute[Any], owned: Any) -> Callable
     return lambda user_id: refers.in_(select(owned.id).where(owned.user_id == user_id))
 
 
+def _delete_requests(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Delete the requests of a person's API keys."""
+    is_own = _refers_to_owned(models.ApiRequest.key_id, models.ApiKey)(user_id)
+    places = select_first_places(models.ApiRequest, is_own, order=(), limit=MAX_ROWS)
+    count = delete_rows(uow, models.ApiRequest, places)
+    return Batch(count, 0 if count == MAX_ROWS else None)
+
+
 def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     attachment = models.Attachment
     ids = _next_ids(uow, attachment.user_id, user_id, before)
@@ -316,6 +325,8 @@ STAGES: Mapping[str, Stage] = {
     "orders": _create_blanking_stage(
         models.PaymentOrder.user_id, redirect_url=None, payment_url=None, claim_token_hmac=None
     ),
+    # Delete requests before their API keys.
+    "requests": _delete_requests,
     "keys": _create_deleting_stage(models.ApiKey.user_id),
     "sessions": _create_deleting_stage(models.UserSession.user_id),
     "denials": _create_single_batch_stage(models.DeniedEntry.user_id),

@@ -14,18 +14,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from core import clock
-from models import DeliveryStatus, FeedEvent, WebhookDelivery, WebhookEndpoint
+from models import DeliveryStatus, WebhookDelivery, WebhookEndpoint
 from services.feed import reading
 from services.feed.reading import FeedPosition, newest_position
-from services.webhooks import signing, webhook_endpoints
-from services.webhooks.deliveries import MAX_PENDING, REQUEUED_VALUES, TEST_EVENT_TYPE
-from services.webhooks.signing import build_message_id
+from services.webhooks import messages, signing, webhook_endpoints
+from services.webhooks.deliveries import MAX_PENDING, REQUEUED_VALUES
 from storage.unit_of_work import UnitOfWork
 
 # The pauses after the first six delivery attempts.
@@ -77,8 +75,7 @@ class Message:
 
     @property
     def id(self) -> str:
-        event_id = self.delivery.event_id
-        return f"test_{self.delivery.id}" if event_id is None else build_message_id(event_id)
+        return messages.get_message_id(self.delivery)
 
 
 def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) -> list[Message]:
@@ -90,19 +87,10 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
         deliveries = _choose_rows(uow, endpoint, limit)
         if not deliveries:
             return []
-        event_ids = [row.event_id for row in deliveries if row.event_id is not None]
-        events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(event_ids))).all()
-        event_by_id = {event["id"]: event for event in reading.render_events(uow.session, events)}
-        # Maps the id of each claimed delivery to its event in the format of API responses. Claimed
-        # deliveries whose event was deleted are missing from ``content_by_delivery``.
-        content_by_delivery = {
-            row.id: _build_test_event(row) if row.event_id is None else event_by_id[row.event_id]
-            for row in deliveries
-            if row.event_id is None or row.event_id in event_by_id
-        }
-        sendable = [row for row in deliveries if row.id in content_by_delivery]
+        event_by_delivery = messages.load_events(uow, deliveries)
+        sendable = [row for row in deliveries if row.id in event_by_delivery]
         for row in deliveries:
-            if row.id not in content_by_delivery:
+            if row.id not in event_by_delivery:
                 row.status = DeliveryStatus.FAILED
                 row.error = "The event has been deleted."
         if not sendable:
@@ -110,9 +98,7 @@ def claim_deliveries(uow: UnitOfWork, endpoint: WebhookEndpoint, *, limit: int) 
         secrets = signing.load_live_secrets(uow, endpoint.id)
         _count_attempts(uow, sendable)
         return [
-            Message(
-                row, endpoint.url, signing.serialise_event(content_by_delivery[row.id]), secrets
-            )
+            Message(row, endpoint.url, signing.serialise_event(event_by_delivery[row.id]), secrets)
             for row in sendable
         ]
 
@@ -238,17 +224,6 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
     ]
     uow.session.execute(upsert, rows)
     return True
-
-
-def _build_test_event(delivery: WebhookDelivery) -> dict[str, Any]:
-    return {
-        "id": None,
-        "type": TEST_EVENT_TYPE,
-        "occurred_at": clock.format_timestamp(delivery.created_at),
-        "list_id": None,
-        "subject": None,
-        "data": {},
-    }
 
 
 def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> None:

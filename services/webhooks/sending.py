@@ -27,6 +27,7 @@ from services.jobs.lease import Lease
 from services.jobs.transitions import complete_job, hand_back_job, record_progress
 from services.webhooks import claims, outcomes, signing
 from services.webhooks.claims import Message
+from services.webhooks.messages import FIXED_HEADERS
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -135,7 +136,6 @@ def _sign_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:
     ends_at = time.monotonic() + MAX_CLAIM_SECONDS
     for message in messages:
         headers = signing.sign_message(message.secrets, message.id, clock.now(), message.body)
-        headers |= {"Content-Type": "application/json", "User-Agent": "Pressroom-Webhooks/1"}
-        yield SignedPost(message.body, headers)
+        yield SignedPost(message.body, headers | FIXED_HEADERS)
         if time.monotonic() > ends_at:
             return

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from api.console.console_display import format_day
+from core.ids import MAX_ID
 from core.scopes import SCOPE_EXPLANATIONS, Scope
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
@@ -22,7 +23,7 @@ from tests.support.http.webhook_receiver import (
     new_endpoint,
 )
 from tests.support.lists.segments import put
-from tests.support.lists.subscribers import new_list
+from tests.support.lists.subscribers import Reader, new_list
 from tests.support.people.consoles import (
     OwnerAtConsole,
     at_console,
@@ -33,6 +34,7 @@ from tests.support.people.consoles import (
     shown,
     wrong_beside,
 )
+from tests.support.people.erasure import erase
 from tests.support.people.oauth import log_in, register
 
 PROGRAMS = "/console/developers"
@@ -165,9 +167,17 @@ def made_hook(
     return str(path), str(secret)
 
 
+def texts_in_code(text: str) -> list[str]:
+    return [html.unescape(each) for each in re.findall(r"<code>(.*?)</code>", text, re.DOTALL)]
+
+
 def sent_to(console: OwnerAtConsole, path: str) -> list[list[str]]:
     """Return the event, state, attempts and response of each delivery on a webhook's page."""
     return [row[:4] for row in rows_of(console.see(path)) if row[0] != "Event"]
+
+
+def states_of(console: OwnerAtConsole, path: str) -> list[str]:
+    return [row[1] for row in sent_to(console, path)]
 
 
 def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
@@ -218,6 +228,59 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     assert data(console.api.get("/webhook-endpoints")) == []
     for page in ("", "/change", "/rotate", "/end"):
         console.see(path + page, 404)
+
+
+def delivery_paths(console: OwnerAtConsole, path: str) -> list[str]:
+    return re.findall(rf'href="[^"]*({path}/deliveries/\d+)"', console.see(path))
+
+
+def test_console_rebuilds_the_request_of_a_delivery_without_its_signature(
+    console: OwnerAtConsole, stack: Stack, receiver: HookReceiver
+) -> None:
+    receiver.body = b"<b>taken</b>" + b"." * 300
+    endpoint = new_endpoint(console.api, receiver.url, LEFT)
+    path = f"{HOOKS}/{endpoint['id']}"
+    happen(stack, console.owner, LEFT)
+    eventually(lambda: states_of(console, path) == ["delivered"], what="the delivery")
+    [delivery_path] = delivery_paths(console, path)
+    text = console.see(delivery_path)
+    assert heading(text) == "Delivery: A member unsubscribed"
+    assert "This request was built again from the event" in text
+    [hook] = receiver.hooks
+    headers, body, answer = texts_in_code(text)[:3]
+    assert json.loads(body) == hook.content
+    rebuilt = dict(line.split(": ", 1) for line in headers.lower().splitlines())
+    sent_at = int(rebuilt.pop("webhook-timestamp"))
+    assert abs(sent_at - int(hook.headers["webhook-timestamp"])) <= 1
+    assert rebuilt == {
+        name: hook.headers[name].lower() for name in ("content-type", "user-agent", "webhook-id")
+    }
+    assert "webhook-signature" not in text
+    assert answer == receiver.body.decode()
+    assert "The event is being sent again." in console.do(delivery_path)
+    eventually(lambda: len(receiver.hooks) == 2, what="the event again")
+    # The database refuses to delete an event that is younger than 30 days.
+    gone = "UPDATE webhook_deliveries SET event_id = %s WHERE endpoint_id = %s"
+    stack.query(gone, MAX_ID, endpoint["id"])
+    assert "because the event has been deleted" in console.see(delivery_path)
+    other = new_endpoint(console.api, receiver.url, LEFT)
+    console.see(delivery_path.replace(str(endpoint["id"]), str(other["id"])), 404)
+
+
+def test_console_shows_no_request_about_an_erased_person(
+    console: OwnerAtConsole, stack: Stack, reader: Reader, receiver: HookReceiver
+) -> None:
+    list_id = new_list(console.api)["id"]
+    path = f"{HOOKS}/{new_endpoint(console.api, receiver.url, CREATED)['id']}"
+    reader.joins(list_id)
+    eventually(lambda: receiver.hooks, what="the event")
+    eventually(lambda: states_of(console, path) == ["delivered"], what="the delivery")
+    [delivery_path] = delivery_paths(console, path)
+    assert reader.email in console.see(delivery_path)
+    erase(stack.resources, reader.email)
+    text = console.see(delivery_path)
+    assert "because the person’s data was erased" in text
+    assert not any("{" in each for each in texts_in_code(text))
 
 
 def test_console_recommends_event_types_and_subscribes_to_whole_groups(

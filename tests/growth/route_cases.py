@@ -81,6 +81,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _page("half way down", cursor="250-0"),
     ),
     "GET /apikeys": (_page(),),
+    "GET /apikeys/{key_id}/requests": (_page(), _page("of one status", status="429")),
     "POST /apikeys": (_write(times=3),),
     "GET /auxilia/credits/balance": (_read(),),
     "GET /auxilia/credits/ledger": (

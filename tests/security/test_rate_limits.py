@@ -21,7 +21,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy, open_proxy
 from devstack.harness.stack import Stack
 from storage.redis.rate_counters import RateCounters, parse_limits
-from tests.support.http.replies import problem
+from tests.support.http.replies import data, problem
 from tests.support.lists.subscribers import trace_for
 from tests.support.security.attackers import new_address
 from tests.support.security.people import new_list
@@ -181,6 +181,25 @@ def _standing(reply: httpx2.Response) -> tuple[int, int]:
     found = re.fullmatch(r'"(\w+)";r=(\d+);t=(\d+)', reply.headers["ratelimit"])
     assert found, reply.headers
     return int(found[2]), int(found[3])
+
+
+def test_rejected_requests_beyond_a_rate_limit_are_listed_for_the_owner_of_the_api_key(
+    stack: Stack, make_limited_client: Callable[..., httpx2.Client]
+) -> None:
+    owner = stack.create_owner()
+    most = MOST[RateLimitName.DEFAULT]
+    taken = statuses(partial(make_limited_client(owner.key).get, "/lists"), most + 2)
+    assert taken == [200] * most + [429] * 2
+    [(key_id,)] = stack.query("SELECT id FROM api_keys WHERE user_id = %s", owner.user_id)
+    path = f"/apikeys/{key_id}/requests"
+    with stack.client(owner.key) as client:
+        items = partial(_list_rejected, client, path)
+        eventually(lambda: len(items()) == 2, what="the rejected requests")
+        assert {(each["route"], each["code"]) for each in items()} == {("/lists", "rate.limited")}
+
+
+def _list_rejected(client: httpx2.Client, path: str) -> list[dict[str, Any]]:
+    return list(data(client.get(path, params={"status": "429"}))["items"])
 
 
 def test_rate_limit_is_shared_by_all_credentials_of_a_user_and_by_no_other_user(
@@ -359,10 +378,16 @@ def test_charges_with_a_cached_api_key_count_towards_a_high_rate_limit(stack: St
     key = stack.create_owner().key
     with stack.run_second_api(None, **environment) as api, api.client(key) as client:
         replies = [client.post("/auxilia/credits/consume", json=charge) for _ in range(limit)]
-        refused = client.post("/auxilia/credits/consume", json=charge)
+        # Redis rejects the first charge. A call number in memory rejects the second charge.
+        rejected = [client.post("/auxilia/credits/consume", json=charge) for _ in range(2)]
     remaining = [re.findall(r'^"default";r=(\d+);', each.headers["ratelimit"]) for each in replies]
     assert remaining == [[str(limit - number)] for number in range(1, limit + 1)]
-    problem(refused, 429, "rate.limited")
+    for each in rejected:
+        problem(each, 429, "rate.limited")
+    # The owner of the API key sees the rejected charges.
+    request_ids = tuple(each.headers["x-request-id"] for each in rejected)
+    recorded = stack.query("SELECT code FROM api_requests WHERE request_id IN %s", request_ids)
+    assert recorded == [("rate.limited",)] * 2
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,10 @@ from tests.support.people.visiting import (
 )
 
 FORGOTTEN = "/password/forgotten"
+INSERT_REQUEST = """
+INSERT INTO api_requests (key_id, occurred_at, id, method, route, status, request_id, milliseconds)
+VALUES (%s, now(), 1, 'GET', '/lists', 200, 'before the reset', 1)
+"""
 
 
 @dataclass
@@ -125,6 +129,8 @@ def test_password_reset_keeps_only_keys_that_the_person_unticked(
     assert {f"end.{kept}", f"end.{intruder.key['id']}"} <= ticked
     assert "mine now" in shown.text
     assert "never used" in shown.text
+    for key_id in (kept, intruder.key["id"]):
+        stack.query(INSERT_REQUEST, key_id)
     # One more, made while the person reads the page.
     late = stack.create_key(user_id_of(stack, email))
     form = {**hidden(shown), **dict.fromkeys(ticked - {f"end.{kept}"}, "on")}
@@ -132,6 +138,11 @@ def test_password_reset_keeps_only_keys_that_the_person_unticked(
     assert intruder.ways_in() == set()
     assert intruder.opens(own_key)
     assert not intruder.opens(late)
+    recorded = stack.query(
+        "SELECT key_id FROM api_requests WHERE request_id = 'before the reset' AND key_id IN %s",
+        (kept, intruder.key["id"]),
+    )
+    assert recorded == [(kept,)]
 
 
 def test_password_reset_ends_webhook_endpoints_except_unticked_ones(

@@ -19,20 +19,22 @@ from api.console.requests import (
     build_router,
 )
 from api.console.typed_forms import TypedForm, build_field_error
+from api.paging import Cursor
 from api.record_ids import PathId
 from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
 from core.scopes import KEY_SCOPE_EXPLANATIONS, Scope
-from core.settings.notations import PlanQuota
+from core.settings.notations import PlanQuota, Retained
 from models import ApiKey, EndpointState
-from services.access import api_keys
+from services.access import api_keys, api_requests
 from services.accounts import own_keys
 from services.accounts.page_paths import GRANTS_PATH, KEYS_PATH
 from services.feed.catalogue import FeedEventType
 from services.oauth import grants
 from services.oauth.grants import GrantSummary
+from services.paging import PageRequest
 from services.webhooks import endpoints_of_keys, webhook_endpoints
 from services.webhooks.endpoints_of_keys import revoke_key
 from storage.unit_of_work import UnitOfWork
@@ -42,6 +44,16 @@ router = build_router(PATH)
 
 KEEP_ENDPOINTS = "keep_endpoints"
 EVENTS_ON_PAGE = 40
+REQUESTS_ON_PAGE = 50
+# The filters of the page of an API key's requests.
+_STATUS_CHOICES = (
+    ("", "All statuses"),
+    ("2xx", "Successful (2xx)"),
+    ("4xx", "Rejected (4xx)"),
+    ("429", "Too many requests (429)"),
+    ("5xx", "Failed (5xx)"),
+)
+_STATUS_FIELD = "status"
 # The lifetimes that a user can choose for a new API key.
 _LIFETIMES = {
     "30": ("30 days", timedelta(days=30)),
@@ -172,6 +184,32 @@ def create_key(console: RecentConsoleForm) -> Response:
     except DomainError as error:
         return show_new_key(console, console.add_error(error, {API_KEY_NAME.code: "name"}))
     return console.render_page("key_made.html", each=KeyView(key), secret=secret)
+
+
+@router.get("/keys/{key_id}/requests")
+def show_requests(
+    console: Console, uow: Transaction, key_id: PathId, cursor: Cursor = None
+) -> Response:
+    """Show the latest requests of an API key, which may be expired."""
+    selected_status = console.request.query_params.get(_STATUS_FIELD, "")
+    statuses = [value for value, _ in _STATUS_CHOICES if value and value == selected_status]
+    page = api_requests.list_requests(
+        uow,
+        console.user_id,
+        key_id,
+        PageRequest(REQUESTS_ON_PAGE, cursor=cursor),
+        status=statuses[0] if statuses else None,
+    )
+    return console.render_form(
+        "key_requests.html",
+        TypedForm({_STATUS_FIELD: statuses[0]} if statuses else {}),
+        each=KeyView(api_keys.get_key(uow, console.user_id, key_id)),
+        requests=page.rows,
+        next_cursor=page.next_cursor,
+        statuses=_STATUS_CHOICES,
+        most=api_requests.MAX_REQUESTS_PER_KEY,
+        days=console.state.resources.settings.retention[Retained.REQUESTS],
+    )
 
 
 @router.get("/keys/{key_id}/end")

@@ -1,5 +1,6 @@
 """Pages on which an owner manages webhook endpoints and sees their deliveries."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -33,7 +34,7 @@ from services.accounts import page_paths
 from services.feed.catalogue import FeedEventType
 from services.paging import PageRequest
 from services.subscriptions import lists
-from services.webhooks import deliveries, webhook_endpoints
+from services.webhooks import deliveries, messages, webhook_endpoints
 from services.webhooks.webhook_endpoints import EndpointChange
 from storage.unit_of_work import UnitOfWork
 
@@ -149,8 +150,13 @@ class DeliveryView:
         return f"{delivery.status_code}, in {delivery.milliseconds:,} ms"
 
     @property
+    def full_body(self) -> str:
+        """Return the stored part of the latest response's body."""
+        return (self.delivery.answer or b"").decode(errors="replace").strip()
+
+    @property
     def body(self) -> str:
-        text = (self.delivery.answer or b"").decode(errors="replace").strip()
+        text = self.full_body
         is_cut = len(text) > MAX_ANSWER_CHARACTERS
         return text[:MAX_ANSWER_CHARACTERS] + ("…" if is_cut else "")
 
@@ -239,6 +245,26 @@ def show_endpoint(
 def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     deliveries.send_test(uow, console.caller, endpoint_id)
     return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The test event is being sent.")
+
+
+@router.get("/{endpoint_id}/deliveries/{delivery_id}")
+def show_delivery(
+    console: Console, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
+) -> Response:
+    """Show the last response to a delivery, and the request, which is built again from the event.
+
+    The request's body is indented, so that people can read it.
+    """
+    [view] = _build_views(uow, [webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id)])
+    request = messages.rebuild_request(uow, console.caller, endpoint_id, delivery_id)
+    event = None if request.body is None else json.loads(request.body)
+    return console.render_page(
+        "delivery.html",
+        view=view,
+        each=DeliveryView(request.delivery),
+        request=request,
+        body=event and json.dumps(event, indent=2, ensure_ascii=False),
+    )
 
 
 @router.post("/{endpoint_id}/deliveries/{delivery_id}/resend")

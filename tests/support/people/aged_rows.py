@@ -55,6 +55,8 @@ INSERTS = {
     " VALUES ({user}, 'https://example.com/', '{{key.created}}', 1, 1, {at})",
     "webhook_secrets": "webhook_secrets (endpoint_id, context, wrapped_key, wrapped_by, expires_at)"
     " VALUES ({endpoint}, 'retention-{any}', 'x', 'x', {at})",
+    "api_requests": "api_requests (key_id, occurred_at, id, method, route, status, request_id,"
+    " milliseconds) VALUES ({key}, {at}, {any}, 'GET', '/', 200, 'x', 1)",
     "login_attempts": "login_attempts (subject, attempts, paused_until, tried_at)"
     " VALUES (sha256('{any}'), 1, now(), {at})",
     "spent_proofs": "spent_proofs (proof_hash, expires_at) VALUES (sha256('{any}'), {at})",
@@ -121,6 +123,8 @@ class AgedRows:
             " VALUES ('maintenance.shorten_ips', 3600)",
             "endpoint": "webhook_endpoints (user_id, url, types, place, event_id)"
             " VALUES ({user}, 'https://example.com/', '{{key.created}}', 1, 1)",
+            "key": "api_keys (user_id, name, secret_hmac, last_four)"
+            " VALUES ({user}, 'x', sha256('retention'), 'xxxx')",
             "client": "oauth_clients (client_id, name, redirect_uris, scopes)"
             " VALUES ('retention', 'x', '{{}}', '{{}}')",
             "grant": "oauth_grants (user_id, client_id, scopes)"

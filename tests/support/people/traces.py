@@ -36,6 +36,15 @@ INSERT INTO webhook_deliveries (endpoint_id, event_id, event_type, person_id, st
 SELECT %s, -n, 'subscription.left', %s, 'delivered', 'thanks, Ada' FROM generate_series(1, %s) AS n
 """
 
+_KEY = """
+INSERT INTO api_keys (user_id, name, secret_hmac, last_four)
+VALUES (%s, 'mine', sha256(%s::bytea), 'xxxx') RETURNING id
+"""
+_REQUESTS = """
+INSERT INTO api_requests (key_id, occurred_at, id, method, route, status, request_id, milliseconds)
+SELECT %s, now(), n, 'GET', '/lists', 200, 'request-' || n, 1 FROM generate_series(1, %s) AS n
+"""
+
 
 def fill(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows: int) -> None:
     """Rows of each kind: about the person, of what they did to another one, and what they own."""
@@ -46,6 +55,8 @@ def fill(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows: int) 
     stack.query(_JOBS, user_id, rows)
     stack.query(_KEYED, user_id, rows)
     stack.query(_CONSENT, list_id, user_id, rows)
+    [(key_id,)] = stack.query(_KEY, user_id, tag)
+    stack.query(_REQUESTS, key_id, rows)
     [(endpoint_id,)] = stack.query(_ENDPOINT, other_id)
     stack.query(_ANSWERS, endpoint_id, user_id, rows)
 
@@ -59,6 +70,7 @@ def left(stack: Stack, user_id: int) -> dict[str, int]:
         "jobs": "user_id = %s",
         "idempotency_records": "caller_id = %s",
         "consent_entries": "user_id = %s",
+        "api_keys": "user_id = %s",
         "webhook_deliveries": "person_id = %s AND answer IS NOT NULL",
     }
     found = {

@@ -72,6 +72,7 @@ CALLS: dict[str, Call] = {
     "GET /users/me/security-events": Call(200),
     "GET /events": Call(404, query={"list_id": "{list_id}"}),
     "GET /apikeys": Call(200),
+    "GET /apikeys/{key_id}/requests": Call(404),
     "POST /apikeys": Call(200, json={"name": "another"}),
     "GET /auxilia/credits/balance": Call(200),
     "GET /auxilia/credits/ledger": Call(200),

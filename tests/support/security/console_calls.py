@@ -113,6 +113,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     "GET /console/developers/keys/new": Call(200),
     "POST /console/developers/keys/new": Call(422, own=422, form={"reach": "chosen"}),
     "GET /console/developers/keys/{key_id}/end": Call(404),
+    "GET /console/developers/keys/{key_id}/requests": Call(404),
     "GET /console/developers/access": Call(200),
     f"GET {_HOOKS}": Call(200),
     f"GET {_HOOKS}/new": Call(200),
@@ -123,6 +124,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_HOOK}/rotate": Call(404),
     f"POST {_HOOK}/rotate": Call(404),
     f"GET {_HOOK}/end": Call(404),
+    f"GET {_HOOK}/deliveries/{{delivery_id}}": Call(404),
     # The owner paused it.
     f"POST {_HOOK}/test": Call(404, own=409),
     f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),

@@ -1,0 +1,38 @@
+"""Requests that API keys authenticated."""
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, Index
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.declarative import Model
+
+
+class ApiRequest(Model):
+    """A request that an API key authenticated, without the path, the body and the IP address.
+
+    The paths and bodies of requests contain e-mail addresses. ``api_requests`` keeps about the last
+    1,000 requests of each API key.
+    """
+
+    __tablename__ = "api_requests"
+    # The purge of expired rows uses the index on ``occurred_at``.
+    __table_args__ = (Index(None, "occurred_at"),)
+
+    key_id: Mapped[int] = mapped_column(
+        ForeignKey("api_keys.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    # The start of the request, by the clock of the API process.
+    occurred_at: Mapped[datetime] = mapped_column(primary_key=True)
+    # A random number that the API process chooses. If the process writes a request twice, because a
+    # connection broke, the primary key rejects the second row.
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    method: Mapped[str]
+    # The template of the path, such as ``/lists/{list_id}``.
+    route: Mapped[str]
+    # The status of the response, or 499 if the caller disconnected before the response.
+    status: Mapped[int]
+    # The error code of the response, or NULL for a response without an error.
+    code: Mapped[str | None]
+    request_id: Mapped[str]
+    milliseconds: Mapped[int]

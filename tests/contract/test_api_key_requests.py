@@ -1,0 +1,227 @@
+"""The requests of an API key, which its owner sees by the API and in the console."""
+
+import secrets
+from typing import Any
+
+import httpx2
+import pytest
+
+from api.console.developers.routes import REQUESTS_ON_PAGE
+from core.scopes import Scope
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
+from models import ApiKey
+from services.access.api_requests import MAX_REQUESTS_PER_KEY
+from tests.support.credits.credits import CONSUME, consume, grant
+from tests.support.http.replies import data, problem, walk_pages
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import OwnerAtConsole, calls_of, heading, rows_of
+
+INSERT = """
+INSERT INTO api_requests (key_id, occurred_at, id, method, route, status, code, request_id,
+    milliseconds)
+SELECT %s, now() - n * interval '1 second', n, 'GET', '/lists', 200 + 100 * (n %% 4),
+    CASE WHEN n %% 4 = 2 THEN 'list.not_found' END, 'request-' || n, n FROM generate_series(1, %s) n
+"""
+
+
+def id_of(stack: Stack, owner: Owner, key: str) -> int:
+    with stack.resources.unit_of_work() as uow:
+        query = uow.session.query(ApiKey.id).where(
+            ApiKey.user_id == owner.user_id, ApiKey.last_four == key[-4:]
+        )
+        return query.one()[0]
+
+
+@pytest.fixture
+def key(stack: Stack, owner: Owner) -> str:
+    """Another API key of the owner, with all scopes."""
+    return stack.create_key(owner.user_id)
+
+
+@pytest.fixture
+def path(stack: Stack, owner: Owner, key: str) -> str:
+    """The path of the requests of the fixture `key`."""
+    return f"/apikeys/{id_of(stack, owner, key)}/requests"
+
+
+def requests_of(client: httpx2.Client, path: str, **query: str | int) -> list[dict[str, Any]]:
+    return list(data(client.get(path, params=query))["items"])
+
+
+def await_requests(client: httpx2.Client, path: str, count: int) -> list[dict[str, Any]]:
+    """Wait until the process has written its batch, and return the requests, newest first."""
+    eventually(lambda: len(requests_of(client, path)) >= count, what="the requests")
+    return requests_of(client, path)
+
+
+def test_owner_sees_the_requests_of_an_api_key_with_their_outcomes(
+    stack: Stack, client: httpx2.Client, key: str, path: str
+) -> None:
+    mark = secrets.token_hex(8)
+    with stack.client(key) as program:
+        list_id = new_list(program)["id"]
+        problem(program.get(f"/lists/{list_id + 1}/segments"), 404, "list.not_found")
+        problem(program.get("/lists", params={"limit": -1}), 400, "request.invalid")
+        assert program.head("/lists", headers={"X-Request-ID": mark}).status_code == 200
+    newest, invalid, missing, created = await_requests(client, path, 4)
+    assert set(newest) == {
+        *("occurred_at", "method", "route", "status", "code", "request_id", "milliseconds"),
+    }
+    assert (newest["method"], newest["route"], newest["request_id"]) == ("HEAD", "/lists", mark)
+    assert (newest["status"], newest["code"]) == (200, None)
+    assert (invalid["status"], invalid["code"]) == (400, "request.invalid")
+    assert (missing["route"], missing["status"]) == ("/lists/{list_id}/segments", 404)
+    assert missing["code"] == "list.not_found"
+    assert (created["method"], created["code"]) == ("POST", None)
+    assert created["milliseconds"] > 0
+    assert newest["occurred_at"] > invalid["occurred_at"] > created["occurred_at"]
+
+
+def test_recorded_requests_contain_no_path_query_body_or_address(
+    stack: Stack, client: httpx2.Client, key: str, path: str
+) -> None:
+    mark = secrets.token_hex(8)
+    with stack.client(key) as program:
+        slug = new_list(program, slug=f"list-{mark}")["slug"]
+        data(program.get(f"/lists/{slug}", params={"mark": mark}))
+        program.get(
+            f"/lists/{slug}/segments", headers={"User-Agent": mark, "X-Request-ID": "x" * 9}
+        )
+        program.put("/deny-list", json={"emails": [f"{mark}@example.com"]})
+    await_requests(client, path, 4)
+    key_id = path.split("/")[2]
+    rows = str(stack.query("SELECT r::text FROM api_requests r WHERE key_id = %s", key_id))
+    assert "/lists/{list_id}" in rows
+    assert mark not in rows
+    assert "127.0.0.1" not in rows
+
+
+def test_requests_of_an_api_key_are_filtered_by_status_and_paged_newest_first(
+    stack: Stack, client: httpx2.Client, path: str
+) -> None:
+    stack.query(INSERT, path.split("/")[2], 8)
+    everything = requests_of(client, path)
+    assert [each["milliseconds"] for each in everything] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert walk_pages(client, path, limit=3)[:8] == everything
+    for status, found in (("404", []), ("400", [2, 6]), ("4xx", [2, 6]), ("2xx", [4, 8])):
+        rows = requests_of(client, path, status=status)
+        assert [each["milliseconds"] for each in rows] == found
+    assert [each["milliseconds"] for each in requests_of(client, path, status="5xx", limit=1)] == [
+        3
+    ]
+    for status in ("", "4", "4x", "600", "4XX", "429 "):
+        problem(client.get(path, params={"status": status}), 400, "request.invalid")
+    problem(client.get(path, params={"cursor": "1"}), 400, "cursor.invalid")
+
+
+def test_only_the_last_1000_requests_of_an_api_key_are_listed(
+    stack: Stack, client: httpx2.Client, path: str
+) -> None:
+    stack.query(INSERT, path.split("/")[2], MAX_REQUESTS_PER_KEY + 10)
+    numbers = [each["milliseconds"] for each in requests_of(client, path, limit=1000)]
+    assert numbers == list(range(1, MAX_REQUESTS_PER_KEY + 1))
+    assert len(walk_pages(client, path, limit=250)) == MAX_REQUESTS_PER_KEY
+    # Older requests don't appear if newer ones don't match the filter.
+    assert len(requests_of(client, path, status="2xx", limit=1000)) == MAX_REQUESTS_PER_KEY / 4
+
+
+def test_requests_of_an_api_key_need_an_unrestricted_credential_of_the_owner(
+    stack: Stack, owner: Owner, client: httpx2.Client, path: str
+) -> None:
+    restricted = stack.create_key(owner.user_id, Scope.ATTACHMENT, Scope.WEBHOOK)
+    with stack.client(restricted) as program:
+        problem(program.get(path), 403, "auth.restricted_credential")
+    problem(client.get("/apikeys/1/requests"), 404, "api_key.not_found")
+
+
+def test_charges_with_a_cached_api_key_are_recorded(
+    stack: Stack, owner: Owner, client: httpx2.Client, key: str, path: str
+) -> None:
+    grant(stack, owner.user_id, "1")
+    with stack.client(key) as program:
+        assert [consume(program).status_code for _ in range(3)] == [200, 402, 402]
+        assert program.post(CONSUME, json={}).status_code == 422
+    invalid, *charges = await_requests(client, path, 4)
+    assert {each["route"] for each in (invalid, *charges)} == {CONSUME}
+    assert [each["status"] for each in charges] == [402, 402, 200]
+    assert charges[0]["code"] == "credits.insufficient"
+    assert invalid["status"] == 422
+
+
+def test_requests_with_an_expired_api_key_are_not_recorded(
+    stack: Stack, owner: Owner, client: httpx2.Client, key: str, path: str
+) -> None:
+    grant(stack, owner.user_id, "9")
+    with stack.client(key) as program:
+        data(consume(program))
+        await_requests(client, path, 1)
+        stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", path.split("/")[2])
+        problem(program.get("/lists"), 401, "auth.invalid_credentials")
+        # The process has cached the caller of this key.
+        problem(consume(program), 401, "auth.invalid_credentials")
+    other = stack.create_key(owner.user_id)
+    with stack.client(other) as program:
+        data(program.get("/lists"))
+    # The process writes requests in order, so an earlier request would have been written too.
+    await_requests(client, f"/apikeys/{id_of(stack, owner, other)}/requests", 1)
+    assert [each["status"] for each in requests_of(client, path)] == [200]
+
+
+def test_revoked_api_key_takes_its_requests_and_those_of_its_descendants_with_it(
+    stack: Stack, owner: Owner, client: httpx2.Client, key: str, path: str
+) -> None:
+    key_id = path.split("/")[2]
+    with stack.client(key) as program:
+        descendant = data(program.post("/apikeys", json={"name": "descendant"}))["id"]
+    for each in (key_id, descendant):
+        stack.query(INSERT, each, 2)
+    await_requests(client, path, 3)
+    with stack.client(key) as program:
+        # This request revokes its own key before the request is written.
+        assert data(program.delete(path.removesuffix("/requests"))) == 1
+    other = stack.create_key(owner.user_id)
+    with stack.client(other) as program:
+        data(program.get("/lists"))
+    await_requests(client, f"/apikeys/{id_of(stack, owner, other)}/requests", 1)
+    for each in (key_id, descendant):
+        assert stack.query("SELECT 1 FROM api_requests WHERE key_id = %s", each) == []
+        problem(client.get(f"/apikeys/{each}/requests"), 404, "api_key.not_found")
+
+
+def test_deleted_api_key_takes_its_requests_with_it_and_delays_no_other_requests(
+    stack: Stack, owner: Owner, client: httpx2.Client, key: str, path: str
+) -> None:
+    key_id = path.split("/")[2]
+    other = stack.create_key(owner.user_id)
+    with stack.client(key) as program, stack.client(other) as other_program:
+        data(program.get("/lists"))
+        await_requests(client, path, 1)
+        data(program.get("/lists"))
+        data(other_program.get("/lists"))
+    stack.query("DELETE FROM api_keys WHERE id = %s", key_id)
+    await_requests(client, f"/apikeys/{id_of(stack, owner, other)}/requests", 1)
+    assert stack.query("SELECT 1 FROM api_requests WHERE key_id = %s", key_id) == []
+
+
+def test_console_shows_and_filters_the_requests_of_an_api_key(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    key_id = id_of(stack, console.owner, console.owner.key)
+    path = f"/console/developers/keys/{key_id}/requests"
+    assert path in console.see("/console/developers/keys")
+    assert "No requests yet" in console.see(path)
+    stack.query(INSERT, key_id, REQUESTS_ON_PAGE + 1)
+    text = console.see(path)
+    assert heading(text).startswith("Requests with ")
+    rows = rows_of(text)[1:]
+    assert len(rows) == REQUESTS_ON_PAGE
+    assert rows[1][:4] == ["GET /lists", "400", "list.not_found", "2 ms"]
+    assert rows[1][5] == "request-2"
+    assert 'rel="next"' in text
+    text = console.see(path, status="4xx")
+    assert {row[1] for row in rows_of(text)[1:]} == {"400"}
+    assert '<option value="4xx" selected>' in text
+    [call] = calls_of(text)
+    assert call.path == f"/apikeys/{key_id}/requests?status=4xx"
+    assert "No requests with this status" in console.see(path, status="429")

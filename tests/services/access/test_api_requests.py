@@ -1,0 +1,136 @@
+"""Tests of how a process stores the requests of API keys: limits, outages and duplicates."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import psycopg2
+import pytest
+from prometheus_client import REGISTRY
+from pydantic import SecretStr
+
+from devstack.harness.proxy import Proxy, open_proxy
+from devstack.harness.stack import Owner, Stack
+from services.access.api_requests import (
+    MAX_REQUESTS_PER_KEY,
+    MAX_UNWRITTEN_REQUESTS,
+    NewRequest,
+    RequestLog,
+)
+from storage.database import Database, open_database
+
+STORED = "SELECT milliseconds FROM api_requests WHERE key_id = %s ORDER BY milliseconds"
+
+
+@pytest.fixture
+def proxy(stack: Stack) -> Iterator[Proxy]:
+    with open_proxy(stack.settings().database_url.get_secret_value()) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def database(stack: Stack, proxy: Proxy) -> Iterator[Database]:
+    """A database that the fixture `proxy` can make unavailable."""
+    settings = stack.settings().model_copy(update={"database_url": SecretStr(proxy.url)})
+    opened = open_database(settings, pool_size=1, application_name="log", single_statements=2)
+    with closing(opened):
+        yield opened
+
+
+def create_key_ids(stack: Stack, owner: Owner, count: int) -> list[int]:
+    rows = stack.query(
+        "INSERT INTO api_keys (user_id, name, secret_hmac, last_four)"
+        " SELECT %s, 'log', sha256((random() || ' ' || n)::bytea), 'xxxx'"
+        " FROM generate_series(1, %s) n RETURNING id",
+        owner.user_id,
+        count,
+    )
+    return [int(str(key_id)) for (key_id,) in rows]
+
+
+@pytest.fixture
+def key_id(stack: Stack, owner: Owner) -> int:
+    [key_id] = create_key_ids(stack, owner, 1)
+    return key_id
+
+
+def record(log: RequestLog, key_id: int, numbers: range) -> None:
+    """Record requests that happen in the order of their numbers."""
+    start = time.time() - 100_000
+    for number in numbers:
+        log.record(NewRequest(key_id, start + number, "GET", "/lists", 200, None, "x", number))
+
+
+def stored_numbers(stack: Stack, key_id: int) -> list[int]:
+    return [int(str(number)) for (number,) in stack.query(STORED, key_id)]
+
+
+def test_busy_api_key_keeps_only_its_last_1000_requests_in_memory_and_in_the_database(
+    stack: Stack, database: Database, key_id: int
+) -> None:
+    log = RequestLog()
+    most = MAX_REQUESTS_PER_KEY
+    for start in range(0, 4 * most, most // 2):
+        record(log, key_id, range(start, start + most // 2))
+        log.write_requests(database)
+        assert len(stored_numbers(stack, key_id)) < 2 * most
+    assert stored_numbers(stack, key_id) == list(range(3 * most, 4 * most))
+    # Of more requests in one batch, only the last are written.
+    record(log, key_id, range(4 * most, 7 * most))
+    log.write_requests(database)
+    assert stored_numbers(stack, key_id) == list(range(6 * most, 7 * most))
+
+
+def test_two_processes_trim_the_requests_of_one_api_key_at_the_same_time(
+    stack: Stack, database: Database, key_id: int
+) -> None:
+    def write(offset: int) -> None:
+        log = RequestLog()
+        for start in range(offset, offset + 5_000, 250):
+            record(log, key_id, range(start, start + 250))
+            log.write_requests(database)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, (0, 10_000)))
+    numbers = stored_numbers(stack, key_id)
+    assert MAX_REQUESTS_PER_KEY <= len(numbers) <= 3 * MAX_REQUESTS_PER_KEY
+    # The last requests of the process whose requests happened last are all there.
+    assert numbers[-MAX_REQUESTS_PER_KEY:] == list(range(14_000, 15_000))
+
+
+def test_requests_during_a_database_outage_are_written_later_up_to_a_limit(
+    stack: Stack, owner: Owner, proxy: Proxy, database: Database
+) -> None:
+    log = RequestLog()
+    count = 600
+    key_ids = create_key_ids(stack, owner, MAX_UNWRITTEN_REQUESTS // count + 2)
+    before = REGISTRY.get_sample_value("pressroom_unrecorded_requests_total") or 0
+    with proxy.misbehaving(Proxy.refuse):
+        for key_id in key_ids:
+            record(log, key_id, range(count))
+            with pytest.raises(psycopg2.OperationalError):
+                log.write_requests(database)
+    dropped = count * len(key_ids) - MAX_UNWRITTEN_REQUESTS
+    assert REGISTRY.get_sample_value("pressroom_unrecorded_requests_total") == before + dropped
+    log.write_requests(database)
+    assert sum(len(stored_numbers(stack, key_id)) for key_id in key_ids) == MAX_UNWRITTEN_REQUESTS
+    # After the outage, new requests are recorded again.
+    record(log, key_ids[-1], range(count, count + 1))
+    log.write_requests(database)
+    assert stored_numbers(stack, key_ids[-1])[-1] == count
+
+
+@pytest.mark.parametrize("deliver", [True, False], ids=["written", "not written"])
+def test_batch_whose_connection_breaks_is_stored_exactly_once(
+    stack: Stack, proxy: Proxy, database: Database, key_id: int, *, deliver: bool
+) -> None:
+    log = RequestLog()
+    record(log, key_id, range(3))
+    word = b"INSERT INTO api_requests"
+    proxy.cut_at(word, after=word, deliver=deliver)
+    with pytest.raises(psycopg2.OperationalError):
+        log.write_requests(database)
+    assert stored_numbers(stack, key_id) == ([0, 1, 2] if deliver else [])
+    log.write_requests(database)
+    assert stored_numbers(stack, key_id) == [0, 1, 2]
