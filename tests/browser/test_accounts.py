@@ -209,7 +209,7 @@ def test_passkey_works_as_second_factor_and_for_login_and_password_reset(
     shows(page, "Your account")
     page.goto(f"{named_url}/account/factors/passkey")
     shows(page, "Add a passkey")
-    page.get_by_label("Name").fill("This laptop")
+    page.get_by_label("Name", exact=True).fill("This laptop")
     page.keyboard.press("Enter")
     shows(page, "Your recovery codes")
     log_out(page, named_url)

@@ -1,5 +1,7 @@
 """What an owner does in the console, by keyboard alone; the focus is seen at each press."""
 
+import re
+
 import httpx2
 import pytest
 from playwright.sync_api import expect
@@ -45,9 +47,9 @@ def test_stranger_can_register_and_create_a_list_by_keyboard(
     keyboard.enter()
     keyboard.shows("Create a list")
     keyboard.write("Title", "By keys alone")
-    keyboard.write("Slug", "Not a slug")
+    keyboard.write("Web address", "Not a slug")
     keyboard.press("button", "Create list")
-    keyboard.begins_at_what_is_wrong("Slug")
+    keyboard.begins_at_what_is_wrong("Web address")
     keyboard.overwrite(f"keys-{user_id_of(stack, email)}")
     keyboard.enter()
     keyboard.shows("By keys alone")
@@ -142,6 +144,7 @@ def test_owner_can_create_and_test_a_webhook_by_keyboard(
         keyboard.press("link", "Create a webhook")
         keyboard.shows("Create a webhook")
         keyboard.write("URL", receiver.url)
+        keyboard.clear_checkboxes()
         keyboard.press("button", "Create webhook")
         keyboard.begins_at(keyboard.page.get_by_text("Select at least one event type."))
         keyboard.tick("A member unsubscribed", exact=False)
@@ -152,7 +155,9 @@ def test_owner_can_create_and_test_a_webhook_by_keyboard(
         keyboard.press("button", "Send a test event")
         keyboard.watch_until(keyboard.page.get_by_role("cell", name="delivered"))
         keyboard.press("button", "Resend", exact=False)
-        keyboard.watch_until(keyboard.page.get_by_role("cell", name="2", exact=True))
+        # In a narrow window, the cell contains the column's heading.
+        attempts = re.compile(r"^(Attempts: )?2$")
+        keyboard.watch_until(keyboard.page.get_by_role("cell", name=attempts))
         for hook in receiver.hooks:
             hook.check(secret)
         assert len(receiver.hooks) == 2

@@ -190,6 +190,17 @@ class Keyboard:
         self.page.keyboard.press("Space")
         expect(box).to_be_checked()
 
+    def clear_checkboxes(self) -> None:
+        """Clear all checked boxes of the page with the keyboard."""
+        names = self.page.locator("input[type=checkbox]:checked").evaluate_all(
+            "boxes => boxes.map(box => box.name)"
+        )
+        assert names
+        for name in names:
+            box = self.reach_it(self.page.locator(f'[name="{name}"]'))
+            self.page.keyboard.press("Space")
+            expect(box).not_to_be_checked()
+
     def choose(self, name: str, option: str) -> None:
         """Go through the options of a select box by the arrow until this one is chosen."""
         box = self.reach("combobox", name)
