@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from textwrap import wrap
@@ -136,8 +136,11 @@ def env(
     values |= _choose_mail_settings(values, mail_url, mail_from)
     _require_usable(values)
     text = "\n".join(_lines(values)) + "\n"
+    empty = [name for name in _MISSING_FEATURES if not values[variable_of(name)]]
     if output == _STDOUT:
         typer.echo(text, nl=False)
+        # Keep the list out of the settings file, which is stdout.
+        _print_empty_settings(empty, to_stderr=True)
         return
     try:
         # Create the file with its final permissions, so that other users can never read it.
@@ -146,17 +149,21 @@ def env(
             file.write(text)
     except OSError as error:
         raise FILE_NOT_WRITTEN(target=output, reason=error.strerror) from None
-    empty = [name for name in _MISSING_FEATURES if not values[variable_of(name)]]
     if as_json:
         record = {"file": str(output), "settings": len(values)}
         print_record(record | {"empty": [*map(variable_of, empty)]}, as_json=True)
         return
     typer.echo(f"Wrote {output}. Only you can read this file.")
-    if empty:
-        typer.echo("These settings are empty:")
-    for name in empty:
-        typer.echo(f"  {variable_of(name)}: {_MISSING_FEATURES[name]}")
+    _print_empty_settings(empty)
     typer.echo("Run: sh deploy/compose/secrets.sh && docker compose up --detach")
+
+
+def _print_empty_settings(names: Sequence[str], *, to_stderr: bool = False) -> None:
+    """Print the consequence of each important setting that is empty."""
+    if names:
+        typer.echo("These settings are empty:", err=to_stderr)
+    for name in names:
+        typer.echo(f"  {variable_of(name)}: {_MISSING_FEATURES[name]}", err=to_stderr)
 
 
 def _choose_mail_settings(

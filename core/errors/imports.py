@@ -162,8 +162,8 @@ IMPORT_DATE_ORDER_NEEDED = invalid(
 IMPORT_ENCODING_NEEDED = invalid(
     "import.encoding_needed",
     "The encoding of the file could not be detected. Compare the rows in each possible encoding, "
-    "and set the right one: {encodings}.",
-    encodings="encoding=cp1250, encoding=mac-roman",
+    "and choose one of these encodings: {encodings}.",
+    encodings="cp1250, mac-roman",
 )
 IMPORT_ENCODING = invalid_at(
     "query.encoding", "import.encoding", "must be one of {encodings}", encodings="utf-8, cp1252"

@@ -247,3 +247,10 @@ def test_generated_env_file_describes_each_setting_in_a_comment(tmp_path: Path) 
     assert texts["PRESSROOM_DATABASE_URL"] == (
         "URL of the Postgres database: postgresql://user:password@host:port/db"
     )
+
+
+def test_env_command_lists_empty_settings_outside_a_file_on_stdout(tmp_path: Path) -> None:
+    done = env(tmp_path, "--output", "-")
+    assert done.returncode == 0, done.stderr
+    assert "PRESSROOM_BACKUP_URL: no backups are made" in done.stderr
+    assert "settings are empty" not in done.stdout

@@ -89,7 +89,7 @@ class EncodingUnclear(DomainError):
     """
 
     def __init__(self, readings: Mapping[str, Sequence[str]]) -> None:
-        names = ", ".join(f"encoding={name}" for name in readings)
+        names = ", ".join(readings)
         error = IMPORT_ENCODING_NEEDED(encodings=names)
         super().__init__(error.kind, error.code, error.message)
         self.readings = readings
