@@ -146,9 +146,7 @@ class StatusFigures:
         sums = self._compute_increases(figure, "_sum")
         counts = self._compute_increases(figure, "_count")
         return [
-            total / events
-            for (total, _), (events, _) in zip(sums, counts, strict=True)
-            if events
+            total / events for (total, _), (events, _) in zip(sums, counts, strict=True) if events
         ]
 
     def _compute_increases(self, figure: Figure, ending: str) -> list[tuple[float, float]]:
