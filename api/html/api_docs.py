@@ -13,6 +13,23 @@ from api.html.content_policy import hash_source
 
 DOCS_PATH = "/docs"
 DOCUMENT_PATH = "/openapi.json"
+# Swagger UI has a dark theme, but doesn't select the theme of the browser.
+_SELECT_THEME = """
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const selectTheme = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
+    dark.addEventListener("change", selectTheme);
+    selectTheme();
+"""
+# On a phone, the description of a group of operations is below the name of the group.
+_STYLE = """
+body { margin: 0; }
+@media (max-width: 40rem) {
+  .swagger-ui .opblock-tag { flex-wrap: wrap; }
+  .swagger-ui .opblock-tag small { order: 1; flex: 1 0 100%; padding: 0; }
+  .swagger-ui .opblock-tag > div:empty { display: none; }
+  .swagger-ui .opblock-tag button { margin-left: auto; }
+}
+"""
 _SWAGGER_FOLDER = Path(fastapi_standalone_docs.__path__[0]) / "static" / "swagger"
 
 
@@ -27,11 +44,13 @@ def add_docs(app: FastAPI) -> None:
         swagger_ui_parameters={"defaultModelsExpandDepth": -1},
     )
     page = bytes(swagger_page.body)
+    page = page.replace(b"<script>", f"<script>{_SELECT_THEME}".encode())
+    page = page.replace(b"</head>", f"<style>{_STYLE}</style></head>".encode())
     [script] = re.findall(b"<script>(.*?)</script>", page, re.DOTALL)
     headers = {
         "Content-Security-Policy": (
             f"default-src 'none'; script-src 'self' '{hash_source(script.decode())}'; "
-            "style-src 'self'; "
+            f"style-src 'self' '{hash_source(_STYLE)}'; "
             "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
             "form-action 'none'"
         ),

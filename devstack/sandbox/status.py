@@ -133,7 +133,10 @@ class StatusFigures:
         return {each: values[name] for each, name in names.items() if name in values}
 
     def values(self, figure: Figure) -> list[float]:
-        """Return the values of a metric over time, oldest first."""
+        """Return the values of a metric over time, oldest first.
+
+        A mean has no values for times in which nothing was measured.
+        """
         if figure.reading in (Reading.SUM, Reading.MAX):
             combine = sum if figure.reading is Reading.SUM else max
             samples = [each.values(figure.metric, figure.labels) for each in self._samples]
@@ -143,8 +146,7 @@ class StatusFigures:
         sums = self._compute_increases(figure, "_sum")
         counts = self._compute_increases(figure, "_count")
         return [
-            total / events if events else 0.0
-            for (total, _), (events, _) in zip(sums, counts, strict=True)
+            total / events for (total, _), (events, _) in zip(sums, counts, strict=True) if events
         ]
 
     def _compute_increases(self, figure: Figure, ending: str) -> list[tuple[float, float]]:

@@ -44,6 +44,28 @@ def test_api_docs_page_can_call_an_operation_with_a_key(
 
 
 @pytest.mark.tier("browser")
+def test_api_docs_page_follows_the_colour_scheme_and_fits_a_phone(
+    stack: Stack, open_page: Open
+) -> None:
+    page = open_page(f"{stack.api_url}/docs")
+    group = page.locator(".opblock-tag").first
+    expect(group).to_be_visible()
+    background = "getComputedStyle(document.documentElement).backgroundColor"
+    light = page.evaluate(background)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"{background} !== {light!r}")
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    name = group.locator("a").bounding_box()
+    words = group.locator("small").bounding_box()
+    assert name
+    assert words
+    # The description is below the name, and as wide as the page.
+    assert words["y"] >= name["y"] + name["height"]
+    assert words["width"] > 250
+
+
+@pytest.mark.tier("browser")
 def test_sandbox_status_page_draws_current_metrics(stack: Stack, open_page: Open) -> None:
     page = open_page(f"{stack.sandbox_url}/")
     page.get_by_role("link", name="Status").click()

@@ -35,7 +35,7 @@ def test_login_starts_a_session_of_the_account_owner(
 ) -> None:
     reply = visitor.log_in(f"  {email.upper()} ")
     assert reply.status_code == 303
-    assert reply.headers["location"] == f"{stack.api_url}/account"
+    assert reply.headers["location"] == f"{stack.api_url}/console"
     assert reply.headers["cache-control"] == "no-store"
     assert data(visitor.get("/users/me"))["email"] == email
     assert email in visitor.get("/account").text

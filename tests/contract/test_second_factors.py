@@ -217,7 +217,7 @@ def test_person_cannot_remove_second_factors_of_another_person(
     for wanted in (str(passkey_id), "x", "9" * 16, "9" * 99):
         form = {"csrf_token": logged_in_visitor.csrf_token(), "remove": wanted}
         assert logged_in_visitor.client.post(FACTORS, data=form).status_code == 404
-    assert location(log_in_by_passkey(visitor, device)).endswith("/account")
+    assert location(log_in_by_passkey(visitor, device)).endswith("/console")
 
 
 @pytest.mark.parametrize("path", [APP, PASSKEY, FACTORS, f"{FACTORS}/codes"])

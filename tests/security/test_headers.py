@@ -100,6 +100,9 @@ def test_documentation_page_runs_only_its_own_scripts(stranger: httpx2.Client) -
     [script] = re.findall("<script>(.*?)</script>", page.text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert rules["script-src"] == f"'self' 'sha256-{digest}'"
+    [style] = re.findall("<style>(.*?)</style>", page.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert rules["style-src"] == f"'self' 'sha256-{digest}'"
     assert (rules["default-src"], rules["frame-ancestors"]) == ("'none'", "'none'")
     assert page.headers["cache-control"] == "no-cache"
     for path in ("/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"):

@@ -75,7 +75,7 @@ def test_login_redirects_only_to_our_own_host(stack: Stack) -> None:
         for sent in (f"//{EVIL}", f"/\\{EVIL}", "javascript:alert(1)", "\t//evil.example", "/é"):
             reply = visitor.get("/login", next=sent)
             assert reply.status_code == 303
-            assert reply.headers["location"] == f"{stack.api_url}/account"
+            assert reply.headers["location"] == f"{stack.api_url}/console"
         for sent in OURS[::4]:
             reply = visitor.get("/login", next=sent)
             assert reply.headers["location"] == stack.api_url + sent

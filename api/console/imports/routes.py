@@ -229,9 +229,10 @@ def read_import_again(
         return console.redirect_with_notice(
             path, "You changed the options. Check the new preview, then import the file."
         )
-    if not dry_run:
-        return console.redirect_with_notice(path, "The import has started.")
-    return redirect_to_path(console.state, path + (f"?columns={columns}" if columns else ""))
+    is_on_other_columns = dry_run and columns > 0
+    return redirect_to_path(
+        console.state, path + (f"?columns={columns}" if is_on_other_columns else "")
+    )
 
 
 def build_reading_form(view: ImportView) -> TypedForm:
@@ -342,9 +343,11 @@ def cancel_import(console: ConsoleForm, import_id: PathId) -> Response:
     job = view.undo if view.is_undoing else view.job
     with console.unit_of_work() as uow:
         cancelled = 0 if job is None else jobs.cancel_own_job(uow, console.caller, job.id)
+    path = f"{PREFIX}/{import_id}"
+    if cancelled:
+        return redirect_to_path(console.state, path)
     work = "undo" if view.is_undoing else "import"
-    notice = f"The {work} is being cancelled." if cancelled else f"The {work} had already ended."
-    return console.redirect_with_notice(f"{PREFIX}/{import_id}", notice)
+    return console.redirect_with_notice(path, f"The {work} had already ended.")
 
 
 @router.post("/{import_id}/retry")

@@ -11,7 +11,7 @@ from api.console.imports.status_values import StatusValue, list_status_values
 from api.console.requests import ConsoleRequest
 from core import clock
 from core.errors.imports import IMPORT_DATE_ORDER_NEEDED, IMPORT_NO_ROWS
-from models import FINISHED, Job, MemberField, MemberImport
+from models import FINISHED, ImportKind, Job, MemberField, MemberImport
 from services.jobs import records as jobs
 from services.jobs.records import Progress
 from services.subscriptions import fields, lists
@@ -82,6 +82,23 @@ class ImportView:
     @property
     def is_live(self) -> bool:
         return self.is_running or self.is_undoing
+
+    @property
+    def is_cancelling(self) -> bool:
+        """Return whether the owner has cancelled the running import or undo."""
+        worker = self.undo if self.is_undoing else self.job
+        return worker is not None and worker.cancel_requested
+
+    @property
+    def headline(self) -> str | None:
+        """Return the result of a finished import of members, or ``None``."""
+        task = self.task
+        is_done = task.status == "succeeded" and not task.dry_run and task.undone_at is None
+        if not is_done or self.is_undoing or task.kind != ImportKind.MEMBERS:
+            return None
+        if task.added or not task.updated:
+            return f"{format_count(task.added, 'member')} added"
+        return f"{format_count(task.updated, 'member')} updated"
 
     @property
     def undo_stopped(self) -> bool:

@@ -7,6 +7,23 @@ for (const form of document.querySelectorAll("form[data-upload]")) {
     event.preventDefault();
     send(form);
   });
+  takeDroppedFile(form);
+}
+
+function takeDroppedFile(form) {
+  for (const hint of form.querySelectorAll(".scripted")) hint.hidden = false;
+  document.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    form.classList.add("over");
+  });
+  document.addEventListener("dragleave", () => form.classList.remove("over"));
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    form.classList.remove("over");
+    if (event.dataTransfer.files.length) {
+      form.querySelector("input[type=file]").files = event.dataTransfer.files;
+    }
+  });
 }
 
 function send(form) {

@@ -47,7 +47,7 @@ def show_login(
     fields = {"next": next or ""}
     if member is not None:
         if again is None:
-            return redirect_to_path(state, read_local_path(next) or page_paths.ACCOUNT_PATH)
+            return redirect_to_path(state, read_local_path(next) or page_paths.OVERVIEW_PATH)
         with state.resources.unit_of_work() as uow:
             fields["email"] = accounts.get_user(uow, member.user_id).email
         fields["again"] = again
@@ -63,7 +63,7 @@ async def log_in(request: Request, state: StateOf, form: FormOf) -> Response:
     require_form_csrf(request, state, form)
     email = form.get("email", "")
     password = form.get("password", "")
-    path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
+    path = read_local_path(form.get("next")) or page_paths.OVERVIEW_PATH
     try:
         async with pad_duration():
             attempt, check = await verify_password(request, state, email, password)
@@ -98,7 +98,7 @@ async def log_in_by_passkey(request: Request, state: StateOf, form: FormOf) -> R
     No password is required, because the user's device has verified the user.
     """
     require_form_csrf(request, state, form)
-    path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
+    path = read_local_path(form.get("next")) or page_paths.OVERVIEW_PATH
     prove = partial(
         second_steps.log_in_by_passkey,
         form_cookie=state.cookies.read(request, FORM_COOKIE) or "",
@@ -155,7 +155,7 @@ def show_second_step(
 @router.post(page_paths.SECOND_STEP_PATH, dependencies=[LOGIN])
 async def complete_second_step(request: Request, state: StateOf, form: FormOf) -> Response:
     require_form_csrf(request, state, form)
-    path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
+    path = read_local_path(form.get("next")) or page_paths.OVERVIEW_PATH
     factor = second_factors.read_factor(request, state, form)
     first_step = _read_first_step(request, state)
     attempt = None
@@ -186,7 +186,7 @@ def _render_second_step(
 
     If the password hasn't been verified, redirect to the login page.
     """
-    path = read_local_path(form.get("next")) or page_paths.ACCOUNT_PATH
+    path = read_local_path(form.get("next")) or page_paths.OVERVIEW_PATH
     form_cookie = state.cookies.read(request, FORM_COOKIE) or ""
     try:
         with state.resources.unit_of_work() as uow:

@@ -2,7 +2,14 @@ import asyncio
 
 import pytest
 
-from devstack.sandbox.status import FIGURES, Figure, MetricsSource, Reading, StatusFigures
+from devstack.sandbox.status import (
+    FIGURES,
+    REFRESH_SECONDS,
+    Figure,
+    MetricsSource,
+    Reading,
+    StatusFigures,
+)
 from tests.support.http.servers import QuietHandler, http_server, running
 from tests.support.observability.alert_rules import series
 from tests.support.sandbox.in_process import fetch_page
@@ -22,6 +29,32 @@ def test_sandbox_status_reads_dependencies_from_the_metrics() -> None:
         figures = StatusFigures([MetricsSource(f"{url}/metrics", TOKEN)])
         asyncio.run(figures.take_sample())
     assert figures.check_dependencies() == {"database": True, "redis": False}
+
+
+def test_sandbox_status_shows_no_duration_before_anything_was_measured() -> None:
+    counts = iter((b"3", b"3", b"5"))
+
+    class Teller(QuietHandler):
+        """Tells of the requests of two seconds each, of which the second sample has no new one."""
+
+        def do_GET(self) -> None:
+            count = int(next(counts))
+            name = "pressroom_request_seconds"
+            text = f"# TYPE {name} summary\n{name}_sum {2 * count}\n{name}_count {count}\n"
+            self.reply(200, text.encode())
+
+    [duration] = [each for each in FIGURES if each.metric == "pressroom_request_seconds"]
+
+    async def read_durations() -> list[list[float]]:
+        figures = StatusFigures([MetricsSource(url)])
+        await figures.take_sample()
+        before = figures.values(duration)
+        await asyncio.sleep(REFRESH_SECONDS)
+        await figures.take_sample()
+        return [before, figures.values(duration)]
+
+    with running(http_server(Teller)) as url:
+        assert asyncio.run(read_durations()) == [[], [2.0]]
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
