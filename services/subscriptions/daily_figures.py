@@ -187,24 +187,27 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
     return {str(key): counts[key] for key in _sort_keys(counts, by)}
 
 
-def count_owner_growth(uow: UnitOfWork, owner_id: int, days: int) -> int:
-    """Return how much an owner's number of active members has grown during a number of days.
+def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequence[MemberFigures]:
+    """Return the daily figures of all unarchived lists of an owner, including days without changes.
 
     Archived lists are left out, because their members don't count toward the owner's number of
     members.
-
-    ``days``: the number of days for which the growth is counted, up to today in UTC.
     """
     query = (
-        select(func.sum(_DAYS.joined - _DAYS.gone))
+        select(_DAYS.day, func.sum(_DAYS.joined), func.sum(_DAYS.gone))
         .join(MailingList, MailingList.id == _DAYS.list_id)
         .where(
             MailingList.user_id == owner_id,
             MailingList.archived_at.is_(None),
-            _DAYS.day >= _compute_first_day(days),
+            _DAYS.day.between(days.first, days.last),
         )
+        .group_by(_DAYS.day)
     )
-    return int(uow.session.scalar(query) or 0)
+    figures = {
+        day: MemberFigures(str(day), int(joined_count), int(left_count))
+        for day, joined_count, left_count in uow.session.execute(query)
+    }
+    return [figures.get(day) or MemberFigures(str(day)) for day in days.days]
 
 
 def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, int]:

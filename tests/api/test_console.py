@@ -17,7 +17,7 @@ from api.console.console_display import (
     format_number,
 )
 from api.console.frame import render_console_part
-from api.console.lists.growth import GrowthPlot, build_growth_plot
+from api.console.growth import GrowthPlot, build_growth_plot, build_net_growth_plot
 from api.console.members.filter_form import FilterDraft
 from api.console.members.forms import NOBODY, MemberCount
 from api.console.typed_forms import TypedForm
@@ -126,6 +126,32 @@ def test_console_chart_shows_a_date_below_each_week(days: int, dates: list[str])
     plot = plotted(*[(1, 0)] * days)
     assert [each.label for each in plot.dates] == dates
     assert sum(not each.is_extra for each in plot.dates) <= 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "marks", "net"),
+    [
+        ([0, 0, 0], [1, 0], [0, 0, 0]),
+        ([1, 1, -1], [2, 1, 0], [1, 2, 1]),
+        ([-3, 1, 0], [0, -1, -2, -3], [-3, -2, -2]),
+        ([240, -300, 5], [300, 200, 100, 0, -100], [240, -60, -55]),
+    ],
+)
+def test_console_line_of_net_growth_starts_at_zero_and_matches_its_marks(
+    changes: list[int], marks: list[int], net: list[int]
+) -> None:
+    days = [
+        MemberFigures(f"2026-01-0{day}", joined=max(change, 0), left=max(-change, 0))
+        for day, change in enumerate(changes, start=1)
+    ]
+    plot = build_net_growth_plot(days)
+    assert plot.marks == marks
+    assert [day.net for day in plot.days] == net
+    assert plot.total.net == net[-1]
+    height = marks[0] - marks[-1]
+    for day in plot.days:
+        assert day.y == pytest.approx(100 * (marks[0] - day.net) / height, abs=0.01)
+    assert plot.zero == pytest.approx(100 * marks[0] / height, abs=0.01)
 
 
 PAGE = "https://p.example/console/lists/1/segments/2"

@@ -46,7 +46,7 @@ def test_person_registers_sees_the_first_steps_and_logs_out_in_the_browser(
     page.get_by_role("button", name="Create my account").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Welcome, Ada Lovelace")
     assert page.url == f"{stack.api_url}/console"
-    steps = page.get_by_role("region", name="Next steps").get_by_role("link")
+    steps = page.get_by_role("region", name="First steps").get_by_role("link")
     expect(steps).to_have_text(["Create a list", "Create an API key"])
     page.get_by_role("link", name="Account", exact=True).click()
     shows(page, "Your account")

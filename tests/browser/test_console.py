@@ -5,11 +5,19 @@ from playwright.sync_api import Page, Route, expect
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.members import locks
 from tests.support.browser.consoles import log_in_browser
-from tests.support.browser.looks import IS_THOROUGH, NARROW, Open, fits, require_accessible
+from tests.support.browser.looks import (
+    IS_THOROUGH,
+    LONG_WORD,
+    NARROW,
+    Open,
+    find_protruding_elements,
+    fits,
+    require_accessible,
+)
 from tests.support.composer.composing import fresh
 from tests.support.http.replies import data, send
 from tests.support.images.pictures import encoded, noise
-from tests.support.imports.bulk import everybody, imported, of_addresses, sheet, upload
+from tests.support.imports.bulk import addresses, everybody, imported, of_addresses, sheet, upload
 from tests.support.lists.subscribers import new_list
 
 
@@ -326,3 +334,22 @@ def test_preview_of_the_sign_up_page_follows_the_form(
     console_page.get_by_role("button", name="Save", exact=True).click()
     expect(console_page.get_by_role("status").first).to_have_text("The public page was changed.")
     expect(preview.locator(".words")).to_have_text("Each morning <b>")
+
+
+@pytest.mark.tier("fast", "browser")
+def test_overview_shows_large_figures_and_fits_a_phone(
+    stack: Stack, console_page: Page, client: httpx2.Client
+) -> None:
+    made = new_list(client, title=LONG_WORD * 2)
+    imported(client, made["id"], of_addresses(*addresses(11)))
+    console_page.goto(f"{stack.api_url}/console")
+    figures = console_page.get_by_role("region", name="Members", exact=True)
+    for figure in figures.get_by_role("definition").all():
+        size = figure.evaluate("each => parseFloat(getComputedStyle(each).fontSize)")
+        assert size >= 28
+    chart = figures.get_by_role("img", name="11 joined, 0 left, net +11.")
+    expect(chart).to_be_visible()
+    require_accessible(console_page)
+    console_page.set_viewport_size({"width": NARROW, "height": 640})
+    assert fits(console_page)
+    assert find_protruding_elements(console_page) == []

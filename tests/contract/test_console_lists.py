@@ -32,28 +32,6 @@ def lists_of(console: OwnerAtConsole) -> list[str]:
     return [each["title"] for each in data(console.api.get("/lists"))["items"]]
 
 
-def test_console_overview_suggests_the_next_step_until_a_list_has_members(
-    console: OwnerAtConsole,
-) -> None:
-    text = console.see("/console")
-    assert "Create your first list" in text
-    assert f'href="{console.visitor.stack.api_url}{NEW}"' in text
-    assert "No lists yet" in console.see("/console/lists")
-    made = new_list(console.api, title="The <i>Daily</i> Demo")
-    text = console.see("/console")
-    assert "has no members yet" in text
-    assert "<i>Daily" not in text
-    imported(console.api, made["id"], of_addresses("a.reader@example.com"))
-    text = console.see("/console")
-    assert "Next steps" not in text
-    assert [f"The <i>Daily</i> Demo {made['slug']}", "1", "just now"] in rows_of(text)
-    assert re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text)[:3] == [
-        *(("Members", "1"), ("Last 7 days", "+1"), ("Last 30 days", "+1"))
-    ]
-    assert "Needs attention" not in text
-    assert "An import or preview finished: " in text.split("Recent activity")[1]
-
-
 def test_console_creates_a_list_with_or_without_confirmation(console: OwnerAtConsole) -> None:
     name = slug()
     text = console.do(NEW, title="The Daily Demo", slug=name, tagline="")
@@ -160,19 +138,6 @@ def test_console_archives_a_list_after_confirmation(console: OwnerAtConsole) -> 
     assert lists_of(console) == []
     for page in ("", "/settings", "/archive"):
         console.see(f"/console/lists/{made['id']}{page}", 404)
-
-
-def test_console_overview_counts_the_same_lists_in_members_and_in_growth(
-    console: OwnerAtConsole,
-) -> None:
-    kept, archived = new_list(console.api), new_list(console.api)
-    for number, made in ((1, kept), (4, archived)):
-        people = [f"{each}.{made['slug']}@example.com" for each in range(number)]
-        imported(console.api, made["id"], of_addresses(*people))
-    data(console.api.delete(f"/lists/{archived['id']}"))
-    assert re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", console.see("/console"))[:3] == [
-        *(("Members", "1"), ("Last 7 days", "+1"), ("Last 30 days", "+1"))
-    ]
 
 
 def test_console_list_page_shows_no_growth_from_an_undone_import(console: OwnerAtConsole) -> None:

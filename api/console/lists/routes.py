@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
-from api.console.lists.growth import build_growth_plot
+from api.console.growth import build_growth_plot
 from api.console.navigation import get_list_path
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router

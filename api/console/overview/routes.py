@@ -1,9 +1,10 @@
 """The overview page of the console, and the page with search results."""
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi.responses import Response
@@ -11,14 +12,14 @@ from fastapi.responses import Response
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import QUOTAS, format_credits
 from api.console.developers.views import list_newest_events
+from api.console.growth import build_net_growth_plot
 from api.console.navigation import find_pages, get_list_path
 from api.console.plan_notices import find_plan_contact
 from api.console.requests import Console, ConsoleRequest, build_router
 from api.limits.keyed_bulkheads import SEARCHES_BY_CALLER
 from api.responses.lists import describe_lists
-from api.schemas.lists import Channel
 from core.settings.notations import PlanQuota
-from models import EndpointState, Plan
+from models import EndpointState, MailingList, Plan
 from services.access import quotas
 from services.access.quotas import QuotaUse
 from services.accounts import accounts
@@ -26,7 +27,7 @@ from services.accounts.page_paths import NEW_KEY_PATH
 from services.credits import ledger
 from services.feed.catalogue import FeedEventType
 from services.paging import PageRequest
-from services.subscriptions import daily_figures, lists
+from services.subscriptions import daily_figures, first_steps, lists, page_urls
 from services.subscriptions.filters import owner_search
 from services.subscriptions.filters.owner_search import ListTitle, SearchResult
 from services.subscriptions.imports import records
@@ -39,12 +40,39 @@ LISTS_ON_OVERVIEW = 5
 EVENTS_ON_OVERVIEW = 5
 # Read more events than the page shows, because equal events are merged.
 EVENTS_TO_MERGE = 20
-_EVENT_TYPES = (
-    *(FeedEventType.SUBSCRIPTION_CREATED, FeedEventType.SUBSCRIPTION_CONFIRMED),
-    *(FeedEventType.SUBSCRIPTION_LEFT, FeedEventType.SUBSCRIPTION_REMOVED),
-    *(FeedEventType.SUBSCRIPTION_EMAIL_OFF, FeedEventType.IMPORT_ENDED),
-)
+# Maps each type of event about people to a verb, and to the CSS class of the mark.
+_ACTIVITIES: Mapping[str, tuple[str, str]] = {
+    FeedEventType.SUBSCRIPTION_CREATED: ("subscribed", "plus"),
+    FeedEventType.SUBSCRIPTION_CONFIRMED: ("confirmed the subscription", "plus"),
+    FeedEventType.SUBSCRIPTION_LEFT: ("unsubscribed", "minus"),
+    FeedEventType.SUBSCRIPTION_REMOVED: ("was removed", "minus"),
+    FeedEventType.SUBSCRIPTION_EMAIL_OFF: ("gets no mail", "minus"),
+}
 MAX_WARNINGS = 5
+# An account with more members has outgrown the first steps, even if a step is missing. For example,
+# many owners never need an API key.
+MAX_MEMBERS_WITH_STEPS = 10
+_WEEK_DAYS = 7
+_MONTH_DAYS = 30
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step on the checklist for new owners.
+
+    Attributes:
+        text: why the owner should take the step.
+        button: the label of the link to ``url``.
+        url: the URL of the page for the step, or ``None`` if an earlier step must be done first.
+        other: the label and the URL of another way to take the step, or ``None``.
+    """
+
+    label: str
+    is_done: bool
+    text: str
+    button: str
+    url: str | None
+    other: tuple[str, str] | None = None
 
 
 @router.get("")
@@ -57,11 +85,16 @@ def show_overview(console: Console) -> Response:
         name = person.name
         plan = Plan(person.plan)
         contact = find_plan_contact(uow, plan)
-        net = [
-            (days, daily_figures.count_owner_growth(uow, console.user_id, days)) for days in (7, 30)
-        ]
+        figures = daily_figures.read_owner_figures(
+            uow, console.user_id, daily_figures.choose_days(None, None)
+        )
         warnings = _list_warnings(uow, console.user_id)
-        events = list_newest_events(uow, console.caller, only=_EVENT_TYPES, limit=EVENTS_TO_MERGE)
+        net_by_list = daily_figures.count_list_growth(
+            uow, [each.id for each in page.rows], _MONTH_DAYS
+        )
+        types = [FeedEventType(each) for each in _ACTIVITIES]
+        events = list_newest_events(uow, console.caller, only=types, limit=EVENTS_TO_MERGE)
+        steps = _list_first_steps(uow, console.user_id, page.rows, usage, plan)
     account = json.loads(ledger.read_account(console.state.resources.database, console.user_id))
     return console.render_page(
         "overview.html",
@@ -71,12 +104,18 @@ def show_overview(console: Console) -> Response:
         lists=newest_lists,
         has_more=page.next_cursor is not None,
         members=usage[PlanQuota.MEMBERS].used,
-        net=net,
+        net=[
+            (days, sum(each.net for each in figures[-days:])) for days in (_WEEK_DAYS, _MONTH_DAYS)
+        ],
+        net_by_list=net_by_list,
+        plot=build_net_growth_plot(figures),
         credits=format_credits(Decimal(str(account["balance_credit"]))),
         attention=warnings,
         lately=events[:EVENTS_ON_OVERVIEW],
+        activities=_ACTIVITIES,
         quotas=[(label, usage[quota]) for quota, label in QUOTAS.items()],
-        steps=_list_next_steps(newest_lists, usage, plan),
+        steps=steps,
+        next_step=next((step for step in steps if not step.is_done), None),
     )
 
 
@@ -95,27 +134,60 @@ def _list_warnings(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
     return warnings[:MAX_WARNINGS]
 
 
-def _list_next_steps(
-    newest_lists: list[Channel], usage: dict[PlanQuota, QuotaUse], plan: Plan
-) -> list[dict[str, Any]]:
-    """Return suggestions for a new owner, such as creating the first list."""
-    steps = []
-    if not newest_lists:
-        text = "Create your first list. People subscribe to the list to receive your newsletter."
-        steps.append({"label": "Create a list", "path": f"{CONSOLE_PATH}/lists/new", "text": text})
-    elif usage[PlanQuota.MEMBERS].used == 0:
-        text = f"“{newest_lists[0].title}” has no members yet. Share its sign-up page"
-        path = get_list_path(newest_lists[0].id)
-        if plan is Plan.FREE:
-            # The free plan doesn't allow the owner to add or import members.
-            step = {"label": "Show sign-up page", "path": f"{path}/public", "text": f"{text}."}
-        else:
-            step = {"label": "Add members", "path": path, "text": f"{text} or import members."}
-        steps.append(step)
-    if usage[PlanQuota.KEYS].used == 0:
-        text = "Create an API key to let an app use your account."
-        steps.append({"label": "Create an API key", "path": NEW_KEY_PATH, "text": text})
-    return steps
+def _list_first_steps(
+    uow: UnitOfWork,
+    user_id: int,
+    newest_lists: Sequence[MailingList],
+    usage: Mapping[PlanQuota, QuotaUse],
+    plan: Plan,
+) -> list[Step]:
+    """Return the checklist for a new owner, or an empty list if the owner needs no checklist."""
+    if usage[PlanQuota.MEMBERS].used > MAX_MEMBERS_WITH_STEPS:
+        return []
+    done = first_steps.find_first_steps(uow, user_id)
+    base = uow.settings.public_base
+    form_label = "Add a form to your website"
+    form_url = sign_up_url = other = None
+    if newest_lists:
+        newest = newest_lists[0]
+        form_url = f"{base}{get_list_path(newest.id)}/public#elsewhere"
+        sign_up_url = page_urls.sign_up_url(uow.settings, newest.slug)
+    if plan is not Plan.FREE:
+        # The free plan doesn't allow the owner to import members.
+        form_label += ", or import members"
+        other = ("Import members", f"{base}{CONSOLE_PATH}/imports/new")
+    steps = [
+        Step(
+            "Create a list",
+            bool(newest_lists),
+            "People subscribe to a list to receive your newsletter.",
+            "Create a list",
+            f"{base}{CONSOLE_PATH}/lists/new",
+        ),
+        Step(
+            form_label,
+            done.has_form_or_import,
+            "Paste the form into any page of your website.",
+            "Get the form",
+            form_url,
+            other if newest_lists else None,
+        ),
+        Step(
+            "Make a test sign-up",
+            done.has_sign_up,
+            "Subscribe with your own address, and see what your readers get.",
+            "Open the sign-up page",
+            sign_up_url,
+        ),
+        Step(
+            "Create an API key",
+            usage[PlanQuota.KEYS].used > 0,
+            "Your own programs use Pressroom with the key.",
+            "Create an API key",
+            base + NEW_KEY_PATH,
+        ),
+    ]
+    return [] if all(step.is_done for step in steps) else steps
 
 
 @router.get("/find")

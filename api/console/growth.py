@@ -1,14 +1,15 @@
-"""Calculates a chart that shows the growth of a list.
+"""Calculates charts that show how many people joined and left lists.
 
-For each period, a bar above the zero line shows how many people joined, and a bar below the zero
-line shows how many people left. The marks of the vertical axis are HTML next to the SVG. Positions
-and sizes in the SVG are percentages, so that a narrow window doesn't distort the dates.
+A ``GrowthPlot`` has two bars per period: people who joined are above the zero line, and people who
+left are below the zero line. A ``NetGrowthPlot`` is a line that shows the net growth since the
+first day. The marks of the vertical axis are HTML next to the SVG. Positions and sizes in the SVG
+are percentages, so that a narrow window doesn't distort the dates.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import count
+from itertools import accumulate, count
 from typing import Self
 
 from services.subscriptions.daily_figures import MemberFigures
@@ -20,6 +21,8 @@ _DAYS_PER_WEEK = 7
 _MAX_DAYS_PER_YEAR = 366
 # The maximum number of intervals between the marks of the vertical axis.
 _MAX_MARK_STEPS = 6
+# A chart of net growth has fewer marks, because each mark has a line across the chart.
+_MAX_NET_MARK_STEPS = 4
 # How many dates fit below the chart in a wide window, and on a phone.
 _MAX_DATES = 13
 _MAX_DATES_ON_PHONE = 5
@@ -110,6 +113,50 @@ class GrowthPlot:
         return (span.last - span.first).days + 1
 
 
+@dataclass(frozen=True)
+class PlottedDay:
+    """A day on the line of net growth, in percent of the chart's width and height.
+
+    Attributes:
+        start: the left edge of the day's space. ``space`` is the width of this space.
+        x: the middle of the day's space.
+        net: the net growth from the first day of the chart up to and including this day.
+    """
+
+    span: GrowthSpan
+    start: float
+    space: float
+    x: float
+    y: float
+    net: int
+
+
+@dataclass(frozen=True)
+class NetGrowthPlot:
+    """The data of a line chart of net growth, which a template draws as SVG.
+
+    Attributes:
+        total: the total numbers of joins and departures. ``total.net`` is the end of the line.
+        zero, marks, dates: the same as in ``GrowthPlot``. Negative numbers are net losses.
+    """
+
+    total: GrowthSpan
+    days: list[PlottedDay]
+    zero: float
+    marks: list[int]
+    dates: list[PlottedDate]
+
+    @property
+    def points(self) -> str:
+        """Return the points of the line, in the notation of an SVG polyline."""
+        return " ".join(f"{day.x},{day.y}" for day in self.days)
+
+    @property
+    def area(self) -> str:
+        """Return the corners of the area between the line and the zero line."""
+        return f"{self.days[0].x},{self.zero} {self.points} {self.days[-1].x},{self.zero}"
+
+
 def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
     """Return the growth chart for ``days``, which must be in chronological order."""
     # Each bar covers one day, or whole weeks if there would be too many daily bars.
@@ -119,8 +166,7 @@ def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
     spans = [GrowthSpan.of(days[first : first + size]) for first in range(0, len(days), size)]
     marks = _choose_marks(max(each.joined for each in spans), max(each.left for each in spans))
     # The bars for joins and departures have the same scale, so that they can be compared.
-    unit = 100 / (marks[0] - marks[-1])
-    zero = marks[0] * unit
+    unit, zero = _compute_scale(marks)
     space = 100 / len(spans)
     bars = [
         PlottedSpan(
@@ -140,16 +186,47 @@ def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
     return GrowthPlot(GrowthSpan.of(days), bars, round(zero, 2), marks, dates)
 
 
-def _choose_marks(most_joined: int, most_left: int) -> list[int]:
+def build_net_growth_plot(days: Sequence[MemberFigures]) -> NetGrowthPlot:
+    """Return the chart of net growth for ``days``, which must be in chronological order."""
+    net_by_day = list(accumulate(each.net for each in days))
+    marks = _choose_marks(
+        max(0, *net_by_day), max(0, *(-net for net in net_by_day)), _MAX_NET_MARK_STEPS
+    )
+    unit, zero = _compute_scale(marks)
+    space = 100 / len(days)
+    plotted_days = [
+        PlottedDay(
+            span=GrowthSpan.of([day]),
+            start=round(number * space, 2),
+            space=round(space, 2),
+            x=round((number + 0.5) * space, 2),
+            y=round(zero - net * unit, 2),
+            net=net,
+        )
+        for number, (day, net) in enumerate(zip(days, net_by_day, strict=True))
+    ]
+    dates = _choose_dates(plotted_days[::_DAYS_PER_WEEK], has_years=len(days) > _MAX_DAYS_PER_YEAR)
+    return NetGrowthPlot(GrowthSpan.of(days), plotted_days, round(zero, 2), marks, dates)
+
+
+def _compute_scale(marks: Sequence[int]) -> tuple[float, float]:
+    """Return the height of one person and the position of the zero line, in percent."""
+    unit = 100 / (marks[0] - marks[-1])
+    return unit, marks[0] * unit
+
+
+def _choose_marks(highest: int, lowest: int, max_steps: int = _MAX_MARK_STEPS) -> list[int]:
     """Return at least two evenly spaced round numbers, highest number first.
 
-    The range of the numbers includes 0, ``most_joined`` and ``-most_left``.
+    The range of the numbers includes 0, ``highest`` and ``-lowest``.
+
+    ``max_steps``: the maximum number of intervals between the numbers.
     """
     for step in _generate_round_numbers():
-        # Without any joins or departures, the zero line is the lower edge of the chart.
-        above = -(-most_joined // step) or (not most_left)
-        below = -(-most_left // step)
-        if above + below <= _MAX_MARK_STEPS:
+        # If both numbers are 0, the zero line is the lower edge of the chart.
+        above = -(-highest // step) or (not lowest)
+        below = -(-lowest // step)
+        if above + below <= max_steps:
             break
     return [number * step for number in range(above, -below - 1, -1)]
 
@@ -160,7 +237,9 @@ def _generate_round_numbers() -> Iterator[int]:
             yield digit * 10**exponent
 
 
-def _choose_dates(bars: Sequence[PlottedSpan], *, has_years: bool) -> list[PlottedDate]:
+def _choose_dates(
+    bars: Sequence[PlottedSpan | PlottedDay], *, has_years: bool
+) -> list[PlottedDate]:
     bars = bars[:: -(-len(bars) // _MAX_DATES)]
     phone_step = -(-len(bars) // _MAX_DATES_ON_PHONE)
     dates = []

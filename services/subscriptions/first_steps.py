@@ -1,0 +1,77 @@
+"""Finds out which of the first steps with sign-ups and members an owner has taken."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import exists, func, select
+
+from models import (
+    DAYS_AND_DELTAS,
+    ConsentEntry,
+    ConsentHow,
+    MailingList,
+    Subscription,
+    SubscriptionStatus,
+)
+from services.subscriptions.members.changes import Via
+from storage.unit_of_work import UnitOfWork
+
+# The sources of subscriptions that people requested themselves.
+_SIGN_UP_SOURCES: frozenset[str] = frozenset((Via.FORM, Via.CHALLENGE, Via.LOGIN))
+# The query reads at most this number of consent entries, so that lists of any size stay fast.
+_MAX_ENTRIES_READ = 1_000
+_DAYS = DAYS_AND_DELTAS.c
+
+
+@dataclass(frozen=True)
+class FirstSteps:
+    """The steps that an owner has taken with unarchived lists.
+
+    Attributes:
+        has_form_or_import: whether people joined by a form on another website, or whether the owner
+            imported, added or moved members.
+        has_sign_up: whether anyone signed up. Unconfirmed sign-ups and former members count too.
+    """
+
+    has_form_or_import: bool
+    has_sign_up: bool
+
+
+def find_first_steps(uow: UnitOfWork, owner_id: int) -> FirstSteps:
+    """Return which steps the owner has taken.
+
+    Members of an undone import don't count.
+    """
+    list_ids = select(MailingList.id).where(
+        MailingList.user_id == owner_id, MailingList.archived_at.is_(None)
+    )
+    sources_query = (
+        select(_DAYS.source)
+        .where(_DAYS.list_id.in_(list_ids))
+        .group_by(_DAYS.source)
+        .having(func.sum(_DAYS.joined) > 0)
+    )
+    sources = set(uow.session.scalars(sources_query))
+    is_pending = exists().where(
+        Subscription.list_id.in_(list_ids), Subscription.status == SubscriptionStatus.PENDING
+    )
+    # The condition on ``ip`` lets the query use the index ``ix_consent_entries_network``.
+    form_entries = (
+        select(ConsentEntry.url)
+        .where(
+            ConsentEntry.list_id.in_(list_ids),
+            ConsentEntry.how == ConsentHow.FORM,
+            ConsentEntry.ip.is_not(None),
+        )
+        .limit(_MAX_ENTRIES_READ)
+        .subquery()
+    )
+    own_pages = f"{uow.settings.pages_base}/"
+    has_form = exists().where(
+        form_entries.c.url.is_not(None),
+        ~form_entries.c.url.startswith(own_pages, autoescape=True),
+    )
+    has_pending_sign_up, has_form_sign_up = uow.session.execute(select(is_pending, has_form)).one()
+    return FirstSteps(
+        has_form_or_import=has_form_sign_up or not sources <= _SIGN_UP_SOURCES,
+        has_sign_up=has_pending_sign_up or not sources.isdisjoint(_SIGN_UP_SOURCES),
+    )

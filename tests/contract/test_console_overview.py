@@ -1,0 +1,137 @@
+"""The console's overview: the checklist for new owners, and the figures of an account."""
+
+import re
+
+from devstack.harness.stack import Stack
+from models import Plan
+from tests.support.http.replies import data
+from tests.support.imports.bulk import addresses, imported, of_addresses
+from tests.support.lists.people_on_lists import subscribe
+from tests.support.lists.subscribers import new_address, new_list
+from tests.support.people.consoles import OwnerAtConsole, at_console, rows_of
+
+PAGE = "/console"
+STEPS = (
+    "Create a list",
+    "Add a form to your website, or import members",
+    "Make a test sign-up",
+    "Create an API key",
+)
+LIST, FORM, SIGN_UP, KEY = STEPS
+
+
+def read_steps(text: str) -> dict[str, str]:
+    """Map each step of the checklist to "done", "next" or an empty text."""
+    [checklist] = re.findall(r'<ol class="checklist">(.*?)</ol>', text, re.S) or [""]
+    steps = {}
+    for state, content in re.findall(r"<li(?: class=\"(\w+)\")?>(.*?)</li>", checklist, re.S):
+        [label] = re.findall(r"<(?:h3|span|a[^>]*)>([^<]+)", content)[:1]
+        steps[label] = state
+    return steps
+
+
+def list_red_buttons(text: str) -> list[str]:
+    return re.findall(r'class="button" href="[^"]*">([^<]*)<', text)
+
+
+def read_figures(text: str) -> list[tuple[str, str]]:
+    return re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text)[:3]
+
+
+def sign_up(console: OwnerAtConsole, list_id: int, page: str) -> None:
+    """Subscribe a new person by a form on the page."""
+    body = {"email": new_address()}
+    reply = console.api.post(f"/subscriptions/{list_id}", json=body, headers={"Referer": page})
+    assert reply.is_success, reply.text
+
+
+def test_checklist_ticks_each_step_and_ends_after_the_last_step(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    text = console.see(PAGE)
+    assert read_steps(text) == {LIST: "next", FORM: "", SIGN_UP: "", KEY: "done"}
+    assert list_red_buttons(text) == ["Create a list"]
+    assert "1 of 4 done" in text
+
+    made = new_list(console.api, title="The <i>Daily</i> Demo")
+    text = console.see(PAGE)
+    assert read_steps(text) == {LIST: "done", FORM: "next", SIGN_UP: "", KEY: "done"}
+    assert list_red_buttons(text) == ["Get the form"]
+    assert "<i>Daily" not in text
+
+    # A test on Pressroom's own sign-up page proves no form on another website.
+    sign_up(console, made["id"], f"{stack.api_url}/s/{made['slug']}")
+    text = console.see(PAGE)
+    assert read_steps(text) == {LIST: "done", FORM: "next", SIGN_UP: "done", KEY: "done"}
+
+    sign_up(console, made["id"], "https://www.example.com/tea/join")
+    text = console.see(PAGE)
+    assert "First steps" not in text
+    assert list_red_buttons(text) == []
+
+    [key] = data(console.api.get("/apikeys"))
+    assert console.api.delete(f"/apikeys/{key['id']}").is_success
+    text = console.see(PAGE)
+    assert read_steps(text) == dict.fromkeys(STEPS, "done") | {KEY: "next"}
+    assert list_red_buttons(text) == ["Create an API key"]
+
+
+def test_checklist_counts_an_import_only_until_it_is_undone(console: OwnerAtConsole) -> None:
+    made = new_list(console.api)
+    result = imported(console.api, made["id"], of_addresses(new_address()))
+    text = console.see(PAGE)
+    assert read_steps(text) == {LIST: "done", FORM: "done", SIGN_UP: "next", KEY: "done"}
+    assert f'href="{console.visitor.stack.api_url}/s/{made["slug"]}"' in text
+    data(console.api.delete(f"/imports/{result['import_id']}/members"))
+    assert read_steps(console.see(PAGE))[FORM] == "next"
+
+
+def test_checklist_ends_when_the_account_has_more_than_ten_members(
+    console: OwnerAtConsole,
+) -> None:
+    made = new_list(console.api)
+    imported(console.api, made["id"], of_addresses(*addresses(10)))
+    text = console.see(PAGE)
+    assert read_steps(text)[SIGN_UP] == "next"
+    assert "<svg" not in text
+    imported(console.api, made["id"], of_addresses(*addresses(1)))
+    text = console.see(PAGE)
+    assert "First steps" not in text
+    assert "<svg" in text
+    assert list_red_buttons(text) == []
+
+
+def test_checklist_of_the_free_plan_offers_no_import(stack: Stack) -> None:
+    with at_console(stack, stack.create_owner(plan=Plan.FREE)) as console:
+        new_list(console.api)
+        text = console.see(PAGE)
+        assert read_steps(text)["Add a form to your website"] == "next"
+        assert "Import members" not in text
+
+
+def test_overview_counts_the_same_lists_in_all_figures_and_in_the_chart(
+    console: OwnerAtConsole,
+) -> None:
+    kept, archived = new_list(console.api, title="Tea <b>"), new_list(console.api)
+    for number, made in ((12, kept), (4, archived)):
+        imported(console.api, made["id"], of_addresses(*addresses(number)))
+    data(console.api.delete(f"/lists/{archived['id']}"))
+    text = console.see(PAGE)
+    assert read_figures(text) == [
+        *(("Members", "12"), ("Last 7 days", "+12"), ("Last 30 days", "+12"))
+    ]
+    assert 'aria-label="Net growth, last 30 days: 12 joined, 0 left, net +12."' in text
+    assert [f"Tea <b> {kept['slug']}", "12", "+12"] in rows_of(text)
+
+
+def test_overview_shows_the_recent_activity_of_people_only(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    made = new_list(console.api, confirm_required=False)
+    imported(console.api, made["id"], of_addresses(*addresses(11)))
+    assert "Recent activity" not in console.see(PAGE)
+    person = subscribe(stack, made["id"])
+    [activity] = re.findall(r'<ul class="people">(.*?)</ul>', console.see(PAGE), re.S)
+    assert activity.count("<li") == 1
+    assert person.email in activity
+    assert "subscribed, <time" in activity
