@@ -18,10 +18,10 @@ from core.logging import get_logger
 from services.access import quotas
 from services.access.caller import Caller
 from services.composer import call_charges
-from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
+from services.composer.photos import PhotoCopy, PhotoSearch, PhotoSearchResult, PhotoUse
 from services.composer.requests import MetadataRequest, MetadataResult, WorkerRequest
 from services.credits import own_charges
-from services.jobs.idempotency import IdempotencyKey
+from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 
 log = get_logger(__name__)
 
@@ -103,6 +103,11 @@ class ComposerCaller:
         await self._count_call()
         result = await self._call_worker(use)
         return str(result["url"])
+
+    async def copy_photo(self, copy: PhotoCopy) -> AcceptedJob:
+        """Copy a photo into the user's images, and return the job that converts the image."""
+        await self._count_call()
+        return AcceptedJob(**await self._call_worker(copy))
 
     async def _count_call(self) -> None:
         resources = self.state.resources

@@ -54,6 +54,10 @@ class ReplyRefused(httpx2.ReadError):
     """
 
 
+class ReplyTooLong(ReplyRefused):
+    """Raised if an HTTP reply exceeds the size limit of the client."""
+
+
 class ReplyTooSlow(httpx2.ReadTimeout):
     """Raised if an HTTP reply exceeds the time limit of the call."""
 
@@ -250,7 +254,7 @@ class _LimitedStream(httpx2.AsyncByteStream):
                 return
             bytes_left -= len(part)
             if bytes_left < 0:
-                raise ReplyRefused("response too long")
+                raise ReplyTooLong("response too long")
             yield part
 
     async def aclose(self) -> None:

@@ -156,7 +156,7 @@ async def _accept_upload(
         caller.user_id,
         upload.accept_upload,
         state.resources,
-        caller,
+        caller.user_id,
         Upload(clean_filename(part.filename), part.data, encrypted, with_renditions),
         key=key,
     )

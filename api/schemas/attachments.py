@@ -12,7 +12,7 @@ from services.attachments.files import MediaFile, find_thumbnail, list_rendition
 
 _CHECKSUM = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 _MAX_ALT_TEXT_CHARACTERS = 2_000
-_MAX_PICTURE_TITLE_CHARACTERS = 255
+MAX_PICTURE_TITLE_CHARACTERS = 255
 _MAX_PICTURE_TAGS = 50
 _MAX_PICTURE_TAG_CHARACTERS = 64
 
@@ -137,7 +137,7 @@ class AttachmentChanges(ChangesBody):
         examples=["Boats in the harbour at dusk"],
     )
     title: str | None = Field(
-        default=None, max_length=_MAX_PICTURE_TITLE_CHARACTERS, examples=["The harbour"]
+        default=None, max_length=MAX_PICTURE_TITLE_CHARACTERS, examples=["The harbour"]
     )
     tags: Annotated[list[PictureTag], AtMost(_MAX_PICTURE_TAGS)] = Field(
         default=[],

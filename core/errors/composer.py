@@ -1,6 +1,7 @@
 """Errors about the composer, its language model and its stock photos."""
 
 from core.errors.catalogue import (
+    forbidden,
     invalid,
     malformed,
     not_found,
@@ -42,6 +43,11 @@ STOCKPHOTO_REFUSED = malformed(
 )
 STOCKPHOTO_NOT_FOUND = not_found(
     "stockphoto.not_found", "There is no photo with this id on {provider}.", provider="unsplash"
+)
+STOCKPHOTO_COPIES_FORBIDDEN = forbidden(
+    "stockphoto.copies_forbidden",
+    "{provider} doesn't allow copies of its photos. Use the URL of the photo.",
+    provider="Unsplash",
 )
 STOCKPHOTO_FAILED = provider_failed(
     "stockphoto.failed", "{provider} returned no usable response.", provider="unsplash"

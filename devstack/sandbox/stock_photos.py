@@ -233,8 +233,9 @@ def build_openverse_router(faults: Faults = FAULTS) -> APIRouter:
         return JSONResponse(result, headers=_build_openverse_quota(_BURST_QUOTA - 2))
 
     @router.get("/v1/images/{photo_id}/thumb/")
-    def show_small(photo_id: uuid.UUID) -> Response:
-        return Response(render_picture(str(photo_id), _THUMB_WIDTH), headers=PICTURE_HEADERS)
+    def show_small(photo_id: uuid.UUID, full_size: bool = False) -> Response:
+        width = None if full_size else _THUMB_WIDTH
+        return Response(render_picture(str(photo_id), width), headers=PICTURE_HEADERS)
 
     @router.get("/pictures/{photo_id}.jpg")
     def show(photo_id: uuid.UUID) -> Response:

@@ -12,13 +12,14 @@ import orjson
 from core.calls.breaker import Breaker
 from core.errors import DomainError, ServerFailed
 from core.errors import composer as errors
+from core.errors.media import ATTACHMENT_TOO_LARGE
 from core.logging import get_logger
+from core.upload_limits import MAX_IMAGE_BYTES
 from integrations import http_client
 from integrations.stock_photos.port import PhotoProviderName, Quota
 
 _MAX_CALL_SECONDS = 10.0
 _MAX_CONNECT_SECONDS = 3.0
-_MAX_REPLY_BYTES = 4 * 1024 * 1024
 _RETRY_AFTER_SECONDS = 60
 _TOLERATED_FAILURES = 2
 _SERVER = "photo provider"
@@ -62,34 +63,26 @@ class Exchange:
 
         Raises the errors that ``StockPhotos`` lists.
         """
-        headers = {"Accept": "application/json", **self.headers}
         try:
-            with self._breaker.protect():
-                # Use None for an empty mapping, because the HTTP library would add a question mark
-                # to the URL.
-                reply = self._http.send(
-                    "GET", self.base + path, params=params or None, headers=headers
-                )
-        except ServerFailed:
-            raise errors.STOCKPHOTO_UNAVAILABLE(provider=self.name) from None
-        except http_client.HttpTimeout:
-            raise errors.STOCKPHOTO_TOO_SLOW(provider=self.name) from None
+            body = self._send(path, params, "application/json")
         except http_client.ReplyRefused as refused:
             raise self._create_failure(str(refused)) from None
-        except http_client.HttpFailure as failure:
-            log.warning("stockphoto.unreachable", reason=http_client.describe_failure(failure))
-            raise errors.STOCKPHOTO_UNAVAILABLE(provider=self.name) from None
-        quotas = _parse_quotas(reply.headers)
-        self.report(self.name, quotas)
-        if reply.status != HTTPStatus.OK:
-            raise self._translate_status(reply, quotas)
         try:
-            document: object = orjson.loads(reply.body)
+            document: object = orjson.loads(body)
         except orjson.JSONDecodeError:
             raise self._create_failure("not JSON") from None
         if not isinstance(document, dict):
             raise self._create_failure("not an object")
-        return reply.body.decode(), document
+        return body.decode(), document
+
+    def fetch_file(self, path: str, params: Mapping[str, str | int]) -> bytes:
+        """Return the bytes of a file. Raises ``attachment.too_large``."""
+        try:
+            return self._send(path, params, "image/*")
+        except http_client.ReplyTooLong:
+            raise ATTACHMENT_TOO_LARGE() from None
+        except http_client.ReplyRefused as refused:
+            raise self._create_failure(str(refused)) from None
 
     def fetch_file_url(self, path: str, params: Mapping[str, str | int]) -> str:
         """Return a photo's file URL, which all providers report in the same field."""
@@ -107,9 +100,34 @@ class Exchange:
         # Create the HTTP client at the first call, because many processes never call a provider.
         return http_client.HttpClient(
             http_client.HttpBounds(
-                _MAX_CALL_SECONDS, _MAX_CONNECT_SECONDS, _MAX_REPLY_BYTES, provider=_SERVER
+                _MAX_CALL_SECONDS, _MAX_CONNECT_SECONDS, MAX_IMAGE_BYTES, provider=_SERVER
             )
         )
+
+    def _send(self, path: str, params: Mapping[str, str | int], accept: str) -> bytes:
+        """Send a GET request, and return the body of the reply. Raises ``ReplyRefused``."""
+        headers = {"Accept": accept, **self.headers}
+        try:
+            with self._breaker.protect():
+                # Use None for an empty mapping, because the HTTP library would add a question mark
+                # to the URL.
+                reply = self._http.send(
+                    "GET", self.base + path, params=params or None, headers=headers
+                )
+        except ServerFailed:
+            raise errors.STOCKPHOTO_UNAVAILABLE(provider=self.name) from None
+        except http_client.HttpTimeout:
+            raise errors.STOCKPHOTO_TOO_SLOW(provider=self.name) from None
+        except http_client.ReplyRefused:
+            raise
+        except http_client.HttpFailure as failure:
+            log.warning("stockphoto.unreachable", reason=http_client.describe_failure(failure))
+            raise errors.STOCKPHOTO_UNAVAILABLE(provider=self.name) from None
+        quotas = _parse_quotas(reply.headers)
+        self.report(self.name, quotas)
+        if reply.status != HTTPStatus.OK:
+            raise self._translate_status(reply, quotas)
+        return reply.body
 
     def _translate_status(
         self, reply: http_client.HttpReply, quotas: tuple[Quota, ...]

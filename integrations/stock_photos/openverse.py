@@ -24,6 +24,7 @@ _LICENCE_NAMES = {"cc0": "CC0", "pdm": "Public Domain Mark"}
 
 class Openverse:
     name = PhotoProviderName.OPENVERSE
+    allows_copies = True
 
     def __init__(self, base: str, report: QuotaReport) -> None:
         self.origin = base
@@ -47,6 +48,12 @@ class Openverse:
 
     def download_url(self, photo: Photo) -> str:
         return self._exchange.fetch_file_url(f"/v1/images/{photo.id}/", {})
+
+    def download_copy(self, photo: Photo) -> bytes:
+        # Openverse only indexes photos on other sites. Download the photo through Openverse,
+        # because a request to another site's URL could reach a private network.
+        path = f"/v1/images/{photo.id}/thumb/"
+        return self._exchange.fetch_file(path, {"full_size": "true", "compressed": "true"})
 
     def _parse_photo(self, photo: Any) -> FoundPhoto | None:
         endpoint = get_nested(photo, "detail_url")

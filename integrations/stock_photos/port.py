@@ -35,6 +35,13 @@ class PhotoCredit:
     licence: str | None = None
     licence_url: str | None = None
 
+    def describe(self) -> str:
+        """Return the credit as a line of text without links."""
+        line = f"“{self.title}” by {self.author}" if self.title else f"Photo by {self.author}"
+        if self.provider:
+            line += f" on {self.provider}"
+        return f"{line}, {self.licence}" if self.licence else line
+
 
 @dataclass(frozen=True)
 class FoundPhoto:
@@ -91,11 +98,13 @@ class StockPhotos(Protocol):
     Attributes:
         origin: the base URL of the provider's API, which is part of each cache key.
         image_origins: the origins of the thumbnails.
+        allows_copies: whether the provider's terms allow Pressroom to store copies of photos.
     """
 
     name: PhotoProviderName
     origin: str
     image_origins: tuple[str, ...]
+    allows_copies: bool
 
     def search(self, query: str, *, page: int, limit: int) -> str:
         """Return the provider's JSON reply to a search."""
@@ -113,6 +122,13 @@ class StockPhotos(Protocol):
         """Report the use of a photo to the provider, and return the URL of its file.
 
         Raises ``stockphoto.not_found``.
+        """
+
+    def download_copy(self, photo: Photo) -> bytes:
+        """Return the bytes of a photo's file, which must be small enough for an upload.
+
+        Raises ``stockphoto.copies_forbidden``, ``stockphoto.not_found`` and
+        ``attachment.too_large``.
         """
 
 

@@ -1,7 +1,8 @@
 """An adapter for stock photos from Unsplash (unsplash.com/documentation).
 
-Unsplash requires that pages load photos from its own URLs and name the photographer. Each use of a
-photo must be reported to its ``download_location``, with the ``ixid`` from the search.
+Unsplash requires that pages load photos from its own URLs and name the photographer, so Pressroom
+must not store copies. Each use of a photo must be reported to its ``download_location``, with the
+``ixid`` from the search.
 """
 
 import re
@@ -9,7 +10,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from core.errors.composer import STOCKPHOTO_ENDPOINT_NOT_ALLOWED
+from core.errors.composer import STOCKPHOTO_COPIES_FORBIDDEN, STOCKPHOTO_ENDPOINT_NOT_ALLOWED
 from integrations.stock_photos import port
 from integrations.stock_photos.exchange import Exchange, QuotaReport
 from integrations.stock_photos.port import FoundPhoto, Photo, PhotoProviderName, get_nested
@@ -25,6 +26,7 @@ _REFERRAL_PARAMETERS = "utm_source=pressroom&utm_medium=referral"
 
 class Unsplash:
     name = PhotoProviderName.UNSPLASH
+    allows_copies = False
 
     def __init__(self, base: str, access_key: SecretStr, report: QuotaReport) -> None:
         self.origin = base
@@ -52,6 +54,9 @@ class Unsplash:
     def download_url(self, photo: Photo) -> str:
         params: dict[str, str | int] = {"ixid": photo.mark} if photo.mark else {}
         return self._exchange.fetch_file_url(f"/photos/{photo.id}/download", params)
+
+    def download_copy(self, photo: Photo) -> bytes:
+        raise STOCKPHOTO_COPIES_FORBIDDEN(provider="Unsplash")
 
     def _parse_photo(self, photo: Any) -> FoundPhoto | None:
         endpoint = get_nested(photo, "links", "download_location")

@@ -15,7 +15,6 @@ from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus, Job
 from services import removals
 from services.access import quotas
-from services.access.caller import Caller
 from services.attachments.files import build_original_key
 from services.attachments.images.outcome import ALLOWED_EXTENSIONS, ImageType, sniff_image_type
 from services.feed.catalogue import FeedEventType, announce_event
@@ -34,7 +33,7 @@ MAX_IMAGE_FILENAME_CHARACTERS = 255
 
 @dataclass(frozen=True)
 class Upload:
-    """An image that a caller uploads."""
+    """An image that a user uploads."""
 
     filename: str
     data: bytes
@@ -97,9 +96,9 @@ PROCESS_ATTACHMENT = register_kind(
 
 
 def accept_upload(
-    resources: Resources, caller: Caller, upload: Upload, *, key: IdempotencyKey | None
+    resources: Resources, user_id: int, upload: Upload, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
-    """Validate and store an uploaded image, and enqueue its conversion.
+    """Validate and store an image that a user uploads, and enqueue its conversion.
 
     Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``,
     ``quota.exceeded``, ``idempotency.key_reused`` and ``idempotency.in_progress``.
@@ -120,13 +119,11 @@ def accept_upload(
     resources.objects.put(object_key, sealed, "application/octet-stream")
 
     def store_row(uow: UnitOfWork) -> Job:
-        quotas.require_quota(uow, caller.user_id, PlanQuota.STORAGE_MB, more=len(upload.data))
-        attachment = _create_row(caller, upload, hash_id, image_type, wrapped)
+        quotas.require_quota(uow, user_id, PlanQuota.STORAGE_MB, more=len(upload.data))
+        attachment = _create_row(user_id, upload, hash_id, image_type, wrapped)
         uow.session.add(attachment)
         uow.session.flush()
-        return enqueue_job(
-            uow, PROCESS_ATTACHMENT, user_id=caller.user_id, subject_id=attachment.id
-        )
+        return enqueue_job(uow, PROCESS_ATTACHMENT, user_id=user_id, subject_id=attachment.id)
 
     try:
         accepted = idempotency.accept_once(resources, key, store_row)
@@ -141,7 +138,7 @@ def accept_upload(
 
 
 def _create_row(
-    caller: Caller,
+    user_id: int,
     upload: Upload,
     hash_id: str,
     image_type: ImageType,
@@ -149,7 +146,7 @@ def _create_row(
 ) -> Attachment:
     stored_type = ImageType.PNG if image_type is ImageType.ICO else ImageType.WEBP
     return Attachment(
-        user_id=caller.user_id,
+        user_id=user_id,
         hash_id=hash_id,
         status=AttachmentStatus.PROCESSING,
         encrypted=upload.encrypted,

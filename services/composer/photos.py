@@ -1,5 +1,6 @@
-"""Searches for stock photos, caches the results, and reports the use of photos."""
+"""Searches for stock photos, caches the results, reports the use of photos, and copies photos."""
 
+import hashlib
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -7,13 +8,17 @@ from typing import Any, ClassVar
 import redis
 from redis.exceptions import RedisError
 
+from core.errors.media import ATTACHMENT_UNSUPPORTED_TYPE
 from core.keyring import Keyring
 from core.logging import get_logger
 from core.queues import Queue, RequestKind
 from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.registry import StockPhotoProviders
+from services.attachments.images.outcome import sniff_image_type
+from services.attachments.upload import Upload, accept_upload
 from services.composer import requests
 from services.composer.requests import SecondsLeft
+from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 from services.jobs.kinds import register_request_kind
 from storage.redis.cache import Cache
 from storage.redis.request_work import RequestLease
@@ -86,6 +91,35 @@ class PhotoUse:
 
 
 @dataclass(frozen=True)
+class PhotoCopy:
+    """A request to copy a photo into a user's images.
+
+    Attributes:
+        user_id: the owner of the new image.
+    """
+
+    kind: ClassVar[RequestKind] = RequestKind("photos.copy", Queue.PHOTOS)
+    max_seconds: ClassVar[float] = MAX_PHOTO_SECONDS
+
+    provider: PhotoProviderName
+    photo: Photo
+    user_id: int
+
+    def to_payload(self) -> dict[str, Any]:
+        return {
+            "provider": self.provider,
+            "id": self.photo.id,
+            "mark": self.photo.mark,
+            "user_id": self.user_id,
+        }
+
+    @classmethod
+    def from_payload(cls, payload: dict[str, Any]) -> "PhotoCopy":
+        photo = Photo(payload["id"], payload["mark"])
+        return cls(PhotoProviderName(payload["provider"]), photo, payload["user_id"])
+
+
+@dataclass(frozen=True)
 class CachedStockPhotos:
     """Searches for stock photos at all providers, and caches the results."""
 
@@ -125,6 +159,27 @@ class CachedStockPhotos:
         seconds_left()
         return self.providers.get_provider(use.provider).download_url(use.photo)
 
+    def copy(self, copy: PhotoCopy, lease: RequestLease, resources: Resources) -> AcceptedJob:
+        """Download a photo, store the photo as an upload of the user, and enqueue its conversion.
+
+        Raises the same errors as ``StockPhotos.download_copy`` and ``upload.accept_upload``.
+        """
+        lease.seconds_left()
+        content = self.providers.get_provider(copy.provider).download_copy(copy.photo)
+        # Don't store a photo that no caller waits for.
+        lease.seconds_left()
+        image_type = sniff_image_type(content)
+        if image_type is None:
+            raise ATTACHMENT_UNSUPPORTED_TYPE()
+        filename = f"{copy.provider}-{copy.photo.id}.{image_type}"
+        # If the worker crashes, another worker may run the same request again. The idempotency key
+        # prevents a second copy.
+        fingerprint = hashlib.sha256(lease.request_id.encode()).digest()
+        key = IdempotencyKey(copy.user_id, PhotoCopy.kind.task, lease.request_id, fingerprint)
+        # Request renditions, because images that are uploaded in the console have them too.
+        new_upload = Upload(filename, content, encrypted=False, with_renditions=True)
+        return accept_upload(resources, copy.user_id, new_upload, key=key)
+
 
 def _create_photos(resources: Resources) -> CachedStockPhotos:
     providers = StockPhotoProviders(resources.settings, partial(record_quotas, resources.redis))
@@ -141,8 +196,14 @@ def _download_url(resources: Resources, lease: RequestLease) -> dict[str, Any]:
     return {"url": resources.shared(_create_photos).download_url(use, lease.seconds_left)}
 
 
+def _copy(resources: Resources, lease: RequestLease) -> dict[str, Any]:
+    photos = resources.shared(_create_photos)
+    return asdict(photos.copy(PhotoCopy.from_payload(lease.payload), lease, resources))
+
+
 register_request_kind(PhotoSearch.kind, _search)
 register_request_kind(PhotoUse.kind, _download_url)
+register_request_kind(PhotoCopy.kind, _copy)
 
 
 def record_quotas(

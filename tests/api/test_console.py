@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from api.console.composer.routes import describe_writers
 from api.console.console_display import (
     build_curl_call,
     format_change,
@@ -152,6 +153,29 @@ def test_console_line_of_net_growth_starts_at_zero_and_matches_its_marks(
     for day in plot.days:
         assert day.y == pytest.approx(100 * (marks[0] - day.net) / height, abs=0.01)
     assert plot.zero == pytest.approx(100 * marks[0] / height, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("typed", "sentences"),
+    [
+        ({}, {}),
+        (
+            {"slug_by": "offline", "tweets_by": "offline"},
+            {"Written without a language model.": ""},
+        ),
+        (
+            {"slug_by": "offline", "tags_by": "offline", "tweets_by": "offline; cached"},
+            {
+                "Written without a language model.": "Slug, Tags",
+                "Written earlier without a language model.": "Tweets",
+            },
+        ),
+    ],
+)
+def test_composer_names_each_writer_only_once(
+    typed: dict[str, str], sentences: dict[str, str]
+) -> None:
+    assert describe_writers(typed) == sentences
 
 
 PAGE = "https://p.example/console/lists/1/segments/2"

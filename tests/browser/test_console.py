@@ -134,9 +134,21 @@ def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
     expect(console_page.get_by_text("Written by")).to_have_count(0)
     console_page.get_by_label("Post", exact=True).fill(post.content)
     console_page.get_by_role("button", name="Generate all").click()
-    expect(console_page.get_by_text("Written without a language model.")).to_have_count(4)
+    expect(console_page.get_by_text("Written without a language model.")).to_have_count(1)
     expect(console_page.get_by_label("Slug")).not_to_have_value("")
     console_page.get_by_label("Slug").fill("my-own-slug")
+    tweet = console_page.get_by_label("Tweet 1")
+    tweet.fill("Bread 🍞: https://www.example.com/a/long/path/to/bread")
+    expect(tweet).to_have_accessible_description("33 of 280 characters")
+    tweet.fill("x" * 281)
+    expect(tweet).to_have_accessible_description("281 of 280 characters")
+    # The texts are to the right of the post on a desk.
+    boxes = [
+        console_page.get_by_label(name, exact=True).bounding_box() for name in ("Post", "Slug")
+    ]
+    assert boxes[0]
+    assert boxes[1]
+    assert boxes[0]["x"] + boxes[0]["width"] < boxes[1]["x"]
 
     console_page.get_by_label("Search photos").fill("bread")
     console_page.get_by_label("Search photos").press("Enter")

@@ -6,8 +6,10 @@ from decimal import Decimal
 
 import httpx2
 
+from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
+from models import AttachmentStatus
 from services.composer.text.post import Post
 from tests.support.composer.composing import (
     METADATA,
@@ -60,6 +62,12 @@ def written_of(fields: dict[str, str], *names: str) -> dict[str, str]:
     return {name: fields[name].replace("\r\n", "\n") for name in names}
 
 
+def tweets_of(fields: dict[str, str]) -> dict[str, str]:
+    """The tweets of all form fields, in the format of the API."""
+    texts = [text for name, text in sorted(fields.items()) if name.startswith("tweet_")]
+    return {"tweets": "\n\n".join(texts)}
+
+
 def fields_of(new_post: Post) -> dict[str, str]:
     return {"title": new_post.title, "content": new_post.content}
 
@@ -72,15 +80,13 @@ def test_console_composer_writes_the_same_texts_as_the_api_and_names_the_writer(
     new_post = fresh()
     text, fields = compose(shared_console, {"write": "all"}, **fields_of(new_post))
     assert find_metadata_faults(new_post, written_of(fields, "slug", "summary", "tags")) == []
-    assert find_tweets_faults(new_post, written_of(fields, "tweets")) == []
-    assert text.count("Written without a language model") == 4
+    assert find_tweets_faults(new_post, tweets_of(fields)) == []
+    assert text.count("Written without a language model") == 1
     assert (fields["title"], fields["content"]) == (new_post.title, new_post.content)
     reply = shared_console.api.post(METADATA, json=body(new_post))
     assert data(reply) == written_of(fields, "slug", "summary", "tags")
-    assert data(shared_console.api.post(TWEETS, json=body(new_post))) == written_of(
-        fields, "tweets"
-    )
-    [_, call] = calls_of(text)
+    assert data(shared_console.api.post(TWEETS, json=body(new_post))) == tweets_of(fields)
+    [call] = calls_of(text)
     assert call.body["title"] == new_post.title
 
 
@@ -149,11 +155,81 @@ def test_console_composer_finds_and_credits_and_uses_stock_photos(
     assert "Pressroom Sandbox</a> on <a" in figure
     text, _ = press_button(shared_console, opened, {"page": "2"}, **fields)
     assert "page 2." in text
-    assert not set(re.findall(r'<img src="([^"]+)"', text)) & set(images)
+    # The page still shows the chosen photo, but no other photo of the first page.
+    assert set(re.findall(r'<img src="([^"]+)"', text)) & set(images) == {images[0]}
     text, fields = press_button(
         shared_console, opened, {"use": "http://127.0.0.1:9/photos/x"}, 400, **fields
     )
     assert fields["title"] == "Kept"
+
+
+def choose_photo(console: OwnerAtConsole, provider: str) -> tuple[str, dict[str, str]]:
+    """Search photos, and press the button of the first photo."""
+    find = {"find": "yes", "provider": provider, "words": fresh().content[-30:]}
+    text, fields = compose(console, find, title="Kept")
+    endpoint = html.unescape(re.findall(r'name="use" value="([^"]+)"', text)[0])
+    return press_button(console, console.visitor.get(PAGE), {"use": endpoint}, **fields)
+
+
+def test_console_composer_adds_a_photo_with_its_credit_to_the_images(
+    console: OwnerAtConsole,
+) -> None:
+    text, fields = choose_photo(console, "openverse")
+    assert '<button name="add"' in text
+    text, fields = press_button(console, console.visitor.get(PAGE), {"add": "yes"}, **fields)
+    assert fields["title"] == "Kept"
+    [image] = data(console.api.get("/attachments"))["items"]
+    assert (
+        f'added to <a href="{console.visitor.stack.api_url}/console/images/{image["hash_id"]}"'
+        in text
+    )
+    assert '<button name="add"' not in text
+    assert (image["status"], image["alt_text"]) == (AttachmentStatus.READY, "Hills")
+    assert image["title"] == "“Hills” by Pressroom Sandbox, CC0 1.0"
+    assert image["original_filename"].startswith("openverse-")
+    # The copy is as large as the photo, and not only as large as the search result.
+    assert image["width"] > 1000
+    assert image["renditions"]
+
+
+def test_console_composer_stores_no_copy_of_a_photo_whose_provider_forbids_copies(
+    console: OwnerAtConsole,
+) -> None:
+    text, fields = choose_photo(console, "unsplash")
+    assert "Unsplash allows no copies. Use the photo’s URL." in text
+    assert '<button name="add"' not in text
+    opened = console.visitor.get(PAGE)
+    text, fields = press_button(console, opened, {"add": "yes"}, 403, **fields)
+    assert "Unsplash doesn't allow copies of its photos." in html.unescape(text)
+    assert fields["title"] == "Kept"
+    assert data(console.api.get("/attachments"))["items"] == []
+
+
+def test_console_composer_shows_a_notice_instead_of_the_button_if_the_storage_is_full(
+    stack: Stack,
+) -> None:
+    port = free_port()
+    settings = {
+        "PRESSROOM_PUBLIC_URL": f"http://127.0.0.1:{port}",
+        "PRESSROOM_QUOTA_PAID": "storage_mb=0",
+    }
+    with stack.run_second_api(port, **settings) as api, at_console(api) as console:
+        text, _ = choose_photo(console, "openverse")
+        assert "You have reached your plan’s limit for storage (MB)." in text
+        assert '<button name="add"' not in text
+
+
+def test_console_composer_counts_the_characters_of_each_tweet(
+    shared_console: OwnerAtConsole,
+) -> None:
+    tweets = {
+        "tweet_1": "Bread: https://www.example.com/a/long/path/to/bread",
+        "tweet_2": "麺" * 141,
+    }
+    text, fields = compose(shared_console, {"enter": "yes"}, tweets_by="offline", **tweets)
+    counts = re.findall(r'<span class="hint( over)?" id="tweet_\d-hint"><b>(\d+)</b> of 280', text)
+    assert counts == [("", "30"), (" over", "282")]
+    assert {name: fields[name] for name in tweets} == tweets
 
 
 def test_console_composer_allows_images_only_from_the_chosen_photo_provider(
@@ -191,18 +267,18 @@ def test_console_composer_shows_the_price_and_reports_insufficient_credits(
         assert fields["content"] == typed["content"]
         credits.grant(priced_composer.stack, owner.owner.user_id, "7.5")
         text, fields = compose(owner, {"write": "all"}, **typed)
-        assert text.count("Written by the model steered.") == 4
+        assert text.count("Written by the model steered.") == 1
         assert credits.balance(owner.api) == Decimal("2.5")
         # The same once more costs nothing, whether it is kept or was lost meanwhile.
         text, _ = compose(owner, {"write": "all"}, **typed)
-        assert text.count("Written earlier by the model steered.") == 4
+        assert text.count("Written earlier by the model steered.") == 1
         assert credits.balance(owner.api) == Decimal("2.5")
         charges = [each for each in credits.entries(owner.api) if each["action"] == "consume"]
         assert {each["meta"]["wrote"] for each in charges} == {"metadata", "tweets"}
         # There is enough for one of the two: it is given, and the other is told of.
         text, fields = compose(owner, {"write": "all"}, 402, **post())
         assert "This costs 2.5 credits, but you have only 0." in text
-        assert ("slug" in fields) != ("tweets" in fields)
+        assert ("slug" in fields) != ("tweet_1" in fields)
         credits.grant(priced_composer.stack, owner.owner.user_id, str(PRICE))
         priced_composer.steer("refuses")
         text, _ = compose(owner, {"write": "tweets"}, **post())

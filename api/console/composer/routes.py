@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
+from itertools import zip_longest
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -16,24 +17,31 @@ from api.console.console_display import format_credits
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_router
 from api.console.typed_forms import TypedForm, parse_body
+from api.console.uploaded_images import WAIT_SECONDS, wait_for_image
 from api.errors import STATUS_OF
 from api.limits.bulkheads import RECORDS, REQUESTS
+from api.schemas.attachments import MAX_PICTURE_TITLE_CHARACTERS
 from api.schemas.composer import PostBody
 from api.state import State
 from core.errors import DomainError, Kind
 from core.errors.money import CREDITS_INSUFFICIENT
+from core.queues import Queue
 from core.settings.notations import PlanQuota
 from integrations.stock_photos.port import FoundPhoto, PhotoCredit, PhotoProviderName
+from services.attachments import records
 from services.composer import call_charges
-from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
+from services.composer.photos import PhotoCopy, PhotoSearch, PhotoSearchResult, PhotoUse
 from services.composer.requests import OFFLINE, MetadataRequest
-from services.composer.text.post import MetadataField
-from services.jobs.idempotency import IdempotencyKey
+from services.composer.text.post import MAX_TWEETS, MetadataField, split_tweets
+from services.composer.text.tweet_weight import MAX_TWEET_WEIGHT, measure_tweet_weight
+from services.jobs.idempotency import AcceptedJob, IdempotencyKey
 
 PATH = f"{CONSOLE_PATH}/composer"
 router = build_router(PATH)
 
 TWEETS = "tweets"
+# Each tweet has its own form field, from ``tweet_1`` to ``tweet_5``.
+TWEET_FIELDS = [f"tweet_{number}" for number in range(1, MAX_TWEETS + 1)]
 # The label of each text that the composer writes, by the text's name.
 PART_LABELS = {
     **{field.value: field.value.capitalize() for field in MetadataField},
@@ -46,6 +54,12 @@ _ROUTE = "console"
 PHOTOS_ON_PAGE = 12
 MAX_PHOTO_PAGE = 1_000
 MAX_SEARCH_CHARACTERS = 200
+# A longer text is far too long for a tweet, so only its length is counted.
+_MAX_MEASURED_CHARACTERS = 4_000
+# The prefix of the hidden fields with the search in which the user chose a photo.
+_USED_SEARCH = "used"
+# The prefix of the hidden fields with the user's last search.
+_LAST_SEARCH = "found"
 PROVIDER_LABELS = {PhotoProviderName.UNSPLASH: "Unsplash", PhotoProviderName.OPENVERSE: "Openverse"}
 _NO_POST = TypedForm(
     errors={"content": "Enter a title or paste a post."},
@@ -72,6 +86,40 @@ class PhotoFinds:
 
 
 @dataclass(frozen=True)
+class Tweet:
+    """A form field with a tweet.
+
+    Attributes:
+        weight: the length of the tweet as X (Twitter) counts it.
+    """
+
+    name: str
+    label: str
+    text: str
+    weight: int
+
+    @property
+    def is_too_long(self) -> bool:
+        return self.weight > MAX_TWEET_WEIGHT
+
+
+@dataclass(frozen=True)
+class UsedPhoto:
+    """The photo that the user chose from a search.
+
+    Attributes:
+        provider: the label of the photo's provider.
+        allows_copies: whether the photo can be added to the user's images.
+    """
+
+    photo: FoundPhoto
+    credit: "CreditLine"
+    figure: str
+    provider: str
+    allows_copies: bool
+
+
+@dataclass(frozen=True)
 class _Outcome:
     """The result of pressing a button in the composer.
 
@@ -90,20 +138,34 @@ class _Outcome:
 
 @router.get("")
 def show_composer(console: Console) -> Response:
-    return _render_composer(console, TypedForm(), None, is_of_photos=False)
+    return _render_composer(console, TypedForm(), None, None, is_of_photos=False)
 
 
 @router.post("")
 async def compose_post(request: Request, console: ConsoleForm) -> Response:
-    """Write texts for a post or search for photos, depending on which button was pressed."""
+    """Write texts for a post, search for photos or add a photo, depending on the pressed button."""
     calls = ComposerCaller(request, console.state, console.caller)
     inputs = console.form
     is_writing = "write" in inputs
-    outcome = await (_write_parts if is_writing else _find_photos)(calls, inputs)
-    finds = outcome.finds or await _read_cached_finds(console.state, inputs)
-    updated_console = replace(console, form={**inputs, **outcome.fields})
+    if is_writing:
+        outcome = await _write_parts(calls, inputs)
+    elif "add" in inputs:
+        outcome = await _add_photo(console, calls)
+    else:
+        outcome = await _find_photos(calls, inputs)
+    typed = {**inputs, **outcome.fields}
+    finds = outcome.finds or await _read_cached_finds(console.state, typed, _LAST_SEARCH)
+    used_finds = await _read_cached_finds(console.state, typed, _USED_SEARCH)
+    updated_console = replace(console, form=typed)
     return await RECORDS.run(
-        partial(_render_outcome, updated_console, outcome, finds, is_of_photos=not is_writing)
+        partial(
+            _render_outcome,
+            updated_console,
+            outcome,
+            finds,
+            used_finds,
+            is_of_photos=not is_writing,
+        )
     )
 
 
@@ -141,6 +203,9 @@ async def _write_parts(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
         else:
             fields |= outcome.fields
             fields |= {f"{name}{WRITER_SUFFIX}": outcome.source for name in outcome.fields}
+    if TWEETS in fields:
+        texts = split_tweets(fields.pop(TWEETS))[: len(TWEET_FIELDS)]
+        fields |= dict(zip_longest(TWEET_FIELDS, texts, fillvalue=""))
     return _Outcome(fields, error=first_error)
 
 
@@ -172,10 +237,15 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
             name = _read_provider(state, inputs.get("found_provider", ""))
             photo = state.photos.providers.get_provider(name).parse_endpoint(endpoint)
             url = await calls.obtain_photo_url(PhotoUse(name, photo))
-            return _Outcome({"used": endpoint, "used_url": url})
+            search_fields = {
+                f"{_USED_SEARCH}_{part}": inputs.get(f"{_LAST_SEARCH}_{part}", "")
+                for part in ("words", "provider", "page")
+            }
+            fields = {"used": endpoint, "used_url": url, "added": "", **search_fields}
+            return _Outcome(fields)
         if "page" in inputs:
             page = inputs["page"] or inputs.get("found_page", "")
-            search = _read_last_search(state, inputs, page)
+            search = _read_search(state, inputs, _LAST_SEARCH, page)
         else:
             search_text = " ".join(inputs.get("words", "").split())[:MAX_SEARCH_CHARACTERS]
             # Pressing Enter in any field submits the form, so search photos only if the search text
@@ -194,10 +264,38 @@ async def _find_photos(calls: ComposerCaller, inputs: Mapping[str, str]) -> _Out
         "found_words": search.query,
         "found_provider": str(search.provider),
         "found_page": str(search.page),
-        "used": "",
-        "used_url": "",
     }
     return _Outcome(fields, finds=photo_finds)
+
+
+async def _add_photo(console: ConsoleRequest, calls: ComposerCaller) -> _Outcome:
+    """Copy the photo that the user chose into the user's images."""
+    inputs = console.form
+    state = console.state
+    try:
+        state.admit(Queue.MEDIA, console.user_id, WAIT_SECONDS)
+        name = _read_provider(state, inputs.get("used_provider", ""))
+        endpoint = inputs.get("used", "")
+        photo = state.photos.providers.get_provider(name).parse_endpoint(endpoint)
+        accepted = await calls.copy_photo(PhotoCopy(name, photo, console.user_id))
+        used_finds = await _read_cached_finds(state, inputs, _USED_SEARCH)
+        found_photo = _find_photo(used_finds, endpoint)
+        if found_photo is not None:
+            await RECORDS.run(_describe_image, console, accepted, found_photo)
+        image = await wait_for_image(console, accepted)
+    except DomainError as error:
+        return _Outcome({}, error=error)
+    return _Outcome({"added": image.hash_id})
+
+
+def _describe_image(console: ConsoleRequest, accepted: AcceptedJob, photo: FoundPhoto) -> None:
+    """Store the photo's alternative text and its credit, which most licences require."""
+    with console.unit_of_work() as uow:
+        image = records.find_outcome(uow, accepted)
+        if not isinstance(image, DomainError):
+            title = photo.credit.describe()[:MAX_PICTURE_TITLE_CHARACTERS]
+            changes = {"alt_text": photo.shows or None, "title": title}
+            records.change_attachment(uow, console.caller, image.hash_id, changes)
 
 
 def _build_finds(state: State, search: PhotoSearch, result: PhotoSearchResult) -> PhotoFinds:
@@ -216,26 +314,41 @@ def _build_search(state: State, search_text: str, provider: str, page: str) -> P
     return PhotoSearch(_read_provider(state, provider), search_text, number, PHOTOS_ON_PAGE)
 
 
-def _read_last_search(state: State, inputs: Mapping[str, str], page: str) -> PhotoSearch | None:
-    search_text = inputs.get("found_words", "")
+def _read_search(
+    state: State, inputs: Mapping[str, str], prefix: str, page: str
+) -> PhotoSearch | None:
+    """Return the search in the hidden fields that begin with ``prefix``."""
+    search_text = inputs.get(f"{prefix}_words", "")
     return (
-        _build_search(state, search_text, inputs.get("found_provider", ""), page)
+        _build_search(state, search_text, inputs.get(f"{prefix}_provider", ""), page)
         if search_text
         else None
     )
 
 
-async def _read_cached_finds(state: State, inputs: Mapping[str, str]) -> PhotoFinds | None:
-    """Return the photos of the user's last search, or ``None`` if they aren't cached."""
-    search = _read_last_search(state, inputs, inputs.get("found_page", ""))
+async def _read_cached_finds(
+    state: State, inputs: Mapping[str, str], prefix: str
+) -> PhotoFinds | None:
+    """Return the photos of an earlier search, or ``None`` if they aren't cached."""
+    search = _read_search(state, inputs, prefix, inputs.get(f"{prefix}_page", ""))
     if search is None:
         return None
     _, cached = await REQUESTS.run(state.photos.look_up, search)
     return None if cached is None else _build_finds(state, search, cached)
 
 
+def _find_photo(finds: PhotoFinds | None, endpoint: str) -> FoundPhoto | None:
+    photos = [] if finds is None else finds.photos
+    return next((photo for photo in photos if photo.endpoint == endpoint), None)
+
+
 def _render_outcome(
-    console: ConsoleRequest, outcome: _Outcome, finds: PhotoFinds | None, *, is_of_photos: bool
+    console: ConsoleRequest,
+    outcome: _Outcome,
+    finds: PhotoFinds | None,
+    used_finds: PhotoFinds | None,
+    *,
+    is_of_photos: bool,
 ) -> Response:
     form = TypedForm(console.form)
     error = outcome.error
@@ -254,43 +367,94 @@ def _render_outcome(
                 f"but you have only {format_credits(balance)}."
             )
             form = replace(form, problem=problem)
-    return _render_composer(console, form, finds, is_of_photos=is_of_photos)
+    return _render_composer(console, form, finds, used_finds, is_of_photos=is_of_photos)
 
 
 def _render_composer(
-    console: ConsoleRequest, form: TypedForm, finds: PhotoFinds | None, *, is_of_photos: bool
+    console: ConsoleRequest,
+    form: TypedForm,
+    finds: PhotoFinds | None,
+    used_finds: PhotoFinds | None,
+    *,
+    is_of_photos: bool,
 ) -> Response:
     price = call_charges.get_call_price(console.state.resources.settings)
     providers = console.state.photos.providers
-    used_endpoint = form.typed.get("used", "")
-    used_url = form.typed.get("used_url", "")
     photos = [] if finds is None else finds.photos
     with console.unit_of_work() as uow:
         notice = find_plan_notice(uow, console.user_id, PlanQuota.COMPOSER_PER_DAY)
-    used_photo = next((photo for photo in photos if photo.endpoint == used_endpoint), None)
-    origins = [] if finds is None else providers.get_provider(finds.search.provider).image_origins
+        storage_notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
+    origins = {
+        origin
+        for each in (finds, used_finds)
+        if each is not None and each.photos
+        for origin in providers.get_provider(each.search.provider).image_origins
+    }
     return console.render_page(
         "composer.html",
         status=form.status,
-        other_sources={"img-src": " ".join(origins)} if photos else {},
+        other_sources={"img-src": " ".join(sorted(origins))} if origins else {},
         form=form,
         is_of_photos=is_of_photos,
         refusal=notice,
+        storage_refusal=storage_notice,
         parts=PART_LABELS,
-        writers={
-            name: describe_writer(source)
-            for name in PART_LABELS
-            if (source := form.typed.get(f"{name}{WRITER_SUFFIX}"))
-        },
+        writers=describe_writers(form.typed),
+        tweets=_list_tweets(form.typed),
+        max_tweet_weight=MAX_TWEET_WEIGHT,
         price=price,
         price_of_all=None if price is None else 2 * price,
         providers=[(name.value, PROVIDER_LABELS[name]) for name in providers.names],
         finds=finds,
         provider_name=None if finds is None else PROVIDER_LABELS[finds.search.provider],
         credits={photo.endpoint: CreditLine(photo.credit) for photo in photos},
-        used_url=used_url,
-        used_figure=build_figure(used_photo, used_url) if used_photo else None,
+        used_url=form.typed.get("used_url", ""),
+        used_photo=_build_used_photo(console.state, form.typed, used_finds),
     )
+
+
+def _build_used_photo(
+    state: State, typed: Mapping[str, str], used_finds: PhotoFinds | None
+) -> UsedPhoto | None:
+    photo = _find_photo(used_finds, typed.get("used", ""))
+    if photo is None or used_finds is None:
+        return None
+    name = used_finds.search.provider
+    return UsedPhoto(
+        photo=photo,
+        credit=CreditLine(photo.credit),
+        figure=build_figure(photo, typed.get("used_url", "")),
+        provider=PROVIDER_LABELS[name],
+        allows_copies=state.photos.providers.get_provider(name).allows_copies,
+    )
+
+
+def _list_tweets(typed: Mapping[str, str]) -> list[Tweet]:
+    """Return the tweets that aren't empty, numbered from 1."""
+    texts = [text for name in TWEET_FIELDS if (text := typed.get(name, "")).strip()]
+    return [
+        Tweet(name, f"Tweet {number}", text, _measure_tweet(text))
+        for number, (name, text) in enumerate(zip(TWEET_FIELDS, texts, strict=False), start=1)
+    ]
+
+
+def _measure_tweet(text: str) -> int:
+    measured_text = text[:_MAX_MEASURED_CHARACTERS]
+    return measure_tweet_weight(measured_text) + len(text) - len(measured_text)
+
+
+def describe_writers(typed: Mapping[str, str]) -> dict[str, str]:
+    """Map each sentence about a writer to the labels of the writer's texts.
+
+    If one writer wrote all texts, the labels are an empty text.
+    """
+    labels_by_sentence: dict[str, list[str]] = {}
+    for name, label in PART_LABELS.items():
+        if source := typed.get(f"{name}{WRITER_SUFFIX}"):
+            labels_by_sentence.setdefault(describe_writer(source), []).append(label)
+    if len(labels_by_sentence) == 1:
+        return dict.fromkeys(labels_by_sentence, "")
+    return {sentence: ", ".join(labels) for sentence, labels in labels_by_sentence.items()}
 
 
 def describe_writer(source: str) -> str:

@@ -28,13 +28,13 @@ from api.console.typed_forms import (
     read_lines,
     read_text,
 )
+from api.console.uploaded_images import WAIT_SECONDS, wait_for_image
 from api.limits.bulkheads import RECORDS
 from api.limits.keyed_bulkheads import UPLOADS_BY_CALLER
 from api.middleware.body_limits import release_body
 from api.paging import Cursor
 from api.schemas.attachments import AttachmentChanges, AttachmentRecord, RenditionRecord
 from api.state import Transaction
-from api.waiting.disconnects import run_while_connected
 from core.errors import DomainError
 from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED
 from core.queues import Queue
@@ -45,14 +45,11 @@ from services.attachments.images.blurhash import compute_tiles
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest
-from storage.redis.notifications import build_job_topic
 
 PATH = f"{CONSOLE_PATH}/images"
 router = build_router(PATH)
 
 IMAGES_ON_PAGE = 24
-# The maximum time that a response waits for the conversion of an image.
-WAIT_SECONDS = 15.0
 # The names of the renditions for mails and for the page of an image.
 _MAIL_LABEL = "mail"
 _PREVIEW_LABEL = "640"
@@ -184,16 +181,11 @@ def show_images(console: Console, form: EmptyForm, cursor: Cursor = None) -> Res
 
 @router.post("")
 async def upload_image(request: Request, console: Console) -> Response:
-    state = console.state
     inputs: dict[str, str] = {}
     try:
-        state.admit(Queue.MEDIA, console.user_id, WAIT_SECONDS)
+        console.state.admit(Queue.MEDIA, console.user_id, WAIT_SECONDS)
         accepted = await _accept_upload(request, console, inputs)
-        job_end = state.jobs.wait(
-            build_job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id
-        )
-        await run_while_connected(request.receive, job_end)
-        image = await RECORDS.run(_get_uploaded_image, console, accepted)
+        image = await wait_for_image(console, accepted)
     except DomainError as error:
         submitted_console = replace(console, form=inputs)
         is_of_file = error.code.startswith(("attachment.", "image."))
@@ -222,23 +214,13 @@ async def _accept_upload(
         console.user_id,
         upload.accept_upload,
         console.state.resources,
-        console.caller,
+        console.user_id,
         # Request renditions, so that the image's page can offer copies for web pages and mails.
         Upload(clean_filename(part.filename), part.data, "encrypted" in inputs, True),
         key=None,
     )
     release_body(request.scope)
     return accepted
-
-
-def _get_uploaded_image(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
-    with console.unit_of_work() as uow:
-        outcome = records.find_outcome(uow, accepted)
-        if isinstance(outcome, DomainError):
-            records.delete_failed_attachment(uow, accepted)
-    if isinstance(outcome, DomainError):
-        raise outcome
-    return outcome
 
 
 @router.get("/{hash_id}")

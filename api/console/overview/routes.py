@@ -144,7 +144,7 @@ def _list_first_steps(
     """Return the checklist for a new owner, or an empty list if the owner needs no checklist."""
     if usage[PlanQuota.MEMBERS].used > MAX_MEMBERS_WITH_STEPS:
         return []
-    done = first_steps.find_first_steps(uow, user_id)
+    progress = first_steps.find_first_steps(uow, user_id)
     base = uow.settings.public_base
     form_label = "Add a form to your website"
     form_url = sign_up_url = other = None
@@ -166,7 +166,7 @@ def _list_first_steps(
         ),
         Step(
             form_label,
-            done.has_form_or_import,
+            progress.has_form_or_import,
             "Paste the form into any page of your website.",
             "Get the form",
             form_url,
@@ -174,7 +174,7 @@ def _list_first_steps(
         ),
         Step(
             "Make a test sign-up",
-            done.has_sign_up,
+            progress.has_sign_up,
             "Subscribe with your own address, and see what your readers get.",
             "Open the sign-up page",
             sign_up_url,

@@ -1,6 +1,6 @@
 // Uploads several images at once, which a person selects, drops or pastes, and shows the progress.
-// The script also adds buttons that copy texts. Without this script, the form uploads one file at a
-// time, and a person can select the texts.
+// The script also adds buttons that copy texts, and counts the characters of tweets. Without this
+// script, the form uploads one file at a time, and a person can select the texts.
 "use strict";
 
 const form = document.querySelector("form[data-images]");
@@ -18,6 +18,14 @@ if (copied.length) {
 }
 for (const field of copied) {
   addButton(field);
+}
+for (const field of document.querySelectorAll("[data-weighed]")) {
+  const count = document.querySelector(`#${field.id}-hint b`);
+  field.addEventListener("input", () => {
+    const weight = weigh(field.value);
+    count.textContent = weight.toLocaleString("en");
+    count.parentElement.classList.toggle("over", weight > 280);
+  });
 }
 
 function takeImages(form) {
@@ -133,6 +141,24 @@ function addButton(field) {
     button.textContent = word;
     button.setAttribute("aria-label", `${word}: ${name}`);
   }
+}
+
+// Count the characters of a tweet as X (Twitter) does: a link counts as 23 characters, and an emoji
+// or a wide character counts as two. The server counts more exactly.
+function weigh(text) {
+  const words = text.normalize("NFC").replace(/https?:\/\/\S+/g, "-".repeat(23));
+  let weight = 0;
+  for (const { segment } of new Intl.Segmenter().segment(words)) {
+    const isEmoji = /\p{Emoji_Presentation}|\ufe0f/u.test(segment);
+    const characters = isEmoji ? [segment] : [...segment];
+    for (const character of characters) {
+      const code = character.codePointAt(0);
+      const isNarrow = code <= 4351 || (code >= 8192 && code <= 8247 && ![8206, 8207].includes(code)
+        && !(code >= 8224 && code <= 8241));
+      weight += !isEmoji && isNarrow ? 1 : 2;
+    }
+  }
+  return weight;
 }
 
 // Announce a text to people who use a screen reader.

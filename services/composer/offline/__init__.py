@@ -15,7 +15,8 @@ from services.composer import rules
 from services.composer.offline.document import Document, Sentence, parse_document, spell_japanese
 from services.composer.offline.post_tags import extract_tags
 from services.composer.text.characters import ELLIPSIS
-from services.composer.text.post import MetadataField, PlainPost, PostMetadata
+from services.composer.text.post import MAX_TWEETS, MetadataField, PlainPost, PostMetadata
+from services.composer.text.tweet_weight import MAX_TWEET_WEIGHT, measure_tweet_weight
 
 _MAX_TITLE_CHARACTERS = 400
 # The maximum number of words and characters in a slug made of tags.
@@ -67,7 +68,7 @@ def write_tweets(plain: PlainPost) -> tuple[str, ...]:
     """
     document = parse_document(plain)
     language = document.language
-    tweet_count = min(rules.MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_PER_TWEET)
+    tweet_count = min(MAX_TWEETS, 1 + len(document.sentences) // _SENTENCES_PER_TWEET)
     suitable = [
         sentence
         for sentence in document.sentences
@@ -75,7 +76,7 @@ def write_tweets(plain: PlainPost) -> tuple[str, ...]:
         and not sentence.is_listed
         and not has_back_reference(sentence, language)
         and not _is_personal(sentence, language)
-        and rules.measure_tweet_weight(sentence.text[:600]) <= rules.MAX_TWEET_WEIGHT
+        and measure_tweet_weight(sentence.text[:600]) <= MAX_TWEET_WEIGHT
     ]
     # Prefer the first sentence of each paragraph, because it is the most informative.
     openings = [sentence for sentence in suitable if sentence.opens_paragraph]
@@ -94,7 +95,7 @@ def write_tweets(plain: PlainPost) -> tuple[str, ...]:
         colon = "：" if language in {"zh", "ja"} else ": "
         separator = " " if plain.title[-1] in ".!?…。！？:：" else colon
         titled_text = f"{plain.title}{separator}{first_text}"
-        if rules.measure_tweet_weight(titled_text) <= rules.MAX_TWEET_WEIGHT:
+        if measure_tweet_weight(titled_text) <= MAX_TWEET_WEIGHT:
             first_text = titled_text
     if fitting := rules.fit_tweets(plain, [first_text, *texts[1:]]):
         return fitting

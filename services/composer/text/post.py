@@ -14,6 +14,7 @@ MAX_POST_CONTENT_CHARACTERS = 1_000_000
 # Separates the tweets in the response field `tweets`. A tweet never contains a line break, so the
 # separator is unambiguous.
 _TWEET_SEPARATOR = "\n\n"
+MAX_TWEETS = 5
 
 
 @dataclass(frozen=True)
@@ -111,3 +112,8 @@ class PostMetadata:
 def join_tweets(tweets: Iterable[str]) -> dict[str, str]:
     """Return the response field `tweets`, a string that contains all tweets."""
     return {"tweets": _TWEET_SEPARATOR.join(tweets)}
+
+
+def split_tweets(tweets: str) -> list[str]:
+    """Return the tweets in the response field `tweets`."""
+    return tweets.split(_TWEET_SEPARATOR)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.composer.photos import PhotoSearch, PhotoSearchResult, PhotoUse
+from services.composer.photos import PhotoCopy, PhotoSearch, PhotoSearchResult, PhotoUse
 from services.composer.requests import MetadataRequest, MetadataResult
 
 
@@ -16,6 +16,7 @@ from services.composer.requests import MetadataRequest, MetadataResult
         (PhotoSearch, {"provider": "unsplash", "query": "bees", "page": 2, "limit": 10}),
         (PhotoSearchResult, {"payload": "{}", "source": "unsplash"}),
         (PhotoUse, {"provider": "openverse", "id": "a", "mark": "b"}),
+        (PhotoCopy, {"provider": "openverse", "id": "a", "mark": "b", "user_id": 7}),
     ],
 )
 def test_composer_message_keys_are_the_same_in_all_releases(

@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from services.composer import rules
-from services.composer.rules import measure_tweet_weight
 from services.composer.text.markup import clean_text, parse_post
 from services.composer.text.post import MetadataField, PlainPost, Post, PostMetadata
+from services.composer.text.tweet_weight import measure_tweet_weight
 
 HASH = "0123456789abcdef"
 POST = parse_post(

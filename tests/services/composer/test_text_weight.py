@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.composer.rules import measure_tweet_weight
+from services.composer.text.tweet_weight import measure_tweet_weight
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,35 @@
+"""Waits for the conversion of an image that a user has added in the console."""
+
+from api.console.requests import ConsoleRequest
+from api.limits.bulkheads import RECORDS
+from api.waiting.disconnects import run_while_connected
+from core.errors import DomainError
+from models import Attachment
+from services.attachments import records
+from services.jobs.idempotency import AcceptedJob
+from storage.redis.notifications import build_job_topic
+
+# The maximum time that a response waits for the conversion of an image.
+WAIT_SECONDS = 15.0
+
+
+async def wait_for_image(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
+    """Return the image, which is still being processed if the conversion takes too long.
+
+    Raises the error of a failed conversion, after the deletion of the image.
+    """
+    job_end = console.state.jobs.wait(
+        build_job_topic(accepted.job_id), WAIT_SECONDS, owner_id=console.user_id
+    )
+    await run_while_connected(console.request.receive, job_end)
+    return await RECORDS.run(_get_image, console, accepted)
+
+
+def _get_image(console: ConsoleRequest, accepted: AcceptedJob) -> Attachment:
+    with console.unit_of_work() as uow:
+        outcome = records.find_outcome(uow, accepted)
+        if isinstance(outcome, DomainError):
+            records.delete_failed_attachment(uow, accepted)
+    if isinstance(outcome, DomainError):
+        raise outcome
+    return outcome
