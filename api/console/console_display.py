@@ -123,8 +123,12 @@ def format_distance(value: datetime, now: datetime) -> str:
         return "just now" if seconds >= 0 else "in less than a minute"
     if distance_seconds > _MAX_DISTANCE_SECONDS:
         return format_day(value)
-    distance = format_duration(distance_seconds)
-    return f"{distance} ago" if seconds > 0 else f"in {distance}"
+    if seconds > 0:
+        return f"{format_duration(distance_seconds)} ago"
+    # Round a time in the future up, so that a file that has just been made expires in 7 days, not
+    # in 6.
+    unit_seconds = next(unit for least, unit, _ in _UNITS if distance_seconds >= least)
+    return f"in {format_duration(-(-distance_seconds // unit_seconds) * unit_seconds)}"
 
 
 def format_duration(seconds: float) -> str:

@@ -103,6 +103,15 @@ def find_exhausted_quota(
     return None
 
 
+def find_remaining_quota(uow: UnitOfWork, user: User, quota: PlanQuota) -> int | None:
+    """Return how much of a quota remains without a lock, or ``None`` for an unlimited quota.
+
+    The storage quota is measured in bytes.
+    """
+    limit = plan_limit(uow.settings, user.plan, quota)
+    return None if limit is None else max(limit * _unit(quota) - _count(uow, user.id, quota), 0)
+
+
 def require_quota(uow: UnitOfWork, user_id: int, quota: PlanQuota, *, more: int = 1) -> None:
     """Lock a user's quota, and raise ``quota.exceeded`` if less than ``more`` remains.
 

@@ -109,6 +109,8 @@ def test_german_sample_can_be_imported_segmented_tagged_exported_and_undone(
 def _import(keyboard: Keyboard, member_file: Path) -> None:
     keyboard.press("link", "Imports")
     keyboard.press("link", "Import a file")
+    keyboard.reach_it(keyboard.page.get_by_text("Options", exact=True))
+    keyboard.page.keyboard.press("Enter")
     keyboard.tick("Create a field for each unknown column")
     empty = member_file.with_name("empty.csv")
     empty.touch()

@@ -62,6 +62,9 @@ def test_owner_can_buy_credits_and_print_the_receipt_by_keyboard(
     keyboard.press("link", "Credits")
     keyboard.press("link", "Buy your first credits")
     keyboard.shows("Buy credits")
+    keyboard.reach("radio", "500 credits", exact=False)
+    # The last choice is above the first.
+    keyboard.page.keyboard.press("ArrowUp")
     keyboard.write("Number of credits", "a lot")
     keyboard.enter()
     keyboard.begins_at_what_is_wrong("Number of credits")
@@ -154,7 +157,8 @@ def test_owner_can_create_and_test_a_webhook_by_keyboard(
         keyboard.press("link", "Done")
         keyboard.press("button", "Send a test event")
         keyboard.watch_until(keyboard.page.get_by_role("cell", name="delivered"))
-        keyboard.press("button", "Resend", exact=False)
+        keyboard.press("link", "Test event")
+        keyboard.press("button", "Resend")
         # In a narrow window, the cell contains the column's heading.
         attempts = re.compile(r"^(Attempts: )?2$")
         keyboard.watch_until(keyboard.page.get_by_role("cell", name=attempts))

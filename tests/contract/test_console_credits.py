@@ -20,6 +20,8 @@ from tests.support.people.consoles import (
     wrong_beside,
 )
 
+# The choice of the order form that shows fields for another number of credits.
+OTHER = {"pack": "other"}
 CREDITS, BUY, ORDERS = "/console/credits", "/console/credits/buy", "/console/credits/orders"
 
 
@@ -41,21 +43,20 @@ def test_console_credits_pages_explain_the_empty_state_and_show_exchange_rates(
     assert "No credits yet" in text
     assert "No orders yet" in console.see(ORDERS)
     [row] = [row for row in rows_of(console.see(BUY)) if row[0] == "EUR"]
-    assert row == ["EUR", "108.6956 credits for 1 EUR", "0.50 EUR", "999,999.99 EUR"]
-    assert ["JPY", "0.6666 credits for 1 JPY", "100 JPY", "99,999,999 JPY"] in rows_of(
-        console.see(BUY)
-    )
+    assert row == ["EUR", "0.92 EUR", "0.50 EUR", "999,999.99 EUR"]
+    assert ["JPY", "150 JPY", "100 JPY", "99,999,999 JPY"] in rows_of(console.see(BUY))
 
 
 def test_console_sells_credits_and_the_receipt_shows_a_refund(
     console: OwnerAtConsole, sandbox_payments: SandboxPayments, stack: Stack
 ) -> None:
-    text = console.do(BUY, credit_amount="1,234.5", currency="EUR")
+    text = console.do(BUY, credit_amount="1,234.5", currency="EUR", **OTHER)
     [(order_id, status)] = stack.query(
         "SELECT id, status FROM payment_orders WHERE user_id = %s", console.owner.user_id
     )
     path = f"{ORDERS}/{order_id}"
-    assert (heading(text), status) == (f"Order {order_id}", "pending")
+    assert (heading(text), status) == ("1,234.5 credits for 11.36 EUR", "pending")
+    assert f"Order {order_id}, created" in text
     assert "Pay 11.36 EUR" in text
     console.see(f"{path}/receipt", 404)
 
@@ -85,10 +86,21 @@ def test_console_sells_credits_and_the_receipt_shows_a_refund(
     assert "Removed by a refund" in console.see(CREDITS)
 
 
+def test_console_shows_the_price_of_each_pack_and_orders_the_chosen_pack(
+    console: OwnerAtConsole,
+) -> None:
+    text = console.see(BUY)
+    for label, price in (("500", "5.00 USD"), ("1,000", "10.00 USD"), ("5,000", "50.00 USD")):
+        assert re.search(rf'<span>{label} credits<span class="hint">[^<]*{price}', text), label
+    # A number that was typed before the pack was chosen doesn't count.
+    text = console.do(BUY, pack="1000", credit_amount="7", currency="USD")
+    assert heading(text) == "1,000 credits for 10.00 USD"
+
+
 def test_console_order_page_reports_an_expired_or_reviewed_order(
     console: OwnerAtConsole, sandbox_payments: SandboxPayments, stack: Stack
 ) -> None:
-    console.do(BUY, amount="5.00")
+    console.do(BUY, amount="5.00", **OTHER)
     [(late,)] = stack.query(
         "SELECT id FROM payment_orders WHERE user_id = %s", console.owner.user_id
     )
@@ -100,7 +112,7 @@ def test_console_order_page_reports_an_expired_or_reviewed_order(
     assert "<b>Expired.</b> The order wasn’t paid within an hour." in text
     assert "Create a new order" in text
 
-    url = payment_url(console.do(BUY, credit_amount="500"))
+    url = payment_url(console.do(BUY, credit_amount="500", **OTHER))
     sandbox_payments.alter(url, amount=1)
     sandbox_payments.pay(url)
     eventually(lambda: "under review" in console.see(ORDERS), what="the review")
@@ -111,14 +123,14 @@ def test_console_shows_order_errors_next_to_their_fields(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     for name, typed in (("credit_amount", "1,2"), ("credit_amount", "1"), ("amount", "0.10")):
-        reply = console.send(BUY, **{name: typed, "currency": "GBP"})
+        reply = console.send(BUY, **{name: typed, "currency": "GBP", **OTHER})
         text = shown(reply, 422)
         assert wrong_beside(text, name), typed
         assert "body." not in text
         [(_, kept)] = forms_of(reply)
         assert (kept[name], kept["currency"]) == (typed, "GBP")
-    assert wrong_beside(shown(console.send(BUY), 422), "credit_amount")
-    text = shown(console.send(BUY, credit_amount="500", amount="5"), 422)
+    assert wrong_beside(shown(console.send(BUY, **OTHER), 422), "credit_amount")
+    text = shown(console.send(BUY, credit_amount="500", amount="5", **OTHER), 422)
     assert "either the credits or the amount" in wrong_beside(text, "amount")
     count = "SELECT count(*) FROM payment_orders WHERE user_id = %s"
     assert stack.query(count, console.owner.user_id) == [(0,)]

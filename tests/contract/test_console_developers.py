@@ -201,10 +201,9 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     ] == [True]
     assert "1 webhook is failing" in console.see(PROGRAMS)
 
-    text = console.see(path)
-    [resend] = re.findall(r'formaction="[^"]*(/console[^"]*resend)"', text)
-    _, form = forms_of(console.visitor.get(path))[-1]
-    reply = console.visitor.client.post(resend, data=form)
+    [delivery] = re.findall(rf'href="[^"]*({path}/deliveries/\d+)"', console.see(path))
+    _, form = forms_of(console.visitor.get(delivery))[-1]
+    reply = console.visitor.client.post(f"{delivery}/resend", data=form)
     assert reply.status_code == 303
     eventually(lambda: sent_to(console, path)[0][1] == "delivered", what="the second try")
     assert receiver.hooks[0].id == receiver.hooks[1].id

@@ -52,7 +52,7 @@ def test_console_exports_page_explains_the_empty_state(console: OwnerAtConsole) 
     assert "Create your first list" in console.see("/console/exports")
     list_id = new_list(console.api, title="The Daily Demo")["id"]
     text = console.see("/console/exports")
-    assert "No exports yet" in text
+    assert "An export is a file with the members of a list" in text
     assert path_of(list_id) in text
     assert heading(console.see(path_of(list_id))) == "Export The Daily Demo"
 

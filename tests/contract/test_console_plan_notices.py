@@ -1,13 +1,17 @@
 """What the console tells owners in advance about actions that their plan doesn't allow."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from core.errors.jobs import JOB_GIVEN_UP
 from core.settings.notations import PlanQuota
 from devstack.harness.stack import Owner, Stack
 from models import Plan
-from tests.support.imports.bulk import of_addresses
+from tests.support.http.replies import data
+from tests.support.imports.bulk import fail_job, of_addresses, upload
 from tests.support.imports.console_imports import NEW_IMPORT, preview_import
+from tests.support.lists.segments import acted
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import OwnerAtConsole, at_console, forms_of, shown
 
@@ -18,6 +22,7 @@ WRITE = (
     'To get the paid plan, write to <a href="mailto:plans%2Beu@news.example">'
     "plans+eu<wbr>@news.example</a>."
 )
+HOOK_URL = "http://127.0.0.1:9/hook"
 # Each page with a form that uses a quota, and the quota that its notice names.
 PAGES_BY_QUOTA = {
     "/console/lists/new": "lists",
@@ -28,6 +33,8 @@ PAGES_BY_QUOTA = {
     "{list}/export": "jobs in progress",
     "{list}/bulk-actions/new": "jobs in progress",
     "{list}/segments/new": "storage (MB)",
+    "{hook}": "storage (MB)",
+    "{hook}/replay": "storage (MB)",
 }
 
 
@@ -80,10 +87,15 @@ def test_page_shows_a_notice_instead_of_a_form_that_the_plan_would_refuse(stack:
     owner = stack.create_owner()
     with stack.client(owner.key) as api:
         listed = new_list(api)["id"]
+        hook = data(
+            api.post("/webhook-endpoints", json={"url": HOOK_URL, "types": ["credits.low"]})
+        )["id"]
     settings = {"PRESSROOM_QUOTA_PAID": NOTHING, "PRESSROOM_PLAN_CONTACT": ADDRESS}
     with console_with(stack, owner, **settings) as console:
         for page, quota in PAGES_BY_QUOTA.items():
-            path = page.format(list=f"/console/lists/{listed}")
+            path = page.format(
+                list=f"/console/lists/{listed}", hook=f"/console/developers/webhooks/{hook}"
+            )
             reply = console.visitor.get(path)
             assert f"You have reached your plan’s limit for {quota}." in shown(reply), path
             assert forms_of(reply) == [], path
@@ -93,3 +105,56 @@ def test_page_shows_a_notice_instead_of_a_form_that_the_plan_would_refuse(stack:
         assert "You have reached your plan’s limit for composer calls per day." in text
         for button in ("write", "find"):
             assert f'<button name="{button}"' not in text
+
+
+def test_failed_import_shows_a_notice_instead_of_a_retry_that_the_plan_would_refuse(
+    stack_without_workers: Stack,
+) -> None:
+    stack = stack_without_workers
+    owner = stack.create_owner()
+    with stack.client(owner.key) as api:
+        file = of_addresses("ada@example.com")
+        job = data(upload(api, new_list(api)["id"], file, prefer="respond-async"), 202)
+        [task] = data(api.get("/imports"))["items"]
+    fail_job(stack, job["id"], JOB_GIVEN_UP(reason="It broke.", hours=24))
+    path = f"/console/imports/{task['id']}"
+    with at_console(stack, owner) as console:
+        assert "Try again" in console.see(path)
+    with console_with(stack, owner, PRESSROOM_QUOTA_PAID=NOTHING) as console:
+        text = console.see(path)
+        assert "You have reached your plan’s limit for jobs in progress." in text
+        assert "Try again" not in text
+
+
+def test_removal_shows_a_notice_instead_of_an_undo_that_the_plan_would_refuse(
+    stack: Stack,
+) -> None:
+    owner = stack.create_owner()
+    with stack.client(owner.key) as api:
+        listed = new_list(api)["id"]
+        data(api.put(f"/lists/{listed}/members/ada@example.com", json={}), 200, 201)
+        for action in ({"action": "tag", "value": "press"}, {"action": "remove"}):
+            acted(api, listed, **action, filter={"field": "status", "is": "active"})
+    with at_console(stack, owner) as console:
+        text = console.see(f"/console/lists/{listed}/bulk-actions")
+        # The newest bulk action is the first.
+        paths = re.findall(r'href="[^"]*(/console/lists/\d+/bulk-actions/\d+)"', text)[::-1]
+        for path in paths:
+            assert "Undo bulk action" in console.see(path)
+    with console_with(stack, owner, PRESSROOM_QUOTA_PAID=NOTHING) as console:
+        tagging, removal = map(console.see, paths)
+        # The undo of another bulk action adds nobody.
+        assert "Undo bulk action" in tagging
+        assert "You have reached your plan’s limit for members." in removal
+        assert "Undo bulk action" not in removal
+
+
+def test_image_form_says_how_much_storage_is_free_only_if_the_largest_image_does_not_fit(
+    stack: Stack,
+) -> None:
+    owner = stack.create_owner()
+    for limit_mb, is_told in ((4, True), (5, False)):
+        quota = f"storage_mb={limit_mb}"
+        with console_with(stack, owner, PRESSROOM_QUOTA_PAID=quota) as console:
+            assert ("4.2 MB free." in console.see("/console/images")) == is_told
+            assert (" free." in console.see("/console/images")) == is_told

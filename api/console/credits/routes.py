@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -29,6 +29,7 @@ from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
 from core.money import minor_digits
 from core.queues import Queue
+from core.settings import Settings
 from integrations.payments.port import PaymentChannel
 from models import CreditAction, OrderStatus, PaymentOrder
 from services.accounts import accounts
@@ -36,6 +37,7 @@ from services.composer import call_charges
 from services.credits import checkout, ledger, ledger_pages, orders, return_urls, thresholds
 from services.credits.checkout import OrderRequest
 from services.credits.ledger_pages import MAX_SCANNED_ENTRIES, LedgerFilter
+from services.credits.prices import price_order
 from services.paging import PageOfRows, PageRequest
 
 PATH = f"{CONSOLE_PATH}/credits"
@@ -60,6 +62,10 @@ LAST_DAY_FIELD = "to"
 CREDITS_FIELD = "credit_amount"
 AMOUNT_FIELD = "amount"
 CURRENCY_FIELD = "currency"
+PACK_FIELD = "pack"
+# The numbers of credits that the order form offers, and the choice of another number.
+PACKS = ("500", "1000", "5000")
+OTHER_PACK = "other"
 CHANNEL_FIELD = "channel"
 # Maps an error code to the form field that shows the error.
 PLACES = {TOPUP_CURRENCY.code: CURRENCY_FIELD, TOPUP_CHANNEL.code: CHANNEL_FIELD}
@@ -257,22 +263,46 @@ def _read_day(query: Mapping[str, str], name: str) -> date | None:
 @MONEY.threaded
 def show_buying(console: Console, form: EmptyForm) -> Response:
     channels = console.state.payments.configured
+    settings = console.state.resources.settings
     prices = [
         {
             "currency": (currency := each["currency"]),
-            "per_unit": format_credits(each["credits_per_unit"]),
+            "of_100": _format_price(settings, currency, Decimal(100)),
             "least": format_money(each["minimum"], currency),
             "most": format_money(each["maximum"], currency),
         }
-        for each in describe_prices(console.state.resources.settings, channels)["currencies"]
+        for each in describe_prices(settings, channels)["currencies"]
     ]
+    packs = _list_packs(settings, [each["currency"] for each in prices])
     return console.render_form(
         "buy_credits.html",
-        form,
+        form.fill({PACK_FIELD: packs[0][0]}) if packs else form,
         prices=prices,
+        packs=packs,
         currencies=[(each["currency"], each["currency"]) for each in prices],
         channels=[(str(each), _CHANNEL_LABELS[each]) for each in channels],
     )
+
+
+def _list_packs(settings: Settings, currencies: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return the value, the label and the prices of each pack.
+
+    A pack is left out if an order of the pack would be too small or too large.
+    """
+    packs = []
+    for pack in PACKS:
+        try:
+            amounts = [_format_price(settings, each, Decimal(pack)) for each in currencies]
+        except DomainError:
+            continue
+        packs.append((pack, f"{int(pack):,} credits", " · ".join(amounts)))
+    return [*packs, (OTHER_PACK, "Another number", "")] if packs else []
+
+
+def _format_price(settings: Settings, currency: str, credit_amount: Decimal) -> str:
+    """Return the price of credits, or raise the same errors as ``price_order``."""
+    price = price_order(settings, currency=currency, amount=None, credit_amount=credit_amount)
+    return format_money(price.amount, currency)
 
 
 @router.post("/buy")
@@ -303,12 +333,16 @@ async def buy_credits(request: Request, console: ConsoleForm) -> Response:
 def _read_order(console: ConsoleRequest) -> OrderRequest:
     """Return the submitted order, or raise ``body.invalid``.
 
-    The order form accepts either the number of credits or the amount of money, but not both. After
-    the payment, the payer is redirected to the console.
+    The order form accepts a pack, a number of credits or an amount of money, but not two of them.
+    After the payment, the payer is redirected to the console.
     """
     form = console.form
-    credit_amount = _read_amount(form, CREDITS_FIELD)
-    amount = _read_amount(form, AMOUNT_FIELD)
+    pack = form.get(PACK_FIELD, OTHER_PACK)
+    credit_amount = _read_amount(form, CREDITS_FIELD) if pack == OTHER_PACK else None
+    amount = _read_amount(form, AMOUNT_FIELD) if pack == OTHER_PACK else None
+    if pack in PACKS:
+        # Ignore the hidden fields, which a browser sends too.
+        credit_amount = Decimal(pack)
     if credit_amount and amount:
         raise build_field_error(AMOUNT_FIELD, "enter either the credits or the amount, not both")
     if not credit_amount and not amount:

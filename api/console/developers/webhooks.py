@@ -10,6 +10,7 @@ import orjson
 from fastapi.responses import Response
 
 from api.console.developers.views import TYPE_GROUPS, describe_type
+from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -29,6 +30,7 @@ from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.webhooks import WEBHOOK_URL_NOT_ALLOWED
+from core.settings.notations import PlanQuota
 from models import DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
 from services.accounts import page_paths
 from services.feed.catalogue import FeedEventType
@@ -235,6 +237,7 @@ def show_endpoint(
     return console.render_page(
         "webhook.html",
         view=view,
+        refusal=find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB),
         deliveries=delivery_views,
         is_live=cursor is None and view.is_active and any(each.is_soon for each in delivery_views),
         next_cursor=page.next_cursor,
@@ -345,6 +348,8 @@ def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Respo
     If the URL contains a start time, the page shows how many events would be resent.
     """
     view = _find_view(console, endpoint_id)
+    with console.unit_of_work() as uow:
+        notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
     event_count = None
     since = None
     query = dict(console.request.query_params)
@@ -360,6 +365,7 @@ def show_replay(console: Console, endpoint_id: PathId, form: EmptyForm) -> Respo
         "replay_webhook.html",
         form.fill({DAY_FIELD: clock.now().date().isoformat(), TIME_FIELD: "00:00"}),
         view=view,
+        refusal=notice,
         since=since,
         event_count=event_count,
         example=clock.format_timestamp(since or clock.now()),

@@ -6,6 +6,7 @@ from datetime import datetime
 from fastapi import Request
 from fastapi.responses import Response
 
+from api.auth.redirects import redirect_to_path
 from api.console.assets import CONSOLE_PATH
 from api.console.part_streams import LivePart, stream_part
 from api.console.plan_notices import find_plan_notice
@@ -172,7 +173,7 @@ def start_export(console: RecentConsoleForm, list_id: ListId) -> Response:
             job = exports.begin_export(uow, console.caller, list_id, order)
     except DomainError as error:
         return show_new_export(console, list_id, console.add_error(error, PLACES))
-    return console.redirect_with_notice(f"{PATH}/{job.subject_id}", "The export has started.")
+    return redirect_to_path(console.state, f"{PATH}/{job.subject_id}")
 
 
 @router.get("/exports/{export_id}")

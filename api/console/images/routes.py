@@ -39,7 +39,10 @@ from core.errors import DomainError
 from core.errors.media import SIGNED_LINK_NOT_ENCRYPTED
 from core.queues import Queue
 from core.settings.notations import PlanQuota
+from core.upload_limits import MAX_IMAGE_BYTES
 from models import Attachment, AttachmentStatus
+from services.access import quotas
+from services.accounts import accounts
 from services.attachments import records, thumbnails, upload
 from services.attachments.images.blurhash import compute_tiles
 from services.attachments.upload import Upload, clean_filename
@@ -168,12 +171,16 @@ def show_images(console: Console, form: EmptyForm, cursor: Cursor = None) -> Res
             uow, console.caller, PageRequest(IMAGES_ON_PAGE, cursor=cursor)
         )
         notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
+        user = accounts.get_user(uow, console.user_id)
+        free_bytes = quotas.find_remaining_quota(uow, user, PlanQuota.STORAGE_MB)
         thumbnails.enqueue_missing_thumbnails(uow, console.user_id, page.rows)
     return console.render_form(
         "images.html",
         form,
         other_sources=console.get_media_sources(),
         refusal=notice,
+        # Only an owner who can't upload the largest image has to know the free space.
+        free_bytes=None if (free_bytes or 0) >= MAX_IMAGE_BYTES else free_bytes,
         images=[_build_view(console, each) for each in page.rows],
         next_cursor=page.next_cursor,
     )

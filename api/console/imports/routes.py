@@ -297,7 +297,10 @@ def _build_page_values(
     console: ConsoleRequest, view: ImportView, form: TypedForm, first_column: int
 ) -> dict[str, Any]:
     notice = None
-    if view.task.dry_run and not view.is_live and not view.is_refused:
+    if view.is_broken:
+        with console.unit_of_work() as uow:
+            notice = find_plan_notice(uow, console.user_id, *_UPLOAD_QUOTAS)
+    elif view.task.dry_run and not view.is_live and not view.is_refused:
         with console.unit_of_work() as uow:
             notice = find_plan_notice(
                 uow, console.user_id, *_UPLOAD_QUOTAS, paid_plan_text=IMPORTING_FILES_TEXT

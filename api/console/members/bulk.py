@@ -202,10 +202,18 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
         bulk = _get_bulk_action(uow, console, mailing_list.id, bulk_id)
         [filter_json] = member_filter.restore_names(uow, mailing_list, bulk.filter)
         [view] = _build_views(uow, [bulk])
+        is_removal = bulk.action == BulkActionKind.REMOVE
+        notice = None
+        if is_removal and view.undo_until is not None:
+            # Only the undo of a removal adds members.
+            notice = find_plan_notice(uow, console.user_id, PlanQuota.MEMBERS)
         return console.render_page(
             "bulk_action.html",
             list=mailing_list,
             view=view,
+            refusal=notice,
+            shows_members=view.state is BulkState.DONE and bulk.changed > 0 and not is_removal,
+            filter_json=filter_json,
             job=actions.find_job(uow, bulk),
             filter_text=format_json(filter_json),
         )

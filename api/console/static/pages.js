@@ -3,11 +3,15 @@
   "use strict";
 
   // On a phone, the menus scroll sideways. Show the current entry, without scrolling the page.
-  for (const current of document.querySelectorAll("nav ul > li > [aria-current]")) {
-    const menu = current.closest("ul");
-    const hidden = current.getBoundingClientRect().right - menu.getBoundingClientRect().right;
-    if (hidden > 0) menu.scrollLeft += hidden + 24;
-  }
+  const showCurrent = () => {
+    for (const current of document.querySelectorAll("nav ul > li > [aria-current]")) {
+      const menu = current.closest("ul");
+      const hidden = current.getBoundingClientRect().right - menu.getBoundingClientRect().right;
+      if (hidden > 0) menu.scrollLeft += hidden + 24;
+    }
+  };
+  showCurrent();
+  addEventListener("resize", showCurrent);
 
   // A box in the header of a table ticks the boxes of all rows.
   const showBoxes = () => {
