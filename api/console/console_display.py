@@ -127,7 +127,7 @@ def format_distance(value: datetime, now: datetime) -> str:
         return f"{format_duration(distance_seconds)} ago"
     # Round a time in the future up, so that a file that has just been made expires in 7 days, not
     # in 6.
-    unit_seconds = next(unit for least, unit, _ in _UNITS if distance_seconds >= least)
+    unit_seconds = next(unit for min_seconds, unit, _ in _UNITS if distance_seconds >= min_seconds)
     return f"in {format_duration(-(-distance_seconds // unit_seconds) * unit_seconds)}"
 
 
