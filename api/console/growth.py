@@ -209,6 +209,28 @@ def build_net_growth_plot(days: Sequence[MemberFigures]) -> NetGrowthPlot:
     return NetGrowthPlot(GrowthSpan.of(days), plotted_days, round(zero, 2), marks, dates)
 
 
+def draw_member_line(member_count: int, growth: Sequence[int]) -> str | None:
+    """Return the points of a line that shows the number of members at the end of each day.
+
+    The points are in percent of the line's width and height, in the format of the SVG attribute
+    ``points``. Return ``None`` if the number of members didn't change.
+
+    Args:
+        member_count: the current number of members.
+        growth: the growth on each day, up to today.
+    """
+    counts = [member_count - sum(growth[number + 1 :]) for number in range(len(growth))]
+    lowest, highest = min(counts), max(counts)
+    if lowest == highest:
+        return None
+    step = 100 / (len(counts) - 1)
+    height = highest - lowest
+    return " ".join(
+        f"{number * step:.1f},{100 * (highest - count) / height:.1f}"
+        for number, count in enumerate(counts)
+    )
+
+
 def _compute_scale(marks: Sequence[int]) -> tuple[float, float]:
     """Return the height of one person and the position of the zero line, in percent."""
     unit = 100 / (marks[0] - marks[-1])

@@ -5,6 +5,7 @@ must stay secret, because anyone with the URL can act for the recipient. The sec
 the URL of a page out of caches, search engines and ``Referer`` headers.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -15,7 +16,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 from jinja2 import Environment, FileSystemLoader
 
 from api.html.content_policy import build_policy, hash_source
-from core.languages.reader_languages import ENGLISH, create_templates
+from core.languages.reader_languages import ENGLISH, create_templates, load_translations
 from services.subscriptions import colours
 from services.subscriptions.branding import Look
 
@@ -28,6 +29,7 @@ _TEMPLATE_FOLDERS = [
 ]
 _STYLE = files(__package__).joinpath("style.css").read_text()
 _PASSKEY_SCRIPT = files(__package__).joinpath("passkeys.js").read_text()
+_HYPHEN_OF_EMAIL = re.compile(r"(?<=\be)-(?=mail)", re.IGNORECASE)
 _POLICY_HEADER = "Content-Security-Policy"
 _NO_SOURCES: Mapping[str, str] = {}
 _SOURCES = {
@@ -138,8 +140,19 @@ def render_fragment(template: str, *, language: str = ENGLISH, **values: object)
 @cache
 def _load_templates(language: str) -> Environment:
     templates = create_templates(language, FileSystemLoader(_TEMPLATE_FOLDERS))
+    translations = load_translations(language)
+    templates.install_gettext_callables(  # type: ignore[attr-defined] # the extension adds it
+        lambda text: _keep_on_one_line(translations.gettext(text)),
+        lambda one, many, count: _keep_on_one_line(translations.ngettext(one, many, count)),
+        newstyle=True,
+    )
     templates.globals.update(style=_STYLE, script=_PASSKEY_SCRIPT)
     return templates
+
+
+def _keep_on_one_line(text: str) -> str:
+    """Replace the hyphen in the word "e-mail", so that no line ends after the hyphen."""
+    return _HYPHEN_OF_EMAIL.sub("\N{NON-BREAKING HYPHEN}", text)
 
 
 def render_line(text: str) -> Response:

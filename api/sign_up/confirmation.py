@@ -39,7 +39,10 @@ def show_confirmation(
     confirmation = sign_up.read_confirmation(uow, _read_secret(token))
     mailing_list = confirmation.mailing_list
     address = confirmation.record.email
-    next_url = redirects.find_confirmed_redirect(state.resources.settings, mailing_list)
+    settings = state.resources.settings
+    next_url = redirects.find_confirmed_redirect(settings, mailing_list)
+    site_url = next_url or redirects.find_site(mailing_list)
+    is_open = mailing_list.archived_at is None
     return render_list_page(
         "confirm.html",
         branding.read_look(uow, mailing_list),
@@ -50,8 +53,9 @@ def show_confirmation(
         is_confirmed=confirmation.is_confirmed,
         wants_mail=confirmation.record.email_enabled,
         owner_text=mailing_list.thanks_text,
-        next_url=next_url,
-        next_host=next_url and urlsplit(next_url).hostname,
+        list_url=page_urls.sign_up_url(settings, mailing_list.slug) if is_open else None,
+        site_url=site_url,
+        site_host=site_url and urlsplit(site_url).hostname,
         address=None if address is None else email_addresses.mask_address(address),
     )
 

@@ -22,6 +22,7 @@ def render_preview(
     owner = accounts.get_user(uow, mailing_list.user_id)
     if part == PreviewPart.CONFIRMATION_MAIL:
         mail = mails.render_confirmation_mail(
+            uow,
             mailing_list,
             owner,
             to=owner.email,
@@ -50,7 +51,8 @@ def render_preview(
             wants_mail=must_confirm,
             must_confirm=False,
             address=email_addresses.mask_address(owner.email),
-            next_url=None,
+            list_url=page_urls.sign_up_url(settings, mailing_list.slug),
+            site_url=None,
             answers=None,
             mailbox=None,
             is_sent_again=False,

@@ -66,9 +66,14 @@ def contains_contact_details(text: str) -> bool:
 
 
 def quote_text(text: str) -> str:
-    """Quote a text, and replace its addresses and telephone numbers with ellipses.
+    """Quote a text without its addresses and telephone numbers."""
+    return f"“{hide_contact_details(text)}”"
 
-    A text that consists only of addresses and telephone numbers becomes ``“…”``.
+
+def hide_contact_details(text: str) -> str:
+    """Replace the addresses and telephone numbers of a text with ellipses, and shorten the text.
+
+    A text that consists only of addresses and telephone numbers becomes ``…``.
     """
     normalised = _WHITESPACE.sub(" ", _replace_lookalikes(text))
     visible_text = "".join(
@@ -82,7 +87,7 @@ def quote_text(text: str) -> str:
     shortened = _ELLIPSES.sub(_ELLIPSIS, without_numbers)
     if len(shortened) > MAX_SHOWN_CHARACTERS:
         shortened = shortened[: MAX_SHOWN_CHARACTERS - 1].rstrip(f" {_ELLIPSIS}") + _ELLIPSIS
-    return f"“{shortened or _ELLIPSIS}”"
+    return shortened or _ELLIPSIS
 
 
 def obfuscate_address(address: str) -> str:

@@ -1,14 +1,14 @@
 """Validates the colour, logo and texts that an owner sets for the pages and mails of a list.
 
 Texts written by list owners can't contain markup, which could mislead readers who trust Pressroom.
-Mails that strangers can trigger, such as confirmation mails, contain only short texts by the list's
-owner.
+Mails that strangers can trigger, such as confirmation mails, contain only the small logo and short
+texts by the list's owner.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from sqlalchemy import select
 
@@ -17,6 +17,7 @@ from core.errors import mailing as errors
 from core.languages.shown_lines import is_plain
 from core.settings import Settings
 from models import Attachment, AttachmentStatus, MailingList
+from services.accounts.quoted_texts import hide_contact_details
 from services.subscriptions.colours import LIGHT_GROUND, MIN_CONTRAST, compute_contrast
 from services.subscriptions.misleading_texts import forbid_own_name, require_harmless
 from storage.unit_of_work import UnitOfWork
@@ -44,6 +45,14 @@ class Look:
 
     colour: str | None = None
     logo_url: str | None = None
+
+
+class MailHeader(TypedDict):
+    """The name, the colour and the logo of a list at the top of a mail."""
+
+    list_name: str
+    colour: str | None
+    logo_url: str | None
 
 
 def validate_values(settings: Settings, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,6 +97,16 @@ def read_look(uow: UnitOfWork, mailing_list: MailingList) -> Look:
     logo = None if mailing_list.logo_hash_id is None else _find_logo(uow, mailing_list)
     url = None if logo is None else f"{uow.settings.media_base}/media/{logo.filename}"
     return Look(mailing_list.colour, url)
+
+
+def read_mail_header(uow: UnitOfWork, mailing_list: MailingList) -> MailHeader:
+    """Return the template values for the top of a list's mail."""
+    look = read_look(uow, mailing_list)
+    return {
+        "list_name": hide_contact_details(mailing_list.title),
+        "colour": look.colour,
+        "logo_url": look.logo_url,
+    }
 
 
 def _normalise_text(name: str, text: str) -> str:

@@ -210,17 +210,22 @@ def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequen
     return [figures.get(day) or MemberFigures(str(day)) for day in days.days]
 
 
-def count_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, int]:
-    """Return the growth in active members of each list, keyed by list id.
+def read_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, list[int]]:
+    """Return the growth in active members of each list on each day, keyed by list id.
 
-    ``days``: the number of days for which the growth is counted, up to today in UTC.
+    ``days``: the number of days for which the growth is read, up to today in UTC. The first day
+    comes first.
     """
+    first_day = _compute_first_day(days)
     query = (
-        select(_DAYS.list_id, func.sum(_DAYS.joined - _DAYS.gone))
-        .where(_DAYS.list_id.in_(list_ids), _DAYS.day >= _compute_first_day(days))
-        .group_by(_DAYS.list_id)
+        select(_DAYS.list_id, _DAYS.day, func.sum(_DAYS.joined - _DAYS.gone))
+        .where(_DAYS.list_id.in_(list_ids), _DAYS.day >= first_day)
+        .group_by(_DAYS.list_id, _DAYS.day)
     )
-    return {list_id: int(net) for list_id, net in uow.session.execute(query)}
+    growth = {list_id: [0] * days for list_id in list_ids}
+    for list_id, day, net in uow.session.execute(query):
+        growth[list_id][min((day - first_day).days, days - 1)] += int(net)
+    return growth
 
 
 def verify_figures(resources: Resources) -> list[FiguresFault]:

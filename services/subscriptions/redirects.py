@@ -11,6 +11,14 @@ def is_allowed(settings: Settings, mailing_list: MailingList, text: str) -> bool
     return url is not None and url.is_allowed(allowed_origins)
 
 
+def find_site(mailing_list: MailingList) -> str | None:
+    """Return the owner's website, which is the first origin to which the list's forms redirect.
+
+    Return ``None`` if the list has no such origin.
+    """
+    return next(iter(mailing_list.redirect_origins), None)
+
+
 def find_confirmed_redirect(settings: Settings, mailing_list: MailingList) -> str | None:
     """Return the URL to which the list redirects readers after a confirmation.
 

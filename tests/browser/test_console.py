@@ -2,6 +2,7 @@ import httpx2
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions.members import locks
 from tests.support.browser.consoles import log_in_browser
@@ -10,6 +11,7 @@ from tests.support.browser.looks import (
     LONG_WORD,
     NARROW,
     Open,
+    find_hidden_entries,
     find_protruding_elements,
     fits,
     require_accessible,
@@ -65,10 +67,17 @@ def test_owner_can_create_list_find_members_and_undo_bulk_action(
     console_page.get_by_label("Name", exact=True).fill("Ada")
     console_page.get_by_label("Tags").fill("vip")
     console_page.get_by_role("button", name="Save").click()
-    expect(console_page.get_by_role("status")).to_have_text("The changes were saved.")
+    expect(console_page.locator(".notice")).to_have_text("The changes were saved.")
 
     console_page.get_by_role("link", name="Members").first.click()
-    console_page.get_by_role("link", name="Bulk action", exact=True).click()
+    console_page.get_by_label("Select ada@example.com").check()
+    button = console_page.get_by_role("button", name="Bulk action")
+    expect(button).to_have_text("Bulk action on 1 selected")
+    console_page.get_by_label("Select ada@example.com").uncheck()
+    expect(button).to_have_text("Bulk action")
+    button.click()
+    console_page.get_by_role("list", name="Existing tags").get_by_role("button", name="vip").click()
+    expect(console_page.get_by_label("Tag", exact=True)).to_have_value("vip")
     console_page.get_by_label("Turn mail off").check()
     console_page.get_by_role("button", name="Apply to 2 members").click()
     state = console_page.locator("#state").get_by_role("status")
@@ -77,6 +86,34 @@ def test_owner_can_create_list_find_members_and_undo_bulk_action(
     expect(state.filter(has_text="Undone: 2 members restored")).to_be_visible()
     ada = data(client.get(f"/lists/{made['id']}/members/ada@example.com"))
     assert (ada["name"], ada["tags"], ada["email_enabled"]) == ("Ada", ["vip"], True)
+
+
+@pytest.mark.tier("browser")
+def test_console_copies_the_address_of_a_member(
+    stack: Stack, console_page: Page, client: httpx2.Client
+) -> None:
+    list_id = new_list(client)["id"]
+    imported(client, list_id, of_addresses("ada@example.com"))
+    console_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    console_page.goto(f"{stack.api_url}/console/lists/{list_id}/members")
+    console_page.get_by_role("link", name="ada@example.com").click()
+    console_page.get_by_role("button", name="Copy: address").click()
+    expect(console_page.get_by_role("status")).to_have_text("Copied: address")
+    assert console_page.evaluate("navigator.clipboard.readText()") == "ada@example.com"
+
+
+@pytest.mark.tier("browser")
+def test_console_menus_show_the_current_entry_after_the_window_gets_narrower(
+    stack: Stack, console_page: Page, client: httpx2.Client
+) -> None:
+    list_id = new_list(client)["id"]
+    for path in ("developers", f"lists/{list_id}/settings", f"lists/{list_id}"):
+        console_page.goto(f"{stack.api_url}/console/{path}")
+        for width in (1280, 800, NARROW, 480):
+            console_page.set_viewport_size({"width": width, "height": 640})
+            eventually(
+                lambda: find_hidden_entries(console_page) == [], what=f"the entry at {width} px"
+            )
 
 
 @pytest.mark.tier("browser")

@@ -165,9 +165,9 @@ def _add(keyboard: Keyboard, field: str, operator: str, value: str) -> None:
 
 
 def _tag(keyboard: Keyboard, meant: int) -> None:
-    keyboard.press("link", "Bulk action")
+    keyboard.press("button", "Bulk action")
     keyboard.reach("radio", "Add a tag", exact=False)
-    keyboard.write("Tag", "2026")
+    keyboard.write("Tag", "2026", role="combobox")
     keyboard.press("button", f"Apply to {meant} members")
     keyboard.watch_until(keyboard.page.get_by_role("button", name="Undo bulk action"))
 

@@ -1,6 +1,7 @@
 """The redirect to a page of the list's owner after a reader has confirmed a subscription."""
 
 import html
+import re
 from collections.abc import Callable
 
 import httpx2
@@ -55,13 +56,18 @@ def test_confirming_leads_to_the_page_of_the_owner(
     assert "Continue to www.owner.example" in again.text
 
 
+@pytest.mark.parametrize("origins", [[], [OWNER_ORIGIN]])
 def test_confirming_shows_a_page_of_pressroom_if_the_list_has_no_page(
-    stranger: httpx2.Client, make_pending: Callable[..., Subscriber]
+    stranger: httpx2.Client, make_pending: Callable[..., Subscriber], *, origins: list[str]
 ) -> None:
-    subscriber = make_pending(redirect_origins=[OWNER_ORIGIN])
+    subscriber = make_pending(redirect_origins=origins)
     page = follow_redirect(stranger, confirm(stranger, subscriber))
     assert read_heading(page) == "You’re subscribed"
-    assert "Continue to" not in page.text
+    # The page links to the owner's website and to the list's sign-up page.
+    websites = re.findall(r'href="([^"]*)"[^>]*>Continue to www.owner.example</a>', page.text)
+    assert websites == origins
+    [path] = re.findall(r'<p class="list"><a href="[^"]*(/s/[^"]*)">', page.text)
+    assert stranger.get(path).status_code == 200
     assert "form-action 'self';" in f"{page.headers['content-security-policy']};"
 
 

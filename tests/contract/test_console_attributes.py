@@ -1,5 +1,8 @@
 """Tests of the console pages for custom fields, tags, segments and bulk actions."""
 
+import html
+import re
+
 import pytest
 
 from devstack.harness.polling import eventually
@@ -127,6 +130,23 @@ def test_console_list_of_segments_shows_the_number_of_members_of_each(
     ]
 
 
+def test_console_list_of_tags_shows_the_number_of_members_of_each(
+    console: OwnerAtConsole, console_list_id: int
+) -> None:
+    emails = some_members(console.api, console_list_id, 3, vips=2)
+    data(
+        console.api.patch(
+            f"/lists/{console_list_id}/members/{emails[2]}", json={"add_tags": ["guest"]}
+        )
+    )
+
+    def look() -> list[list[str]] | None:
+        rows = [row[:2] for row in rows_of(console.see(f"/console/lists/{console_list_id}/tags"))]
+        return None if "Show members" in str(rows) else rows[1:]
+
+    assert eventually(look, what="the counts") == [["guest", "1 member"], ["vip", "2 members"]]
+
+
 def test_console_rejects_a_segment_that_breaks_a_rule(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
@@ -168,6 +188,12 @@ def begun(console: OwnerAtConsole, path: str, **typed: str) -> str:
     return str(reply.headers["location"]).removeprefix(console.visitor.stack.api_url)
 
 
+def members_behind_link(console: OwnerAtConsole, text: str) -> list[str]:
+    """Return the addresses on the page behind the link "See these members", in order."""
+    [path] = re.findall(r'href="[^"]*?(/console/[^"]+)">See these members</a>', text)
+    return sorted(re.findall(r'name="chosen" value="(.*?)"', console.see(html.unescape(path))))
+
+
 def until(console: OwnerAtConsole, path: str, words: str) -> str:
     """Reload a console page until it contains ``words``, and return it."""
 
@@ -192,6 +218,7 @@ def test_console_tags_selected_members_in_bulk_and_undoes_that(
     console.see(watched.replace(str(console_list_id), str(new_list(console.api)["id"])), 404)
     text = until(console, watched, "2 of 2 members changed")
     assert "Add the tag “Patron”" in text
+    assert members_behind_link(console, text) == sorted(emails[:2])
     tags = [each["tags"] for each in standing(console.api, console_list_id, emails)]
     assert tags == [["Patron", "vip"], ["Patron", "vip"], []]
     assert "The undo has started." in console.do(watched)
@@ -213,6 +240,33 @@ def test_console_changes_the_tier_of_a_segment_in_bulk(
     until(console, watched, "1 of 1 member changed")
     tiers = [each["type"] for each in standing(console.api, console_list_id, emails)]
     assert tiers == ["gold", "free"]
+
+
+@pytest.mark.parametrize(
+    ("query", "typed", "shown_count"),
+    [
+        ("?tag=vip", {"action": "untag", "tag_name": "vip"}, None),
+        ("?type=free", {"action": "untag", "tag_name": "vip"}, 3),
+        ("?type=free", {"action": "set_type", "tier": "gold"}, 3),
+        ("?status=active", {"action": "email_off"}, 3),
+        ("?status=active", {"action": "remove"}, 3),
+    ],
+)
+def test_console_links_a_finished_bulk_action_to_its_members(
+    console: OwnerAtConsole,
+    console_list_id: int,
+    *,
+    query: str,
+    typed: dict[str, str],
+    shown_count: int | None,
+) -> None:
+    some_members(console.api, console_list_id, 3, vips=2)
+    watched = begun(console, bulk_actions_of(console_list_id, f"/new{query}"), **typed)
+    text = until(console, watched, "Done: ")
+    if shown_count is None:
+        assert "See these members" not in text
+    else:
+        assert len(members_behind_link(console, text)) == shown_count
 
 
 def test_console_rejects_a_bulk_action_without_a_valid_value(

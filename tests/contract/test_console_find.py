@@ -8,7 +8,7 @@ from tests.support.http.replies import data
 from tests.support.imports.bulk import imported, of_addresses, sheet
 from tests.support.lists.segments import put
 from tests.support.lists.subscribers import new_list
-from tests.support.people.consoles import OwnerAtConsole, at_console
+from tests.support.people.consoles import OwnerAtConsole, at_console, calls_of
 
 
 def read_results(console: OwnerAtConsole, words: str) -> str:
@@ -23,6 +23,17 @@ def read_rows(console: OwnerAtConsole, words: str) -> list[str]:
     """Return the text of each result, without the links that search the members of one list."""
     results = read_results(console, words).partition("<h2>")[0]
     return [re.sub(r"<[^>]+>", "", row) for row in re.findall(r"<li>(.*?)</li>", results)]
+
+
+def test_console_search_shows_the_api_call_that_searches_the_members_of_a_list(
+    console: OwnerAtConsole,
+) -> None:
+    made = new_list(console.api, title="The Daily Demo")
+    [call] = calls_of(console.see("/console/find", q="daily"))
+    assert (call.method, call.path) == ("POST", f"/lists/{made['id']}/members/search")
+    assert call.body == {
+        "filter": {"any": [{"field": name, "contains": "daily"} for name in ("email", "name")]}
+    }
 
 
 def test_console_search_finds_pages_by_name(console: OwnerAtConsole) -> None:

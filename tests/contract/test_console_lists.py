@@ -151,6 +151,19 @@ def test_console_list_page_shows_no_growth_from_an_undone_import(console: OwnerA
     assert [made["title"], "1", "+1"] in [row[:3] for row in rows_of(console.see("/console/lists"))]
 
 
+def test_console_lists_show_the_members_of_each_list_over_the_last_days(
+    console: OwnerAtConsole,
+) -> None:
+    grown, empty = new_list(console.api, title="Grown"), new_list(console.api, title="Empty")
+    imported(console.api, grown["id"], of_addresses("a@example.com", "b@example.com"))
+    text = console.see("/console/lists")
+    [points] = re.findall(r'<polyline points="(.*?)"/>', text)
+    assert points.split() == [f"{100 * day / 29:.1f},100.0" for day in range(29)] + ["100.0,0.0"]
+    rows = {row[0]: row[1:3] for row in rows_of(text)}
+    assert rows[grown["title"]] == ["2", "+2"]
+    assert rows[empty["title"]] == ["0", "0"]
+
+
 def test_console_list_page_shows_growth_and_members_by_tier_and_source(
     console: OwnerAtConsole,
 ) -> None:

@@ -160,6 +160,7 @@ def test_confirmation_mail_shows_the_list_branding_and_names_the_installation(
         colour=BLUE,
         sender_name="Ada & Söhne",
         confirmation_text="Welcome\nto <Tea>!",
+        logo_hash_id=picture(client),
     )
     email = new_address()
     data(stranger.post(f"/subscriptions/{made['id']}", json={"email": email}))
@@ -171,6 +172,9 @@ def test_confirmation_mail_shows_the_list_branding_and_names_the_installation(
     assert "“Welcome to <Tea>!”" in mail["text"]
     assert html.escape("“Welcome to <Tea>!”") in mail["html"]
     assert f"background:{BLUE}" in mail["html"]
+    assert "<bdi>Tea</bdi>" in mail["html"]
+    [logo_url] = re.findall(r'<img src="([^"]+)"', mail["html"])
+    assert stranger.get(logo_url).headers["content-type"] == "image/webp"
 
 
 def test_owner_previews_list_pages_and_confirmation_mail(

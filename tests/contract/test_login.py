@@ -14,6 +14,7 @@ from devstack.harness.stack import Owner, Stack, plain_client
 from services.access import sessions
 from services.accounts import logins, passwords
 from tests.support.credits.credits import CONSUME, grant
+from tests.support.http.pages import read_text
 from tests.support.http.replies import data, problem
 from tests.support.people.visiting import (
     PASSWORD,
@@ -38,7 +39,7 @@ def test_login_starts_a_session_of_the_account_owner(
     assert reply.headers["location"] == f"{stack.api_url}/console"
     assert reply.headers["cache-control"] == "no-store"
     assert data(visitor.get("/users/me"))["email"] == email
-    assert email in visitor.get("/account").text
+    assert email in read_text(visitor.get("/account"))
 
 
 def test_session_cookie_is_http_only_and_same_site(visitor: Visitor, email: str) -> None:

@@ -11,6 +11,7 @@ from core.scopes import SCOPE_EXPLANATIONS, Scope
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from devstack.harness.opening import RETIRED_KEY
 from devstack.harness.stack import Stack
+from tests.support.http.pages import read_text
 from tests.support.http.replies import data, problem
 from tests.support.people.oauth import (
     REDIRECT,
@@ -81,7 +82,7 @@ def test_consent_page_explains_each_scope_and_names_the_client(
         assert explanation in shown.text
     assert "&lt;b&gt;&#34;Everything&#34;&lt;/b&gt;" in shown.text
     assert "client.example" in shown.text
-    assert logged_in_owner.owner.email in shown.text
+    assert logged_in_owner.owner.email in read_text(shown)
     policy = shown.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy

@@ -10,7 +10,7 @@ import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
-from tests.support.http.pages import follow_redirect, read_heading, require_headers
+from tests.support.http.pages import follow_redirect, read_heading, read_text, require_headers
 from tests.support.http.replies import data
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe
 from tests.support.lists.preferences import (
@@ -118,6 +118,20 @@ def test_preferences_link_request_rejects_malformed_addresses(
     reply = ask_by_address(stranger, subscriber.list_id, email)
     assert read_heading(reply, 422) == "Manage your subscription"
     assert 'id="email-problem"' in reply.text
+
+
+def test_preferences_mail_has_the_name_and_the_colour_of_the_list(
+    stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    changes = {"title": "Tea", "colour": "#0f5c6e"}
+    data(client.patch(f"/lists/{subscriber.list_id}", json=changes))
+    token = receive_token(browser, subscriber)
+    [text] = [each["html"] for each in stack.mails(to=subscriber.email) if token in each["html"]]
+    assert "border-bottom:2px solid #0f5c6e" in text
+    assert "<bdi>Tea</bdi>" in text
+    [button] = re.findall(r"<a [^>]*>Open my subscriptions</a>", text)
+    assert token in button
+    assert "background:#0f5c6e" in button
 
 
 def test_forged_or_revoked_trace_id_cannot_request_a_preferences_link(
@@ -231,8 +245,9 @@ def test_address_change_revokes_preferences_links_and_sessions(
         assert read_heading(reply, 403) == "This link doesn’t work"
     # Only the new mailbox gets another one, and the page names the address that the list has.
     page = open_preferences(browser, Subscriber(stack, list_id, user_id, new))
-    assert f"Your address on these lists is {email}." in page.text
-    assert new not in page.text
+    shown_email = f'<b class="address"><bdi>{email}</bdi></b>'
+    assert f"Your address on these lists is {shown_email}." in read_text(page)
+    assert new not in read_text(page)
 
 
 def test_reader_can_end_the_preferences_session(
@@ -259,6 +274,8 @@ def test_preferences_of_one_list_have_its_colour_and_of_several_lists_the_defaul
     answers = browser.get(f"/preferences/answers?list={subscriber.list_id}")
     for page in (asked, opening, answers, *map(browser.get, paths)):
         assert accent in page.text
+        # Like all pages of a list, these pages name the service in the footer.
+        assert "<header>" not in page.text
     put(client, new_list(client, "Another letter", colour="#6b21a8"), subscriber.email)
     for page in map(browser.get, paths):
         assert page.status_code == 200

@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import httpx2
+import pytest
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
@@ -43,6 +44,16 @@ def test_reader_pages_are_german_for_german_browsers(
         ("/preferences/data", "Ihre Daten"),
     ):
         assert german(stranger.get(path, headers=GERMAN)) == heading
+
+
+@pytest.mark.parametrize("headers", [GERMAN, {}])
+def test_lines_of_reader_pages_never_end_within_the_word_e_mail(
+    stranger: httpx2.Client, subscriber: Subscriber, headers: dict[str, str]
+) -> None:
+    page = stranger.get(f"/subscribed?list={subscriber.list_id}", headers=headers).text
+    text = re.sub(r"<[^>]*>", "", page.partition("<body>")[2]).lower()
+    assert "e\N{NON-BREAKING HYPHEN}mail" in text
+    assert "e-mail" not in text
 
 
 def test_errors_on_reader_pages_are_german_for_german_browsers(

@@ -11,6 +11,7 @@ import pytest
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.accounts.account_mails import MAX_MAILS_PER_ADDRESS
+from tests.support.http.pages import read_text
 from tests.support.http.replies import data
 from tests.support.people.consoles import heading
 from tests.support.people.visiting import (
@@ -47,11 +48,14 @@ def test_person_registers_with_a_mailed_link_and_can_log_in_elsewhere(
     email = new_address()
     reply = visitor.fill_in("/register", email=f" {email.upper()} ")
     assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
-    assert heading(visitor.get("/register", sent="yes").text) == "Check your e-mail"
+    sent = visitor.get("/register", sent="yes").text
+    assert heading(sent) == "Check your e-mail"
+    # The link without a query leads back to the form.
+    assert '<a href="?">request a new link</a>' in sent
     link = visitor.mailed_path(email, FINISH)
     # Opening the registration link creates no account, whichever program opens it.
     for _ in range(2):
-        assert email in visitor.get(link).text
+        assert email in read_text(visitor.get(link))
         assert visitor.client.head(link).status_code == 200
     assert people(stack, email) == []
     done = visitor.fill_in(link, name=" Vita ", password=PASSWORD)
@@ -390,7 +394,7 @@ def test_address_change_is_confirmed_by_mail_and_revokes_other_sessions_and_old_
     visitor.fill_in("/password/forgotten", email=email)
     reset = visitor.mailed_path(email, NEW)
     assert visitor.get(reset).status_code == 200
-    assert new in logged_in_visitor.get(link).text
+    assert new in read_text(logged_in_visitor.get(link))
     assert user_id_of(stack, email) == user_id
     assert logged_in_visitor.fill_in(link).headers["location"] == f"{stack.api_url}/account"
     assert data(logged_in_visitor.get("/users/me"))["email"] == new

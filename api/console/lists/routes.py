@@ -10,7 +10,7 @@ from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
-from api.console.growth import build_growth_plot
+from api.console.growth import build_growth_plot, draw_member_line
 from api.console.navigation import get_list_path
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
@@ -43,7 +43,13 @@ router = build_router(f"{CONSOLE_PATH}/lists")
 
 LISTS_ON_PAGE = 50
 DAYS_OF_NET = 30
-_PERIOD_LABELS = {"30": "30 days", "90": "90 days", "365": "1 year", "1095": "3 years"}
+# The short and the full label of each period.
+_PERIOD_LABELS = {
+    "30": ("30 d", "30 days"),
+    "90": ("90 d", "90 days"),
+    "365": ("1 y", "1 year"),
+    "1095": ("3 y", "3 years"),
+}
 _USUAL_PERIOD = "30"
 # Maps an error code to the form field that shows the error.
 PLACES = {LIST_SLUG_TAKEN.code: "slug"}
@@ -79,8 +85,15 @@ IMAGES_TO_CHOOSE = 100
 def show_lists(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     page = lists.list_for_user(uow, console.user_id, PageRequest(LISTS_ON_PAGE, cursor=cursor))
     records = describe_lists(uow, console.state, page.rows)
-    net = daily_figures.count_list_growth(uow, [each.id for each in records], DAYS_OF_NET)
-    return console.render_page("lists.html", lists=records, net=net, next_cursor=page.next_cursor)
+    growth = daily_figures.read_list_growth(uow, [each.id for each in records], DAYS_OF_NET)
+    return console.render_page(
+        "lists.html",
+        lists=[
+            (each, sum(growth[each.id]), draw_member_line(each.subscriber_count, growth[each.id]))
+            for each in records
+        ],
+        next_cursor=page.next_cursor,
+    )
 
 
 @router.get("/new")

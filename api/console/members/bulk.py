@@ -5,14 +5,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
+from typing import Any
+from urllib.parse import urlencode
 
+import orjson
 from fastapi.responses import Response
 
+from api.auth.redirects import redirect_to_path
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import TIERS
 from api.console.members.filter_form import parse_filter
 from api.console.members.forms import (
     ALL_ACTIVE,
+    MAX_INPUT_CHARACTERS,
     NOBODY,
     SELECTION_PLACES,
     MemberSelection,
@@ -33,7 +38,7 @@ from core.errors.mailing import BULK_NOT_FOUND, BULK_VALUE
 from core.errors.requests import invalid_field
 from core.queues import Queue
 from core.settings.notations import PlanQuota
-from models import BulkAction, BulkActionKind, Job, JobStatus
+from models import BulkAction, BulkActionKind, Job, JobStatus, SubscriptionStatus
 from services.jobs import records
 from services.paging import PageRequest
 from services.subscriptions import tags
@@ -136,9 +141,7 @@ async def start_bulk_action(console: ConsoleForm, list_id: ListId) -> Response:
         selection = MemberSelection({"filter": console.form.get("filter", "")})
         work = partial(_render_new_action, console, list_id, selection, form)
         return await SEARCHES_BY_CALLER.run(console.user_id, work)
-    return console.redirect_with_notice(
-        f"{get_list_path(list_id)}/bulk-actions/{bulk_id}", "The bulk action has started."
-    )
+    return redirect_to_path(console.state, f"{get_list_path(list_id)}/bulk-actions/{bulk_id}")
 
 
 def _begin_action(console: ConsoleRequest, list_id: int, order: BulkOrder) -> int | None:
@@ -202,6 +205,7 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
         bulk = _get_bulk_action(uow, console, mailing_list.id, bulk_id)
         [filter_json] = member_filter.restore_names(uow, mailing_list, bulk.filter)
         [view] = _build_views(uow, [bulk])
+        tag_name = tags.find_tag_names(uow, [bulk.tag_id or 0]).get(bulk.tag_id or 0)
         is_removal = bulk.action == BulkActionKind.REMOVE
         notice = None
         if is_removal and view.undo_until is not None:
@@ -212,11 +216,44 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
             list=mailing_list,
             view=view,
             refusal=notice,
-            shows_members=view.state is BulkState.DONE and bulk.changed > 0 and not is_removal,
-            filter_json=filter_json,
             job=actions.find_job(uow, bulk),
             filter_text=format_json(filter_json),
+            members_query=_build_members_query(bulk, filter_json, tag_name),
         )
+
+
+def _build_members_query(
+    bulk: BulkAction, filter_json: dict[str, Any], tag_name: str | None
+) -> str | None:
+    """Return the query of a link to the members that a bulk action changed.
+
+    Return ``None`` if no filter can find these members, for example after their tag was removed.
+
+    ``tag_name``: the tag that the bulk action added or removed, or ``None``.
+    """
+    field, value = {
+        BulkActionKind.TAG: ("tag", tag_name),
+        BulkActionKind.UNTAG: ("tag", None),
+        BulkActionKind.SET_TYPE: ("type", bulk.type),
+        BulkActionKind.EMAIL_OFF: ("email_enabled", False),
+        BulkActionKind.REMOVE: ("status", SubscriptionStatus.REMOVED),
+    }[BulkActionKind(bulk.action)]
+    # The filter of the bulk action doesn't match the changed members if it compares the same field.
+    conditions = [] if _uses_field(filter_json, field) else [filter_json]
+    if value is not None:
+        conditions.append({"field": field, "is": value})
+    if not conditions:
+        return None
+    text = orjson.dumps({"all": conditions} if len(conditions) > 1 else conditions[0]).decode()
+    return None if len(text) > MAX_INPUT_CHARACTERS else f"?{urlencode({'filter': text})}"
+
+
+def _uses_field(filter_json: object, field: str) -> bool:
+    """Return whether a condition of a filter compares the field."""
+    if isinstance(filter_json, dict):
+        parts = [*filter_json.values()]
+        return filter_json.get("field") == field or _uses_field(parts, field)
+    return isinstance(filter_json, list) and any(_uses_field(each, field) for each in filter_json)
 
 
 @router.post("/{bulk_id}/undo")

@@ -157,9 +157,10 @@ async def _read_selection(request: Request) -> MemberSelection:
 def _add_conditions(text: str, conditions: list[dict[str, str]]) -> str:
     """Return the JSON filter ``text`` with more conditions. Invalid text is returned unchanged."""
     try:
-        parts = [*conditions, *([parse_filter(text)] if text else [])]
+        filters = [parse_filter(text)] if text else []
     except DomainError:
         return text
+    parts = [*conditions, *(each for each in filters if each not in conditions)]
     return orjson.dumps(parts[0] if len(parts) == 1 else {"all": parts}).decode()
 
 

@@ -1,6 +1,6 @@
 """Pages on which an owner manages the segments and the tags of a list."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -39,15 +39,17 @@ from api.state import Transaction
 from core.errors import DomainError
 from core.errors.mailing import SEGMENT_NAME_TAKEN, TAG_NAME_TAKEN
 from core.settings.notations import PlanQuota
-from models import MailingList, Segment
+from models import MailingList
 from services.paging import PageRequest
 from services.subscriptions import segments, tags
 from services.subscriptions.filters import member_filter
+from services.subscriptions.filters.member_filter import MemberFilter
+from storage.unit_of_work import UnitOfWork
 
 router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 
 SEGMENTS_ON_PAGE = 50
-# The time limit for counting the members of all segments on a page.
+# The time limit for counting the members of all segments or tags on a page.
 MAX_COUNTING_TIME = timedelta(milliseconds=300)
 TAGS_ON_PAGE = 50
 # Maps an error code to the form field that shows the error.
@@ -66,7 +68,13 @@ def _render_segments(console: ConsoleRequest, list_id: int, cursor: str | None) 
         mailing_list = console.get_own_list(uow, list_id)
         page_request = PageRequest(SEGMENTS_ON_PAGE, cursor=cursor)
         page = segments.list_segments(uow, mailing_list, page_request, with_filters=True)
-    counts = _count_segments(console, mailing_list, page.rows)
+    filters = [
+        partial(
+            member_filter.read_stored_filter, mailing_list=mailing_list, stored_filter=each.filter
+        )
+        for each in page.rows
+    ]
+    counts = _count_matches(console, mailing_list, filters)
     return console.render_page(
         "segments.html",
         list=mailing_list,
@@ -75,23 +83,25 @@ def _render_segments(console: ConsoleRequest, list_id: int, cursor: str | None) 
     )
 
 
-def _count_segments(
-    console: ConsoleRequest, mailing_list: MailingList, rows: Sequence[Segment]
+def _count_matches(
+    console: ConsoleRequest,
+    mailing_list: MailingList,
+    filters: Sequence[Callable[[UnitOfWork], MemberFilter]],
 ) -> Iterator[MemberCount | None]:
-    """Yield the number of members of each segment.
+    """Yield the number of members who match each filter.
 
-    Yield ``None`` for a segment whose filter is invalid. After ``MAX_COUNTING_TIME``, yield
-    ``None`` for all remaining segments.
+    Yield ``None`` for an invalid filter. After ``MAX_COUNTING_TIME``, yield ``None`` for all
+    remaining filters.
+
+    ``filters``: functions that read a filter in a unit of work.
     """
     end = monotonic() + MAX_COUNTING_TIME.total_seconds()
-    for segment in rows:
+    for read_filter in filters:
         count = None
         if monotonic() < end:
             with suppress(DomainError):
                 with console.unit_of_work() as uow:
-                    parsed_filter = member_filter.read_stored_filter(
-                        uow, mailing_list, segment.filter
-                    )
+                    parsed_filter = read_filter(uow)
                 count = count_selection(
                     console.state.resources, mailing_list, parsed_filter, "", {}
                 )
@@ -276,13 +286,29 @@ def _render_segment_form(
 
 
 @router.get("/tags")
-def show_tags(
-    console: Console, uow: Transaction, list_id: ListId, cursor: Cursor = None
-) -> Response:
-    mailing_list = console.get_own_list(uow, list_id)
-    page = tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
+async def show_tags(console: Console, list_id: ListId, cursor: Cursor = None) -> Response:
+    work = partial(_render_tags, console, list_id, cursor)
+    return await SEARCHES_BY_CALLER.run(console.user_id, work)
+
+
+def _render_tags(console: ConsoleRequest, list_id: int, cursor: str | None) -> Response:
+    with console.unit_of_work() as uow:
+        mailing_list = console.get_own_list(uow, list_id)
+        page = tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
+    filters = [
+        partial(
+            member_filter.read_filter,
+            mailing_list=mailing_list,
+            written={"field": "tag", "is": each.name},
+        )
+        for each in page.rows
+    ]
+    counts = _count_matches(console, mailing_list, filters)
     return console.render_page(
-        "tags.html", list=mailing_list, tags=page.rows, next_cursor=page.next_cursor
+        "tags.html",
+        list=mailing_list,
+        tags=list(zip(page.rows, counts, strict=True)),
+        next_cursor=page.next_cursor,
     )
 
 

@@ -207,7 +207,15 @@ def _render_search(console: ConsoleRequest, q: str) -> Response:
             results=results,
             pages=find_pages(search_text, is_operator=is_operator),
             searchable=_list_searchable(results),
+            searched_list=_find_searched_list(results),
         )
+
+
+def _find_searched_list(results: SearchResult) -> int | str:
+    """Return the list that the example of an API call searches, or a placeholder."""
+    if results.lists:
+        return results.lists[0].id
+    return results.members[0].lists[0].id if results.members else "LIST"
 
 
 def _list_searchable(results: SearchResult) -> list[ListTitle]:

@@ -1,6 +1,6 @@
 // Uploads several images at once, which a person selects, drops or pastes, and shows the progress.
-// The script also adds buttons that copy texts, and counts the characters of tweets. Without this
-// script, the form uploads one file at a time, and a person can select the texts.
+// The script also adds buttons that copy the text of a field or a heading, and counts the characters
+// of tweets. Without this script, the form uploads one file at a time, and a person can select the texts.
 "use strict";
 
 const form = document.querySelector("form[data-images]");
@@ -120,15 +120,16 @@ function reasonIn(text) {
 }
 
 function addButton(field) {
-  const name = field.labels[0].textContent;
+  const name = field.dataset.copy || field.labels[0].textContent;
   const button = document.createElement("button");
   button.type = "button";
   button.className = "second";
   show("Copy");
   button.addEventListener("click", async () => {
-    field.select();
+    if (field.select) field.select();
+    else getSelection().selectAllChildren(field);
     try {
-      await navigator.clipboard.writeText(field.value);
+      await navigator.clipboard.writeText(field.value ?? field.textContent);
     } catch {
       document.execCommand("copy");
     }

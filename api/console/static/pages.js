@@ -3,28 +3,54 @@
   "use strict";
 
   // On a phone, the menus scroll sideways. Show the current entry, without scrolling the page.
-  const showCurrent = () => {
-    for (const current of document.querySelectorAll("nav ul > li > [aria-current]")) {
-      const menu = current.closest("ul");
-      const hidden = current.getBoundingClientRect().right - menu.getBoundingClientRect().right;
-      if (hidden > 0) menu.scrollLeft += hidden + 24;
-    }
+  const showCurrent = (menu) => {
+    const current = menu.querySelector("[aria-current]");
+    const right = current.getBoundingClientRect().right - menu.getBoundingClientRect().left;
+    menu.scrollLeft = Math.max(0, menu.scrollLeft + right + 24 - menu.clientWidth);
   };
-  showCurrent();
-  addEventListener("resize", showCurrent);
+  const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => showCurrent(target)));
+  for (const current of document.querySelectorAll("nav ul > li > [aria-current]")) {
+    const menu = current.closest("ul");
+    showCurrent(menu);
+    resized.observe(menu);
+  }
 
   // A box in the header of a table ticks the boxes of all rows.
   const showBoxes = () => {
     for (const box of document.querySelectorAll("[data-ticks][hidden]")) box.hidden = false;
   };
-  showBoxes();
-  document.addEventListener("htmx:afterSwap", showBoxes);
-  document.addEventListener("change", ({ target }) => {
-    if (!target.dataset.ticks) return;
-    for (const box of target.form.querySelectorAll(`[name="${target.dataset.ticks}"]`)) {
-      box.checked = target.checked;
+  // A button that acts on the ticked rows shows their number.
+  const countTicks = () => {
+    for (const button of document.querySelectorAll("[data-counts]")) {
+      const count = button.form.querySelectorAll(`[name="${button.dataset.counts}"]:checked`).length;
+      button.dataset.label ||= button.textContent;
+      button.textContent = button.dataset.label + (count ? ` on ${count} selected` : "");
     }
+  };
+  const refresh = () => { showBoxes(); countTicks(); };
+  refresh();
+  document.addEventListener("htmx:afterSwap", refresh);
+  // The browser ticks the boxes again after someone returns to the page.
+  addEventListener("pageshow", countTicks);
+  document.addEventListener("change", ({ target }) => {
+    if (target.dataset.ticks) {
+      for (const box of target.form.querySelectorAll(`[name="${target.dataset.ticks}"]`)) {
+        box.checked = target.checked;
+      }
+    }
+    countTicks();
   });
+
+  // Buttons below an input fill in one of the existing values.
+  for (const choices of document.querySelectorAll("[data-fills]")) {
+    const input = document.getElementById(choices.dataset.fills);
+    choices.hidden = false;
+    choices.addEventListener("click", ({ target }) => {
+      if (target.type !== "button") return;
+      input.value = target.textContent;
+      input.focus();
+    });
+  }
 
   // The web address of a new list follows its title until someone types an address. The server
   // builds the address of a title without Latin letters.

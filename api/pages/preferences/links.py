@@ -52,7 +52,9 @@ def show_link_request(
 ) -> Response:
     if sent is not None and not list_name:
         # Release 1.0.0 redirects to a page without a list, and may run next to this release.
-        return render_page("asked_preferences.html", language=get_reader_language(request))
+        return render_page(
+            "asked_preferences.html", language=get_reader_language(request), is_reader_page=True
+        )
     mailing_list = find_list(uow, list_name, archived=True)
     look = branding.read_look(uow, mailing_list)
     if sent is not None:
@@ -131,7 +133,7 @@ def show_link(
     look = own_lists.read_look(uow, visits.read_link(uow, token))
     language = get_reader_language(request)
     return render_anonymous_page(
-        request, state, "open_preferences.html", look=look, language=language
+        request, state, "open_preferences.html", look=look, language=language, is_reader_page=True
     )
 
 

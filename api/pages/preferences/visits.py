@@ -56,6 +56,7 @@ def render_visit_page(
         language=get_reader_language(request),
         base=state.resources.settings.pages_base,
         csrf_token=token,
+        is_reader_page=True,
         **values,
     )
 
@@ -67,7 +68,10 @@ def redirect_to_preferences(state: State) -> Response:
 def render_last_page(request: Request, state: State, *, is_erased: bool) -> Response:
     """Render the last page of a preferences session, and delete the session's cookie."""
     response = render_page(
-        "visit_ended.html", language=get_reader_language(request), is_erased=is_erased
+        "visit_ended.html",
+        language=get_reader_language(request),
+        is_reader_page=True,
+        is_erased=is_erased,
     )
     state.cookies.delete(response, VISIT_COOKIE)
     return response

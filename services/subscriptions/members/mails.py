@@ -27,7 +27,7 @@ from services.jobs.lease import Lease
 from services.jobs.maintenance import register_maintenance
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
-from services.subscriptions import deny_lists, list_reports
+from services.subscriptions import branding, deny_lists, list_reports
 from services.subscriptions.members import locks, opt_out_checks, traces
 from services.subscriptions.members.traces import Trace
 from services.subscriptions.page_urls import confirm_url, report_url, unsubscribe_url
@@ -220,6 +220,7 @@ def _send_token(resources: Resources, lease: Lease, mailer: Mailer, *, is_remind
             owner = uow.session.get_one(User, mailing_list.user_id)
             trace_id = _create_trace_id(resources, lease, record)
             mail = render_confirmation_mail(
+                uow,
                 mailing_list,
                 owner,
                 to=person.email,
@@ -233,6 +234,7 @@ def _send_token(resources: Resources, lease: Lease, mailer: Mailer, *, is_remind
 
 
 def render_confirmation_mail(
+    uow: UnitOfWork,
     mailing_list: MailingList,
     owner: User,
     *,
@@ -255,7 +257,7 @@ def render_confirmation_mail(
         key=key,
         sender_name=mailing_list.sender_name,
         language=language,
-        colour=mailing_list.colour,
+        **branding.read_mail_header(uow, mailing_list),
         words=None if words is None else f"“{words}”",
         title=quoted_texts.quote_text(mailing_list.title),
         owner=quoted_texts.obfuscate_address(owner.email),
@@ -270,20 +272,20 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
     mail = None
     with resources.unit_of_work() as uow:
         member = _find_recipient(uow, lease, SubscriptionStatus.ACTIVE)
-    if member and member[0].email_enabled:
-        record, mailing_list, person = member
-        trace_id = _create_trace_id(resources, lease, record)
-        mail = render_mail(
-            "welcome",
-            to=person.email,
-            key=f"job-{lease.job_id}",
-            sender_name=mailing_list.sender_name,
-            language=record.language,
-            headers=build_list_headers(resources.settings, mailing_list, trace_id),
-            colour=mailing_list.colour,
-            title=quoted_texts.quote_text(mailing_list.title),
-            unsubscribe_url=unsubscribe_url(resources.settings, trace_id),
-        )
+        if member and member[0].email_enabled:
+            record, mailing_list, person = member
+            trace_id = _create_trace_id(resources, lease, record)
+            mail = render_mail(
+                "welcome",
+                to=person.email,
+                key=f"job-{lease.job_id}",
+                sender_name=mailing_list.sender_name,
+                language=record.language,
+                headers=build_list_headers(resources.settings, mailing_list, trace_id),
+                **branding.read_mail_header(uow, mailing_list),
+                title=quoted_texts.quote_text(mailing_list.title),
+                unsubscribe_url=unsubscribe_url(resources.settings, trace_id),
+            )
     _send_and_complete(resources, lease, mailer, mail)
 
 

@@ -20,7 +20,7 @@ from services.accounts.mailed_tokens import Purpose
 from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
-from services.subscriptions import page_urls
+from services.subscriptions import branding, page_urls
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -76,6 +76,7 @@ def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
                 to=recipient.person.email,
                 key=f"job-{lease.job_id}",
                 sender_name=recipient.mailing_list.sender_name,
+                **branding.read_mail_header(uow, recipient.mailing_list),
                 title=quoted_texts.quote_text(recipient.mailing_list.title),
                 url=page_urls.preferences_url(resources.settings, secret),
             )

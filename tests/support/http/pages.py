@@ -25,7 +25,12 @@ def read_heading(reply: httpx2.Response, status: int = 200) -> str:
     assert len(re.findall(service_name, reply.text)) == 1
     [heading] = re.findall(r"<h1>(?:<bdi>)?(.*?)(?:</bdi>)?</h1>", reply.text)
     assert re.search(r"<title>(.*?)</title>", reply.text)[1].startswith(heading)  # type: ignore[index]
-    return html.unescape(heading)
+    return html.unescape(heading).replace("\N{NON-BREAKING HYPHEN}", "-")
+
+
+def read_text(reply: httpx2.Response) -> str:
+    """Return the HTML of a page without the places where a narrow window may break an address."""
+    return reply.text.replace("<wbr>", "")
 
 
 def require_headers(reply: httpx2.Response, *, cookies: Collection[str] = ()) -> None:
