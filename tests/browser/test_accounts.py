@@ -250,4 +250,4 @@ def test_login_without_usable_passkey_shows_error_and_still_accepts_password(
     if IS_THOROUGH:
         require_accessible(page)
     type_password(page, named_url, email)
-    shows(page, "Your account")
+    page.wait_for_url("**/console")

@@ -53,7 +53,8 @@ def test_api_docs_page_follows_the_colour_scheme_and_fits_a_phone(
     background = "getComputedStyle(document.documentElement).backgroundColor"
     light = page.evaluate(background)
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function(f"{background} !== {light!r}")
+    expect(page.locator("html")).to_have_class("dark-mode")
+    assert page.evaluate(background) != light
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     name = group.locator("a").bounding_box()

@@ -151,7 +151,7 @@ def test_encrypted_image_is_visible_only_to_its_owner_and_with_a_signed_link(
         made = shown(console.send(f"{path}/link", lasts="3600"))
         link = to_copy(made)["Anyone with this link can see the image"]
         assert anybody.get(link).status_code == 200
-    assert "in 59 minutes" in made
+    assert "in 1 hour" in made
     refused = console.send(f"{path}/link", lasts="31536000")
     assert "Choose one of the listed times" in wrong_beside(shown(refused, 422), "lasts")
     forged = console.visitor.client.post(f"{path}/link", data={"lasts": "3600"})
