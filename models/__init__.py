@@ -26,6 +26,7 @@ from models.credit import (
 from models.declarative import Model
 from models.event import FeedEvent, FeedOffset, RecordedEvent
 from models.job import FINISHED, IdempotencyRecord, Job, JobStatus
+from models.mailing import Mailing
 from models.mailing_list import (
     DeletedTag,
     FieldType,

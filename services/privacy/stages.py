@@ -261,12 +261,22 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .where(export.id.in_(ids))
         .values(
             files_removed_at=func.coalesce(export.files_removed_at, func.now()),
-            **dict.fromkeys(("wrapped_key", "wrapped_by", "filter")),
+            **dict.fromkeys(("wrapped_key", "wrapped_by", "filter", "label")),
         )
         .returning(export.object_prefix)
     )
     removals.forget_objects(uow, *(f"{prefix}/" for prefix in prefixes))
     return _batch(ids)
+
+
+def _blank_labels(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Clear the labels of the mailings of a person's lists."""
+    row = models.Mailing
+    is_own = _refers_to_owned(row.list_id, models.MailingList)(user_id)
+    query = select(row.id).where(is_own, row.label.is_not(None)).limit(MAX_ROWS)
+    ids = list(uow.session.scalars(query))
+    uow.session.execute(update(row).where(row.id.in_(ids)).values(label=None))
+    return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
@@ -314,6 +324,7 @@ STAGES: Mapping[str, Stage] = {
         redirect_origins=[],
         **dict.fromkeys(_TEXTS_OF_LISTS),
     ),
+    "mailings": _blank_labels,
     "tags": _create_unordered_stage(
         models.MemberTag, _refers_to_owned(models.MemberTag.list_id, models.MailingList)
     ),

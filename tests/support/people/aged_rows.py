@@ -57,6 +57,7 @@ INSERTS = {
     " VALUES ({endpoint}, 'retention-{any}', 'x', 'x', {at})",
     "api_requests": "api_requests (key_id, occurred_at, id, method, route, status, request_id,"
     " milliseconds) VALUES ({key}, {at}, {any}, 'GET', '/', 200, 'x', 1)",
+    "mailings": "mailings (id, list_id, created_at, rows) VALUES ({any}, {list}, {at}, 1)",
     "login_attempts": "login_attempts (subject, attempts, paused_until, tried_at)"
     " VALUES (sha256('{any}'), 1, now(), {at})",
     "spent_proofs": "spent_proofs (proof_hash, expires_at) VALUES (sha256('{any}'), {at})",
