@@ -26,7 +26,7 @@ from models.credit import (
 from models.declarative import Model
 from models.event import FeedEvent, FeedOffset, RecordedEvent
 from models.job import FINISHED, IdempotencyRecord, Job, JobStatus
-from models.mailing import Mailing
+from models.mailing import Mailing, MailingMark
 from models.mailing_list import (
     DeletedTag,
     FieldType,
@@ -56,6 +56,15 @@ from models.opt_out import (
     OptOutKind,
 )
 from models.quota_use import ComposerUse, MailCount, StorageUse
+from models.sender import (
+    ReportOutcome,
+    Sender,
+    SenderBody,
+    SenderCount,
+    SenderReport,
+    SenderSecret,
+    SenderState,
+)
 from models.subscriber_count import (
     COUNTS_AND_DELTAS,
     DAYS_AND_DELTAS,

@@ -41,7 +41,8 @@ DEFAULT_QUOTA_FREE = (
 DEFAULT_QUOTA_PAID = "members=10000000,lists=1000,storage_mb=100000,keys=100,unfinished_jobs=10"
 DEFAULT_RETENTION = (
     "jobs=30,subscription_events=1095,ip_addresses=90,events=365,import_changes=90,imports=730,"
-    "exports=365,list_reports=365,strangers=30,requests=7,mailings=1095"
+    "exports=365,list_reports=365,strangers=30,requests=7,mailings=1095,mailing_marks=30,"
+    "reports=7"
 )
 
 K = TypeVar("K", bound=StrEnum)
@@ -237,6 +238,8 @@ class Retained(StrEnum):
     STRANGERS = "strangers"
     REQUESTS = "requests"
     MAILINGS = "mailings"
+    MAILING_MARKS = "mailing_marks"
+    REPORTS = "reports"
 
 
 # The minimum retention period of each category of rows, in days.
@@ -261,6 +264,9 @@ MIN_DAYS: Mapping[Retained, int] = {
     Retained.REQUESTS: 1,
     # Keep mailings while senders may report about them.
     Retained.MAILINGS: 30,
+    # Keep marks as long as reports change the figures of a mailing.
+    Retained.MAILING_MARKS: 30,
+    Retained.REPORTS: 1,
 }
 
 

@@ -279,6 +279,35 @@ def _blank_labels(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
 
 
+def _delete_senders(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Delete a person's senders. First delete the rows of the senders in batches."""
+    for model in (models.SenderReport, models.SenderBody):
+        is_own = _refers_to_owned(model.sender_id, models.Sender)(user_id)
+        places = select_first_places(model, is_own, order=(), limit=MAX_ROWS)
+        if count := delete_rows(uow, model, places):
+            return Batch(count, 0)
+    # Deleting a sender also deletes its secrets and counts.
+    is_own = models.Sender.user_id == user_id
+    places = select_first_places(models.Sender, is_own, order=(), limit=MAX_ROWS)
+    return Batch(delete_rows(uow, models.Sender, places), None)
+
+
+def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Remove a person's id from the recent reports of senders."""
+    row = models.SenderReport
+    ids = list(uow.session.scalars(select(row.id).where(row.user_id == user_id).limit(MAX_ROWS)))
+    uow.session.execute(update(row).where(row.id.in_(ids)).values(user_id=None))
+    return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
+
+
+def _delete_marks(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Delete the marks that make reports about a person count once."""
+    mark = models.MailingMark
+    places = select_first_places(mark, mark.user_id == user_id, order=(), limit=MAX_ROWS)
+    count = delete_rows(uow, mark, places)
+    return Batch(count, 0 if count == MAX_ROWS else None)
+
+
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     """Clear the stored webhook responses to events about a person.
 
@@ -310,6 +339,9 @@ STAGES: Mapping[str, Stage] = {
     # Deleting a webhook endpoint also deletes its secrets.
     "endpoints": _create_single_batch_stage(models.WebhookEndpoint.user_id),
     "answers": _blank_answers,
+    "senders": _delete_senders,
+    "reported": _blank_reports,
+    "marks": _delete_marks,
     "attachments": _delete_attachments,
     "imports": _blank_imports,
     "chunks": _delete_chunks,
