@@ -184,6 +184,7 @@ RULES = (
     _create_rule(models.WebhookEndpoint.deleted_at, FEED_RETENTION + _DAY),
     _create_expiry_rule(models.WebhookSecret.expires_at),
     _create_rule(models.ApiRequest.occurred_at, Retained.REQUESTS),
+    _create_rule(models.Bounce.created_at, Retained.BOUNCES),
     _create_rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),
     _create_expiry_rule(models.SpentProof.expires_at),
     _create_rule(models.ComposerUse.day, _DAY),

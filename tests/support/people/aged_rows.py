@@ -57,6 +57,8 @@ INSERTS = {
     " VALUES ({endpoint}, 'retention-{any}', 'x', 'x', {at})",
     "api_requests": "api_requests (key_id, occurred_at, id, method, route, status, request_id,"
     " milliseconds) VALUES ({key}, {at}, {any}, 'GET', '/', 200, 'x', 1)",
+    "bounces": "bounces (list_id, address_hmac, mailing_id, is_hard, mailing_at, bounced_at,"
+    " created_at) VALUES ({list}, sha256('x'), {any}, true, now(), now(), {at})",
     "login_attempts": "login_attempts (subject, attempts, paused_until, tried_at)"
     " VALUES (sha256('{any}'), 1, now(), {at})",
     "spent_proofs": "spent_proofs (proof_hash, expires_at) VALUES (sha256('{any}'), {at})",
