@@ -6,6 +6,7 @@ Importing ``models`` registers every table with SQLAlchemy, so that migrations k
 from core.plans import Plan
 from models.api_request import ApiRequest
 from models.attachment import Attachment, AttachmentStatus, ObjectRemoval
+from models.bounce import Bounce
 from models.bulk_action import BulkAction, BulkActionKind, BulkChange
 from models.consent_entry import ConsentClaim, ConsentEntry, ConsentHow, ConsentWording
 from models.credit import (
@@ -28,6 +29,8 @@ from models.event import FeedEvent, FeedOffset, RecordedEvent
 from models.job import FINISHED, IdempotencyRecord, Job, JobStatus
 from models.mailing import Mailing, MailingMark
 from models.mailing_list import (
+    DEFAULT_SOFT_BOUNCE_LIMIT,
+    MAX_SOFT_BOUNCE_LIMIT,
     DeletedTag,
     FieldType,
     ListReport,

@@ -27,7 +27,7 @@ from services.privacy import erasure
 from services.senders import senders
 from services.senders.senders_of_keys import revoke_key
 from services.subscriptions import member_addresses
-from services.subscriptions.members import locks, opt_outs, unsubscribe
+from services.subscriptions.members import bounces, locks, opt_outs, unsubscribe
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
@@ -97,6 +97,7 @@ def change_address(
     person, email = registration.prove_address(uow, secret, caller)
     erase_occupying_record(uow, person, email, erases=erases)
     opt_outs.copy_opt_outs_to_address(uow, person, email)
+    bounces.release_bounces(uow, person.id)
     registration.change_address(uow, person, email, caller, is_visible=is_visible)
     unsubscribe.enqueue_opt_out_jobs(uow, person.id)
     if is_visible:

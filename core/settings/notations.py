@@ -42,7 +42,7 @@ DEFAULT_QUOTA_PAID = "members=10000000,lists=1000,storage_mb=100000,keys=100,unf
 DEFAULT_RETENTION = (
     "jobs=30,subscription_events=1095,ip_addresses=90,events=365,import_changes=90,imports=730,"
     "exports=365,list_reports=365,strangers=30,requests=7,mailings=1095,mailing_marks=30,"
-    "reports=7"
+    "reports=7,bounces=180"
 )
 
 K = TypeVar("K", bound=StrEnum)
@@ -240,6 +240,7 @@ class Retained(StrEnum):
     MAILINGS = "mailings"
     MAILING_MARKS = "mailing_marks"
     REPORTS = "reports"
+    BOUNCES = "bounces"
 
 
 # The minimum retention period of each category of rows, in days.
@@ -267,6 +268,8 @@ MIN_DAYS: Mapping[Retained, int] = {
     # Keep marks as long as reports change the figures of a mailing.
     Retained.MAILING_MARKS: 30,
     Retained.REPORTS: 1,
+    # Keep bounces as long as an owner may not turn the mail of a member on again.
+    Retained.BOUNCES: 30,
 }
 
 

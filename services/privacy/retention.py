@@ -193,6 +193,7 @@ RULES = (
     # Keep a deleted sender longer than its reports, because deleting its row deletes all remaining
     # reports at once.
     _create_rule(models.Sender.deleted_at, Retained.REPORTS, longer=_DAY),
+    _create_rule(models.Bounce.created_at, Retained.BOUNCES),
     _create_rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),
     _create_expiry_rule(models.SpentProof.expires_at),
     _create_rule(models.ComposerUse.day, _DAY),

@@ -21,7 +21,7 @@ from services.attachments.files import build_original_key, list_file_keys
 from services.subscriptions.consent import history
 from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from storage.purge import delete_rows, select_first_places
+from storage.purge import delete_rows, is_in_places, select_first_places
 from storage.unit_of_work import UnitOfWork
 
 # The maximum numbers of events and of other rows that an erasure processes per batch. Erasing a
@@ -203,6 +203,18 @@ def _delete_requests(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     return Batch(count, 0 if count == MAX_ROWS else None)
 
 
+def _blank_bounces(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Remove a person's id and the status codes from the person's bounces.
+
+    A bounce stays valid without the person's id, because it contains an HMAC of the address.
+    """
+    bounce = models.Bounce
+    places = select_first_places(bounce, bounce.user_id == user_id, order=(), limit=MAX_ROWS)
+    blanked = update(bounce).where(is_in_places(bounce, places)).values(user_id=None, status=None)
+    count = len(uow.session.execute(blanked.returning(bounce.list_id)).all())
+    return Batch(count, 0 if count == MAX_ROWS else None)
+
+
 def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     attachment = models.Attachment
     ids = _next_ids(uow, attachment.user_id, user_id, before)
@@ -342,6 +354,7 @@ STAGES: Mapping[str, Stage] = {
     "senders": _delete_senders,
     "reported": _blank_reports,
     "marks": _delete_marks,
+    "bounces": _blank_bounces,
     "attachments": _delete_attachments,
     "imports": _blank_imports,
     "chunks": _delete_chunks,

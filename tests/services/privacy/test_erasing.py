@@ -415,6 +415,7 @@ IN_STAGES = {
     *("composer_uses", "storage_uses", "totp_secrets", "recovery_codes", "passkeys"),
     *("denied_entries", "fields", "subscriptions", "subscription_events", "user_sessions"),
     *("bulk_actions", "webhook_endpoints", "former_addresses", "erased_denials", "senders"),
+    "bounces",
     # With the mark itself.
     "opt_outs",
 }

@@ -70,6 +70,8 @@ INSERTS = {
     " VALUES ({sender}, {at}, 'applied', 1)",
     "senders": "senders (user_id, name, provider, deleted_at)"
     " VALUES ({user}, 'x', 'generic', {at})",
+    "bounces": "bounces (list_id, address_hmac, mailing_id, is_hard, mailing_at, bounced_at,"
+    " created_at) VALUES ({list}, sha256('x'), {any}, true, now(), now(), {at})",
     "login_attempts": "login_attempts (subject, attempts, paused_until, tried_at)"
     " VALUES (sha256('{any}'), 1, now(), {at})",
     "spent_proofs": "spent_proofs (proof_hash, expires_at) VALUES (sha256('{any}'), {at})",
