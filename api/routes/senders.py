@@ -1,28 +1,57 @@
 """The API endpoints for senders, which report about the mails of lists."""
 
-from fastapi import APIRouter
+from typing import Annotated
 
-from api.auth.requirements import SenderKeeper
+from fastapi import APIRouter, Path, Request
+
+from api.auth.identification import count_anonymous, identify_caller
+from api.auth.requirements import UNLIMITED, SenderKeeper
+from api.limits.bulkheads import AUTHENTICATION, REPORTS
+from api.limits.rate_limits import RateLimitName
 from api.openapi import error_responses
 from api.paging import Cursor, Limit
-from api.record_ids import PathId
+from api.record_ids import PathId, parse_id
 from api.route_classes import JsonRoute
 from api.schemas import senders as schemas
 from api.schemas.envelope import Envelope, build_envelope
 from api.state import StateOf, Transaction
-from core.errors import access, mailing, requests
+from core.errors import DomainError, Kind, access, mailing, requests
 from core.errors import senders as errors
 from core.settings import Settings
+from integrations.senders import standard_webhooks
 from integrations.senders.port import ReportKind, SenderProvider
 from models import ReportOutcome, Sender
+from services.access.caller import Caller
 from services.paging import PageRequest
-from services.senders import reports, sender_secrets, senders
+from services.senders import applying, intake, reports, sender_secrets, senders
 from services.senders.provider_keys import CREATED_SECRETS
 from services.senders.senders import NewSender, SenderChange
 from storage.unit_of_work import UnitOfWork
 
 _SENDERS_PATH = "/senders"
 _SENDER_PATH = _SENDERS_PATH + "/{sender_id}"
+
+_SIGNATURE_HEADER = standard_webhooks.STANDARD_HEADERS.signatures
+_BODY_SCHEMA = {
+    "type": "object",
+    "description": "Reports in the generic form, or a body of the provider",
+    "examples": [
+        {
+            "type": "delivery.reports",
+            "timestamp": "2026-11-29T12:00:00Z",
+            "data": {
+                "reports": [
+                    {
+                        "kind": "bounced",
+                        "delivery_id": "d1" + "0" * 50,
+                        "occurred_at": "2026-11-29T11:59:58Z",
+                        "bounce": {"class": "hard", "status": "5.1.1"},
+                    }
+                ]
+            },
+        }
+    ],
+}
 
 router = APIRouter(tags=["Senders"], route_class=JsonRoute)
 
@@ -187,6 +216,85 @@ def list_sender_reports(
     items = [schemas.ReportRecord.model_validate(row) for row in page.rows]
     pagination = schemas.ReportsPagination(limit=limit, next_cursor=page.next_cursor)
     return build_envelope(schemas.SenderReportsPage(pagination=pagination, items=items))
+
+
+@router.post(
+    f"{_SENDER_PATH}/try",
+    summary="Try a body",
+    responses=error_responses(
+        errors.SENDER_NOT_FOUND,
+        errors.REPORT_INVALID,
+        errors.REPORT_TOO_MANY,
+        errors.REPORT_TRACE_ID_REFUSED,
+    ),
+)
+def try_sender_body(
+    state: StateOf, caller: SenderKeeper, sender_id: PathId, body: schemas.SenderTrial
+) -> Envelope[list[schemas.TriedReport]]:
+    """Show the effects that the reports in a body would have. Nothing changes.
+
+    The body needs no signature.
+    """
+    with state.resources.unit_of_work() as uow:
+        sender = senders.get_sender(uow, caller, sender_id)
+    received = applying.run_trial(state.resources, sender, body.body.encode())
+    return build_envelope([schemas.TriedReport.of_report(each) for each in received])
+
+
+@router.post(
+    f"{_SENDER_PATH}/events",
+    summary="Receive reports",
+    dependencies=[UNLIMITED],
+    responses=error_responses(
+        errors.SENDER_SIGNATURE_INVALID,
+        requests.BODY_TOO_LARGE,
+        errors.REPORT_INVALID,
+        errors.REPORT_TOO_MANY,
+        errors.REPORT_TRACE_ID_REFUSED,
+        errors.SENDER_BUSY,
+    ),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": _BODY_SCHEMA}},
+        }
+    },
+)
+async def receive_reports(
+    request: Request, state: StateOf, sender_id: Annotated[str, Path(examples=["7"])]
+) -> Envelope[int]:
+    """Receive the reports of a sender. The response is 1 whatever happens to the reports.
+
+    The sender's provider proves each call with its signature or secret. For the provider generic,
+    the body is signed as Standard Webhooks 1.0 defines, or the call has an API key with the scope
+    `sender`. Reports are applied within seconds.
+    """
+    body = await request.body()
+    sender = await REPORTS.run(intake.find_sender, state.resources, parse_id(sender_id) or 0)
+    try:
+        has_key = "authorization" in request.headers and _SIGNATURE_HEADER not in request.headers
+        if sender.provider is SenderProvider.GENERIC and has_key:
+            caller = await REPORTS.run(_identify_key, request)
+            intake.require_key(sender, caller)
+        else:
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            await intake.verify_call(sender, intake.build_request(headers, body))
+    except DomainError as error:
+        if error.kind is not Kind.UNAUTHENTICATED:
+            raise
+        if sender.id is not None:
+            state.refused_calls.record(sender.id)
+        await AUTHENTICATION.run(count_anonymous, request, RateLimitName.ANONYMOUS)
+        raise errors.SENDER_SIGNATURE_INVALID() from None
+    await REPORTS.run(intake.store_body, state.resources, sender, body)
+    return build_envelope(1)
+
+
+def _identify_key(request: Request) -> Caller:
+    caller = identify_caller(request)
+    if caller is None:
+        raise errors.SENDER_SIGNATURE_INVALID()
+    return caller
 
 
 def _describe_sender(uow: UnitOfWork, settings: Settings, sender: Sender) -> schemas.SenderRecord:

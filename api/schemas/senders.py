@@ -10,6 +10,7 @@ from core.settings import Settings
 from integrations.senders import registry
 from integrations.senders.port import SenderProvider
 from models import ReportOutcome, Sender, SenderState
+from services.senders.effects import ReceivedReport, describe_report
 from services.senders.provider_keys import KEY_NAMES, MAX_KEY_CHARACTERS, MAX_TOPIC_CHARACTERS
 from services.senders.senders import (
     MAX_LISTS_PER_SENDER,
@@ -238,3 +239,7 @@ class TriedReport(Schema):
     list_id: int | None
     user_id: int | None
     recipient: str | None = Field(examples=["a…@e….org"])
+
+    @classmethod
+    def of_report(cls, received: ReceivedReport) -> Self:
+        return cls.model_validate(describe_report(received)._asdict())

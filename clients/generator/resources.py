@@ -142,6 +142,8 @@ RESOURCES: dict[str, dict[str, str]] = {
         "delete": "delete_sender",
         "rotate_secret": "rotate_sender_secret",
         "list_reports": "list_sender_reports",
+        "try_body": "try_sender_body",
+        "report": "receive_reports",
     },
     "subscriptions": {
         "subscribe": "subscribe",

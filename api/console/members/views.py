@@ -14,6 +14,7 @@ _ACTION_LABELS = {
     "added": "Added",
     "confirmed": "Confirmed with the link in the e-mail",
     "unsubscribed": "Unsubscribed",
+    "complained": "Complained about spam",
     "unsubscribing_undone": "Subscribed again",
     "email_enabled": "Mail turned on",
     "email_disabled": "Mail turned off",

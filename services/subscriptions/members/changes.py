@@ -261,7 +261,7 @@ def record_event(
         # Omit the keys of changed fields, because a key may reveal something about the person.
         changed_names = sorted({each.partition(".")[0] for each in changed or ()})
         details: dict[str, Any] = {"changed": changed_names} if changed_names else {}
-        if action in (BOUNCED, SOFT_BOUNCED):
+        if actor.kind == ActorKind.SENDER:
             details["reason"] = action
         announce_change(uow, subscription, kind, action, actor, **details)
 

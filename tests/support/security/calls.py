@@ -64,6 +64,7 @@ _MEMBER = "/subscriptions/{list_id}/members/{user_id}"
 _ENDPOINT = "/webhook-endpoints/{endpoint_id}"
 _SENDER = "/senders/{sender_id}"
 _LEAVING = {"user_id": "leaving_user_id"}
+_NO_REPORTS = '{{"type": "delivery.reports", "data": {{"reports": []}}}}'
 _PAID = {"order_id": "paid_order_id"}
 
 # In the order in which the owner can do all of it.
@@ -106,6 +107,9 @@ CALLS: dict[str, Call] = {
     f"PATCH {_SENDER}": Call(404, json={"name": "Changed"}),
     f"POST {_SENDER}/rotate": Call(404),
     f"GET {_SENDER}/reports": Call(404),
+    f"POST {_SENDER}/try": Call(404, json={"body": _NO_REPORTS}),
+    # There is no sender with this id, because a rejected call leaves a trace at the sender.
+    f"POST {_SENDER}/events": Call(401, own=401, values={"sender_id": "list_id"}, json={}),
     "POST /attachments": Call(200, files={"file": ("picture.png", encoded("PNG"))}),
     "GET /attachments": Call(200),
     "GET /attachments/{hash_id}": Call(404),
@@ -241,6 +245,7 @@ WITHOUT_A_SCOPE = {
     "GET /auxilia/credits/prices",
     "POST /auxilia/credits/orders/status",
     "POST /webhooks/stripe",
+    "POST /senders/{sender_id}/events",
     "GET /media/{filename}",
     "POST /subscriptions/{list_id}",
     "GET /imports/{import_id}/errors.csv",
