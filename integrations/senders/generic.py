@@ -55,9 +55,9 @@ class GenericAdapter:
         problems: list[FieldProblem] = []
         for number, written in enumerate(written_reports):
             place = f"data.reports[{number}]"
-            found = list(_find_problems(written, place))
-            if found:
-                problems += found
+            new_problems = list(_find_problems(written, place))
+            if new_problems:
+                problems += new_problems
                 if len(problems) >= MAX_PROBLEMS:
                     break
             elif not problems:

@@ -315,16 +315,16 @@ def _find_by_address(uow: UnitOfWork, sender: Sender, received: Sequence[Receive
     for each in received:
         assert isinstance(each.event, Report)
         assert each.address is not None
-        found = members[each.address]
+        candidates = members[each.address]
         if each.event.kind in _ENGAGEMENT_KINDS:
             # The mailing is unknown, so engagement counts only if the list is clear.
-            found = [member for member in found if member[2] == "active"]
-            found = found if len(found) == 1 else []
+            candidates = [member for member in candidates if member[2] == "active"]
+            candidates = candidates if len(candidates) == 1 else []
         mailing_id = _derive_mailing_id(each)
         mailing_at = _begin_day(each.occurred_at.astimezone(UTC).date())
         each.members = [
             MemberMailing(list_id, user_id, mailing_id, mailing_at, each.occurred_at)
-            for list_id, user_id, _ in found
+            for list_id, user_id, _ in candidates
         ]
 
 

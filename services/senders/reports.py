@@ -34,8 +34,8 @@ def list_reports(
     if page.cursor is not None:
         query = query.where(SenderReport.id < ids.parse_id_cursor(page.cursor))
     is_filtered = outcome is not None or kind is not None
-    most = _MAX_READ_REPORTS if is_filtered else page.limit
-    read_ids = list(uow.session.scalars(query.order_by(SenderReport.id.desc()).limit(most)))
+    read_limit = _MAX_READ_REPORTS if is_filtered else page.limit
+    read_ids = list(uow.session.scalars(query.order_by(SenderReport.id.desc()).limit(read_limit)))
     reports = select(SenderReport).where(SenderReport.id == any_(cast(read_ids, ARRAY(BigInteger))))
     if outcome is not None:
         reports = reports.where(SenderReport.outcome == outcome)
@@ -44,7 +44,7 @@ def list_reports(
     rows = list(uow.session.scalars(reports.order_by(SenderReport.id.desc()).limit(page.limit)))
     if len(rows) == page.limit:
         return PageOfRows(rows, str(rows[-1].id))
-    return PageOfRows(rows, str(read_ids[-1]) if len(read_ids) == most else None)
+    return PageOfRows(rows, str(read_ids[-1]) if len(read_ids) == read_limit else None)
 
 
 def mask_recipient(address: str) -> str:

@@ -7,12 +7,11 @@ that the owner has time to update the provider.
 import base64
 import secrets
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import delete, func, select, update
 
 from integrations.senders.port import SenderProvider
 from models import SenderSecret
 from services.webhooks.signing import FORMER_SECRET_LIFETIME, SECRET_PREFIX
-from storage.encryption import WrappedKey
 from storage.unit_of_work import UnitOfWork
 
 # The user name for HTTP Basic, which all senders share.
@@ -48,14 +47,4 @@ def store_secret(uow: UnitOfWork, sender_id: int, value: str) -> None:
             wrapped_key=wrapped.data,
             wrapped_by=wrapped.wrapped_by,
         )
-    )
-
-
-def load_secrets(uow: UnitOfWork, sender_id: int) -> tuple[str, ...]:
-    """Return the unexpired values of a sender, newest first. Raises ``DecryptionFailed``."""
-    is_live = or_(SenderSecret.expires_at.is_(None), SenderSecret.expires_at > func.now())
-    query = select(SenderSecret).where(SenderSecret.sender_id == sender_id, is_live)
-    return tuple(
-        uow.key_wrapper.unwrap(WrappedKey(row.wrapped_by, row.wrapped_key), row.context).decode()
-        for row in uow.session.scalars(query.order_by(SenderSecret.id.desc()))
     )
