@@ -53,6 +53,7 @@ from services.accounts.page_paths import ACCOUNT_PATH
 from services.composer.photos import CachedStockPhotos, record_quotas
 from services.composer.requests import MetadataCache
 from services.security_events import is_plan_error, record_plan_error
+from services.senders.intake import RefusedCalls
 from storage.redis.client import open_async_redis
 from storage.redis.request_calls import RequestCalls, Send
 from storage.resources import Resources, open_resources
@@ -165,6 +166,7 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
     with suppress(psycopg2.Error):
         state.used_keys.write_uses(resources.database)
         state.request_log.write_requests(resources.database)
+        state.refused_calls.write_counts(resources.database)
     await state.request_calls.flush()
     await state.challenges.aclose()
     state.rate_limiter.close()
@@ -215,6 +217,7 @@ def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
         resources=resources,
         used_keys=UsedKeys(),
         request_log=RequestLog(),
+        refused_calls=RefusedCalls(),
         challenges=Challenges(settings),
         payments=PaymentChannels(settings),
         subscriber=Subscriber(redis, resources.waiter),
@@ -251,6 +254,7 @@ async def _write_key_records(state: State) -> None:
     writers = {
         "api_keys.uses_not_written": state.used_keys.write_uses,
         "api_requests.not_written": state.request_log.write_requests,
+        "sender_counts.not_written": state.refused_calls.write_counts,
     }
     while True:
         await asyncio.sleep(_WRITE_KEY_RECORDS_EVERY_SECONDS)

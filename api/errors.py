@@ -29,6 +29,7 @@ from core.errors import (
     requests,
     strip_pydantic_prefix,
 )
+from core.errors.senders import SENDER_SIGNATURE_INVALID
 from core.logging import get_logger
 from core.request_ids import current_request_id
 
@@ -83,6 +84,9 @@ def problem_response(error: DomainError) -> Response:
             challenge += f', error="insufficient_scope", scope="{error.needed_scope}"'
         elif error.code == access.AUTH_INVALID_API_KEY.code:
             challenge += ', error="invalid_token"'
+        if error.code == SENDER_SIGNATURE_INVALID.code:
+            # Amazon SNS sends a user name and a secret only after this challenge.
+            challenge = 'Basic realm="pressroom"'
         headers["WWW-Authenticate"] = challenge
     return _Problem(
         STATUS_OF[error.kind],

@@ -54,6 +54,7 @@ _TAGS = {
     "Bulk members": "Add, import, export or change many members, and undo the changes.",
     "Events": "Changes to your lists, files, orders and keys in the last 30 days, in order.",
     "Webhooks": "Events that Pressroom sends to your URLs, as Standard Webhooks defines.",
+    "Senders": "Sources of reports about bounces, complaints and unsubscriptions.",
     "Jobs": "Progress and results of background work. You can stream, cancel or retry jobs.",
     "Attachments": "Images to upload, convert for web pages and e-mails, and serve.",
     "Composer": "Slugs, summaries, tags, social posts and stock photos for your posts.",

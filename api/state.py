@@ -30,6 +30,7 @@ from services.access.api_keys import UsedKeys
 from services.access.api_requests import RequestLog
 from services.composer.photos import CachedStockPhotos
 from services.composer.requests import MetadataCache
+from services.senders.intake import RefusedCalls
 from storage.redis.request_calls import RequestCalls
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -47,6 +48,7 @@ class State:
     resources: Resources
     used_keys: UsedKeys
     request_log: RequestLog
+    refused_calls: RefusedCalls
     challenges: Challenges
     payments: PaymentChannels
     subscriber: Subscriber

@@ -4,7 +4,7 @@ import http.client
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from statistics import median
 from typing import Any
@@ -195,8 +195,9 @@ class _Bench:
             caller = Caller(self.owner.user_id, USER_SCOPES, unrestricted=True)
             original = self.stack.resources.database
             database = _RecordingDatabase(original.engine, original.connections, sql=self.sql)
+            resources = replace(self.stack.resources, database=database)
             member_pages.read_member_page(
-                database, caller, self.list_id, page.filters, page_request
+                resources, caller, self.list_id, page.filters, page_request
             )
             return database.statements
         return self._search_statements(page.filter, page_request)

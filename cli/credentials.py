@@ -12,7 +12,7 @@ from models import OAuthClient
 from services.access import api_keys
 from services.accounts import accounts
 from services.oauth import clients
-from services.webhooks import endpoints_of_keys
+from services.senders import senders_of_keys
 
 keys = create_group("Manage API keys.")
 
@@ -73,16 +73,17 @@ def list_keys(email: Email, as_json: Json = False) -> None:
 def revoke_key(
     key_id: Annotated[int, typer.Argument(metavar="ID")],
     keep_endpoints: Annotated[
-        bool, typer.Option("--keep-endpoints", help="Keep the key's webhook endpoints.")
+        bool, typer.Option("--keep-endpoints", help="Keep the key's webhook endpoints and senders.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Revoke an API key and all keys created with the key.
 
-    Without --keep-endpoints, the webhook endpoints of all revoked keys are permanently disabled.
+    Without --keep-endpoints, the webhook endpoints of all revoked keys are permanently disabled,
+    and their senders are deleted.
     """
     with open_command_resources() as resources, resources.unit_of_work() as uow:
-        revoked = endpoints_of_keys.revoke_key(uow, key_id=key_id, keep_endpoints=keep_endpoints)
+        revoked = senders_of_keys.revoke_key(uow, key_id=key_id, keep_endpoints=keep_endpoints)
     print_record({"id": key_id, "revoked": revoked}, as_json=as_json)
 
 

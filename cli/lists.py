@@ -93,7 +93,8 @@ def show_list(list_name: ListName, as_json: Json = False) -> None:
         more = select_fields(
             mailing_list,
             "tagline description email_channel_enabled challenge_enabled challenge_provider"
-            " confirm_required redirect_origins confirmed_redirect updated_at archived_at",
+            " confirm_required redirect_origins confirmed_redirect soft_bounce_limit updated_at"
+            " archived_at",
         )
         largest_network = networks.count_largest_network(uow, mailing_list.id)
         row = {

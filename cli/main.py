@@ -40,6 +40,9 @@ GROUPS = {
     ),
     "users": CommandGroup("cli.accounts:app", "Manage users."),
     "keys": CommandGroup("cli.credentials:keys", "Manage API keys."),
+    "senders": CommandGroup(
+        "cli.senders:app", "Manage senders, which report bounces and complaints."
+    ),
     "oauth-clients": CommandGroup(
         "cli.credentials:oauth_clients",
         "Manage OAuth clients, which users can authorize.",

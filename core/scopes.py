@@ -15,6 +15,7 @@ class Scope(StrEnum):
     SUBSCRIPTION_FULL = "subscription.full"
     DELIVERY = "delivery"
     WEBHOOK = "webhook"
+    SENDER = "sender"
 
 
 USER_SCOPES = frozenset(Scope) - {Scope.DELIVERY}
@@ -32,10 +33,11 @@ SCOPE_EXPLANATIONS = {
     ),
 }
 GRANTABLE_SCOPES = frozenset(SCOPE_EXPLANATIONS)
-# The explanations of the scopes that an API key can have. Only an API key can have the webhook
-# scope.
+# The explanations of the scopes that an API key can have. OAuth tokens can't have the scopes
+# ``webhook`` and ``sender``.
 KEY_SCOPE_EXPLANATIONS = SCOPE_EXPLANATIONS | {
-    Scope.WEBHOOK: "Send your events to a URL, but only types that the other permissions allow"
+    Scope.WEBHOOK: "Send your events to a URL, but only types that the other permissions allow",
+    Scope.SENDER: "Report bounces, complaints and unsubscriptions of your lists",
 }
 _INCLUDED_SCOPES = {
     Scope.CREDIT_FULL: Scope.CREDIT_READ,

@@ -6,6 +6,7 @@ Importing ``models`` registers every table with SQLAlchemy, so that migrations k
 from core.plans import Plan
 from models.api_request import ApiRequest
 from models.attachment import Attachment, AttachmentStatus, ObjectRemoval
+from models.bounce import Bounce
 from models.bulk_action import BulkAction, BulkActionKind, BulkChange
 from models.consent_entry import ConsentClaim, ConsentEntry, ConsentHow, ConsentWording
 from models.credit import (
@@ -26,7 +27,10 @@ from models.credit import (
 from models.declarative import Model
 from models.event import FeedEvent, FeedOffset, RecordedEvent
 from models.job import FINISHED, IdempotencyRecord, Job, JobStatus
+from models.mailing import Mailing, MailingMark
 from models.mailing_list import (
+    DEFAULT_SOFT_BOUNCE_LIMIT,
+    MAX_SOFT_BOUNCE_LIMIT,
     DeletedTag,
     FieldType,
     ListReport,
@@ -55,6 +59,15 @@ from models.opt_out import (
     OptOutKind,
 )
 from models.quota_use import ComposerUse, MailCount, StorageUse
+from models.sender import (
+    ReportOutcome,
+    Sender,
+    SenderBody,
+    SenderCount,
+    SenderReport,
+    SenderSecret,
+    SenderState,
+)
 from models.subscriber_count import (
     COUNTS_AND_DELTAS,
     DAYS_AND_DELTAS,

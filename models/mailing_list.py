@@ -9,6 +9,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, RandomId, SerialId, UpdatedAt, allow_values
 
+DEFAULT_SOFT_BOUNCE_LIMIT = 5
+MAX_SOFT_BOUNCE_LIMIT = 20
+
 
 class MailingList(Model):
     """A mailing list to which people subscribe."""
@@ -26,6 +29,10 @@ class MailingList(Model):
             "NOT challenge_enabled OR challenge_provider IS NOT NULL", name="challenge_has_provider"
         ),
         CheckConstraint("cardinality(redirect_origins) <= 10", name="redirect_origins_few"),
+        CheckConstraint(
+            f"soft_bounce_limit BETWEEN 0 AND {MAX_SOFT_BOUNCE_LIMIT}",
+            name="soft_bounce_limit_range",
+        ),
         Index("ix_lists_user_id_created_at", "user_id", text("created_at DESC"), text("id DESC")),
         Index("ix_lists_suspicious", "id", postgresql_where="suspicious_words IS NOT NULL"),
         Index("ix_lists_open", "user_id", postgresql_where="archived_at IS NULL"),
@@ -68,6 +75,10 @@ class MailingList(Model):
     sign_up_text: Mapped[str | None]
     thanks_text: Mapped[str | None]
     confirmation_text: Mapped[str | None]
+    # The number of soft-bounced mailings in a row that turns a member's mail off. 0 means no limit.
+    soft_bounce_limit: Mapped[int] = mapped_column(
+        default=DEFAULT_SOFT_BOUNCE_LIMIT, server_default=text(f"{DEFAULT_SOFT_BOUNCE_LIMIT}")
+    )
     # Suspicious words in the list's texts, which an operator must review, or NULL if there are
     # none.
     suspicious_words: Mapped[list[str] | None]

@@ -257,6 +257,8 @@ class MemberExport(Model):
     format: Mapped[str] = mapped_column(default="csv", server_default="csv")
     # True if the CSV file begins with a byte-order mark.
     bom: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
+    # The label of the mailing that is made from a roster.
+    label: Mapped[str | None]
     # Exports don't use the columns `date_order` and `column_forms`.
     date_order: Mapped[str | None]
     column_forms: Mapped[dict[str, Any] | None]

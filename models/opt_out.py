@@ -38,7 +38,8 @@ class OptOut(Model):
     address_hmac: Mapped[bytes]
     kind: Mapped[str]
     # The origin of the opt-out: login, trace, one-click, page, import, transfer, bounce or
-    # complaint. Bounces and complaints come from imported suppression files.
+    # complaint. Bounces and complaints come from imported suppression files. The origin
+    # sender-complaint or sender-unsubscribe comes from a sender's report.
     source: Mapped[str]
     created_at: Mapped[CreatedAt]
 

@@ -191,11 +191,11 @@ class SubscriptionEvent(Model):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id"))
     # The type of the change, such as `unsubscribed`.
     action: Mapped[str]
-    # The role of the actor: user, owner, operator, import or stranger.
+    # The role of the actor: user, owner, operator, import, stranger or sender.
     actor: Mapped[str]
     actor_id: Mapped[int | None]
     # The channel of the change: login, trace, one-click, page, confirmation, challenge, form,
-    # import or command.
+    # import, bulk, command or sender.
     via: Mapped[str]
     status_before: Mapped[str | None]
     status_after: Mapped[str | None]

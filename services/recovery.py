@@ -24,10 +24,11 @@ from services.accounts.factors.second_steps import SubmittedFactor
 from services.accounts.mailed_tokens import Purpose
 from services.oauth import grants
 from services.privacy import erasure
+from services.senders import senders
+from services.senders.senders_of_keys import revoke_key
 from services.subscriptions import member_addresses
-from services.subscriptions.members import locks, opt_outs, unsubscribe
+from services.subscriptions.members import bounces, locks, opt_outs, unsubscribe
 from services.webhooks import webhook_endpoints
-from services.webhooks.endpoints_of_keys import revoke_key
 from storage.unit_of_work import UnitOfWork
 
 
@@ -46,11 +47,12 @@ class NewAddress:
 
 @dataclass(frozen=True)
 class KeptAccess:
-    """The API keys, passkeys and webhook endpoints that a person keeps after a password reset."""
+    """The API keys, passkeys, endpoints and senders that a person keeps after a password reset."""
 
     key_ids: frozenset[int]
     passkey_ids: frozenset[int]
     endpoint_ids: frozenset[int]
+    sender_ids: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class EndedAccess:
     key_ids: frozenset[int]
     passkey_ids: frozenset[int]
     endpoint_ids: frozenset[int]
+    sender_ids: frozenset[int]
 
 
 def read_new_address(uow: UnitOfWork, secret: str, user_id: int) -> NewAddress:
@@ -94,6 +97,7 @@ def change_address(
     person, email = registration.prove_address(uow, secret, caller)
     erase_occupying_record(uow, person, email, erases=erases)
     opt_outs.copy_opt_outs_to_address(uow, person, email)
+    bounces.release_bounces(uow, person.id)
     registration.change_address(uow, person, email, caller, is_visible=is_visible)
     unsubscribe.enqueue_opt_out_jobs(uow, person.id)
     if is_visible:
@@ -139,6 +143,7 @@ def reset_password(
     grants.revoke_grants(uow, person.id)
     api_keys.revoke_keys(uow, person.id, kept_key_ids=keep.key_ids)
     webhook_endpoints.end_all_endpoints(uow, person.id, but=keep.endpoint_ids)
+    senders.end_all_senders(uow, person.id, but=keep.sender_ids)
     passkey_ids = {each.id for each in passkeys.list_passkeys(uow, person.id)}
     own_factors.remove_passkeys(uow, person.id, passkey_ids - keep.passkey_ids)
     person.recovered_at = clock.now()
@@ -164,6 +169,7 @@ def undo_address_change(uow: UnitOfWork, secret: str, *, password_hash: str) -> 
     grants.revoke_grants(uow, person.id)
     api_keys.revoke_keys(uow, person.id, kept_key_ids=())
     webhook_endpoints.end_all_endpoints(uow, person.id)
+    senders.end_all_senders(uow, person.id)
     person.recovered_at = clock.now()
     purpose = Purpose.RESET_PASSWORD
     return mailed_tokens.create_token(uow, purpose, user_id=person.id, email=person.email)
@@ -188,8 +194,9 @@ def change_password(
     if ending.grants:
         grants.revoke_grants(uow, caller.user_id)
     for key_id in ending.key_ids:
-        # Keep the webhook endpoints of the API key, because the person selects webhook endpoints
-        # separately.
+        # Keep the webhook endpoints and senders of the API key, because the person selects webhook
+        # endpoints and senders separately.
         revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=True)
     own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids)
     webhook_endpoints.end_endpoints(uow, caller.user_id, ending.endpoint_ids)
+    senders.end_senders(uow, caller.user_id, ending.sender_ids)

@@ -52,6 +52,10 @@ class EventType(StrEnum):
     # The URL of a webhook endpoint was changed.
     WEBHOOK_CHANGED = "webhook.changed"
     WEBHOOK_ENDED = "webhook.ended"
+    SENDER_CREATED = "sender.created"
+    # The settings or the secret of a sender were changed.
+    SENDER_CHANGED = "sender.changed"
+    SENDER_ENDED = "sender.ended"
     # A request was rejected because the user's plan doesn't include the requested feature.
     PLAN_REFUSED = "plan.refused"
     # A request was rejected because it would exceed a quota of the user's plan.

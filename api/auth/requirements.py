@@ -254,6 +254,7 @@ ListEditor = Annotated[Caller, requires_scope(Scope.SUBSCRIPTION_FULL)]
 CreditReader = Annotated[Caller, requires_scope(Scope.CREDIT_READ)]
 CreditEditor = Annotated[Caller, requires_scope(Scope.CREDIT_FULL)]
 WebhookKeeper = Annotated[Caller, requires_scope(Scope.WEBHOOK)]
+SenderKeeper = Annotated[Caller, requires_scope(Scope.SENDER)]
 # A handler with a ``CreditSpender`` parameter must check in its SQL statement that the API key
 # isn't revoked.
 CreditSpender = Annotated[Caller, requires_cached_scope(Scope.CREDIT_FULL)]

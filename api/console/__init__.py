@@ -11,7 +11,7 @@ from api.console.account import routes as account
 from api.console.composer import routes as composer
 from api.console.credits import routes as credits
 from api.console.developers import routes as developers
-from api.console.developers import webhooks
+from api.console.developers import senders, webhooks
 from api.console.exports import routes as exports
 from api.console.images import routes as images
 from api.console.imports import routes as imports
@@ -35,6 +35,7 @@ ROUTERS = (
     credits.router,
     developers.router,
     webhooks.router,
+    senders.router,
     composer.router,
     operators.router,
     account.router,

@@ -31,6 +31,7 @@ DEVELOPER_PAGES = (
     NavigationEntry("API keys", f"{CONSOLE_PATH}/developers/keys"),
     NavigationEntry("Connected apps", f"{CONSOLE_PATH}/developers/access"),
     NavigationEntry("Webhooks", f"{CONSOLE_PATH}/developers/webhooks"),
+    NavigationEntry("Senders", f"{CONSOLE_PATH}/developers/senders"),
     NavigationEntry("Events", f"{CONSOLE_PATH}/developers/feed"),
 )
 
@@ -71,6 +72,7 @@ _SEARCHABLE_PAGES = (
     NavigationEntry("Member fields", f"{CONSOLE_PATH}/fields"),
     NavigationEntry("Create an API key", f"{CONSOLE_PATH}/developers/keys/new"),
     NavigationEntry("Create a webhook", f"{CONSOLE_PATH}/developers/webhooks/new"),
+    NavigationEntry("Create a sender", f"{CONSOLE_PATH}/developers/senders/new"),
     NavigationEntry("Buy credits", f"{CONSOLE_PATH}/credits/buy"),
     NavigationEntry("Orders and receipts", f"{CONSOLE_PATH}/credits/orders"),
     NavigationEntry("Your account: password, sessions, second factors", "/account"),

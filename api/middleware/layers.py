@@ -13,6 +13,7 @@ from api.html.problems import ProblemRenderer
 from api.middleware.body_limits import BodyLimitMiddleware
 from api.middleware.cors import ApiCorsMiddleware
 from api.middleware.deadlines import DeadlineMiddleware
+from api.middleware.intake_busy import IntakeBusyMiddleware
 from api.middleware.pages_host import PagesHostMiddleware
 from api.middleware.request_records import RequestMiddleware
 from api.middleware.request_rewriting import (
@@ -132,6 +133,7 @@ def build_request_layers(
         Middleware(ApiCorsMiddleware, pages=pages, reader_pages=reader_pages, folders=folders),
         *pages_host,
         Middleware(VersionMiddleware),
+        Middleware(IntakeBusyMiddleware),
         Middleware(InternalErrorMiddleware),
         Middleware(PathMiddleware),
         Middleware(DeadlineMiddleware),

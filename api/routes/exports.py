@@ -85,7 +85,15 @@ async def export_list(
     seconds = preference.seconds(WAIT_SECONDS)
     state.queue_ages.check(Queue.EXPORT, waits=seconds > 0)
     statuses = None if body.status is None else tuple(dict.fromkeys(body.status))
-    order = ExportOrder(body.kind, body.segment_id, body.filter, statuses, body.format, body.bom)
+    order = ExportOrder(
+        kind=body.kind,
+        segment_id=body.segment_id,
+        written=body.filter,
+        statuses=statuses,
+        form=body.format,
+        bom=body.bom,
+        label=body.label,
+    )
     begun_job = await state.in_unit_of_work(exports.begin_export, caller, list_id, order)
     job = await wait_for_job(request, state, begun_job.id, seconds)
     return build_job_response(state, job)

@@ -38,6 +38,7 @@ from services.subscriptions import lists, member_attributes, sign_up
 from services.subscriptions.members import members
 from services.subscriptions.members import unsubscribe as leaving
 from services.subscriptions.members.changes import Via
+from services.subscriptions.members.email_offs import find_email_off, find_email_offs
 
 router = APIRouter(tags=["Subscriptions"], route_class=JsonRoute)
 
@@ -203,7 +204,8 @@ def read_my_subscription(
     mailing_list = lists.get_named(uow, list_id, archived=True)
     record = members.get_own_subscription(uow, mailing_list.id, caller.user_id)
     channel = describe_list(uow, state, mailing_list)
-    return build_envelope(SubscriptionRecord.of_row(record, list=channel))
+    email_off = find_email_off(uow, record)
+    return build_envelope(SubscriptionRecord.of(record, email_off, list=channel))
 
 
 @router.get("/subscriptions", summary="List your subscriptions", responses=array_page_responses())
@@ -218,8 +220,9 @@ def list_my_subscriptions(
     """List the caller's subscriptions, newest first. Pending subscriptions are included."""
     page = members.list_subscriptions(uow, caller.user_id, paging)
     channels = describe_lists(uow, state, [mailing_list for _, mailing_list in page.rows])
+    email_offs = find_email_offs(uow, [record for record, _ in page.rows])
     records = [
-        SubscriptionRecord.of_row(record, list=channel)
+        SubscriptionRecord.of(record, email_offs.get(record.id), list=channel)
         for (record, _), channel in zip(page.rows, channels, strict=True)
     ]
     link_next_page(request, response, page)
@@ -257,7 +260,7 @@ def read_opponent(
     person = principal.get_person(uow, mailing_list)
     record = members.get_own_subscription(uow, mailing_list.id, person.id)
     channel = describe_list(uow, state, mailing_list)
-    subscription = SubscriptionRecord.of_row(record)
+    subscription = SubscriptionRecord.of(record, find_email_off(uow, record))
     if principal.trace:
         subscription = subscription.masked()
     return build_envelope(Opponent(list=channel, sub=subscription))

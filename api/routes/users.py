@@ -21,11 +21,11 @@ from services.access import api_keys, api_requests, quotas
 from services.accounts import accounts, own_keys
 from services.oauth import grants
 from services.paging import PageRequest
-from services.webhooks.endpoints_of_keys import revoke_key
+from services.senders.senders_of_keys import revoke_key
 from storage.unit_of_work import UnitOfWork
 
 KeepEndpoints = Annotated[
-    bool, Query(description="Whether to keep the webhook endpoints of the key unchanged")
+    bool, Query(description="Whether to keep the webhook endpoints and senders of the key")
 ]
 RequestStatus = Annotated[
     str | None,

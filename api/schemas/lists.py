@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from api.schemas.envelope import AtMost, Body, ChangesBody, Schema, Timestamp, Url
-from models import MailingList
+from models import DEFAULT_SOFT_BOUNCE_LIMIT, MAX_SOFT_BOUNCE_LIMIT, MailingList
 from services.subscriptions.branding import (
     MAX_MAIL_TEXT_CHARACTERS,
     MAX_PAGE_TEXT_CHARACTERS,
@@ -95,6 +95,11 @@ class Channel(Schema):
     confirmation_text: str | None = Field(
         description="Text from the owner in the confirmation e-mail",
         examples=["Welcome to The Daily Demo!"],
+    )
+    soft_bounce_limit: int = Field(
+        description="Number of mailings in a row after which mail to a member is turned off if "
+        "they bounce softly, or 0 for no limit",
+        examples=[5],
     )
     created_at: Timestamp
     updated_at: Timestamp
@@ -197,6 +202,15 @@ class ListFields(Body):
         default=None,
         description=f"Plain text of at most {MAX_MAIL_TEXT_CHARACTERS} characters, without links",
         examples=["Welcome to The Daily Demo!"],
+    )
+    soft_bounce_limit: int = Field(
+        default=DEFAULT_SOFT_BOUNCE_LIMIT,
+        ge=0,
+        le=MAX_SOFT_BOUNCE_LIMIT,
+        description="Number of mailings in a row after which mail to a member is turned off if "
+        "they bounce softly. The first and the last of these mailings must be at least 7 days "
+        "apart. 0 means no limit.",
+        examples=[5],
     )
 
 

@@ -9,6 +9,7 @@ from core.ids import MAX_ID
 from models import BulkActionKind, SubscriptionStatus
 from services.paging import UNPAGED
 from services.subscriptions.export_sheets import ExportFormat, ExportKind
+from services.subscriptions.exports import MAX_MAILING_LABEL_CHARACTERS
 from services.subscriptions.filters.grammar import (
     MAX_CONDITIONS,
     MAX_DEPTH,
@@ -201,6 +202,12 @@ class NewExport(MemberChoice):
         default=False,
         description="Whether the file begins with a byte-order mark, so that Excel reads "
         "UTF-8. Only for a CSV file of kind members.",
+    )
+    label: str | None = Field(
+        default=None,
+        max_length=MAX_MAILING_LABEL_CHARACTERS,
+        description="Label of the mailing. Only for kind delivery.",
+        examples=["Tea in November"],
     )
 
 

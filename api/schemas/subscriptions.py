@@ -1,6 +1,7 @@
 """The request and response bodies of the API endpoints for subscriptions and members."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field
@@ -23,7 +24,9 @@ from services.accounts import email_addresses
 from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
 from services.subscriptions.member_attributes import AttributeChanges, AttributeFormatter
+from services.subscriptions.members import email_offs
 from services.subscriptions.members.changes import Via
+from services.subscriptions.members.email_offs import EmailOffReason
 from services.subscriptions.members.members import MemberEdit
 
 _MOMENT_COLUMNS = ("paid_expiry", "joined_at", "created_at", "updated_at")
@@ -48,6 +51,20 @@ class Person(Schema):
     )
 
 
+class EmailOff(Schema):
+    """The reason why a member gets no mail."""
+
+    reason: EmailOffReason = Field(
+        description="bounced or soft_bounced for an address that returned mail, person for the "
+        "member's opt-out of mail, owner for all other reasons",
+        examples=["bounced"],
+    )
+    status: str | None = Field(
+        description="Enhanced status code of the bounce (RFC 3463)", examples=["5.1.1"]
+    )
+    at: Timestamp | None = Field(description="Time when mail was turned off, or null if unknown")
+
+
 class SubscriptionRecord(Schema):
     id: int
     user_id: int | None = Field(
@@ -60,6 +77,11 @@ class SubscriptionRecord(Schema):
     )
     paid_expiry: Timestamp | None = Field(examples=[None])
     email_enabled: bool
+    email_off: EmailOff | None = Field(
+        default=None,
+        description="Why the member gets no mail, or null if mail is on",
+        examples=[None],
+    )
     name: str | None = Field(description="Name of the member on this list")
     email: str | None = Field(description="Address of the member on this list")
     source: str = Field(
@@ -90,6 +112,11 @@ class SubscriptionRecord(Schema):
     user: Person | None = None
     list: Channel | None = None
 
+    @classmethod
+    def of(cls, record: Subscription, email_off: email_offs.EmailOff | None, **others: Any) -> Self:
+        shown_email_off = None if email_off is None else EmailOff(**asdict(email_off))
+        return cls.of_row(record, email_off=shown_email_off, **others)
+
     def masked(self) -> Self:
         """Return the record without the member's id, name and end of the paid tier.
 
@@ -101,11 +128,15 @@ class SubscriptionRecord(Schema):
 
 
 def build_member_record(
-    record: Subscription, person: User, attributes: AttributeFormatter, **others: Any
+    record: Subscription,
+    person: User,
+    attributes: AttributeFormatter,
+    email_off: email_offs.EmailOff | None,
+    **others: Any,
 ) -> SubscriptionRecord:
     user = Person(id=person.id, name=person.name if record.source == Via.LOGIN else None)
-    return SubscriptionRecord.of_row(
-        record, user=user, **attributes.format_record(record), **others
+    return SubscriptionRecord.of(
+        record, email_off, user=user, **attributes.format_record(record), **others
     )
 
 
@@ -114,7 +145,12 @@ def build_member_item(row: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a ``SubscriptionRecord`` for ``build_plain_response``."""
     person = {"id": row["user_id"], "name": row.pop("user_name")}
     moments = {name: format_plain_moment(row[name]) for name in _MOMENT_COLUMNS}
-    return {**row, **moments, "user": person, "list": None}
+    email_off = row["email_off"] and {
+        "reason": row["email_off"].reason,
+        "status": row["email_off"].status,
+        "at": format_plain_moment(row["email_off"].at),
+    }
+    return {**row, **moments, "email_off": email_off, "user": person, "list": None}
 
 
 class MembersPagination(Pagination):
@@ -142,17 +178,17 @@ class HistoryEntry(Schema):
         description="requested, subscribed, added, confirmed, unsubscribed, "
         "unsubscribing_undone, email_enabled, email_disabled, removed, edited, "
         "transferred_in, transferred_away, imported, import_undone, bulk_undone, "
-        "lapsed, erased",
+        "lapsed, bounced, soft_bounced, erased",
         examples=["confirmed"],
     )
     actor: str = Field(
-        description="Who made the change: user, owner, import, operator or stranger",
+        description="Who made the change: user, owner, import, operator, stranger or sender",
         examples=["user"],
     )
     actor_id: int | None = Field(examples=[4831920047116])
     via: str = Field(
         description="How the change was made: login, challenge, form, confirmation, trace, "
-        "one-click, page, import, bulk or command",
+        "one-click, page, import, bulk, command or sender",
         examples=["confirmation"],
     )
     status_before: str | None = Field(examples=["pending"])

@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
-from cli.doctor import work_checks
+from cli.doctor import sender_checks, work_checks
 from cli.doctor.runner import CheckState, Diagnosis, diagnose, fine, skipped, wrong
 from core.settings import Settings
 from integrations.http_client import HttpBounds, HttpClient, HttpFailure
@@ -75,6 +75,8 @@ def check_database(settings: Settings) -> Iterator[Diagnosis]:
                 for each in work_checks.check_maintenance(connection):
                     yield replace(each, part="maintenance")
                 yield replace(work_checks.check_waiting_mails(connection), part="mail")
+                for each in sender_checks.check_senders(connection):
+                    yield replace(each, part="senders")
     except OperationalError as error:
         if not isinstance(error.orig, TimeLimitsMissing):
             raise

@@ -134,6 +134,17 @@ RESOURCES: dict[str, dict[str, str]] = {
         "change": "change_segment",
         "delete": "delete_segment",
     },
+    "senders": {
+        "create": "create_sender",
+        "list": "list_senders",
+        "read": "read_sender",
+        "change": "change_sender",
+        "delete": "delete_sender",
+        "rotate_secret": "rotate_sender_secret",
+        "list_reports": "list_sender_reports",
+        "try_body": "try_sender_body",
+        "report": "receive_reports",
+    },
     "subscriptions": {
         "subscribe": "subscribe",
         "subscribe_me": "subscribe_me",

@@ -126,6 +126,10 @@ SUBSCRIPTION_CHANGED = conflict(
 SUBSCRIPTION_OPTED_OUT = conflict(
     "subscription.opted_out", "This person opted out and can only rejoin by signing up again."
 )
+SUBSCRIPTION_BOUNCED = conflict(
+    "subscription.bounced",
+    "The mail to this address bounced again. You can turn it on only once in 30 days.",
+)
 MEMBER_NOT_FOUND = not_found("member.not_found", "This person is not a member of the list.")
 MEMBER_DENIED = conflict(
     "member.denied", "This address can't be added because it is on a deny list."

@@ -41,7 +41,8 @@ DEFAULT_QUOTA_FREE = (
 DEFAULT_QUOTA_PAID = "members=10000000,lists=1000,storage_mb=100000,keys=100,unfinished_jobs=10"
 DEFAULT_RETENTION = (
     "jobs=30,subscription_events=1095,ip_addresses=90,events=365,import_changes=90,imports=730,"
-    "exports=365,list_reports=365,strangers=30,requests=7"
+    "exports=365,list_reports=365,strangers=30,requests=7,mailings=1095,mailing_marks=30,"
+    "reports=7,bounces=180"
 )
 
 K = TypeVar("K", bound=StrEnum)
@@ -236,6 +237,10 @@ class Retained(StrEnum):
     LIST_REPORTS = "list_reports"
     STRANGERS = "strangers"
     REQUESTS = "requests"
+    MAILINGS = "mailings"
+    MAILING_MARKS = "mailing_marks"
+    REPORTS = "reports"
+    BOUNCES = "bounces"
 
 
 # The minimum retention period of each category of rows, in days.
@@ -258,6 +263,13 @@ MIN_DAYS: Mapping[Retained, int] = {
     # Keep the data of strangers as long as people can confirm their address with a mailed link.
     Retained.STRANGERS: 7,
     Retained.REQUESTS: 1,
+    # Keep mailings while senders may report about them.
+    Retained.MAILINGS: 30,
+    # Keep marks as long as reports change the figures of a mailing.
+    Retained.MAILING_MARKS: 30,
+    Retained.REPORTS: 1,
+    # Keep bounces as long as an owner may not turn the mail of a member on again.
+    Retained.BOUNCES: 30,
 }
 
 

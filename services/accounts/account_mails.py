@@ -39,6 +39,7 @@ class MailKind(StrEnum):
     NEW_BROWSER = "new_browser"
     FACTORS_CHANGED = "factors_changed"
     NEW_WEBHOOK = "new_webhook"
+    NEW_SENDER = "new_sender"
     WEBHOOK_STOPPED = "webhook_stopped"
     KEY_EXPIRES = "key_expires"
     MEMBERS_OVER_QUOTA = "members_over_quota"
@@ -176,6 +177,7 @@ def _prepare_content(uow: UnitOfWork, request: AccountMail) -> tuple[str, dict[s
             "keys_url": page(page_paths.KEYS_PATH),
             "grants_url": page(page_paths.GRANTS_PATH),
             "webhooks_url": page(page_paths.WEBHOOKS_PATH),
+            "senders_url": page(page_paths.SENDERS_PATH),
             "factors_url": page(page_paths.FACTORS_PATH),
             "imports_url": page(page_paths.IMPORTS_PATH),
         }

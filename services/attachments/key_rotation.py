@@ -12,7 +12,14 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import InstrumentedAttribute
 
-from models import Attachment, MemberExport, MemberImport, WebhookSecret
+from models import (
+    Attachment,
+    MemberExport,
+    MemberImport,
+    SenderBody,
+    SenderSecret,
+    WebhookSecret,
+)
 from storage.encryption import WrappedKey
 from storage.resources import Resources
 
@@ -24,6 +31,8 @@ _CONTEXT_COLUMNS: tuple[InstrumentedAttribute[str], ...] = (
     MemberImport.object_prefix,
     MemberExport.object_prefix,
     WebhookSecret.context,
+    SenderSecret.context,
+    SenderBody.context,
 )
 
 

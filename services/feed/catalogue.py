@@ -30,6 +30,7 @@ _MEMBER_EXAMPLE = {
     "status": "pending",
     "email_enabled": True,
     "changed": None,
+    "reason": None,
     "email": "ada@example.com",
     "name": "Ada",
 }
@@ -62,6 +63,9 @@ class MemberFacts(ShownData):
     email_enabled: bool = Field(description="Whether the member receives mail after the event")
     changed: list[str] | None = Field(
         description="Names of other changed values: name, type, paid_expiry, email, tags or fields"
+    )
+    reason: str | None = Field(
+        description="Reason of a change that a sender's report caused, for example `bounced`"
     )
     email: str | None = Field(
         description="Current address of the member on the list, or null after the person is erased"

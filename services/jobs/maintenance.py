@@ -57,6 +57,9 @@ class MaintenanceKind:
     max_run: timedelta
     # The pause after a failed maintenance run, unless the normal interval ``every`` is shorter.
     max_failure_pause: timedelta
+    # Returns whether work is waiting. If work is waiting, the maintenance runs within a second,
+    # even if it isn't due yet.
+    has_work: Callable[[Resources], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -79,10 +82,11 @@ def register_maintenance(
     queue: Queue = Queue.MAINTENANCE,
     max_run: timedelta = timedelta(hours=1),
     max_failure_pause: timedelta = timedelta(minutes=1),
+    has_work: Callable[[Resources], bool] | None = None,
 ) -> MaintenanceKind:
     if name in _kinds:
         raise ValueError(f"maintenance {name} is registered twice")
-    _kinds[name] = MaintenanceKind(name, every, run, queue, max_run, max_failure_pause)
+    _kinds[name] = MaintenanceKind(name, every, run, queue, max_run, max_failure_pause, has_work)
     return _kinds[name]
 
 
@@ -106,7 +110,7 @@ _LIST_KINDS = Statement(
 
 
 def send_due_tasks(resources: Resources) -> int:
-    """Enqueue each maintenance task that is due and not running.
+    """Enqueue each maintenance task that is due or has waiting work, and that isn't running.
 
     Returns the number of enqueued tasks.
     """
@@ -115,7 +119,8 @@ def send_due_tasks(resources: Resources) -> int:
     changed = [
         kind for kind in _kinds.values() if known_seconds.get(kind.name) != _interval_seconds(kind)
     ]
-    if not changed and not any(looks_due for _, _, looks_due in rows):
+    hurried = [kind.name for kind in _kinds.values() if kind.has_work and kind.has_work(resources)]
+    if not changed and not hurried and not any(looks_due for _, _, looks_due in rows):
         return 0
     with resources.unit_of_work() as uow:
         if changed:
@@ -126,11 +131,11 @@ def send_due_tasks(resources: Resources) -> int:
                 Maintenance.name.in_(_kinds),
                 Maintenance.send_after <= func.now(),
                 _is_free(),
-                _is_due(),
+                or_(_is_due(), Maintenance.name.in_(hurried)),
             )
             .with_for_update(skip_locked=True)
         )
-        overdue = func.now() - Maintenance.due_at
+        overdue = func.now() - func.least(Maintenance.due_at, func.now())
         pause = func.least(func.greatest(_MIN_RESEND_DELAY, overdue), _MAX_RESEND_DELAY)
         statement = (
             update(Maintenance)
@@ -192,12 +197,13 @@ def require_run(uow: UnitOfWork, kind: MaintenanceKind, began_at: datetime) -> N
 
 
 def run_if_due(resources: Resources, kind: MaintenanceKind, work: MaintenanceWork) -> None:
-    """Run one kind of maintenance if it is due and not already running.
+    """Run one kind of maintenance if it is due or has waiting work, and isn't already running.
 
     Raises all errors that the maintenance function ``work`` raises.
     """
+    is_hurried = kind.has_work is not None and kind.has_work(resources)
     with resources.unit_of_work() as uow:
-        run = _claim(uow, kind, _is_due())
+        run = _claim(uow, kind, *(() if is_hurried else (_is_due(),)))
     if run is not None:
         _do_work(resources, run, work)
 
@@ -290,7 +296,8 @@ def _end_run(resources: Resources, run: MaintenanceRun, pause: timedelta, **outc
         lease_expires_at=None,
         last_finished_at=now,
         due_at=now + pause,
-        send_after=now + pause,
+        # After a successful run, new work may be handled at once.
+        send_after=now if run.kind.has_work and outcome["last_error"] is None else now + pause,
         **outcome,
     )
 

@@ -28,6 +28,7 @@ from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job, record_progress
 from services.privacy import stages
+from services.senders import reports
 from services.subscriptions import deny_lists, lists
 from services.subscriptions.members import opt_outs
 from storage.resources import Resources
@@ -145,6 +146,7 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
         is_about_person = or_(model.user_id == person.id, model.email == person.email)
         uow.session.execute(delete(model).where(is_about_person))
     deny_lists.hash_entries(uow, address)
+    reports.forget_recipient(uow, address)
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     counts = {"opt_outs_kept": opt_out_count}
     return _blank_person(uow, person, {"address_hmac": digest, "counts": counts})

@@ -184,6 +184,16 @@ RULES = (
     _create_rule(models.WebhookEndpoint.deleted_at, FEED_RETENTION + _DAY),
     _create_expiry_rule(models.WebhookSecret.expires_at),
     _create_rule(models.ApiRequest.occurred_at, Retained.REQUESTS),
+    _create_rule(models.Mailing.created_at, Retained.MAILINGS),
+    _create_rule(models.MailingMark.created_at, Retained.MAILING_MARKS),
+    _create_key_rule(models.SenderReport.received_at, Retained.REPORTS),
+    _create_rule(models.SenderBody.received_at, _DAY),
+    _create_expiry_rule(models.SenderSecret.expires_at),
+    _create_rule(models.SenderCount.hour, 2 * _DAY),
+    # Keep a deleted sender longer than its reports, because deleting its row deletes all remaining
+    # reports at once.
+    _create_rule(models.Sender.deleted_at, Retained.REPORTS, longer=_DAY),
+    _create_rule(models.Bounce.created_at, Retained.BOUNCES),
     _create_rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),
     _create_expiry_rule(models.SpentProof.expires_at),
     _create_rule(models.ComposerUse.day, _DAY),

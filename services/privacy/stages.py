@@ -21,7 +21,7 @@ from services.attachments.files import build_original_key, list_file_keys
 from services.subscriptions.consent import history
 from services.subscriptions.members import changes, locks
 from services.subscriptions.members.changes import Actor, ActorKind, Via
-from storage.purge import delete_rows, select_first_places
+from storage.purge import delete_rows, is_in_places, select_first_places
 from storage.unit_of_work import UnitOfWork
 
 # The maximum numbers of events and of other rows that an erasure processes per batch. Erasing a
@@ -203,6 +203,18 @@ def _delete_requests(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
     return Batch(count, 0 if count == MAX_ROWS else None)
 
 
+def _blank_bounces(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Remove a person's id and the status codes from the person's bounces.
+
+    A bounce stays valid without the person's id, because it contains an HMAC of the address.
+    """
+    bounce = models.Bounce
+    places = select_first_places(bounce, bounce.user_id == user_id, order=(), limit=MAX_ROWS)
+    blanked = update(bounce).where(is_in_places(bounce, places)).values(user_id=None, status=None)
+    count = len(uow.session.execute(blanked.returning(bounce.list_id)).all())
+    return Batch(count, 0 if count == MAX_ROWS else None)
+
+
 def _delete_attachments(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     attachment = models.Attachment
     ids = _next_ids(uow, attachment.user_id, user_id, before)
@@ -261,12 +273,51 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
         .where(export.id.in_(ids))
         .values(
             files_removed_at=func.coalesce(export.files_removed_at, func.now()),
-            **dict.fromkeys(("wrapped_key", "wrapped_by", "filter")),
+            **dict.fromkeys(("wrapped_key", "wrapped_by", "filter", "label")),
         )
         .returning(export.object_prefix)
     )
     removals.forget_objects(uow, *(f"{prefix}/" for prefix in prefixes))
     return _batch(ids)
+
+
+def _blank_labels(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Clear the labels of the mailings of a person's lists."""
+    row = models.Mailing
+    is_own = _refers_to_owned(row.list_id, models.MailingList)(user_id)
+    query = select(row.id).where(is_own, row.label.is_not(None)).limit(MAX_ROWS)
+    ids = list(uow.session.scalars(query))
+    uow.session.execute(update(row).where(row.id.in_(ids)).values(label=None))
+    return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
+
+
+def _delete_senders(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Delete a person's senders. First delete the rows of the senders in batches."""
+    for model in (models.SenderReport, models.SenderBody):
+        is_own = _refers_to_owned(model.sender_id, models.Sender)(user_id)
+        places = select_first_places(model, is_own, order=(), limit=MAX_ROWS)
+        if count := delete_rows(uow, model, places):
+            return Batch(count, 0)
+    # Deleting a sender also deletes its secrets and counts.
+    is_own = models.Sender.user_id == user_id
+    places = select_first_places(models.Sender, is_own, order=(), limit=MAX_ROWS)
+    return Batch(delete_rows(uow, models.Sender, places), None)
+
+
+def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Remove a person's id from the recent reports of senders."""
+    row = models.SenderReport
+    ids = list(uow.session.scalars(select(row.id).where(row.user_id == user_id).limit(MAX_ROWS)))
+    uow.session.execute(update(row).where(row.id.in_(ids)).values(user_id=None))
+    return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
+
+
+def _delete_marks(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Delete the marks that make reports about a person count once."""
+    mark = models.MailingMark
+    places = select_first_places(mark, mark.user_id == user_id, order=(), limit=MAX_ROWS)
+    count = delete_rows(uow, mark, places)
+    return Batch(count, 0 if count == MAX_ROWS else None)
 
 
 def _blank_answers(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
@@ -300,6 +351,10 @@ STAGES: Mapping[str, Stage] = {
     # Deleting a webhook endpoint also deletes its secrets.
     "endpoints": _create_single_batch_stage(models.WebhookEndpoint.user_id),
     "answers": _blank_answers,
+    "senders": _delete_senders,
+    "reported": _blank_reports,
+    "marks": _delete_marks,
+    "bounces": _blank_bounces,
     "attachments": _delete_attachments,
     "imports": _blank_imports,
     "chunks": _delete_chunks,
@@ -314,6 +369,7 @@ STAGES: Mapping[str, Stage] = {
         redirect_origins=[],
         **dict.fromkeys(_TEXTS_OF_LISTS),
     ),
+    "mailings": _blank_labels,
     "tags": _create_unordered_stage(
         models.MemberTag, _refers_to_owned(models.MemberTag.list_id, models.MailingList)
     ),

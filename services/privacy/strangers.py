@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from sqlalchemy import ColumnElement, any_, delete, exists, func, not_, or_, select, text
+from sqlalchemy import ColumnElement, any_, delete, exists, func, not_, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from core.settings.notations import Retained
@@ -26,6 +26,9 @@ from services.jobs.maintenance import register_maintenance
 from services.privacy.purge_runs import PurgeRun, TablePurge
 from services.privacy.retention import REQUESTED_AT
 from services.subscriptions.consent import history
+from services.subscriptions.members import pending_requests
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.pending_requests import IS_MORE_THAN_REQUEST
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -41,10 +44,7 @@ _MAX_BATCH_PEOPLE = 5_000
 _MAX_BATCHES = 100
 
 _PENDING = SubscriptionStatus.PENDING
-# The condition that excludes events about an unconfirmed subscription request.
-_IS_MORE_THAN_REQUEST = or_(
-    SubscriptionEvent.status_before != _PENDING, SubscriptionEvent.status_after != _PENDING
-)
+_STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
 
 
 def purge_strangers(resources: Resources, *, now: datetime) -> int:
@@ -62,24 +62,6 @@ def purge_strangers(resources: Resources, *, now: datetime) -> int:
     return purge.end()
 
 
-_LAPSE_REQUESTS = text("""
-WITH lapsed AS (
-    UPDATE subscriptions AS m SET updated_at = clock_timestamp(), submitted = NULL,
-    status = coalesce((
-        SELECT e.status_before FROM subscription_events AS e
-        WHERE e.list_id = m.list_id AND e.user_id = m.user_id AND e.status_after = 'pending'
-            AND e.status_before IN ('unsubscribed', 'removed')
-        ORDER BY e.id DESC LIMIT 1), 'removed')
-    WHERE m.id = ANY(:ids) RETURNING *
-)
-INSERT INTO subscription_events (list_id, user_id, action, actor, via, status_before, status_after,
-    email_enabled_before, email_enabled_after)
-SELECT list_id, user_id, 'lapsed', 'stranger', 'challenge', 'pending', status, email_enabled,
-    email_enabled
-FROM lapsed
-""")
-
-
 def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
     """Delete expired subscription requests, and the records of strangers who sent the requests.
 
@@ -94,17 +76,7 @@ def _purge_requests(age: timedelta, uow: UnitOfWork, limit: int) -> int:
     # Skip locked subscriptions to prevent a deadlock. Undoing an import locks subscriptions but not
     # people.
     requests = uow.session.scalars(records.with_for_update(skip_locked=True)).all()
-    of_member = (
-        SubscriptionEvent.list_id == Subscription.list_id,
-        SubscriptionEvent.user_id == Subscription.user_id,
-    )
-    was_member = or_(
-        Subscription.import_id.is_not(None), exists().where(*of_member, _IS_MORE_THAN_REQUEST)
-    )
-    is_request = Subscription.id.in_(requests)
-    former = uow.session.scalars(select(Subscription.id).where(is_request, was_member)).all()
-    uow.session.execute(_LAPSE_REQUESTS, {"ids": former})
-    uow.session.execute(delete(Subscription).where(is_request, Subscription.id.not_in(former)))
+    pending_requests.end_requests(uow, requests, _STRANGER)
     _purge_people(uow, people, age)
     return len(requests)
 
@@ -166,5 +138,5 @@ def _is_stranger(age: timedelta) -> list[ColumnElement[bool]]:
         User.plan == Plan.FREE,
         User.created_at < func.now() - age,
         *(not_(exists().where(column == User.id)) for column in references),
-        not_(exists().where(SubscriptionEvent.user_id == User.id, _IS_MORE_THAN_REQUEST)),
+        not_(exists().where(SubscriptionEvent.user_id == User.id, IS_MORE_THAN_REQUEST)),
     ]

@@ -9,6 +9,7 @@ programs may start a new cell. Imports remove the apostrophes that exports have 
 import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ from services.subscriptions.consent.evidence import CONSENT_COLUMNS
 from services.subscriptions.fields import format_value
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
-from services.subscriptions.members import mails, opt_out_checks, traces
+from services.subscriptions.members import delivery_ids, mails, opt_out_checks, traces
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -141,7 +142,8 @@ def build_sheet(uow: UnitOfWork, resources: Resources, lease: Lease, export: Mem
     if export.filter is not None:
         export_filter = member_filter.read_for_running_job(uow, mailing_list, export.filter)
     if export.kind == ExportKind.DELIVERY:
-        return _build_roster(resources, lease, mailing_list, export_filter)
+        day = export.created_at.astimezone(UTC).date()
+        return _build_roster(resources, lease, mailing_list, export_filter, day)
     all_fields = fields.list_fields(uow, mailing_list.user_id)
     field_keys = {str(each.id): each.key for each in all_fields}
     tags = select(MemberTag.id, MemberTag.name).where(MemberTag.list_id == mailing_list.id)
@@ -250,11 +252,16 @@ def _build_roster(
     lease: Lease,
     mailing_list: MailingList,
     export_filter: MemberFilter | None,
+    day: date,
 ) -> Sheet:
-    """Return the columns and the query for a roster of a list's mail recipients."""
+    """Return the columns and the query for a roster of a list's mail recipients.
+
+    ``day``: the day of the mailing in the delivery ids.
+    """
     columns = (
         *("email", "name", "user_id", "trace_id", "one_click_url"),
         *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
+        "delivery_id",
     )
     member = Subscription
     # Omit people who have requested their erasure, because their records are blanked later by a
@@ -276,6 +283,9 @@ def _build_roster(
     query = query.order_by(member.id)
     create_trace_id = traces.build_trace_id_factory(
         resources.keyring, mailing_list.id, lease.job_id
+    )
+    create_delivery_id = delivery_ids.build_delivery_id_factory(
+        resources.keyring, list_id=mailing_list.id, mailing_id=lease.job_id, day=day
     )
     # Build each URL by appending a trace id to a fixed prefix, because trace ids need no escaping.
     one_click_prefix = page_urls.one_click_url(resources.settings, mailing_list.id, "")
@@ -308,6 +318,7 @@ def _build_roster(
                     *(changed_addresses.get(user_id, email), name or "", user_id, trace_id),
                     *(one_click_prefix + trace_id, list_id),
                     *(f"<{unsubscribe_prefix}{trace_id}>", post),
+                    create_delivery_id(user_id),
                 )
 
     # Don't put apostrophes in front of addresses, because the mailing software uses the addresses

@@ -23,7 +23,7 @@ from core.errors.media import MEDIA_DAMAGED
 from core.queues import Queue
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
-from models import Job, JobStatus, MailingList, MemberExport, SubscriptionStatus
+from models import Job, JobStatus, Mailing, MailingList, MemberExport, SubscriptionStatus
 from services import paging, removals
 from services.access import quotas
 from services.access.caller import Caller, require_scope
@@ -47,6 +47,7 @@ from storage.unit_of_work import UnitOfWork
 # The number of rows that an export reads, compresses and writes as one batch.
 _BATCH_ROWS = 5_000
 GZIP_LEVEL = 6
+MAX_MAILING_LABEL_CHARACTERS = 100
 # The time limit for an export, which must be enough for the largest list.
 _MAX_DURATION = timedelta(hours=1)
 # How long an unfinished file is kept, which must be longer than any export takes.
@@ -86,6 +87,7 @@ class ExportOrder:
         statuses: the statuses of the members to export, or ``None`` for all statuses except
             ``removed``.
         bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.
+        label: the label of the mailing that is made from a roster.
     """
 
     kind: ExportKind
@@ -94,6 +96,7 @@ class ExportOrder:
     statuses: tuple[SubscriptionStatus, ...] | None = None
     form: ExportFormat = ExportFormat.CSV
     bom: bool = False
+    label: str | None = None
 
 
 def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrder) -> Job:
@@ -130,6 +133,7 @@ def begin_export(uow: UnitOfWork, caller: Caller, list_id: int, order: ExportOrd
         statuses=statuses,
         format=order.form,
         bom=order.bom,
+        label=order.label if order.kind is ExportKind.DELIVERY else None,
     )
 
 
@@ -256,6 +260,16 @@ def write_export(resources: Resources, lease: Lease) -> None:
         export.finished_at = func.now()
         if not removals.keep_object(uow, f"{export.object_prefix}/"):
             raise TransientError("The export took too long, and its unfinished file expired.")
+        if export.kind == ExportKind.DELIVERY:
+            uow.session.add(
+                Mailing(
+                    id=lease.job_id,
+                    list_id=export.list_id,
+                    label=export.label,
+                    created_at=export.created_at,
+                    rows=rows,
+                )
+            )
         result = {"export_id": export.id, "rows": rows, "format": export.format}
         complete_job(uow, lease, result)
         _announce_end(uow, export, lease.job_id, JobStatus.SUCCEEDED)

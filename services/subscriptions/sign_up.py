@@ -14,7 +14,14 @@ from services.accounts import accounts, email_addresses, mailed_tokens, unsolici
 from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import deny_lists, lists, member_attributes
 from services.subscriptions.member_attributes import EMPTY_SUBMISSION, Submission
-from services.subscriptions.members import changes, locks, mails, opt_out_checks, opt_outs
+from services.subscriptions.members import (
+    bounces,
+    changes,
+    locks,
+    mails,
+    opt_out_checks,
+    opt_outs,
+)
 from services.subscriptions.members.changes import Actor, Via
 from services.subscriptions.members.locks import LockedSubscription, lock_subscription
 from storage.unit_of_work import UnitOfWork
@@ -36,8 +43,8 @@ def request_subscription(
     """Sign up the person with this address, at the request of a visitor who isn't logged in.
 
     If the list requires a confirmation, the subscription is pending until the person opens the link
-    in a confirmation mail. A person who has opted out of the list, or who has a record on the list,
-    must always confirm the sign-up.
+    in a confirmation mail. A person who has opted out of the list, whose address has bounced, or
+    who has a record on the list, must always confirm the sign-up.
 
     Confirmation mails are subject to the rate limits for unsolicited mail. Submitted values are
     stored in a new record, or with the confirmation link if the list already has a record of the
@@ -57,13 +64,15 @@ def request_subscription(
         return
     opt_out_kinds = opt_out_checks.find_opt_outs(uow, mailing_list.id, locked.person)
     has_record = locked.record is not None
-    must_confirm = mailing_list.confirm_required or bool(opt_out_kinds) or has_record
+    has_bounced = bounces.claim_bounces(uow, mailing_list.id, locked.person)
+    must_confirm = mailing_list.confirm_required or bool(opt_out_kinds) or has_bounced or has_record
     status = SubscriptionStatus.PENDING if must_confirm else SubscriptionStatus.ACTIVE
     # Don't change an existing record before the confirmation, because a stranger may have entered
     # the address.
     values: dict[str, Any] = {}
     if not has_record:
-        values = {**submission.columns, "email_enabled": OptOutKind.EMAIL not in opt_out_kinds}
+        has_mail = OptOutKind.EMAIL not in opt_out_kinds and not has_bounced
+        values = {**submission.columns, "email_enabled": has_mail}
     record = _write_record(uow, locked, "requested", actor, status=status, **values)
     if must_confirm:
         unconfirmed_values = submission.unconfirmed_values if has_record else None
@@ -225,13 +234,14 @@ def _activate(
 ) -> Subscription:
     """Activate a subscription and enable mail.
 
-    The person's opt-outs from the list are deleted.
+    The person's opt-outs from the list are deleted, and the person's bounces are lifted.
 
     ``values``: new values for columns of the subscription, except the status and the mail setting.
     """
     opt_outs.lift_opt_outs(
         uow, locked.mailing_list.id, locked.person, OptOutKind.LIST, OptOutKind.EMAIL
     )
+    bounces.lift_bounces(uow, locked.mailing_list.id, locked.person)
     active = SubscriptionStatus.ACTIVE
     return _write_record(uow, locked, action, actor, status=active, email_enabled=True, **values)
 

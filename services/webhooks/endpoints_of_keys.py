@@ -1,11 +1,14 @@
-"""Ends the webhook endpoints of revoked API keys, and pauses the endpoints of expired API keys."""
+"""Ends the webhook endpoints of revoked API keys, and pauses the endpoints of expired API keys.
+
+The senders of expired API keys are paused too.
+"""
 
 from collections.abc import Sequence
 from datetime import timedelta
 
 from sqlalchemy import func, select, update
 
-from models import ApiKey, EndpointState, User, WebhookEndpoint
+from models import ApiKey, EndpointState, Sender, SenderState, User, WebhookEndpoint
 from services.access import api_keys
 from services.accounts import account_mails
 from services.accounts.account_mails import MailKind
@@ -24,12 +27,16 @@ PROCESS_EXPIRED_KEYS = register_maintenance(
     run=lambda resources, _: process_expired_keys(resources),
 )
 _MAX_KEYS = 1_000
-# Finds API keys that expire soon or have expired, and that own active webhook endpoints. Keys that
-# expire soon are omitted if the owner was already notified.
+# Finds API keys that expire soon or have expired, and that own active webhook endpoints or senders.
+# Keys that expire soon are omitted if the owner was already notified.
 _FIND_EXPIRING_KEYS = Statement("""
-SELECT DISTINCT k.id, k.user_id
-FROM webhook_endpoints AS e JOIN api_keys AS k ON k.id = e.key_id
-WHERE e.state = 'active' AND k.revoked_at IS NULL AND (k.expires_at <= now()
+SELECT DISTINCT k.id, k.user_id FROM (
+    SELECT key_id FROM webhook_endpoints WHERE state = 'active' AND key_id IS NOT NULL
+    UNION ALL
+    SELECT key_id FROM senders
+    WHERE state <> 'paused' AND key_id IS NOT NULL AND deleted_at IS NULL
+) AS e JOIN api_keys AS k ON k.id = e.key_id
+WHERE k.revoked_at IS NULL AND (k.expires_at <= now()
     OR k.expiry_told_at IS NULL AND k.expires_at <= now() + :before)
 LIMIT :limit
 """)
@@ -65,12 +72,12 @@ def list_live_endpoints_of_key(uow: UnitOfWork, key_id: int) -> list[WebhookEndp
 
 
 def process_expired_keys(resources: Resources) -> int:
-    """Pause the endpoints of expired API keys, and notify the owners by mail.
+    """Pause the endpoints and senders of expired API keys, and notify the owners by mail.
 
     Returns the number of enqueued mails. An owner gets a mail two weeks before an API key with
-    active endpoints expires. A mail about an API key is enqueued in the transaction that changes
-    the key or its endpoints, so the mail is sent only once. The transaction that enqueues a mail
-    also locks the recipient's row, so that no mail is sent to an erased person.
+    active endpoints or senders expires. A mail about an API key is enqueued in the transaction that
+    changes the key or its endpoints, so the mail is sent only once. The transaction that enqueues a
+    mail also locks the recipient's row, so that no mail is sent to an erased person.
     """
     due = resources.database.rows(_FIND_EXPIRING_KEYS, before=NOTICE_BEFORE_EXPIRY, limit=_MAX_KEYS)
     mails = 0
@@ -81,7 +88,9 @@ def process_expired_keys(resources: Resources) -> int:
 
 
 def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
-    """Pause the endpoints of an expired API key, or notify the owner of a key that expires soon.
+    """Pause the endpoints and senders of an expired API key, or notify the owner.
+
+    The owner of a key that expires soon is notified once.
 
     Returns whether a mail was enqueued.
     """
@@ -93,7 +102,11 @@ def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
     table = WebhookEndpoint
     active = select(table).where(table.key_id == key_id, table.state == EndpointState.ACTIVE)
     endpoints = uow.session.scalars(active.order_by(table.id).with_for_update()).all()
-    if person is None or key_row is None or not endpoints:
+    unpaused = select(Sender).where(
+        Sender.key_id == key_id, Sender.state != SenderState.PAUSED, Sender.deleted_at.is_(None)
+    )
+    senders = uow.session.scalars(unpaused.order_by(Sender.id).with_for_update()).all()
+    if person is None or key_row is None or not (endpoints or senders):
         return False
     key, has_expired = key_row
     if has_expired:
@@ -101,12 +114,14 @@ def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
             endpoint.state = EndpointState.PAUSED
             endpoint.reason = KEY_EXPIRED
             endpoint.due_at = None
-        details = f"has expired. Pressroom has paused {_describe_endpoints(endpoints)}."
+        for sender in senders:
+            sender.state = SenderState.PAUSED
+        details = f"has expired. Pressroom has paused {_describe(endpoints, senders)}."
     elif key.expiry_told_at is None:
         key.expiry_told_at = func.now()
         details = (
             f"expires on {key.expires_at:%Y-%m-%d}. Pressroom will then pause "
-            f"{_describe_endpoints(endpoints)}."
+            f"{_describe(endpoints, senders)}."
         )
     else:
         return False
@@ -114,6 +129,11 @@ def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
     return True
 
 
-def _describe_endpoints(endpoints: Sequence[WebhookEndpoint]) -> str:
-    ids = ", ".join(str(endpoint.id) for endpoint in endpoints)
-    return f"webhook endpoint{'s' * (len(endpoints) > 1)} {ids}"
+def _describe(endpoints: Sequence[WebhookEndpoint], senders: Sequence[Sender]) -> str:
+    parts = [_list_ids("webhook endpoint", endpoints), _list_ids("sender", senders)]
+    return " and ".join(filter(None, parts))
+
+
+def _list_ids(noun: str, rows: Sequence[WebhookEndpoint] | Sequence[Sender]) -> str:
+    ids = ", ".join(str(row.id) for row in rows)
+    return f"{noun}{'s' * (len(rows) > 1)} {ids}" if rows else ""

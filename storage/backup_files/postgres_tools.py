@@ -58,7 +58,11 @@ def dump(database: SecretStr) -> Generator[bytes, None, None]:
     Raises ``PostgresToolFailed``.
     """
     _require_primary(database)
-    options = ("--format=custom", "--compress=1", "--lock-wait-timeout=60000")
+    options = (
+        *("--format=custom", "--compress=1", "--lock-wait-timeout=60000"),
+        # Bodies of senders are secrets that are deleted within a day, so no backup contains them.
+        "--exclude-table-data=public.sender_bodies",
+    )
     with _run_program("pg_dump", database, *options) as process:
         assert process.stdout is not None
         output = process.stdout.fileno()

@@ -21,6 +21,7 @@ EXCEPTIONS = {
     "/lists/{list_id}/subscriptions": "members",
     "/imports/{import_id}/members": "imports",
     "/jobs/{job_id}/events": "jobs",
+    "/senders/{sender_id}/events": "senders",
     "/bulk/": "members",
     "/tags": "fields",
     "/deny-list": "lists",

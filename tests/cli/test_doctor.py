@@ -51,6 +51,8 @@ ALL_FINE = {
     ("object storage", "delete"),
     ("mail", "login"),
     ("mail", "waiting"),
+    ("senders", "newest reports"),
+    ("senders", "clock"),
     ("public URL", "reachable"),
     ("public URL", "proxy headers"),
     ("public URL", "invented address"),

@@ -82,6 +82,7 @@ def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConso
         title="Another title",
         redirect_origins="https://www.example.com\r\n\r\n https://example.org ",
         confirmed_redirect="https://example.org/welcome",
+        soft_bounce_limit="7",
     )
     assert heading(text) == "Settings of Another title"
     assert "The settings were saved." in text
@@ -91,6 +92,7 @@ def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConso
         "confirm_required": False,
         "redirect_origins": ["https://www.example.com", "https://example.org"],
         "confirmed_redirect": "https://example.org/welcome",
+        "soft_bounce_limit": 7,
     }
     unsteady = {"updated_at": after["updated_at"]}
     assert after == before | expected | unsteady
@@ -122,6 +124,8 @@ def test_console_rejects_list_settings_that_break_a_rule(console: OwnerAtConsole
         ("avatar_image_url", "javascript:alert(1)"),
         ("consent_wording", "x" * 2001),
         ("challenge_provider", "other"),
+        ("soft_bounce_limit", "21"),
+        ("soft_bounce_limit", "five"),
     ):
         reply = console.send(f"/console/lists/{before['id']}/settings", **{field: typed})
         assert wrong_beside(shown(reply, 422), field)

@@ -9,8 +9,10 @@ import httpx2
 import pytest
 
 from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
 from tests.support.http.replies import data
 from tests.support.imports.bulk import imported, of_addresses, sheet
+from tests.support.lists.bounces import bounce_hard, build_mailing
 from tests.support.lists.segments import new_field, new_segment, put
 from tests.support.lists.subscribers import Reader, known_member, members, new_list
 from tests.support.people.consoles import (
@@ -247,9 +249,39 @@ def test_console_switches_mail_of_a_member_but_never_overrides_an_opt_out(
     reader = make_reader()
     reader.joins(id_of_list_with_members).wants_mail(id_of_list_with_members, False)
     path = page_of(console, id_of_list_with_members, reader.email)
-    text = shown(console.send(path, 1, enabled="yes"), 409)
-    assert "opted out" in text
+    page = console.see(path)
+    assert "off by the member" in page
+    assert "Turn mail on" not in page
+    # A page from before the opt-out still has the button.
+    assert "opted out" in shown(turn_mail_on(console, path), 409)
     assert member(console, id_of_list_with_members, reader.email)["email_enabled"] is False
+
+
+def turn_mail_on(console: OwnerAtConsole, path: str) -> httpx2.Response:
+    """Send the form of a member's page with the button to turn mail on."""
+    _, values = forms_of(console.visitor.get(path))[0]
+    form = {"csrf_token": values["csrf_token"], "enabled": "yes"}
+    return console.visitor.client.post(f"{path}/email", data=form)
+
+
+def test_console_shows_why_mail_is_off_and_turns_it_on_once_after_a_bounce(
+    stack: Stack, console: OwnerAtConsole, id_of_list_with_members: int
+) -> None:
+    list_id = id_of_list_with_members
+    user_id = member(console, list_id, "ada@example.com")["user_id"]
+    path = path_of(list_id, f"/{user_id}")
+    bounce_hard(stack, build_mailing(list_id, user_id))
+    page = console.see(path)
+    assert "off after a hard bounce (5.1.1)" in page
+    assert "Mail turned off after a hard bounce" in page
+    assert "by a report of the sender" in page
+    assert "Mail was turned on." in console.do(path, 1, enabled="yes")
+    bounce_hard(stack, build_mailing(list_id, user_id, mailing_id=2), status=None)
+    page = console.see(path)
+    assert "off after a hard bounce" in page
+    assert "5.1.1" not in page
+    assert "Turn mail on" not in page
+    assert "only once in 30 days" in shown(turn_mail_on(console, path), 409)
 
 
 def test_console_moves_a_member_to_another_list(

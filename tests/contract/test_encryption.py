@@ -87,12 +87,13 @@ def test_encryption_key_rotation_rewraps_data_keys_without_rewriting_stored_obje
     imported(client, list_id, of_addresses(*addresses(2)))
     export_url = data(export(client, list_id, "members"))["result"]["url"]
     new_endpoint(client, "http://127.0.0.1:9/")
+    data(client.post("/senders", json={"name": "Ours", "provider": "generic"}))
     old = stack.environment["PRESSROOM_ENCRYPTION_KEYS"]
     new = "rotated:" + "b" * 43
     done = printed(stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{new},{old}")
     assert done["key"] == "rotated"
     assert done["rewrapped"] >= 1
-    for table in ("attachments", "imports", "exports", "webhook_secrets"):
+    for table in ("attachments", "imports", "exports", "webhook_secrets", "sender_secrets"):
         rows = stack.query(f"SELECT DISTINCT wrapped_by FROM {table} WHERE wrapped_by IS NOT NULL")
         assert rows == [("rotated",)]
     assert stack.resources.objects.get(key) == before

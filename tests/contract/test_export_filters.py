@@ -177,6 +177,7 @@ def test_export_rejects_an_invalid_kind_or_format_or_status(
 ROSTER = [
     *("email", "name", "user_id", "trace_id", "one_click_url"),
     *("list_id_header", "list_unsubscribe_header", "list_unsubscribe_post_header"),
+    "delivery_id",
 ]
 
 

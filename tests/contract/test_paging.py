@@ -41,7 +41,11 @@ ARRAYS = (
     "/grants",
 )
 # Routes whose pages are read by tests in other modules.
-WALKED_ELSEWHERE = ("/events", "/webhook-endpoints/{endpoint_id}/deliveries")
+WALKED_ELSEWHERE = (
+    "/events",
+    "/senders/{sender_id}/reports",
+    "/webhook-endpoints/{endpoint_id}/deliveries",
+)
 NAMES = ("id", "order_id", "hash_id", "action", "at")
 
 FullAccount = tuple[httpx2.Client, dict[str, Any]]

@@ -80,6 +80,13 @@ def _create_endpoint(client: httpx2.Client) -> str:
     return path
 
 
+def _create_sender(client: httpx2.Client) -> str:
+    sender = {"name": "Ours", "provider": "generic", "list_ids": [new_list(client)["id"]]}
+    path = f"/senders/{data(client.post('/senders', json=sender))['id']}"
+    data(client.patch(path, json={"state": "paused"}))
+    return path
+
+
 def _create_attachment(client: httpx2.Client) -> str:
     path = f"/attachments/{data(send(client))['hash_id']}"
     data(client.patch(path, json={"title": "Boats", "alt_text": "Boats", "tags": ["harbour"]}))
@@ -104,6 +111,7 @@ RECORDS: dict[str, Callable[[httpx2.Client], str]] = {
     "/lists/{list_id}": _create_list,
     "/lists/{list_id}/members/{user_id}": _create_member,
     "/lists/{list_id}/segments/{segment_id}": _create_segment,
+    "/senders/{sender_id}": _create_sender,
     "/users/me": _change_user,
     "/webhook-endpoints/{endpoint_id}": _create_endpoint,
 }

@@ -12,6 +12,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.pages import follow_redirect, read_heading, read_text, require_headers
 from tests.support.http.replies import data
+from tests.support.lists.bounces import bounce_hard, build_mailing
 from tests.support.lists.people_on_lists import Subscriber, new_list, subscribe
 from tests.support.lists.preferences import (
     mailed_tokens,
@@ -388,9 +389,12 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     assert [each["action"] for each in of_list["history"]][-1] == "requested"
     assert of_list["consent"][-1]["how"] == "form"
     assert "Secret" not in page.text + reply.text
-    # Errors and reports are known too.
+    # Errors, bounces and reports are known too.
+    bounce_hard(stack, build_mailing(subscriber.list_id, subscriber.user_id))
     browser.post("/report", params={"trace_id": subscriber.trace_id})
     found = browser.get("/preferences/data.json").json()
+    assert [(each["is_hard"], each["status"]) for each in found["bounces"]] == [(True, "5.1.1")]
+    assert "because your address returned an e-mail" in browser.get("/preferences/data").text
     assert [each["kind"] for each in found["opt_outs"]] == ["list"]
     assert len(found["reports"]) == 1
 

@@ -59,6 +59,9 @@ class RecentAct:
     pages: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
+SENDER = {"name": "Ours", "provider": "generic"}
+MAILGUN = {"name": "Theirs", "provider": "mailgun", "signing_key": "k"}
+_SENDERS = "/console/developers/senders"
 HOOK = {"url": "http://127.0.0.1:9/hook", "types": ["subscription.created"]}
 REMOVAL = {"filter": EVERYBODY, "action": "remove"}
 _LIST, _IMAGE = "/console/lists/{list_id}", "/console/images/{hash_id}"
@@ -88,6 +91,20 @@ RECENT_ACTS = (
             f"POST {_HOOK}/{{endpoint_id}}/change": {"url": "http://127.0.0.1:9/3"},
             f"GET {_HOOK}/{{endpoint_id}}/rotate": {},
             f"POST {_HOOK}/{{endpoint_id}}/rotate": {},
+        },
+    ),
+    RecentAct(
+        "making senders or changing their secrets",
+        api={
+            "POST /senders": SENDER,
+            "PATCH /senders/{mailgun_id}": {"signing_key": "another"},
+            "POST /senders/{sender_id}/rotate": None,
+        },
+        pages={
+            f"GET {_SENDERS}/new": {},
+            f"POST {_SENDERS}/new": SENDER,
+            f"GET {_SENDERS}/{{sender_id}}/rotate": {},
+            f"POST {_SENDERS}/{{sender_id}}/rotate": {},
         },
     ),
     RecentAct(
@@ -248,7 +265,7 @@ class Attempts:
 
     def made(self) -> list[tuple[object, ...]]:
         """Count what the owner has of each kind of thing that outlasts a session."""
-        tables = ("api_keys", "webhook_endpoints", "oauth_grants", "exports", "jobs")
+        tables = ("api_keys", "webhook_endpoints", "senders", "oauth_grants", "exports", "jobs")
         counts = [f"(SELECT count(*) FROM {table} WHERE user_id = %s)" for table in tables]
         user_ids = [self.owner.owner.user_id] * len(tables)
         return self.stack.query(f"SELECT {', '.join(counts)}", *user_ids)
@@ -265,6 +282,8 @@ def attempts(stack: Stack) -> Iterator[Attempts]:
             "user_id": owner.owner.user_id,
             "hash_id": data(send(program, photo(), "a.jpg", encrypted="1"))["hash_id"],
             "endpoint_id": data(program.post("/webhook-endpoints", json=HOOK))["id"],
+            "sender_id": data(program.post("/senders", json=SENDER))["id"],
+            "mailgun_id": data(program.post("/senders", json=MAILGUN))["id"],
             "job_id": job["id"],
             "export_id": job["result"]["export_id"],
             "import_id": imported(program, list_id, of_addresses("a@example.com"))["import_id"],

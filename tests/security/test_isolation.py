@@ -280,6 +280,7 @@ def is_of_operators(operation: str) -> bool:
         "/lists": "list_id",
         "/fields": "field_id",
         "/webhook-endpoints": "endpoint_id",
+        "/senders": "sender_id",
         "/auxilia/credits/orders": "order_id",
         "/grants": "grant_id",
         "/apikeys": "key_id",

@@ -28,6 +28,7 @@ from tests.support.people.visiting import (
     new_address,
     user_id_of,
 )
+from tests.support.senders.own_senders import new_sender
 
 FORGOTTEN = "/password/forgotten"
 INSERT_REQUEST = """
@@ -157,6 +158,17 @@ def test_password_reset_ends_webhook_endpoints_except_unticked_ones(
         each["id"]: each["state"] for each in data(recovering_owner.get("/webhook-endpoints"))
     }
     assert states == {own["id"]: "active", theirs["id"]: "ended"}
+
+
+def test_password_reset_deletes_senders_except_unticked_ones(
+    intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str, stack: Stack
+) -> None:
+    with stack.client(own_key) as client:
+        own = new_sender(client)
+    with stack.client(intruder.key["key"]) as client:
+        new_sender(client)
+    assert reset(recovering_owner, email, f"end_sender.{own['id']}").status_code == 303
+    assert [each["id"] for each in data(recovering_owner.get("/senders"))] == [own["id"]]
 
 
 def test_rejected_password_reset_form_keeps_the_selection_of_keys(

@@ -51,6 +51,7 @@ from services.oauth import grants
 from services.paging import PageRequest
 from services.recovery import EndedAccess
 from services.security_events import EventType
+from services.senders import senders
 from services.webhooks import webhook_endpoints
 
 _EVENT_LABELS = {
@@ -72,6 +73,9 @@ _EVENT_LABELS = {
     EventType.WEBHOOK_CREATED: "A webhook was created",
     EventType.WEBHOOK_CHANGED: "The URL of a webhook was changed",
     EventType.WEBHOOK_ENDED: "A webhook was deleted or disabled",
+    EventType.SENDER_CREATED: "A sender was created",
+    EventType.SENDER_CHANGED: "A sender was changed",
+    EventType.SENDER_ENDED: "A sender was deleted",
     EventType.PLAN_REFUSED: "A request was refused because your plan doesn’t include the feature",
     EventType.QUOTA_REFUSED: "A request was refused because it exceeds your plan’s limit",
     EventType.PLAN_CHANGED: "The plan was changed",
@@ -83,6 +87,7 @@ _COUNTED_EVENT_LABELS = {
     "sessions": "{} browsers were logged out",
     "keys": "{} API keys were revoked",
     "endpoints": "{} webhooks were disabled",
+    "senders": "{} senders were deleted",
     "grants": "{} apps lost access",
 }
 _CREDENTIAL_LABELS = {
@@ -161,6 +166,7 @@ def show_password(console: RecentConsole, form: EmptyForm) -> Response:
         own_grants = grants.list_grants(uow, console.user_id).rows
         own_passkeys = passkeys.list_passkeys(uow, console.user_id)
         own_endpoints = webhook_endpoints.list_live_endpoints(uow, console.user_id)
+        own_senders = senders.list_senders(uow, console.user_id)
         email = accounts.get_user(uow, console.user_id).email
     return console.render_form(
         "change_password.html",
@@ -172,6 +178,7 @@ def show_password(console: RecentConsole, form: EmptyForm) -> Response:
         more_keys=more_keys,
         passkeys=own_passkeys,
         endpoints=own_endpoints,
+        senders=own_senders,
         **read_ticked_boxes(console.form),
     )
 

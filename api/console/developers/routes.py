@@ -35,8 +35,9 @@ from services.feed.catalogue import FeedEventType
 from services.oauth import grants
 from services.oauth.grants import GrantSummary
 from services.paging import PageRequest
+from services.senders import senders, senders_of_keys
+from services.senders.senders_of_keys import revoke_key
 from services.webhooks import endpoints_of_keys, webhook_endpoints
-from services.webhooks.endpoints_of_keys import revoke_key
 from storage.unit_of_work import UnitOfWork
 
 PATH = f"{CONSOLE_PATH}/developers"
@@ -73,6 +74,7 @@ def show_developers(console: Console, uow: Transaction) -> Response:
         keys=len(api_keys.list_active_keys(uow, console.user_id)),
         grants=len(grants.list_grants(uow, console.user_id).rows),
         endpoints=len(endpoints),
+        senders=len(senders.list_senders(uow, console.user_id)),
         troubled=sum(
             each.failing_since is not None or each.state != EndpointState.ACTIVE
             for each in endpoints
@@ -215,15 +217,20 @@ def show_requests(
 @router.get("/keys/{key_id}/end")
 def show_key_revocation(console: Console, uow: Transaction, key_id: PathId) -> Response:
     key = _get_key(uow, console, key_id)
-    endpoints = endpoints_of_keys.list_live_endpoints_of_key(uow, key_id)
-    return console.render_form("end_key.html", TypedForm(), each=key, endpoints=endpoints)
+    return console.render_form(
+        "end_key.html",
+        TypedForm(),
+        each=key,
+        endpoints=endpoints_of_keys.list_live_endpoints_of_key(uow, key_id),
+        senders=senders_of_keys.list_senders_of_key(uow, key_id),
+    )
 
 
 @router.post("/keys/{key_id}/end")
 def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
     """Revoke an API key and all keys that it created.
 
-    The webhook endpoints of the revoked keys are deleted, unless the user keeps them.
+    The webhook endpoints and senders of the revoked keys are deleted, unless the user keeps them.
     """
     label = _get_key(uow, console, key_id).label
     keep_endpoints = KEEP_ENDPOINTS in console.form

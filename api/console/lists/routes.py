@@ -64,6 +64,7 @@ _TEXT_FIELDS = (
 )
 _CONFIRM_FIELD = "confirm_required"
 _ORIGINS_FIELD = "redirect_origins"
+_BOUNCE_LIMIT_FIELD = "soft_bounce_limit"
 # The name of the select box for a public member field consists of this prefix and the key of the
 # field.
 _MEMBER_FIELD_PREFIX = "field_"
@@ -254,6 +255,7 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
     texts = ("title", "slug", "challenge_provider", *_TEXT_FIELDS)
     values = {name: getattr(record, name) or "" for name in texts}
     values[_ORIGINS_FIELD] = "\n".join(record.redirect_origins)
+    values[_BOUNCE_LIMIT_FIELD] = str(record.soft_bounce_limit)
     values |= dict.fromkeys((name for name in _CHECKBOX_FIELDS if getattr(record, name)), "on")
     values |= dict.fromkeys(
         (_MEMBER_FIELD_PREFIX + key for key in record.asked_fields or ()), _ASKED
@@ -291,7 +293,7 @@ def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
         if name.startswith(_MEMBER_FIELD_PREFIX)
     }
     asked_keys = [key for key, value in field_choices.items() if value != _NOT_ASKED]
-    values = {
+    values: dict[str, Any] = {
         **{name: read_text(form, name) for name in (*_TEXT_FIELDS, "challenge_provider")},
         **{name: name in form for name in _CHECKBOX_FIELDS},
         **{name: form.get(name, "").strip() for name in ("title", "slug")},
@@ -299,6 +301,9 @@ def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
         "required_fields": [key for key, value in field_choices.items() if value == _REQUIRED],
         _ORIGINS_FIELD: read_lines(form, _ORIGINS_FIELD),
     }
+    if limit := form.get(_BOUNCE_LIMIT_FIELD, "").strip():
+        # Keep an invalid number as text, so that the form shows the error next to the field.
+        values[_BOUNCE_LIMIT_FIELD] = int(limit) if limit.isdecimal() else limit
     notice = "The settings were saved."
     return _change_list(console, list_id, values, show_settings, tab="settings", notice=notice)
 

@@ -25,7 +25,12 @@ from api.console.members.forms import (
     Selection,
     format_json,
 )
-from api.console.members.views import describe_consent, describe_event, describe_network
+from api.console.members.views import (
+    describe_consent,
+    describe_event,
+    describe_mail,
+    describe_network,
+)
 from api.console.navigation import get_list_path
 from api.console.plan_notices import ADDING_MEMBERS_TEXT, find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
@@ -58,8 +63,9 @@ from services.subscriptions import fields, lists, member_attributes, segments
 from services.subscriptions.consent import evidence, networks
 from services.subscriptions.fields import FieldValue, InvalidAttribute
 from services.subscriptions.filters import member_filter, searching
-from services.subscriptions.members import member_pages, members
+from services.subscriptions.members import bounces, member_pages, members
 from services.subscriptions.members.changes import Actor
+from services.subscriptions.members.email_offs import EmailOffReason, find_email_off
 from services.subscriptions.members.member_pages import MemberFilters
 from storage.unit_of_work import UnitOfWork
 
@@ -199,9 +205,12 @@ def _search_members(
     status = selection.status or Status.ACTIVE
     if selection.is_plain and status in [*Status]:
         filters = MemberFilters(Status(status))
-        database = console.state.resources.database
         member_page = member_pages.read_member_page(
-            database, console.caller, mailing_list.id, filters, page_request
+            console.state.resources,
+            console.caller,
+            mailing_list.id,
+            filters,
+            page_request,
         )
         return member_page.page, member_page.total
     with console.unit_of_work() as uow:
@@ -278,6 +287,7 @@ def show_member(
         consent = evidence.list_evidence(uow, member.subscription, PageRequest(ENTRIES_ON_PAGE))
         counts_by_network = networks.count_people_by_network(uow, member.subscription, consent.rows)
         own_lists = lists.list_choices(uow, console.user_id, LISTS_TO_CHOOSE)
+        has_lifted_bounce = bounces.has_owner_lifted(uow, list_id, user_id)
     record = member.record
     inputs = {
         "name": record.name or "",
@@ -299,6 +309,8 @@ def show_member(
         fields=[_build_field_input(each, form) for each in own_fields],
         tiers=[*TIERS.items()],
         targets=[(each.id, each.title) for each in own_lists if each.id != list_id],
+        mail_words=describe_mail(record.email_off),
+        may_turn_mail_on=_may_turn_mail_on(record, has_lifted_bounce=has_lifted_bounce),
         history=[describe_event(event) for event in history.rows],
         history_cursor=history.next_cursor,
         consent=[
@@ -308,13 +320,24 @@ def show_member(
     )
 
 
+def _may_turn_mail_on(record: SubscriptionRecord, *, has_lifted_bounce: bool) -> bool:
+    """Return whether the list's owner may turn a member's mail on.
+
+    ``has_lifted_bounce``: whether the owner has lifted a bounce of the member in the last 30 days.
+    """
+    if record.email_off is None or record.email_off.reason is EmailOffReason.PERSON:
+        return False
+    return record.email_off.reason is EmailOffReason.OWNER or not has_lifted_bounce
+
+
 def _get_member(uow: UnitOfWork, console: ConsoleRequest, list_id: int, user_id: int) -> _Member:
     mailing_list = console.get_own_list(uow, list_id)
     subscription = members.get_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)
     tag_ids = [subscription.tag_ids]
     attributes = member_attributes.create_formatter(uow, mailing_list.user_id, tag_ids)
-    record = build_member_record(subscription, person, attributes)
+    email_off = find_email_off(uow, subscription)
+    record = build_member_record(subscription, person, attributes, email_off)
     return _Member(mailing_list, subscription, record)
 
 

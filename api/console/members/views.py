@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from api.schemas.subscriptions import EmailOff
 from models import SubscriptionEvent
 from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
@@ -13,6 +14,7 @@ _ACTION_LABELS = {
     "added": "Added",
     "confirmed": "Confirmed with the link in the e-mail",
     "unsubscribed": "Unsubscribed",
+    "complained": "Complained about spam",
     "unsubscribing_undone": "Subscribed again",
     "email_enabled": "Mail turned on",
     "email_disabled": "Mail turned off",
@@ -24,6 +26,8 @@ _ACTION_LABELS = {
     "import_undone": "Import undone",
     "bulk_undone": "Bulk action undone",
     "lapsed": "Sign-up expired without confirmation",
+    "bounced": "Mail turned off after a hard bounce",
+    "soft_bounced": "Mail turned off after several soft bounces",
     "erased": "Erased",
 }
 _ACTOR_LABELS = {
@@ -32,6 +36,7 @@ _ACTOR_LABELS = {
     "import": "by your import",
     "operator": "by the operator",
     "stranger": "with a sign-up form",
+    "sender": "by a report of the sender",
 }
 _VIA_LABELS = {
     "one-click": "with the unsubscribe button of a mail app",
@@ -58,6 +63,23 @@ _CONSENT_LABELS = {
 # Labels for the sources of claimed consent. A source without a label is the name of the newsletter
 # software that exported the members.
 _CLAIM_LABELS = {"owner": "your statement", "file": "stated in the file"}
+
+
+# Labels for the reasons why a member gets no mail.
+_EMAIL_OFF_LABELS = {
+    "bounced": "off after a hard bounce",
+    "soft_bounced": "off after several soft bounces",
+    "person": "off by the member",
+    "owner": "off",
+}
+
+
+def describe_mail(email_off: EmailOff | None) -> str:
+    """Return whether a member gets mail, and why not."""
+    if email_off is None:
+        return "on"
+    label = _EMAIL_OFF_LABELS[email_off.reason]
+    return label if email_off.status is None else f"{label} ({email_off.status})"
 
 
 def describe_event(event: SubscriptionEvent) -> dict[str, Any]:

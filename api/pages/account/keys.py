@@ -10,13 +10,14 @@ from storage.unit_of_work import UnitOfWork
 
 # The maximum number of API keys that the password page shows. The page has a checkbox for each API
 # key, and a form may have at most 100 fields.
-MAX_KEYS_ON_PAGE = 50
+MAX_KEYS_ON_PAGE = 30
 # Maps each kind of credential to the name prefix of its checkboxes, and to the form field that
 # lists all ids on the page.
 _BOXES = {
     "ended_keys": ("end.", "shown"),
     "ended_passkeys": ("end_passkey.", "shown_passkeys"),
     "ended_endpoints": ("end_endpoint.", "shown_endpoints"),
+    "ended_senders": ("end_sender.", "shown_senders"),
 }
 
 
@@ -34,7 +35,7 @@ def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
 
 
 def read_unticked_boxes(form: dict[str, str]) -> KeptAccess:
-    """Return the API keys, passkeys and webhook endpoints that the form doesn't revoke, by id.
+    """Return the ids of the API keys, passkeys, endpoints and senders that the form keeps.
 
     The user keeps an item if its checkbox isn't ticked. API keys that were created after the page
     was loaded are revoked too.

@@ -56,6 +56,7 @@ from services.accounts import registration as service
 from services.accounts.account_mails import MailKind
 from services.accounts.factors import passkeys
 from services.accounts.factors.second_steps import SubmittedFactor
+from services.senders import senders
 from services.webhooks import webhook_endpoints
 from storage.unit_of_work import UnitOfWork
 
@@ -256,9 +257,12 @@ def _render_choice(
         "more_keys": 0,
         "passkeys": [],
         "endpoints": [],
+        "senders": [],
         "asks_factor": False,
     }
-    ticked = {"ended_keys": True, "ended_passkeys": True, "ended_endpoints": True}
+    ticked = dict.fromkeys(
+        ("ended_keys", "ended_passkeys", "ended_endpoints", "ended_senders"), True
+    )
     form_cookie = obtain_form_cookie(request, state)
     passkey_options = None
     with state.resources.unit_of_work() as uow:
@@ -267,6 +271,7 @@ def _render_choice(
             credentials["keys"], credentials["more_keys"] = list_newest_keys(uow, person.id)
             credentials["passkeys"] = passkeys.list_passkeys(uow, person.id)
             credentials["endpoints"] = webhook_endpoints.list_live_endpoints(uow, person.id)
+            credentials["senders"] = senders.list_senders(uow, person.id)
             credentials["asks_factor"] = sessions.has_second_factor(uow, person.id)
             passkey_options = passkeys.build_request_options_for(uow, person.id, form_cookie)
     return render_anonymous_page(

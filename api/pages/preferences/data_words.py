@@ -12,6 +12,7 @@ from core.languages.reader_languages import marked, translate
 _NAMES = {
     "action": marked("Event"),
     "actor": marked("By"),
+    "bounced_at": marked("Date"),
     "browser": marked("Browser"),
     "changed": marked("Changed"),
     "claimed_by": marked("Stated by"),
@@ -53,6 +54,7 @@ _CODES: Mapping[str, Mapping[str, str]] = {
         "stranger": marked("someone who entered your address"),
         "operator": marked("the operators of this service"),
         "import": marked("an import by the owner"),
+        "sender": marked("the sender of the e-mails"),
     },
     "action": {
         "requested": marked("signed up"),
@@ -71,6 +73,8 @@ _CODES: Mapping[str, Mapping[str, str]] = {
         "import_undone": marked("import undone"),
         "bulk_undone": marked("change undone"),
         "lapsed": marked("expired without confirmation"),
+        "bounced": marked("e-mails turned off, because your address returned an e-mail"),
+        "soft_bounced": marked("e-mails turned off, because your address returned several e-mails"),
     },
     "kind": {"list": marked("the list"), "email": marked("the e-mails of the list")},
     "reason": REASONS,
@@ -87,6 +91,7 @@ _WAYS = {
     "import": marked("an import by the owner"),
     "bulk": marked("a bulk action"),
     "command": marked("the operators of this service"),
+    "sender": marked("a report about an e-mail"),
     "transfer": marked("another list"),
     "owner": marked("the owner"),
 }

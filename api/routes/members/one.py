@@ -24,6 +24,7 @@ from services.subscriptions import lists, member_attributes
 from services.subscriptions.consent import evidence, networks
 from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.members import members
+from services.subscriptions.members.email_offs import find_email_off, find_email_offs
 from storage.unit_of_work import UnitOfWork
 
 router = APIRouter(tags=["Members"], route_class=JsonRoute)
@@ -86,7 +87,9 @@ def remove_member(
 @router.put(
     "/subscriptions/{list_id}/members/{user_id}/email",
     summary="Turn a member's mail on or off",
-    responses=error_responses(*_CHANGE_ERRORS, mailing.SUBSCRIPTION_OPTED_OUT),
+    responses=error_responses(
+        *_CHANGE_ERRORS, mailing.SUBSCRIPTION_OPTED_OUT, mailing.SUBSCRIPTION_BOUNCED
+    ),
 )
 @threaded_by_list
 def set_member_email_enabled(
@@ -98,7 +101,7 @@ def set_member_email_enabled(
     body: schemas.EmailSetting,
 ) -> Envelope[int]:
     """Turn a member's mail on or off. Returns 1, or 0 if nothing changed. You can't reverse an
-    opt-out.
+    opt-out. After a bounce, you can turn mail on once in 30 days.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
     actor = actors.build_owner_actor(request, caller)
@@ -130,8 +133,11 @@ def list_member_subscriptions(
     attributes = member_attributes.create_formatter(
         uow, caller.user_id, [record.tag_ids for record, _ in page.rows]
     )
+    email_offs = find_email_offs(uow, [record for record, _ in page.rows])
     records = [
-        schemas.build_member_record(record, person, attributes, list=channel)
+        schemas.build_member_record(
+            record, person, attributes, email_offs.get(record.id), list=channel
+        )
         for (record, _), channel in zip(page.rows, channels, strict=True)
     ]
     link_next_page(request, response, page)
@@ -208,7 +214,7 @@ def _build_record(
 ) -> schemas.SubscriptionRecord:
     person = accounts.get_user(uow, member.user_id)
     attributes = member_attributes.create_formatter(uow, mailing_list.user_id, [member.tag_ids])
-    return schemas.build_member_record(member, person, attributes)
+    return schemas.build_member_record(member, person, attributes, find_email_off(uow, member))
 
 
 @router.get(

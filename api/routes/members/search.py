@@ -101,7 +101,11 @@ async def list_members(
 
         def read_page() -> Response:
             result = member_pages.read_member_page(
-                state.resources.database, caller, list_id, filters, paging
+                state.resources,
+                caller,
+                list_id,
+                filters,
+                paging,
             )
             count_members_page(state, caller)
             return _build_members_response(paging, result.page, result.total)

@@ -33,7 +33,7 @@ from models import (
     Tier,
 )
 from services.subscriptions import deny_lists
-from services.subscriptions.members import opt_out_checks
+from services.subscriptions.members import bounces, opt_out_checks
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
@@ -81,8 +81,10 @@ _UPDATE_LATER_ACTIONS = """, later AS (
     ) AS found
     WHERE l.ctid = found.place
 )"""
-# An undo doesn't enable mail for members who have opted out of the list or of its mail.
+# An undo doesn't enable mail for members who have opted out of the list or of its mail, or whose
+# address has bounced.
 _NO_OPT_OUT = opt_out_checks.build_no_opt_out_condition("m")
+_NO_BOUNCE = bounces.build_no_bounce_condition("m")
 _HAS_NOT_LEFT = opt_out_checks.build_no_opt_out_condition("m", OptOutKind.LIST)
 
 
@@ -157,7 +159,7 @@ _SQL_BY_ACTION: Mapping[BulkActionKind, ActionSql] = {
         set_values="email_enabled = false",
         restore_values="email_enabled = true",
         can_restore=f"NOT m.email_enabled AND {_IS_LATEST_CHANGE.format(column='email_enabled')}"
-        f" AND {_NO_OPT_OUT}",
+        f" AND {_NO_OPT_OUT} AND {_NO_BOUNCE}",
         mail_before_action="true",
         mail_before_undo="false",
     ),

@@ -49,7 +49,7 @@ from services.subscriptions.imports.verdicts import (
     OVER_QUOTA,
     VERDICTS,
 )
-from services.subscriptions.members import locks, opt_out_checks
+from services.subscriptions.members import bounces, locks, opt_out_checks
 from storage.encryption import seal
 from storage.expected_errors import get_constraint
 from storage.resources import Resources
@@ -163,7 +163,9 @@ def apply_chunk(
     verdicts = list(chunk.verdicts)
     parameters = _build_parameters(task)
     parameters["has_opt_outs"] = opt_out_checks.has_opt_outs(uow, task.list_id)
-    staging.copy_digests(uow, chunk.rows, all_rows=parameters["has_opt_outs"])
+    parameters["has_bounces"] = bounces.has_bounces(uow, task.list_id)
+    needs_digests = parameters["has_opt_outs"] or parameters["has_bounces"]
+    staging.copy_digests(uow, chunk.rows, all_rows=needs_digests)
     if chunk.has_extras:
         chunk_extras.copy_extras(uow, chunk.rows, tag_ids)
     judge = text(judge_statements.JUDGE_STATEMENTS[chunk.has_extras])
@@ -271,6 +273,8 @@ def _write_rows(
         _execute_write(
             uow, write_statements.build_insert_statement(has_extras=chunk.has_extras), parameters
         )
+        if bounces.has_bounces(uow, task.list_id):
+            _execute_write(uow, write_statements.CLAIM_BOUNCES, parameters)
 
 
 def _add_people(uow: UnitOfWork, count: int) -> None:

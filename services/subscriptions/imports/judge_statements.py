@@ -11,6 +11,7 @@ from services.subscriptions.imports.staging import (
     STAGED_DIGESTS,
     STAGED_EXTRAS,
 )
+from services.subscriptions.members.bounces import build_bounce_query
 from services.subscriptions.members.opt_out_checks import build_opt_out_query
 
 # A subquery that hides the list's id from the query planner. If the query planner knew the list's
@@ -39,7 +40,8 @@ _APPLIED_ROWS = """first AS (
 _CHANGED_ROWS = (
     "WHERE k.has_left OR k.is_updated OR k.is_duplicate OR NOT k.is_active OR k.drops_expiry"
 )
-# Selects the stored opt-outs of the people in the rows, by user id or address digest.
+# Selects the stored opt-outs of the people in the rows, by user id or address digest. A bounce that
+# keeps mail off counts as an opt-out of mail, because an import doesn't turn mail on.
 _ROW_OPT_OUTS = f"""
     SELECT k.number, o.kind FROM known AS k CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "user_id = k.user_id")}) AS o
@@ -47,6 +49,14 @@ _ROW_OPT_OUTS = f"""
     UNION
     SELECT d.number, o.kind FROM {STAGED_DIGESTS} AS d CROSS JOIN {_LIST} AS l
     CROSS JOIN LATERAL ({build_opt_out_query("l.list_id", "address_hmac = d.digest")}) AS o
+    UNION
+    SELECT k.number, 'email' FROM known AS k CROSS JOIN {_LIST} AS l
+    CROSS JOIN LATERAL ({build_bounce_query("l.list_id", "user_id = k.user_id")}) AS b
+    WHERE :has_bounces
+    UNION
+    SELECT d.number, 'email' FROM {STAGED_DIGESTS} AS d CROSS JOIN {_LIST} AS l
+    CROSS JOIN LATERAL ({build_bounce_query("l.list_id", "address_hmac = d.digest")}) AS b
+    WHERE :has_bounces
 """  # noqa: S608
 _ROW_VALUES = "k.name, k.tier, k.paid_expiry, k.clears_expiry"
 # Without the option ``update``, active members keep their name and tier.

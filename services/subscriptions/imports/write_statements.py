@@ -92,6 +92,15 @@ _CHANGED_NAMES = """nullif(
             ), '{}')"""
 
 
+# Links the bounces of erased people to the added members with the same addresses.
+CLAIM_BOUNCES = f"""
+UPDATE bounces AS b SET user_id = j.user_id
+FROM {JUDGED} AS j JOIN {STAGED_DIGESTS} AS d ON d.number = j.number
+WHERE b.list_id = :list_id AND b.address_hmac = d.digest AND b.user_id IS NULL
+    AND j.verdict = 'added'
+"""  # noqa: S608
+
+
 def build_changes_statement(*, has_extras: bool) -> str:
     """Build the SQL statement that records the changes to existing members for an undo."""
     columns = "fields_after, fields_before, tags_added, joined_at_before, joined_at_after,"

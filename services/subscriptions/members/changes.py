@@ -29,6 +29,8 @@ from storage.unit_of_work import UnitOfWork
 ERASED = "erased"
 TRANSFERRED_IN = "transferred_in"
 TRANSFERRED_AWAY = "transferred_away"
+BOUNCED = "bounced"
+SOFT_BOUNCED = "soft_bounced"
 # The actions for which the history stores the person's reason.
 _ACTIONS_WITH_REASON = ("unsubscribed", "email_disabled")
 # Maps the columns of a subscription to the names that the history shows.
@@ -55,6 +57,7 @@ class Via(StrEnum):
     IMPORT = "import"
     BULK = "bulk"  # The list's owner started a bulk action.
     COMMAND = "command"
+    SENDER = "sender"  # A program that sends the list's mails posted a report.
 
 
 class ActorKind(StrEnum):
@@ -65,6 +68,7 @@ class ActorKind(StrEnum):
     IMPORT = "import"
     OPERATOR = "operator"
     STRANGER = "stranger"  # A person who used a sign-up form without being logged in.
+    SENDER = "sender"  # A program that sends the list's mails.
 
 
 @dataclass(frozen=True)
@@ -256,7 +260,9 @@ def record_event(
         kind = _choose_feed_event(subscription, action, status=status, email_enabled=email_enabled)
         # Omit the keys of changed fields, because a key may reveal something about the person.
         changed_names = sorted({each.partition(".")[0] for each in changed or ()})
-        details = {"changed": changed_names} if changed_names else {}
+        details: dict[str, Any] = {"changed": changed_names} if changed_names else {}
+        if actor.kind == ActorKind.SENDER:
+            details["reason"] = action
         announce_change(uow, subscription, kind, action, actor, **details)
 
 

@@ -30,7 +30,8 @@ A transaction that changes a single subscription waits at most two seconds for e
 transactions of an import end within two seconds, but a bulk action can lock a list for longer.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -90,6 +91,12 @@ _LIMIT_LOCK_WAITS = text("SET LOCAL lock_timeout = '2s'")
 _LOCK_PERSON_SHARED = text(
     "SELECT true FROM users WHERE id = :user_id AND erased_at IS NULL FOR KEY SHARE"
 )
+_LOCK_PEOPLE_SHARED = text(
+    "SELECT id FROM users WHERE id = ANY (CAST(:user_ids AS bigint[])) AND erased_at IS NULL"
+    " ORDER BY id FOR KEY SHARE"
+)
+# Postgres has room for a few thousand advisory locks of all transactions.
+_MAX_LOCKED_PAIRS_PER_LIST = 50
 
 
 @dataclass(frozen=True)
@@ -207,6 +214,28 @@ def lock_subscription(
     if record is not None:
         opt_outs.apply_opt_outs(uow, record)
     return LockedSubscription(mailing_list, person, record)
+
+
+def lock_members(uow: UnitOfWork, pairs: Collection[tuple[int, int]]) -> set[int]:
+    """Lock many subscriptions for a job until the transaction ends.
+
+    Return the ids of the people who exist and haven't been erased. Raises ``TransientError`` if
+    waiting for a lock takes too long.
+
+    ``pairs``: the list id and the user id of each subscription. A list with very many of the
+    subscriptions is locked as for a bulk action.
+    """
+    counts = Counter(list_id for list_id, _ in pairs)
+    is_crowded = {each: count > _MAX_LOCKED_PAIRS_PER_LIST for each, count in counts.items()}
+    with _translate_lock_timeout():
+        for list_id in sorted(counts):
+            statement = _LOCK_LIST if is_crowded[list_id] else _LOCK_LIST_SHARED
+            uow.session.execute(statement, {"list_id": list_id})
+        for list_id, user_id in sorted(pairs):
+            if not is_crowded[list_id]:
+                uow.session.execute(_LOCK_PAIR, {"list_id": list_id, "user_id": user_id})
+        user_ids = sorted({user_id for _, user_id in pairs})
+        return set(uow.session.scalars(_LOCK_PEOPLE_SHARED, {"user_ids": user_ids}))
 
 
 def lock_list(uow: UnitOfWork, list_id: int) -> None:

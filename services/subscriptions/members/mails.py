@@ -28,7 +28,7 @@ from services.jobs.maintenance import register_maintenance
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
 from services.subscriptions import branding, deny_lists, list_reports
-from services.subscriptions.members import locks, opt_out_checks, traces
+from services.subscriptions.members import delivery_ids, locks, opt_out_checks, traces
 from services.subscriptions.members.traces import Trace
 from services.subscriptions.page_urls import confirm_url, report_url, unsubscribe_url
 from storage.resources import Resources
@@ -229,6 +229,7 @@ def _send_token(resources: Resources, lease: Lease, mailer: Mailer, *, is_remind
                 url=confirm_url(resources.settings, secret),
                 report_url=report_url(resources.settings, trace_id),
                 is_reminder=is_reminder,
+                headers=_build_delivery_header(resources, lease, record),
             )
     _send_and_complete(resources, lease, mailer, mail)
 
@@ -244,6 +245,7 @@ def render_confirmation_mail(
     url: str,
     report_url: str,
     is_reminder: bool = False,
+    headers: dict[str, str] | None = None,
 ) -> Mail:
     """Render the mail that asks a person to confirm a sign-up for a list.
 
@@ -257,6 +259,7 @@ def render_confirmation_mail(
         key=key,
         sender_name=mailing_list.sender_name,
         language=language,
+        headers=headers,
         **branding.read_mail_header(uow, mailing_list),
         words=None if words is None else f"“{words}”",
         title=quoted_texts.quote_text(mailing_list.title),
@@ -281,7 +284,10 @@ def send_welcome(resources: Resources, lease: Lease, mailer: Mailer) -> None:
                 key=f"job-{lease.job_id}",
                 sender_name=mailing_list.sender_name,
                 language=record.language,
-                headers=build_list_headers(resources.settings, mailing_list, trace_id),
+                headers={
+                    **build_list_headers(resources.settings, mailing_list, trace_id),
+                    **_build_delivery_header(resources, lease, record),
+                },
                 **branding.read_mail_header(uow, mailing_list),
                 title=quoted_texts.quote_text(mailing_list.title),
                 unsubscribe_url=unsubscribe_url(resources.settings, trace_id),
@@ -295,6 +301,14 @@ MAIL_WELCOME = register_mail_kind("subscription.mail_welcome", send_welcome)
 def _create_trace_id(resources: Resources, lease: Lease, record: Subscription) -> str:
     trace = Trace(record.list_id, record.user_id, delivery=lease.job_id)
     return traces.create_trace_id(resources.keyring, trace)
+
+
+def _build_delivery_header(
+    resources: Resources, lease: Lease, record: Subscription
+) -> dict[str, str]:
+    return delivery_ids.build_delivery_header(
+        resources.keyring, list_id=record.list_id, user_id=record.user_id, job_id=lease.job_id
+    )
 
 
 def _find_recipient(

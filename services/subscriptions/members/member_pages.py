@@ -7,7 +7,7 @@ thousand members.
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -53,7 +53,13 @@ from services.subscriptions import lists, tags
 from services.subscriptions.fields import OwnFields
 from services.subscriptions.member_attributes import AttributeFormatter
 from services.subscriptions.members.changes import Via
-from storage.database import Database, Statement
+from services.subscriptions.members.email_offs import (
+    EmailOff,
+    find_email_offs_of_rows,
+    read_email_offs_of_rows,
+)
+from storage.database import Statement
+from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 _Row = dict[str, Any]
@@ -132,7 +138,11 @@ class MemberPage:
 
 
 def read_member_page(
-    database: Database, caller: Caller, list_id: int, filters: MemberFilters, page: PageRequest
+    resources: Resources,
+    caller: Caller,
+    list_id: int,
+    filters: MemberFilters,
+    page: PageRequest,
 ) -> MemberPage:
     """Return a page of the members of a list that the caller owns, newest first.
 
@@ -140,6 +150,7 @@ def read_member_page(
     members, one or two more round trips are needed. Raises ``list.not_found``, ``list.not_owner``
     or ``cursor.invalid``.
     """
+    database = resources.database
     field_rows = database.rows(_LIST_AND_FIELDS, list_id=list_id)
     lists.require_owner(field_rows[0][0] if field_rows else None, caller)
     fields = OwnFields(
@@ -160,7 +171,8 @@ def read_member_page(
     def add_attributes(rows: list[_Row]) -> list[_Row]:
         tag_ids = {each for row in rows for each in row["tag_ids"]}
         names = dict(database.rows(_TAG_NAMES, tag_ids=sorted(tag_ids))) if tag_ids else {}
-        return _add_attributes(AttributeFormatter(fields, names), rows)
+        email_offs = read_email_offs_of_rows(resources, rows)
+        return _add_attributes(AttributeFormatter(fields, names), email_offs, rows)
 
     member_rows = paging.fill_page(page, read_part, add_attributes, _size_in_bytes)
     _, count_statement = _build_statements(kind, by_cursor=False)
@@ -198,16 +210,23 @@ def read_members_by_id(
 
     def add_attributes(rows: list[_Row]) -> list[_Row]:
         names = tags.find_tag_names(uow, (each for row in rows for each in row["tag_ids"]))
-        return _add_attributes(AttributeFormatter(fields, names), rows)
+        email_offs = find_email_offs_of_rows(uow, rows)
+        return _add_attributes(AttributeFormatter(fields, names), email_offs, rows)
 
     return paging.fill_page(
         PageRequest(len(remaining_ids)), read_part, add_attributes, _size_in_bytes
     )
 
 
-def _add_attributes(attributes: AttributeFormatter, rows: list[_Row]) -> list[_Row]:
-    """Replace the ids of fields and tags with field keys and tag names in each row."""
+def _add_attributes(
+    attributes: AttributeFormatter, email_offs: Mapping[int, EmailOff], rows: list[_Row]
+) -> list[_Row]:
+    """Replace the ids of fields and tags with field keys and tag names in each row.
+
+    Each row also gets the key ``email_off``.
+    """
     for row in rows:
+        row["email_off"] = email_offs.get(row["id"])
         row.update(attributes.format_attributes(row["fields"], row.pop("tag_ids")))
         row["joined_at"] = row["joined_at"] or row["created_at"]
     return rows

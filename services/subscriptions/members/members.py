@@ -32,7 +32,7 @@ from services.subscriptions import deny_lists, member_attributes, sign_up
 from services.subscriptions.consent.history import copy_history
 from services.subscriptions.imports.chunks import ROWS_PER_CHUNK
 from services.subscriptions.member_attributes import AttributeChanges
-from services.subscriptions.members import changes, locks, opt_out_checks, opt_outs
+from services.subscriptions.members import bounces, changes, locks, opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.locks import LockedSubscription
 from storage.unit_of_work import UnitOfWork
@@ -79,12 +79,17 @@ def set_email(
     """Enable or disable the list's mail to a member, on behalf of the list's owner.
 
     Raises ``subscription.opted_out`` if the owner tries to enable mail for a member who has opted
-    out.
+    out. Raises ``subscription.bounced`` if the owner tries to lift the member's bounces twice in 30
+    days.
     """
     member = _lock_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)
     if enabled and opt_out_checks.find_opt_outs(uow, mailing_list.id, person):
         raise errors.SUBSCRIPTION_OPTED_OUT()
+    if enabled and bounces.claim_bounces(uow, mailing_list.id, person):
+        if bounces.has_owner_lifted(uow, mailing_list.id, user_id):
+            raise errors.SUBSCRIPTION_BOUNCED()
+        bounces.lift_bounces(uow, mailing_list.id, person, by_owner=True)
     return int(changes.switch_mail(uow, member, actor, enabled=enabled))
 
 
@@ -148,7 +153,11 @@ def upsert_member(
     with locks.limit_lock_waits(uow):
         if not quotas.lock_quota_share(uow, *quota, share_size=ROWS_PER_CHUNK):
             quotas.require_quota(uow, *quota)
-    has_mail = OptOutKind.EMAIL not in opt_out_kinds and (record is None or record.email_enabled)
+    has_mail = (
+        OptOutKind.EMAIL not in opt_out_kinds
+        and (record is None or record.email_enabled)
+        and not bounces.claim_bounces(uow, mailing_list.id, locked.person)
+    )
     columns |= {"status": SubscriptionStatus.ACTIVE, "email_enabled": has_mail}
     if record is not None:
         changes.change_record(uow, record, "added", actor, **columns)
@@ -262,8 +271,8 @@ def transfer_member(
 
     Return 1 if the member was transferred, or 0 if the member was already removed from the source
     list. The record on the source list is kept with the status ``removed``. If the target list
-    already has a record of the person, the two records are merged. The person's opt-outs, consent
-    entries and consent claims are copied to the target list.
+    already has a record of the person, the two records are merged. The person's opt-outs,
+    bounces, consent entries and consent claims are copied to the target list.
 
     Raises ``member.not_found``, ``transfer.same_list`` and ``tag.too_many``. Raises
     ``member.denied`` if the person is on a deny list, unless the person is an active member of the
@@ -286,6 +295,9 @@ def transfer_member(
         opt_outs.record_opt_out(uow, target.id, person, kind=kind, source="transfer")
     opt_out_kinds = opt_out_checks.find_opt_outs(uow, target.id, person)
     values = merge_records(source_record, target_record, opt_out_kinds)
+    bounces.copy_bounces(uow, source.id, person.id, to_list_id=target.id)
+    if bounces.claim_bounces(uow, target.id, person):
+        values["email_enabled"] = False
     values |= member_attributes.merge_attributes(uow, source_record, target_record, target.id)
     values["list_id"] = target.id
     target_record = _write_target_record(uow, source_record, target_record, actor, values)

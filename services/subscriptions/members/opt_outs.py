@@ -132,15 +132,23 @@ def restore_opt_out(
     return True
 
 
-def apply_opt_outs(uow: UnitOfWork, record: Subscription, actor: Actor | None = None) -> None:
+def apply_opt_outs(
+    uow: UnitOfWork,
+    record: Subscription,
+    actor: Actor | None = None,
+    *,
+    action: str = "unsubscribed",
+) -> None:
     """Change a subscription to the status that the person's opt-outs require.
 
     The caller must have locked the person's subscription to the list.
+
+    ``action``: the action in the history if the person leaves the list.
     """
     values = find_opt_out_changes(uow, record)
     if values:
         actor = actor or Actor(ActorKind.USER, Via.TRACE, record.user_id)
-        action = "unsubscribed" if "status" in values else "email_disabled"
+        action = action if "status" in values else "email_disabled"
         changes.change_record(uow, record, action, actor, **values)
 
 

@@ -27,11 +27,14 @@ from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
 from services.subscriptions import deny_lists
-from services.subscriptions.members import changes, locks, opt_out_checks, opt_outs
+from services.subscriptions.members import bounces, changes, locks, opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
+# The sources of opt-outs that a sender reported.
+SENDER_COMPLAINT = "sender-complaint"
+SENDER_UNSUBSCRIBE = "sender-unsubscribe"
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
 
@@ -59,6 +62,20 @@ def opt_out(
                 uow, mailing_list.id, person, kind=kind, source=actor.via
             )
             enqueue_job(uow, APPLY_OPT_OUT, user_id=None, subject_id=opt_out_id)
+
+
+def record_reported_opt_out(uow: UnitOfWork, list_id: int, person: User, *, source: str) -> None:
+    """Store an opt-out that a sender reported, and enqueue a job that unsubscribes the person.
+
+    The opt-out takes effect with the commit, and needs no lock on the list. The function stores
+    nothing about an erased person.
+
+    ``source``: ``SENDER_COMPLAINT`` or ``SENDER_UNSUBSCRIBE``.
+    """
+    if not locks.lock_person_shared(uow, person.id):
+        return
+    opt_out_id = opt_outs.renew_opt_out(uow, list_id, person, kind=OptOutKind.LIST, source=source)
+    enqueue_job(uow, APPLY_OPT_OUT, user_id=None, subject_id=opt_out_id)
 
 
 def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
@@ -89,13 +106,17 @@ def apply_opt_out(resources: Resources, lease: Lease) -> None:
             # instead of a value of ``Via``.
             via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
             actor = Actor(ActorKind.USER, via, user_id=stored.user_id)
+            action = "unsubscribed"
+            if stored.source in (SENDER_COMPLAINT, SENDER_UNSUBSCRIBE):
+                actor = Actor(ActorKind.SENDER, Via.SENDER)
+                action = "complained" if stored.source == SENDER_COMPLAINT else action
             try:
                 locks.lock_pair(uow, stored.user_id, stored.list_id)
             except DomainError as error:
                 raise TransientError(error.code) from error
             record = changes.find_record(uow, stored.list_id, stored.user_id)
             if record is not None:
-                opt_outs.apply_opt_outs(uow, record, actor)
+                opt_outs.apply_opt_outs(uow, record, actor, action=action)
         complete_job(uow, lease, {})
 
 
@@ -199,6 +220,7 @@ def set_email(
     kind = OptOutKind.EMAIL
     if enabled:
         opt_outs.lift_opt_outs(uow, mailing_list.id, person, kind)
+        bounces.lift_bounces(uow, mailing_list.id, person)
     else:
         opt_outs.record_opt_out(uow, mailing_list.id, person, kind=kind, source=actor.via)
     record = changes.find_record(uow, mailing_list.id, person.id)

@@ -6,7 +6,15 @@ from typing import Any
 from sqlalchemy import exists, select
 
 from core import clock
-from models import DeniedEntry, ListReport, MailingList, OptOut, Subscription, SubscriptionEvent
+from models import (
+    Bounce,
+    DeniedEntry,
+    ListReport,
+    MailingList,
+    OptOut,
+    Subscription,
+    SubscriptionEvent,
+)
 from services.paging import PageRequest
 from services.subscriptions import member_attributes
 from services.subscriptions.consent import evidence
@@ -28,6 +36,7 @@ _EVENT_COLUMNS = (
 )
 _CONSENT_COLUMNS = ("occurred_at", "how", "ip", "url", "browser", "wording", "claimed_by")
 _OPT_OUT_COLUMNS = ("created_at", "kind", "source")
+_BOUNCE_COLUMNS = ("bounced_at", "is_hard", "status", "ended_at", "lifted_at")
 
 JsonObject = dict[str, Any]
 
@@ -66,6 +75,13 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         .where(MailingList.user_id == visit.owner_id, is_of_person)
         .order_by(OptOut.id)
     )
+    bounce_rows = uow.session.execute(
+        select(Bounce, MailingList.title)
+        .join(MailingList, MailingList.id == Bounce.list_id)
+        .where(MailingList.user_id == visit.owner_id, Bounce.user_id == visit.person.id)
+        .order_by(Bounce.created_at, Bounce.list_id, Bounce.mailing_id)
+        .limit(_MAX_ENTRIES_PER_LIST)
+    )
     return {
         "made_at": clock.format_timestamp(clock.now()),
         "email": visit.person.email,
@@ -74,6 +90,9 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         ],
         "opt_outs": [
             {"list": title, **_export_columns(row, _OPT_OUT_COLUMNS)} for row, title in opt_out_rows
+        ],
+        "bounces": [
+            {"list": title, **_export_columns(row, _BOUNCE_COLUMNS)} for row, title in bounce_rows
         ],
         "reports": [{"list": title, "created_at": _export_value(at)} for at, title in reports],
         "denied": uow.session.scalar(denied),

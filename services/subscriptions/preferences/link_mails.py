@@ -21,6 +21,7 @@ from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
 from services.subscriptions import branding, page_urls
+from services.subscriptions.members import delivery_ids
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -77,6 +78,12 @@ def mail_link(resources: Resources, lease: Lease, mailer: Mailer) -> None:
                 key=f"job-{lease.job_id}",
                 sender_name=recipient.mailing_list.sender_name,
                 **branding.read_mail_header(uow, recipient.mailing_list),
+                headers=delivery_ids.build_delivery_header(
+                    resources.keyring,
+                    list_id=recipient.mailing_list.id,
+                    user_id=recipient.person.id,
+                    job_id=lease.job_id,
+                ),
                 title=quoted_texts.quote_text(recipient.mailing_list.title),
                 url=page_urls.preferences_url(resources.settings, secret),
             )

@@ -414,7 +414,8 @@ IN_STAGES = {
     *("mailed_links", "lists", "exports", "imports", "oauth_grants", "payment_orders"),
     *("composer_uses", "storage_uses", "totp_secrets", "recovery_codes", "passkeys"),
     *("denied_entries", "fields", "subscriptions", "subscription_events", "user_sessions"),
-    *("bulk_actions", "webhook_endpoints", "former_addresses", "erased_denials"),
+    *("bulk_actions", "webhook_endpoints", "former_addresses", "erased_denials", "senders"),
+    "bounces",
     # With the mark itself.
     "opt_outs",
 }

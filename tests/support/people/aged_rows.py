@@ -57,6 +57,21 @@ INSERTS = {
     " VALUES ({endpoint}, 'retention-{any}', 'x', 'x', {at})",
     "api_requests": "api_requests (key_id, occurred_at, id, method, route, status, request_id,"
     " milliseconds) VALUES ({key}, {at}, {any}, 'GET', '/', 200, 'x', 1)",
+    "mailings": "mailings (id, list_id, created_at, rows) VALUES ({any}, {list}, {at}, 1)",
+    "mailing_marks": "mailing_marks (mailing_id, user_id, list_id, kind, created_at)"
+    " VALUES ({any}, 1, 1, 'delivered', {at})",
+    "sender_reports": "sender_reports (sender_id, received_at, occurred_at, outcome)"
+    " VALUES ({sender}, {at}, {at}, 'applied')",
+    "sender_bodies": "sender_bodies (sender_id, received_at, size, context, wrapped_key,"
+    " wrapped_by, body) VALUES ({sender}, {at}, 1, 'x', 'x', 'x', 'x')",
+    "sender_secrets": "sender_secrets (sender_id, context, wrapped_key, wrapped_by, expires_at)"
+    " VALUES ({sender}, 'retention-{any}', 'x', 'x', {at})",
+    "sender_counts": "sender_counts (sender_id, hour, outcome, count)"
+    " VALUES ({sender}, {at}, 'applied', 1)",
+    "senders": "senders (user_id, name, provider, deleted_at)"
+    " VALUES ({user}, 'x', 'generic', {at})",
+    "bounces": "bounces (list_id, address_hmac, mailing_id, is_hard, mailing_at, bounced_at,"
+    " created_at) VALUES ({list}, sha256('x'), {any}, true, now(), now(), {at})",
     "login_attempts": "login_attempts (subject, attempts, paused_until, tried_at)"
     " VALUES (sha256('{any}'), 1, now(), {at})",
     "spent_proofs": "spent_proofs (proof_hash, expires_at) VALUES (sha256('{any}'), {at})",
@@ -123,6 +138,7 @@ class AgedRows:
             " VALUES ('maintenance.shorten_ips', 3600)",
             "endpoint": "webhook_endpoints (user_id, url, types, place, event_id)"
             " VALUES ({user}, 'https://example.com/', '{{key.created}}', 1, 1)",
+            "sender": "senders (user_id, name, provider) VALUES ({user}, 'x', 'generic')",
             "key": "api_keys (user_id, name, secret_hmac, last_four)"
             " VALUES ({user}, 'x', sha256('retention'), 'xxxx')",
             "client": "oauth_clients (client_id, name, redirect_uris, scopes)"

@@ -62,7 +62,9 @@ def _filled(body: Any, values: Values) -> Any:
 
 _MEMBER = "/subscriptions/{list_id}/members/{user_id}"
 _ENDPOINT = "/webhook-endpoints/{endpoint_id}"
+_SENDER = "/senders/{sender_id}"
 _LEAVING = {"user_id": "leaving_user_id"}
+_NO_REPORTS = '{{"type": "delivery.reports", "data": {{"reports": []}}}}'
 _PAID = {"order_id": "paid_order_id"}
 
 # In the order in which the owner can do all of it.
@@ -99,6 +101,15 @@ CALLS: dict[str, Call] = {
     f"POST {_ENDPOINT}/replay": Call(404, own=409, json={"since": "2026-01-01T00:00:00Z"}),
     f"GET {_ENDPOINT}/deliveries": Call(404),
     f"POST {_ENDPOINT}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
+    "POST /senders": Call(200, json={"name": "Another", "provider": "generic"}),
+    "GET /senders": Call(200),
+    f"GET {_SENDER}": Call(404),
+    f"PATCH {_SENDER}": Call(404, json={"name": "Changed"}),
+    f"POST {_SENDER}/rotate": Call(404),
+    f"GET {_SENDER}/reports": Call(404),
+    f"POST {_SENDER}/try": Call(404, json={"body": _NO_REPORTS}),
+    # There is no sender with this id, because a rejected call leaves a trace at the sender.
+    f"POST {_SENDER}/events": Call(401, own=401, values={"sender_id": "list_id"}, json={}),
     "POST /attachments": Call(200, files={"file": ("picture.png", encoded("PNG"))}),
     "GET /attachments": Call(200),
     "GET /attachments/{hash_id}": Call(404),
@@ -209,6 +220,7 @@ CALLS: dict[str, Call] = {
     "DELETE /lists/{list_id}/traces": Call(403, values={"list_id": "closing_list_id"}),
     "DELETE /lists/{list_id}": Call(403, values={"list_id": "closing_list_id"}),
     f"DELETE {_ENDPOINT}": Call(404),
+    f"DELETE {_SENDER}": Call(404),
     "DELETE /grants/{grant_id}": Call(404),
     "DELETE /apikeys/{key_id}": Call(404),
 }
@@ -233,6 +245,7 @@ WITHOUT_A_SCOPE = {
     "GET /auxilia/credits/prices",
     "POST /auxilia/credits/orders/status",
     "POST /webhooks/stripe",
+    "POST /senders/{sender_id}/events",
     "GET /media/{filename}",
     "POST /subscriptions/{list_id}",
     "GET /imports/{import_id}/errors.csv",

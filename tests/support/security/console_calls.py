@@ -13,6 +13,8 @@ _EXPORT = "/console/exports/{export_id}"
 _IMAGE = "/console/images/{hash_id}"
 _HOOKS = "/console/developers/webhooks"
 _HOOK = f"{_HOOKS}/{{endpoint_id}}"
+_SENDERS = "/console/developers/senders"
+_SENDER = f"{_SENDERS}/{{sender_id}}"
 _FILE = {"file": ("members.csv", b"email\r\nada@example.com\r\n")}
 _MEMBER = f"{_LIST}/members/{{user_id}}"
 _CLOSING = {"list_id": "closing_list_id"}
@@ -115,6 +117,13 @@ CONSOLE_CALLS: dict[str, Call] = {
     "GET /console/developers/keys/{key_id}/end": Call(404),
     "GET /console/developers/keys/{key_id}/requests": Call(404),
     "GET /console/developers/access": Call(200),
+    f"GET {_SENDERS}": Call(200),
+    f"GET {_SENDERS}/new": Call(200),
+    f"POST {_SENDERS}/new": Call(422, own=422, form={"provider": "generic"}),
+    f"GET {_SENDER}": Call(404),
+    f"GET {_SENDER}/rotate": Call(404),
+    f"POST {_SENDER}/rotate": Call(404),
+    f"GET {_SENDER}/end": Call(404),
     f"GET {_HOOKS}": Call(200),
     f"GET {_HOOKS}/new": Call(200),
     f"POST {_HOOKS}/new": Call(422, own=422, form={"url": "http://127.0.0.1:9/"}),
@@ -157,4 +166,5 @@ CONSOLE_CALLS: dict[str, Call] = {
     "POST /console/developers/keys/{key_id}/end": Call(404, own=303),
     "POST /console/developers/access/{grant_id}/end": Call(404, own=303),
     f"POST {_HOOK}/end": Call(404, own=303),
+    f"POST {_SENDER}/end": Call(404, own=303),
 }

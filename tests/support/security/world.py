@@ -135,13 +135,15 @@ def _add_orders(world: World) -> None:
 
 
 def _add_endpoint(world: World) -> None:
-    """A webhook endpoint with a delivery that reaches nothing, paused then."""
+    """A sender, and a webhook endpoint with a delivery that reaches nothing, paused then."""
     client, url = world.client, f"http://127.0.0.1:9/{world.mark}"
     made = data(client.post("/webhook-endpoints", json={"url": url, "types": ["order.disputed"]}))
     path = f"/webhook-endpoints/{made['id']}"
     world.values["endpoint_id"] = made["id"]
     world.values["delivery_id"] = data(client.post(f"{path}/test"))["id"]
     data(client.patch(path, json={"state": "paused"}))
+    sender = data(client.post("/senders", json={"name": world.mark, "provider": "generic"}))
+    world.values["sender_id"] = sender["id"]
 
 
 def _add_grant(world: World) -> None:

@@ -1,0 +1,302 @@
+"""The API endpoints for senders, which report about the mails of lists."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+
+from api.auth.identification import count_anonymous, identify_caller
+from api.auth.requirements import UNLIMITED, SenderKeeper
+from api.limits.bulkheads import AUTHENTICATION, REPORTS
+from api.limits.rate_limits import RateLimitName
+from api.openapi import error_responses
+from api.paging import Cursor, Limit
+from api.record_ids import PathId, parse_id
+from api.route_classes import JsonRoute
+from api.schemas import senders as schemas
+from api.schemas.envelope import Envelope, build_envelope
+from api.state import StateOf, Transaction
+from core.errors import DomainError, Kind, access, mailing, requests
+from core.errors import senders as errors
+from core.settings import Settings
+from integrations.senders import standard_webhooks
+from integrations.senders.port import ReportKind, SenderProvider
+from models import ReportOutcome, Sender
+from services.access.caller import Caller
+from services.paging import PageRequest
+from services.senders import applying, intake, reports, sender_secrets, senders
+from services.senders.provider_keys import CREATED_SECRETS
+from services.senders.senders import NewSender, SenderChange
+from storage.unit_of_work import UnitOfWork
+
+_SENDERS_PATH = "/senders"
+_SENDER_PATH = _SENDERS_PATH + "/{sender_id}"
+
+_SIGNATURE_HEADER = standard_webhooks.STANDARD_HEADERS.signatures
+_BODY_SCHEMA = {
+    "type": "object",
+    "description": "Reports in the generic form, or a body of the provider",
+    "examples": [
+        {
+            "type": "delivery.reports",
+            "timestamp": "2026-11-29T12:00:00Z",
+            "data": {
+                "reports": [
+                    {
+                        "kind": "bounced",
+                        "delivery_id": "d1" + "0" * 50,
+                        "occurred_at": "2026-11-29T11:59:58Z",
+                        "bounce": {"class": "hard", "status": "5.1.1"},
+                    }
+                ]
+            },
+        }
+    ],
+}
+
+router = APIRouter(tags=["Senders"], route_class=JsonRoute)
+
+
+@router.post(
+    _SENDERS_PATH,
+    summary="Create a sender",
+    responses=error_responses(
+        errors.SENDER_TOO_MANY,
+        errors.SENDER_NEEDS_DELIVERY,
+        errors.SENDER_KEY_INVALID,
+        errors.SENDER_TOPIC_INVALID,
+        mailing.LIST_NOT_FOUND,
+        access.AUTH_LOGIN_AGAIN,
+    ),
+)
+def create_sender(
+    uow: Transaction, state: StateOf, caller: SenderKeeper, body: schemas.NewSender
+) -> Envelope[schemas.CreatedSender]:
+    """Create a sender. Only this response contains the secret.
+
+    The provider posts its reports to `url`. A session must have logged in within the last 15
+    minutes. The account's user is notified by e-mail.
+    """
+    new = NewSender(
+        name=body.name,
+        provider=body.provider,
+        list_ids=body.list_ids,
+        any_list=body.any_list,
+        topic_arn=body.topic_arn,
+        keys=body.keys,
+    )
+    sender, secret = senders.create_sender(uow, caller, new)
+    has_username = body.provider in CREATED_SECRETS - {SenderProvider.GENERIC}
+    record = schemas.CreatedSender.of_sender(
+        sender,
+        state.resources.settings,
+        senders.SenderFigures(),
+        secret=secret,
+        username=sender_secrets.USERNAME if has_username else None,
+    )
+    return build_envelope(record)
+
+
+@router.get(_SENDERS_PATH, summary="List all senders")
+def list_senders(
+    uow: Transaction, state: StateOf, caller: SenderKeeper
+) -> Envelope[list[schemas.SenderRecord]]:
+    """List your senders, newest first."""
+    rows = senders.list_senders(uow, caller.user_id)
+    figures = senders.count_outcomes(uow, [row.id for row in rows])
+    settings = state.resources.settings
+    return build_envelope(
+        [schemas.SenderRecord.of_sender(row, settings, figures[row.id]) for row in rows]
+    )
+
+
+@router.get(
+    _SENDER_PATH, summary="Retrieve a sender", responses=error_responses(errors.SENDER_NOT_FOUND)
+)
+def read_sender(
+    uow: Transaction, state: StateOf, caller: SenderKeeper, sender_id: PathId
+) -> Envelope[schemas.SenderRecord]:
+    """Retrieve one of your senders."""
+    sender = senders.get_sender(uow, caller, sender_id)
+    return build_envelope(_describe_sender(uow, state.resources.settings, sender))
+
+
+@router.patch(
+    _SENDER_PATH,
+    summary="Update a sender",
+    responses=error_responses(
+        errors.SENDER_NOT_FOUND,
+        errors.SENDER_NEEDS_DELIVERY,
+        errors.SENDER_KEY_INVALID,
+        errors.SENDER_TOPIC_INVALID,
+        mailing.LIST_NOT_FOUND,
+        access.AUTH_LOGIN_AGAIN,
+    ),
+)
+def change_sender(
+    uow: Transaction,
+    state: StateOf,
+    caller: SenderKeeper,
+    sender_id: PathId,
+    body: schemas.SenderChange,
+) -> Envelope[schemas.SenderRecord]:
+    """Update a sender, or pause or resume it.
+
+    After a change of a key, the former key is valid for 24 hours. To change a key, a session must
+    have logged in within the last 15 minutes.
+    """
+    change = SenderChange(
+        name=body.name,
+        list_ids=body.list_ids,
+        covers_all_lists="list_ids" in body.model_fields_set and body.list_ids is None,
+        any_list=body.any_list,
+        topic_arn=body.topic_arn,
+        keys=body.keys,
+        state=body.state,
+    )
+    sender = senders.change_sender(uow, caller, sender_id, change)
+    return build_envelope(_describe_sender(uow, state.resources.settings, sender))
+
+
+@router.delete(
+    _SENDER_PATH, summary="Delete a sender", responses=error_responses(errors.SENDER_NOT_FOUND)
+)
+def delete_sender(uow: Transaction, caller: SenderKeeper, sender_id: PathId) -> Envelope[int]:
+    """Delete a sender. Pressroom rejects its later calls, and drops its waiting reports."""
+    return build_envelope(senders.delete_sender(uow, caller, sender_id))
+
+
+@router.post(
+    f"{_SENDER_PATH}/rotate",
+    summary="Rotate a sender's secret",
+    responses=error_responses(
+        errors.SENDER_NOT_FOUND,
+        errors.SENDER_NEEDS_DELIVERY,
+        errors.SENDER_KEY_INVALID,
+        access.AUTH_LOGIN_AGAIN,
+    ),
+)
+def rotate_sender_secret(
+    uow: Transaction, caller: SenderKeeper, sender_id: PathId
+) -> Envelope[schemas.RotatedSenderSecret]:
+    """Create a new secret for a sender. The former secret is valid for 24 hours.
+
+    Only for the providers generic, postmark and brevo. A session must have logged in within the
+    last 15 minutes.
+    """
+    secret = senders.rotate_secret(uow, caller, sender_id)
+    return build_envelope(schemas.RotatedSenderSecret(secret=secret))
+
+
+@router.get(
+    f"{_SENDER_PATH}/reports",
+    summary="List recent reports",
+    responses=error_responses(errors.SENDER_NOT_FOUND, requests.CURSOR_INVALID),
+)
+def list_sender_reports(
+    uow: Transaction,
+    caller: SenderKeeper,
+    sender_id: PathId,
+    outcome: ReportOutcome | None = None,
+    kind: ReportKind | None = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> Envelope[schemas.SenderReportsPage]:
+    """List the reports of the last 7 days, newest first.
+
+    A page with an `outcome` or a `kind` may have few reports although more pages follow.
+    """
+    page = reports.list_reports(
+        uow,
+        caller,
+        sender_id,
+        page=PageRequest(limit, cursor=cursor),
+        outcome=outcome,
+        kind=kind,
+    )
+    items = [schemas.ReportRecord.model_validate(row) for row in page.rows]
+    pagination = schemas.ReportsPagination(limit=limit, next_cursor=page.next_cursor)
+    return build_envelope(schemas.SenderReportsPage(pagination=pagination, items=items))
+
+
+@router.post(
+    f"{_SENDER_PATH}/try",
+    summary="Try a body",
+    responses=error_responses(
+        errors.SENDER_NOT_FOUND,
+        errors.REPORT_INVALID,
+        errors.REPORT_TOO_MANY,
+        errors.REPORT_TRACE_ID_REFUSED,
+    ),
+)
+def try_sender_body(
+    state: StateOf, caller: SenderKeeper, sender_id: PathId, body: schemas.SenderTrial
+) -> Envelope[list[schemas.TriedReport]]:
+    """Show the effects that the reports in a body would have. Nothing changes.
+
+    The body needs no signature.
+    """
+    with state.resources.unit_of_work() as uow:
+        sender = senders.get_sender(uow, caller, sender_id)
+    received = applying.run_trial(state.resources, sender, body.body.encode())
+    return build_envelope([schemas.TriedReport.of_report(each) for each in received])
+
+
+@router.post(
+    f"{_SENDER_PATH}/events",
+    summary="Receive reports",
+    dependencies=[UNLIMITED],
+    responses=error_responses(
+        errors.SENDER_SIGNATURE_INVALID,
+        requests.BODY_TOO_LARGE,
+        errors.REPORT_INVALID,
+        errors.REPORT_TOO_MANY,
+        errors.REPORT_TRACE_ID_REFUSED,
+        errors.SENDER_BUSY,
+    ),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": _BODY_SCHEMA}},
+        }
+    },
+)
+async def receive_reports(
+    request: Request, state: StateOf, sender_id: Annotated[str, Path(examples=["7"])]
+) -> Envelope[int]:
+    """Receive the reports of a sender. The response is 1 whatever happens to the reports.
+
+    The sender's provider proves each call with its signature or secret. For the provider generic,
+    the body is signed as Standard Webhooks 1.0 defines, or the call has an API key with the scope
+    `sender`. Reports are applied within seconds.
+    """
+    body = await request.body()
+    sender = await REPORTS.run(intake.find_sender, state.resources, parse_id(sender_id) or 0)
+    try:
+        has_key = "authorization" in request.headers and _SIGNATURE_HEADER not in request.headers
+        if sender.provider is SenderProvider.GENERIC and has_key:
+            caller = await REPORTS.run(_identify_key, request)
+            intake.require_key(sender, caller)
+        else:
+            headers = {name.lower(): value for name, value in request.headers.items()}
+            await intake.verify_call(sender, intake.build_request(headers, body))
+    except DomainError as error:
+        if error.kind is not Kind.UNAUTHENTICATED:
+            raise
+        if sender.id is not None:
+            state.refused_calls.record(sender.id)
+        await AUTHENTICATION.run(count_anonymous, request, RateLimitName.ANONYMOUS)
+        raise errors.SENDER_SIGNATURE_INVALID() from None
+    await REPORTS.run(intake.store_body, state.resources, sender, body)
+    return build_envelope(1)
+
+
+def _identify_key(request: Request) -> Caller:
+    caller = identify_caller(request)
+    if caller is None:
+        raise errors.SENDER_SIGNATURE_INVALID()
+    return caller
+
+
+def _describe_sender(uow: UnitOfWork, settings: Settings, sender: Sender) -> schemas.SenderRecord:
+    figures = senders.count_outcomes(uow, [sender.id])
+    return schemas.SenderRecord.of_sender(sender, settings, figures[sender.id])

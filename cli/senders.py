@@ -1,0 +1,91 @@
+"""The commands of ``pressroom senders``."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cli.connection import open_command_resources
+from cli.output import Email, Json, create_group, print_record, print_records, select_fields
+from core.errors.senders import SENDER_NOT_FOUND
+from core.settings import Settings
+from integrations.senders.port import SenderProvider
+from models import Sender
+from services.accounts import accounts
+from services.senders import senders
+from services.senders.senders import NewSender
+from services.subscriptions import lists
+
+app = create_group("Manage senders, which report bounces and complaints.")
+
+_FIELDS = "id name provider list_ids any_list key_id state last_report_at last_refused_at"
+# The fields of a sender that fit into a table in a narrow terminal.
+_ROW_FIELDS = "id name provider state last_report_at"
+
+
+@app.command("create")
+def create_sender(
+    email: Email,
+    *,
+    provider: Annotated[SenderProvider, typer.Option(help="The provider that posts reports.")],
+    name: Annotated[str, typer.Option(help="A name for the sender.")],
+    list_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--list",
+            metavar="LIST",
+            help=(
+                "The id or slug of a list that the sender covers. Repeat the option for several "
+                "lists. Without this option, the sender covers all lists of the account."
+            ),
+        ),
+    ] = None,
+    any_list: Annotated[
+        bool, typer.Option("--any-list", help="Cover every list of the installation.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Create a sender for an account. The secret is shown only once.
+
+    To create a sender with a key of the provider, use the console or the API.
+    """
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
+        user = accounts.get_user_by_email(uow, email)
+        list_ids = [lists.get_named(uow, each).id for each in list_name or ()]
+        new = NewSender(name, provider, list_ids=list_ids or None, any_list=any_list)
+        sender, secret = senders.add_sender(
+            uow, user.id, new, key_id=None, detail="with a command on the server"
+        )
+        uow.session.refresh(sender)
+        record = _describe(resources.settings, sender, _FIELDS) | {"secret": secret}
+    print_record(record, as_json=as_json)
+
+
+@app.command("list")
+def list_senders(email: Email, as_json: Json = False) -> None:
+    """Show an account's senders, newest first."""
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
+        user = accounts.get_user_by_email(uow, email)
+        columns = _FIELDS if as_json else _ROW_FIELDS
+        rows = [
+            _describe(resources.settings, sender, columns)
+            for sender in senders.list_senders(uow, user.id)
+        ]
+    print_records(rows, as_json=as_json)
+
+
+@app.command("revoke")
+def revoke_sender(
+    sender_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Json = False
+) -> None:
+    """Delete a sender. Its later calls are rejected."""
+    with open_command_resources() as resources, resources.unit_of_work() as uow:
+        rows = senders.find_senders(uow, Sender.id == sender_id)
+        if not rows:
+            raise SENDER_NOT_FOUND()
+        senders.end_senders(uow, rows[0].user_id, [sender_id])
+    print_record({"id": sender_id, "revoked": 1}, as_json=as_json)
+
+
+def _describe(settings: Settings, sender: Sender, columns: str) -> dict[str, Any]:
+    url = senders.build_events_url(settings.public_base, sender.id)
+    return {**select_fields(sender, columns), "url": url}

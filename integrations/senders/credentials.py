@@ -1,0 +1,37 @@
+"""Verifies the secrets that providers send as HTTP Basic credentials or Bearer tokens."""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Sequence
+
+from core.errors.senders import SENDER_SIGNATURE_INVALID
+from integrations.senders.port import SenderRequest
+
+USERNAME = "pressroom"
+
+
+def verify_credentials(request: SenderRequest, secrets: Sequence[str]) -> None:
+    """Verify that the request has one of the secrets. Raises ``sender.signature_invalid``.
+
+    A request sends a secret as the password of the user ``pressroom``, or as a Bearer token.
+    """
+    scheme, _, value = request.headers.get("authorization", "").partition(" ")
+    sent_value = value.strip().encode(errors="replace")
+    match scheme.lower():
+        case "bearer":
+            expected_values = [secret.encode() for secret in secrets]
+        case "basic":
+            expected_values = [f"{USERNAME}:{secret}".encode() for secret in secrets]
+            sent_value = _decode(sent_value)
+        case _:
+            raise SENDER_SIGNATURE_INVALID()
+    if not any(hmac.compare_digest(expected, sent_value) for expected in expected_values):
+        raise SENDER_SIGNATURE_INVALID()
+
+
+def _decode(value: bytes) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error:
+        return b""

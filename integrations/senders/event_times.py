@@ -1,0 +1,36 @@
+"""Parses the times of providers' events."""
+
+from datetime import UTC, datetime
+
+# A time outside this range is a mistake of the sender, such as 0 for an unknown time.
+_EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+_LATEST = datetime(2100, 1, 1, tzinfo=UTC)
+_MAX_CHARACTERS = 40
+
+
+def parse_iso_time(value: object) -> datetime | None:
+    """Return the time of an ISO 8601 text with an offset, or ``None`` if it is invalid.
+
+    A text without an offset is invalid, because its time zone is unknown.
+    """
+    if not isinstance(value, str) or len(value) > _MAX_CHARACTERS:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        return _check_range(moment.astimezone(UTC)) if moment.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_unix_time(value: object, units_per_second: int = 1) -> datetime | None:
+    """Return the time of a number of seconds or smaller units since 1970, or ``None``."""
+    if not isinstance(value, int | float):
+        return None
+    try:
+        return _check_range(datetime.fromtimestamp(value / units_per_second, UTC))
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _check_range(moment: datetime) -> datetime | None:
+    return moment if _EARLIEST <= moment < _LATEST else None

@@ -1,0 +1,113 @@
+"""Converts the events in a provider's body to reports.
+
+An adapter extracts the facts that all of a provider's events have in common as a `ProviderEvent`.
+The adapter then decides which report the event yields.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from email.utils import parseaddr
+
+from integrations.senders.bounce_statuses import correct_class
+from integrations.senders.json_body import parse_json
+from integrations.senders.port import (
+    BounceClass,
+    ParsedBody,
+    Report,
+    ReportKind,
+    UnusedEvent,
+    UnusedReason,
+)
+
+# The maximum number of events that are read from a body. A provider's body has at most 1 MB, so a
+# larger number can't be genuine.
+MAX_EVENTS = 10_000
+_MAX_ADDRESS_CHARACTERS = 320
+_MAX_TYPE_CHARACTERS = 100
+
+ParsedEvent = Report | UnusedEvent
+Fields = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderEvent:
+    """The facts that each event of a provider contains.
+
+    Attributes:
+        event_type: the provider's name of the event's type, or ``None`` if the name is unreadable.
+    """
+
+    event_type: str | None
+    delivery_id: str | None
+    email: str | None
+    occurred_at: datetime | None
+    message_id: str | None
+
+    def report(self, kind: ReportKind, *, is_machine: bool = False) -> ParsedEvent:
+        """Return a report, or an invalid event if the event names nobody."""
+        return self._build(Report(kind, is_machine=is_machine))
+
+    def report_bounce(self, named_class: BounceClass, status: str | None) -> ParsedEvent:
+        """Return a report about a bounce, or an invalid event if the event names nobody.
+
+        Args:
+            named_class: the class that follows from the provider's name of the bounce.
+        """
+        bounce_class = correct_class(named_class, status)
+        return self._build(Report(ReportKind.BOUNCED, bounce_class=bounce_class, status=status))
+
+    def ignore(self) -> UnusedEvent:
+        return self._leave_unused(UnusedReason.IGNORED)
+
+    def reject(self) -> UnusedEvent:
+        return self._leave_unused(UnusedReason.INVALID)
+
+    def _build(self, report: Report) -> ParsedEvent:
+        if self.delivery_id is None and self.email is None:
+            return self.reject()
+        return replace(
+            report,
+            delivery_id=self.delivery_id,
+            email=self.email,
+            occurred_at=self.occurred_at,
+            message_id=self.message_id,
+        )
+
+    def _leave_unused(self, reason: UnusedReason) -> UnusedEvent:
+        return UnusedEvent(reason, self.event_type, self.occurred_at)
+
+
+def parse_events(body: bytes, parse_event: Callable[[Fields], ParsedEvent]) -> ParsedBody:
+    """Parse a body that contains an event or a list of events.
+
+    Args:
+        parse_event: a function that converts an event, and never raises an error.
+    """
+    content = parse_json(body)
+    items = content if isinstance(content, list) else [content]
+    events: list[ParsedEvent] = [
+        parse_event(item) if isinstance(item, dict) else UnusedEvent(UnusedReason.INVALID)
+        for item in items[:MAX_EVENTS]
+    ]
+    if len(items) > MAX_EVENTS:
+        events.append(UnusedEvent(UnusedReason.INVALID))
+    return ParsedBody(tuple(events))
+
+
+def parse_address(value: object) -> str | None:
+    """Return the address in ``address`` or ``Name <address>``, or ``None`` if there is none."""
+    if not isinstance(value, str) or not value.isprintable():
+        return None
+    if len(value) > _MAX_ADDRESS_CHARACTERS:
+        return None
+    address = parseaddr(value)[1] if "<" in value else value.strip()
+    local_part, _, domain = address.rpartition("@")
+    return address if local_part and domain else None
+
+
+def parse_event_type(value: object) -> str | None:
+    """Return the name of an event's type with at most 100 characters, or ``None``."""
+    if not isinstance(value, str) or not value.isprintable():
+        return None
+    return value[:_MAX_TYPE_CHARACTERS] or None

@@ -1,0 +1,123 @@
+"""The adapter for Mailgun.
+
+Mailgun signs a timestamp and a random token, and puts both into the body. The signature doesn't
+cover the event. Mailgun documents its webhooks at
+documentation.mailgun.com/docs/mailgun/user-manual/webhooks.
+"""
+
+import hashlib
+import hmac
+from datetime import timedelta
+
+from core.errors.senders import SENDER_SIGNATURE_INVALID
+from integrations.senders.bounce_statuses import find_status
+from integrations.senders.delivery_ids import find_delivery_id, get_named_value
+from integrations.senders.event_times import parse_unix_time
+from integrations.senders.events import (
+    Fields,
+    ParsedEvent,
+    ProviderEvent,
+    parse_address,
+    parse_event_type,
+    parse_events,
+)
+from integrations.senders.json_body import get_object, get_text, parse_json
+from integrations.senders.port import (
+    BounceClass,
+    ParsedBody,
+    ReportKind,
+    SenderProof,
+    SenderProvider,
+    SenderRequest,
+)
+from integrations.senders.user_agents import is_machine_agent
+
+# Mailgun repeats an event for eight hours. An older signature is refused, because a captured
+# signature would be valid for any event.
+_MAX_SIGNATURE_AGE = timedelta(hours=24)
+_MAX_TIMESTAMP_DIGITS = 11
+
+_KINDS = {
+    "delivered": ReportKind.DELIVERED,
+    "opened": ReportKind.OPENED,
+    "clicked": ReportKind.CLICKED,
+    "complained": ReportKind.COMPLAINED,
+    "unsubscribed": ReportKind.UNSUBSCRIBED,
+}
+# The kinds of reports for mails that Mailgun didn't send, because of an earlier event.
+_SUPPRESSION_KINDS = {
+    "suppress-complaint": ReportKind.COMPLAINED,
+    "suppress-unsubscribe": ReportKind.UNSUBSCRIBED,
+}
+_HARD_REASONS = {"bounce", "suppress-bounce"}
+
+
+class MailgunAdapter:
+    provider = SenderProvider.MAILGUN
+
+    async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
+        signature = get_object(parse_json(request.body), "signature")
+        timestamp = get_text(signature, "timestamp") or ""
+        token = get_text(signature, "token") or ""
+        if not timestamp.isascii() or not timestamp.isdigit():
+            raise SENDER_SIGNATURE_INVALID()
+        signed_at = parse_unix_time(int(timestamp[:_MAX_TIMESTAMP_DIGITS]))
+        if signed_at is None or abs(request.received_at - signed_at) > _MAX_SIGNATURE_AGE:
+            raise SENDER_SIGNATURE_INVALID()
+        sent_digest = (get_text(signature, "signature") or "").lower().encode()
+        content = f"{timestamp}{token}".encode()
+        if not any(
+            hmac.compare_digest(
+                hmac.new(key.encode(), content, hashlib.sha256).hexdigest().encode(), sent_digest
+            )
+            for key in proof.secrets
+        ):
+            raise SENDER_SIGNATURE_INVALID()
+
+    def parse(self, body: bytes) -> ParsedBody:
+        return parse_events(body, _parse_event)
+
+
+def _parse_event(fields: Fields) -> ParsedEvent:
+    data = get_object(fields, "event-data")
+    event_type = parse_event_type(data.get("event"))
+    headers = get_object(data, "message", "headers")
+    variables = get_object(data, "user-variables")
+    event = ProviderEvent(
+        event_type=event_type,
+        delivery_id=find_delivery_id(
+            get_named_value(variables, "delivery_id"), headers, data.get("tags")
+        ),
+        email=parse_address(data.get("recipient")),
+        occurred_at=parse_unix_time(data.get("timestamp")),
+        message_id=get_text(headers, "message-id"),
+    )
+    if event_type is None:
+        return event.reject()
+    if event_type == "failed":
+        return _parse_failure(event, data)
+    if kind := _KINDS.get(event_type):
+        return event.report(kind, is_machine=_is_machine(data))
+    return event.ignore()
+
+
+def _parse_failure(event: ProviderEvent, data: Fields) -> ParsedEvent:
+    reason = get_text(data, "reason") or ""
+    if kind := _SUPPRESSION_KINDS.get(reason):
+        return event.report(kind)
+    if reason == "espblock":
+        bounce_class = BounceClass.BLOCKED
+    elif data.get("severity") == "permanent" and reason in _HARD_REASONS:
+        bounce_class = BounceClass.HARD
+    else:
+        bounce_class = BounceClass.SOFT
+    outcome = get_object(data, "delivery-status")
+    status = find_status(
+        outcome.get("enhanced-code"), outcome.get("message"), outcome.get("description")
+    )
+    return event.report_bounce(bounce_class, status)
+
+
+def _is_machine(data: Fields) -> bool:
+    client = get_object(data, "client-info")
+    return bool(client.get("bot")) or is_machine_agent(client.get("user-agent"))

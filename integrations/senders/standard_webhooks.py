@@ -1,0 +1,87 @@
+"""Verifies signatures of Standard Webhooks 1.0.
+
+A request has three headers: the id of the message, the time of sending and the signatures. Svix
+uses the same scheme with other header names. https://github.com/standard-webhooks/standard-webhooks
+describes the scheme.
+"""
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+from standardwebhooks import Webhook
+
+from core.errors.senders import SENDER_SIGNATURE_INVALID
+from integrations.senders.port import SenderRequest
+
+SECRET_PREFIX = "whsec_"  # noqa: S105 - the beginning of every secret
+# The largest accepted difference between the time of sending and the time of arrival.
+TOLERANCE = timedelta(minutes=5)
+
+_MAX_TIMESTAMP_DIGITS = 11
+
+
+@dataclass(frozen=True)
+class SignatureHeaders:
+    """The names of the three headers, in lower case."""
+
+    message_id: str
+    timestamp: str
+    signatures: str
+
+
+STANDARD_HEADERS = SignatureHeaders("webhook-id", "webhook-timestamp", "webhook-signature")
+SVIX_HEADERS = SignatureHeaders("svix-id", "svix-timestamp", "svix-signature")
+
+
+def is_signing_secret(secret: str) -> bool:
+    """Return whether a text is a secret of the form ``whsec_`` and base64."""
+    return secret.startswith(SECRET_PREFIX) and _load_secret(secret) is not None
+
+
+def verify_message(
+    request: SenderRequest, secrets: Sequence[str], headers: SignatureHeaders = STANDARD_HEADERS
+) -> None:
+    """Verify that one of the secrets signed the request within the last five minutes.
+
+    Raises ``sender.signature_invalid``.
+
+    Args:
+        secrets: the secrets with the prefix ``whsec_``. Invalid secrets verify nothing.
+    """
+    message_id = request.headers.get(headers.message_id, "")
+    sent_at = _parse_timestamp(request.headers.get(headers.timestamp, ""))
+    if sent_at is None or abs(request.received_at - sent_at) > TOLERANCE:
+        raise SENDER_SIGNATURE_INVALID()
+    try:
+        body = request.body.decode()
+        expected_signatures = [
+            webhook.sign(message_id, sent_at, body).encode()
+            for webhook in map(_load_secret, secrets)
+            if webhook is not None
+        ]
+    except UnicodeError:
+        # The scheme signs text in UTF-8. The body or the message id is no such text.
+        raise SENDER_SIGNATURE_INVALID() from None
+    signatures = request.headers.get(headers.signatures, "").split(" ")
+    sent_signatures = [signature.encode(errors="replace") for signature in signatures]
+    if not any(
+        hmac.compare_digest(expected, sent)
+        for expected, sent in product(expected_signatures, sent_signatures)
+    ):
+        raise SENDER_SIGNATURE_INVALID()
+
+
+def _load_secret(secret: str) -> Webhook | None:
+    try:
+        return Webhook(secret)
+    except Exception:  # noqa: BLE001 - the library raises several errors for an invalid secret
+        return None
+
+
+def _parse_timestamp(header: str) -> datetime | None:
+    if not header.isascii() or not header.isdigit() or len(header) > _MAX_TIMESTAMP_DIGITS:
+        return None
+    return datetime.fromtimestamp(int(header), UTC)

@@ -1,0 +1,1 @@
+"""Manages senders, receives their reports, and applies each report once."""

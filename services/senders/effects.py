@@ -1,0 +1,452 @@
+"""Decides the effects of reports, and applies them to members and mailings.
+
+A batch of reports is applied with a constant number of SQL statements. Only complaints and
+unsubscriptions, which are rare, need statements of their own.
+
+``apply_opt_outs`` runs first and in its own transaction, so that an opt-out takes effect even while
+a bulk action locks the list. ``apply_reports`` does everything else. If ``apply_reports`` fails,
+both run again, because an opt-out is idempotent.
+"""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, NamedTuple
+
+from sqlalchemy import text
+from sqlalchemy.dialects.postgresql import insert
+
+from core import clock
+from core.keyring import Keyring
+from integrations.senders.port import BounceClass, Report, ReportKind, UnusedEvent, UnusedReason
+from models import OptOut, OptOutKind, ReportOutcome, Sender, User
+from services.accounts.email_addresses import InvalidAddress, normalise_addresses
+from services.senders.reports import mask_recipient
+from services.subscriptions.members import bounces, delivery_ids, opt_out_checks, unsubscribe
+from services.subscriptions.members.bounces import MemberMailing, ReportedBounce
+from storage.unit_of_work import UnitOfWork
+
+# A time that is further in the future becomes the time of arrival.
+_MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
+# Reports about older mailings change no figures.
+MAX_MAILING_AGE = timedelta(days=30)
+_OPT_OUT_SOURCES = {
+    ReportKind.COMPLAINED: unsubscribe.SENDER_COMPLAINT,
+    ReportKind.UNSUBSCRIBED: unsubscribe.SENDER_UNSUBSCRIBE,
+}
+_ENGAGEMENT_KINDS = frozenset({ReportKind.DELIVERED, ReportKind.OPENED, ReportKind.CLICKED})
+_BOUNCE_FIGURES = {
+    BounceClass.HARD: "hard_bounced",
+    BounceClass.SOFT: "soft_bounced",
+    BounceClass.BLOCKED: "blocked",
+    BounceClass.CONTENT: "blocked",
+}
+# The best outcome of a report that concerns several lists comes first.
+_OUTCOME_ORDER = (
+    ReportOutcome.APPLIED,
+    ReportOutcome.DUPLICATE,
+    ReportOutcome.LATE,
+    ReportOutcome.STALE,
+    ReportOutcome.OFF,
+    ReportOutcome.IGNORED,
+    ReportOutcome.UNMATCHED,
+)
+_COVERED = """(CAST(:any_list AS boolean) OR l.user_id = :owner_id AND (
+    CAST(:covered_ids AS bigint[]) IS NULL OR l.id = ANY (CAST(:covered_ids AS bigint[]))))"""
+_FIND_BY_DELIVERY = text(f"""
+SELECT DISTINCT l.id, m.user_id, r.mailing_id, mailing.created_at
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]),
+    CAST(:mailing_ids AS bigint[])) AS r (list_id, user_id, mailing_id)
+JOIN lists AS l ON l.id = r.list_id AND {_COVERED}
+JOIN subscriptions AS m ON m.list_id = r.list_id AND m.user_id = r.user_id
+JOIN users AS u ON u.id = r.user_id AND u.erased_at IS NULL
+LEFT JOIN mailings AS mailing ON mailing.id = r.mailing_id AND mailing.list_id = r.list_id
+""")  # noqa: S608 - no input
+# The person whose copy of the address on the list is equal comes first, then the person whose
+# account has the address, then a person who had the address.
+_FIND_BY_ADDRESS = text(f"""
+WITH addresses AS (
+    SELECT number - 1 AS number, email
+    FROM unnest(CAST(:addresses AS text[])) WITH ORDINALITY AS a (email, number)
+), people AS (
+    SELECT a.number, a.email, u.id, false AS is_former
+    FROM addresses AS a JOIN users AS u ON u.email = a.email AND u.erased_at IS NULL
+    UNION ALL
+    SELECT a.number, a.email, u.id, true
+    FROM addresses AS a JOIN former_addresses AS f ON f.email = a.email
+    JOIN users AS u ON u.id = f.user_id AND u.erased_at IS NULL
+)
+SELECT DISTINCT ON (p.number, m.list_id) p.number, m.list_id, m.user_id, m.status
+FROM people AS p JOIN subscriptions AS m ON m.user_id = p.id
+JOIN lists AS l ON l.id = m.list_id AND {_COVERED}
+ORDER BY p.number, m.list_id, (m.email = p.email) DESC NULLS LAST, p.is_former, m.user_id
+""")  # noqa: S608 - no input
+_ADD_MARKS = text("""
+INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind)
+SELECT * FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS bigint[]),
+    CAST(:mailing_ids AS bigint[]), CAST(:kinds AS text[]))
+ON CONFLICT DO NOTHING
+RETURNING user_id, list_id, mailing_id, kind
+""")
+_FIGURES = (
+    *("delivered", "hard_bounced", "soft_bounced", "blocked", "complained", "unsubscribed"),
+    *("opened", "machine_opened", "clicked"),
+)
+_ADD_FIGURES = text(f"""
+UPDATE mailings AS m SET {", ".join(f"{name} = m.{name} + r.{name}" for name in _FIGURES)}
+FROM unnest(CAST(:ids AS bigint[]), CAST(:list_ids AS bigint[]),
+    {", ".join(f"CAST(:{name} AS bigint[])" for name in _FIGURES)})
+    AS r (id, list_id, {", ".join(_FIGURES)})
+WHERE m.id = r.id AND m.list_id = r.list_id
+""")  # noqa: S608 - no input
+_NEEDED_OPT_OUTS = text("""
+SELECT r.number - 1 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))
+    WITH ORDINALITY AS r (list_id, user_id, number)
+WHERE NOT EXISTS (
+    SELECT FROM opt_outs AS o
+    WHERE o.list_id = r.list_id AND o.user_id = r.user_id AND o.kind = 'list'
+) OR EXISTS (
+    SELECT FROM subscriptions AS m WHERE m.list_id = r.list_id AND m.user_id = r.user_id
+        AND m.status IN ('active', 'pending')
+)
+""")
+
+
+# A user id, a list id, a mailing id and the name of a figure.
+_Mark = tuple[int, int, int, str]
+
+
+@dataclass(slots=True)
+class ReceivedReport:
+    """A report or an unused event of a sender, with the effect that is filled in step by step.
+
+    Attributes:
+        members: the members whom the report concerns. A report without a delivery id may concern a
+            member on several lists.
+        outcomes: the outcome for each of ``members``.
+    """
+
+    event: Report | UnusedEvent
+    received_at: datetime
+    occurred_at: datetime = field(init=False)
+    address: str | None = None
+    members: list[MemberMailing] = field(default_factory=list)
+    outcomes: list[ReportOutcome] = field(default_factory=list)
+    outcome: ReportOutcome = ReportOutcome.UNMATCHED
+
+    def __post_init__(self) -> None:
+        occurred_at = self.event.occurred_at
+        is_usable = (
+            occurred_at is not None and occurred_at <= self.received_at + _MAX_CLOCK_DIFFERENCE
+        )
+        self.occurred_at = occurred_at if occurred_at and is_usable else self.received_at
+        if isinstance(self.event, UnusedEvent):
+            is_ignored = self.event.reason is UnusedReason.IGNORED
+            self.outcome = ReportOutcome.IGNORED if is_ignored else ReportOutcome.INVALID
+
+
+def find_members(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
+    """Find the members of all reports, and fill in ``members`` and the outcomes that are clear.
+
+    Reports about events before the latest action of the person become stale.
+    """
+    keyring = uow.settings.keyring
+    used = [each for each in received if isinstance(each.event, Report)]
+    for each in used:
+        each.members = []
+    _find_by_delivery(uow, sender, used, keyring)
+    if not sender.any_list:
+        _find_by_address(uow, sender, [each for each in used if each.address is not None])
+    pairs = {member.pair for each in used for member in each.members}
+    latest_actions = bounces.find_latest_actions(uow, pairs)
+    for each in used:
+        each.outcomes = [
+            ReportOutcome.STALE
+            if (acted_at := latest_actions[member.pair].acted_at) is not None
+            and member.occurred_at < acted_at
+            else _choose_outcome(each.event, member)
+            for member in each.members
+        ]
+
+
+class ReportFacts(NamedTuple):
+    """The fields of a report that Pressroom keeps for the list of recent reports.
+
+    Attributes:
+        code: the cause of a bounce, or the provider's name of an event that yields no report.
+        recipient: the masked address of the recipient, if no member was found.
+    """
+
+    kind: str | None
+    outcome: str
+    code: str | None
+    status: str | None
+    mailing_id: int | None
+    list_id: int | None
+    user_id: int | None
+    recipient: str | None
+
+
+def describe_report(received: ReceivedReport) -> ReportFacts:
+    event = received.event
+    if isinstance(event, UnusedEvent):
+        outcome = received.outcome.value
+        return ReportFacts(None, outcome, event.event_type, None, None, None, None, None)
+    member = received.members[0] if received.members else None
+    is_masked = member is None and event.email is not None
+    return ReportFacts(
+        kind=event.kind.value,
+        outcome=received.outcome.value,
+        code=None if event.bounce_class is None else event.bounce_class.value,
+        status=event.status,
+        mailing_id=member.mailing_id if member and member.mailing_id > 0 else None,
+        list_id=member.list_id if member else None,
+        user_id=member.user_id if member else None,
+        recipient=mask_recipient(event.email or "") if is_masked else None,
+    )
+
+
+def has_opt_outs(received: Iterable[ReceivedReport]) -> bool:
+    """Return whether any report is a complaint or an unsubscription."""
+    return any(_get_source(each) is not None for each in received)
+
+
+def apply_opt_outs(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> None:
+    """Store the opt-outs of complaints and unsubscriptions, without a lock on a list."""
+    sources: dict[tuple[int, int], str] = {}
+    for each in received:
+        source = _get_source(each)
+        for member, outcome in zip(each.members, each.outcomes, strict=True):
+            # A complaint is stronger than an unsubscription.
+            is_stronger = source == unsubscribe.SENDER_COMPLAINT or member.pair not in sources
+            if source is not None and outcome is ReportOutcome.APPLIED and is_stronger:
+                sources[member.pair] = source
+    if not sources:
+        return
+    pairs = sorted(sources)
+    values = {"list_ids": [pair[0] for pair in pairs], "user_ids": [pair[1] for pair in pairs]}
+    for number in sorted(uow.session.scalars(_NEEDED_OPT_OUTS, values)):
+        list_id, user_id = pairs[number]
+        person = uow.session.get(User, user_id)
+        if person is not None:
+            source = sources[list_id, user_id]
+            unsubscribe.record_reported_opt_out(uow, list_id, person, source=source)
+
+
+def apply_reports(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
+    """Apply all effects except the opt-outs of members, and fill in the outcomes.
+
+    Raises ``TransientError`` if another transaction keeps a list locked.
+    """
+    _apply_bounces(uow, sender, received)
+    _keep_addresses_opted_out(uow, sender, received)
+    _count_marks(uow, received)
+    for each in received:
+        if each.outcomes:
+            each.outcome = min(each.outcomes, key=_OUTCOME_ORDER.index)
+
+
+def _get_source(received: ReceivedReport) -> str | None:
+    """Return the source of the opt-out that a report causes, or ``None``."""
+    event = received.event
+    return _OPT_OUT_SOURCES.get(event.kind) if isinstance(event, Report) else None
+
+
+def _iterate_outcomes(
+    received: Iterable[ReceivedReport],
+) -> Iterator[tuple[ReceivedReport, Report, int, MemberMailing, ReportOutcome]]:
+    """Yield each report with each of its members, the member's index and the outcome."""
+    for each in received:
+        if isinstance(each.event, Report):
+            members = zip(each.members, [*each.outcomes], strict=True)
+            for index, (member, outcome) in enumerate(members):
+                yield each, each.event, index, member, outcome
+
+
+def _find_by_delivery(
+    uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport], keyring: Keyring
+) -> None:
+    """Find the members of reports with a delivery id, and normalise all other addresses."""
+    deliveries: list[tuple[ReceivedReport, delivery_ids.DeliveryId]] = []
+    others: list[ReceivedReport] = []
+    for each in received:
+        assert isinstance(each.event, Report)
+        delivery = None
+        if each.event.delivery_id is not None:
+            delivery = delivery_ids.read_delivery_id(keyring, each.event.delivery_id)
+        if delivery is not None:
+            deliveries.append((each, delivery))
+        elif each.event.email is not None:
+            others.append(each)
+    emails = [each.event.email or "" for each in others if isinstance(each.event, Report)]
+    for each, address in zip(others, normalise_addresses(emails), strict=True):
+        each.address = None if isinstance(address, InvalidAddress) else address
+    if not deliveries:
+        return
+    keys = {(item.list_id, item.user_id, item.mailing_id) for _, item in deliveries}
+    list_ids, user_ids, mailing_ids = zip(*keys, strict=True)
+    values = {
+        **_describe_coverage(sender),
+        "list_ids": [*list_ids],
+        "user_ids": [*user_ids],
+        "mailing_ids": [*mailing_ids],
+    }
+    began_at = {
+        (row.id, row.user_id, row.mailing_id): row.created_at
+        for row in uow.session.execute(_FIND_BY_DELIVERY, values)
+    }
+    for each, item in deliveries:
+        key = (item.list_id, item.user_id, item.mailing_id)
+        if key in began_at:
+            mailing_at = began_at[key] or _begin_day(item.day)
+            each.members = [MemberMailing(*key, mailing_at, each.occurred_at)]
+
+
+def _find_by_address(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
+    addresses = sorted({each.address for each in received if each.address is not None})
+    if not addresses:
+        return
+    values = {**_describe_coverage(sender), "addresses": addresses}
+    members: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for number, list_id, user_id, status in uow.session.execute(_FIND_BY_ADDRESS, values):
+        members[addresses[number]].append((list_id, user_id, status))
+    for each in received:
+        assert isinstance(each.event, Report)
+        assert each.address is not None
+        candidates = members[each.address]
+        if each.event.kind in _ENGAGEMENT_KINDS:
+            # The mailing is unknown, so engagement counts only if the list is clear.
+            candidates = [member for member in candidates if member[2] == "active"]
+            candidates = candidates if len(candidates) == 1 else []
+        mailing_id = _derive_mailing_id(each)
+        mailing_at = _begin_day(each.occurred_at.astimezone(UTC).date())
+        each.members = [
+            MemberMailing(list_id, user_id, mailing_id, mailing_at, each.occurred_at)
+            for list_id, user_id, _ in candidates
+        ]
+
+
+def _derive_mailing_id(received: ReceivedReport) -> int:
+    """Return a negative number that identifies the mailing of a report without a delivery id."""
+    assert isinstance(received.event, Report)
+    message_id = received.event.message_id
+    day = received.occurred_at.astimezone(UTC).date()
+    name = f"day:{day}" if message_id is None else f"message:{message_id}"
+    digest = hashlib.blake2b(name.encode(errors="replace"), digest_size=8).digest()
+    return -1 - (int.from_bytes(digest, "big") >> 1)
+
+
+def _begin_day(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)
+
+
+def _choose_outcome(event: Report | UnusedEvent, member: MemberMailing) -> ReportOutcome:
+    """Return the outcome of a report before the search for duplicates."""
+    assert isinstance(event, Report)
+    is_late = member.mailing_at < clock.now() - MAX_MAILING_AGE
+    if event.kind in (ReportKind.OPENED, ReportKind.CLICKED):
+        # Lists keep no engagement.
+        return ReportOutcome.OFF
+    is_final = event.kind in _OPT_OUT_SOURCES or event.bounce_class is BounceClass.HARD
+    return ReportOutcome.LATE if is_late and not is_final else ReportOutcome.APPLIED
+
+
+def _choose_figure(event: Report) -> str:
+    if event.bounce_class is not None:
+        return _BOUNCE_FIGURES[event.bounce_class]
+    return event.kind.value
+
+
+def _apply_bounces(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
+    """Record hard and soft bounces, and end rows of soft bounces of members whom mail reached."""
+    places: list[tuple[ReceivedReport, int]] = []
+    reported: list[ReportedBounce] = []
+    reached: list[MemberMailing] = []
+    for each, event, index, member, outcome in _iterate_outcomes(received):
+        if outcome is ReportOutcome.STALE:
+            continue
+        if event.bounce_class in (BounceClass.HARD, BounceClass.SOFT):
+            is_hard = event.bounce_class is BounceClass.HARD
+            places.append((each, index))
+            reported.append(ReportedBounce(member, is_hard, event.status))
+        elif event.kind is ReportKind.DELIVERED or (
+            event.kind in _ENGAGEMENT_KINDS and not event.is_machine
+        ):
+            reached.append(member)
+    if not reported:
+        bounces.end_soft_bounces(uow, reached)
+        return
+    covered = None if sender.any_list else sender.list_ids
+    results = bounces.record_bounces(uow, reported, covered_list_ids=covered, reached=reached)
+    for (each, index), result in zip(places, results, strict=True):
+        each.outcomes[index] = ReportOutcome(result.value)
+
+
+def _keep_addresses_opted_out(
+    uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedReport]
+) -> None:
+    """Keep complaints and unsubscriptions of unknown addresses as opt-outs without a person.
+
+    The opt-outs apply only to lists that the sender covers by name, because an address guessed
+    across owners must not change another owner's list.
+    """
+    if sender.any_list or sender.list_ids is None:
+        return
+    for each in received:
+        source = _get_source(each)
+        if source is not None and not each.members and each.address is not None:
+            digest = opt_out_checks.compute_address_digest(uow.settings.keyring, each.address)
+            rows = [
+                {
+                    "list_id": list_id,
+                    "address_hmac": digest,
+                    "kind": OptOutKind.LIST,
+                    "source": source,
+                }
+                for list_id in sender.list_ids
+            ]
+            statement = insert(OptOut).values(rows).on_conflict_do_nothing().returning(OptOut.id)
+            is_new = bool(uow.session.scalars(statement).all())
+            each.outcome = ReportOutcome.APPLIED if is_new else ReportOutcome.DUPLICATE
+
+
+def _count_marks(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> None:
+    """Add the reports to the figures of their mailings. A repeated report becomes a duplicate."""
+    places: dict[_Mark, list[tuple[ReceivedReport, int]]] = {}
+    oldest = clock.now() - MAX_MAILING_AGE
+    for each, event, index, member, outcome in _iterate_outcomes(received):
+        if outcome is ReportOutcome.APPLIED and member.mailing_at >= oldest:
+            mark = (member.user_id, member.list_id, member.mailing_id, _choose_figure(event))
+            places.setdefault(mark, []).append((each, index))
+    if not places:
+        return
+    names = ("user_ids", "list_ids", "mailing_ids", "kinds")
+    columns = map(list, zip(*sorted(places), strict=True))
+    rows = uow.session.execute(_ADD_MARKS, dict(zip(names, columns, strict=True)))
+    new_marks: set[_Mark] = {tuple(row) for row in rows}
+    for mark, marked in places.items():
+        for each, index in marked[1 if mark in new_marks else 0 :]:
+            each.outcomes[index] = ReportOutcome.DUPLICATE
+    _add_figures(uow, new_marks)
+
+
+def _add_figures(uow: UnitOfWork, marks: Iterable[_Mark]) -> None:
+    figures: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+    for _, list_id, mailing_id, figure in marks:
+        if mailing_id > 0:
+            figures[mailing_id, list_id][figure] += 1
+    if figures:
+        keys = sorted(figures)
+        columns = {name: [figures[key][name] for key in keys] for name in _FIGURES}
+        ids = {"ids": [key[0] for key in keys], "list_ids": [key[1] for key in keys]}
+        uow.session.execute(_ADD_FIGURES, ids | columns)
+
+
+def _describe_coverage(sender: Sender) -> Mapping[str, Any]:
+    return {
+        "any_list": sender.any_list,
+        "owner_id": sender.user_id,
+        "covered_ids": sender.list_ids,
+    }

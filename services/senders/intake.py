@@ -1,0 +1,198 @@
+"""Verifies the calls of senders, and stores their bodies until a worker applies the reports.
+
+An unknown sender, a paused sender and a wrong proof get the same answer in a comparable time. A
+call for an unknown sender is therefore verified with the secret of a decoy.
+"""
+
+import base64
+import secrets
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Lock
+
+from core import clock
+from core.errors.requests import BODY_TOO_LARGE
+from core.errors.senders import SENDER_BUSY, SENDER_SIGNATURE_INVALID
+from core.scopes import Scope
+from integrations.senders import registry
+from integrations.senders.port import SenderProof, SenderProvider, SenderRequest
+from models import SenderState
+from services.access.caller import Caller
+from services.webhooks.signing import SECRET_PREFIX
+from storage.database import Database, Statement
+from storage.encryption import WrappedKey, encrypt
+from storage.resources import Resources
+
+MAX_WAITING_BODIES = 10_000
+MAX_WAITING_BYTES = 256 * 1024 * 1024
+MAX_PROVIDER_BODY_BYTES = 1024 * 1024
+# Calls of a sender that is rejected this often in an hour make the sender's state ``failing``.
+MAX_REFUSED_CALLS_PER_HOUR = 20
+SNS_HEADER = "x-amz-sns-message-type"
+_MAX_COUNTED_SENDERS = 10_000
+
+_FIND_SENDER = Statement("""
+SELECT s.provider, s.user_id, s.any_list, s.topic_arn, s.state, k.context, k.wrapped_by,
+    k.wrapped_key
+FROM senders AS s LEFT JOIN sender_secrets AS k
+    ON k.sender_id = s.id AND (k.expires_at IS NULL OR k.expires_at > now())
+WHERE s.id = :sender_id AND s.deleted_at IS NULL
+ORDER BY k.id DESC
+""")
+# The row of the body is also the job that applies its reports. No row is stored if the sender was
+# deleted in the meantime, or if too many bodies of the sender are waiting.
+_STORE_BODY = Statement("""
+INSERT INTO sender_bodies (sender_id, size, context, wrapped_key, wrapped_by, body)
+SELECT id, :size, :context, :wrapped_key, :wrapped_by, :body FROM senders
+WHERE id = :sender_id AND deleted_at IS NULL AND (
+    SELECT count(*) < :max_bodies AND coalesce(sum(size), 0) < :max_bytes
+    FROM sender_bodies WHERE sender_id = :sender_id
+)
+RETURNING id
+""")
+_COUNT_REFUSED = Statement("""
+WITH refused AS (
+    SELECT s.id, r.count
+    FROM unnest(CAST(:sender_ids AS bigint[]), CAST(:counts AS bigint[])) AS r (id, count)
+    JOIN senders AS s ON s.id = r.id
+), counted AS (
+    INSERT INTO sender_counts AS c (sender_id, hour, outcome, count)
+    SELECT id, date_trunc('hour', now()), 'refused', count FROM refused ORDER BY id
+    ON CONFLICT (sender_id, hour, outcome) DO UPDATE SET count = c.count + excluded.count
+    RETURNING sender_id, count
+)
+UPDATE senders AS s SET last_refused_at = now(), state = CASE
+    WHEN counted.count >= :max_refused AND s.state <> 'paused' THEN 'failing' ELSE s.state END
+FROM counted WHERE s.id = counted.sender_id
+RETURNING s.id
+""")
+
+
+@dataclass(frozen=True)
+class StoredSender:
+    """A sender with the data that verifies its calls.
+
+    Attributes:
+        id: the sender's id, or ``None`` for the decoy of an unknown sender.
+        user_id: the id of the sender's owner.
+    """
+
+    id: int | None
+    provider: SenderProvider
+    proof: SenderProof
+    user_id: int | None = None
+    any_list: bool = False
+    is_paused: bool = False
+
+
+class RefusedCalls:
+    """Counts rejected calls per sender in memory, and writes the counts to the database.
+
+    A rejected call isn't written at once, because the duration of the answer would reveal whether
+    the sender exists.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts: Counter[int] = Counter()
+
+    def record(self, sender_id: int) -> None:
+        with self._lock:
+            if sender_id in self._counts or len(self._counts) < _MAX_COUNTED_SENDERS:
+                self._counts[sender_id] += 1
+
+    def write_counts(self, database: Database) -> None:
+        with self._lock:
+            counts = self._counts
+            self._counts = Counter()
+        if counts:
+            database.rows(
+                _COUNT_REFUSED,
+                sender_ids=list(counts.keys()),
+                counts=list(counts.values()),
+                max_refused=MAX_REFUSED_CALLS_PER_HOUR,
+            )
+
+
+def find_sender(resources: Resources, sender_id: int) -> StoredSender:
+    """Return the sender with this id, or the decoy. Raises ``psycopg2.Error``."""
+    rows = resources.database.rows(_FIND_SENDER, sender_id=sender_id)
+    if not rows:
+        decoy, wrapped, context = resources.shared(_create_decoy)
+        # Decrypt the secret as for a known sender, so that both take the same time.
+        resources.key_wrapper.unwrap(wrapped, context)
+        return decoy
+    provider, user_id, any_list, topic_arn, state, *_ = rows[0]
+    values = tuple(
+        resources.key_wrapper.unwrap(WrappedKey(wrapped_by, bytes(wrapped_key)), context).decode()
+        for *_, context, wrapped_by, wrapped_key in rows
+        if wrapped_key is not None
+    )
+    return StoredSender(
+        sender_id,
+        SenderProvider(provider),
+        SenderProof(values, topic_arn),
+        user_id=user_id,
+        any_list=any_list,
+        is_paused=state == SenderState.PAUSED,
+    )
+
+
+def _create_decoy(resources: Resources) -> tuple[StoredSender, WrappedKey, str]:
+    secret = SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+    context = "sender-decoy"
+    wrapped = resources.key_wrapper.wrap(secret.encode(), context)
+    return StoredSender(None, SenderProvider.GENERIC, SenderProof((secret,))), wrapped, context
+
+
+async def verify_call(sender: StoredSender, request: SenderRequest) -> None:
+    """Verify that the call comes from the sender.
+
+    Raises ``sender.signature_invalid``. Raises ``sender.busy`` if the proof can't be checked now.
+    """
+    await registry.get_adapter(sender.provider).verify(request, sender.proof)
+    if sender.id is None or sender.is_paused:
+        raise SENDER_SIGNATURE_INVALID()
+
+
+def require_key(sender: StoredSender, caller: Caller) -> None:
+    """Raise ``sender.signature_invalid`` unless an API key may report as the sender."""
+    needs = {Scope.SENDER, Scope.DELIVERY} if sender.any_list else {Scope.SENDER}
+    is_own = sender.id is not None and sender.user_id == caller.user_id and not sender.is_paused
+    is_key = caller.key_id is not None
+    if not (is_own and is_key and needs <= caller.scopes):
+        raise SENDER_SIGNATURE_INVALID()
+
+
+def store_body(resources: Resources, sender: StoredSender, body: bytes) -> None:
+    """Store a verified body in one transaction.
+
+    Raises ``body.too_large``, ``psycopg2.Error`` and ``sender.busy``. For a generic body, raises
+    the same errors as the parser of the generic form.
+    """
+    if sender.provider is SenderProvider.GENERIC:
+        registry.get_adapter(sender.provider).parse(body)
+    elif len(body) > MAX_PROVIDER_BODY_BYTES:
+        raise BODY_TOO_LARGE(most="1 MB")
+    context = f"body-{secrets.token_hex(16)}"
+    data_key, wrapped = resources.key_wrapper.create_key(context)
+    sealed = encrypt(body, data_key, context)
+    stored = resources.database.rows(
+        _STORE_BODY,
+        sender_id=sender.id,
+        size=len(sealed),
+        context=context,
+        wrapped_key=wrapped.data,
+        wrapped_by=wrapped.wrapped_by,
+        body=sealed,
+        max_bodies=MAX_WAITING_BODIES,
+        max_bytes=MAX_WAITING_BYTES,
+    )
+    if not stored:
+        raise SENDER_BUSY()
+
+
+def build_request(headers: Mapping[str, str], body: bytes) -> SenderRequest:
+    """Return the request that an adapter verifies. ``headers`` has names in lower case."""
+    return SenderRequest(headers=headers, body=body, received_at=clock.now())

@@ -1,0 +1,60 @@
+"""Lists the recent reports of senders, and removes the recipients of erased people."""
+
+from sqlalchemy import ARRAY, BigInteger, any_, cast, select, update
+
+from core import ids
+from integrations.senders.port import ReportKind
+from models import ReportOutcome, SenderReport
+from services.access.caller import Caller
+from services.paging import PageOfRows, PageRequest
+from services.senders import senders
+from storage.unit_of_work import UnitOfWork
+
+# A page of reports with a certain outcome or kind reads at most this many reports, because a sender
+# may have millions of reports. The next page continues there.
+_MAX_READ_REPORTS = 20_000
+
+
+def list_reports(
+    uow: UnitOfWork,
+    caller: Caller,
+    sender_id: int,
+    *,
+    page: PageRequest,
+    outcome: ReportOutcome | None = None,
+    kind: ReportKind | None = None,
+) -> PageOfRows[SenderReport]:
+    """Return a page of a sender's recent reports, newest first.
+
+    A page with an outcome or a kind may have few reports although more pages follow. Raises
+    ``cursor.invalid`` and ``sender.not_found``.
+    """
+    sender = senders.get_sender(uow, caller, sender_id)
+    query = select(SenderReport.id).where(SenderReport.sender_id == sender.id)
+    if page.cursor is not None:
+        query = query.where(SenderReport.id < ids.parse_id_cursor(page.cursor))
+    is_filtered = outcome is not None or kind is not None
+    read_limit = _MAX_READ_REPORTS if is_filtered else page.limit
+    read_ids = list(uow.session.scalars(query.order_by(SenderReport.id.desc()).limit(read_limit)))
+    reports = select(SenderReport).where(SenderReport.id == any_(cast(read_ids, ARRAY(BigInteger))))
+    if outcome is not None:
+        reports = reports.where(SenderReport.outcome == outcome)
+    if kind is not None:
+        reports = reports.where(SenderReport.kind == kind)
+    rows = list(uow.session.scalars(reports.order_by(SenderReport.id.desc()).limit(page.limit)))
+    if len(rows) == page.limit:
+        return PageOfRows(rows, str(rows[-1].id))
+    return PageOfRows(rows, str(read_ids[-1]) if len(read_ids) == read_limit else None)
+
+
+def mask_recipient(address: str) -> str:
+    """Return a masked address, such as ``a…@e….org``."""
+    local_part, _, domain = address.rpartition("@")
+    name, _, top_level_domain = domain.rpartition(".")
+    return f"{local_part[:1]}…@{name[:1]}….{top_level_domain}"
+
+
+def forget_recipient(uow: UnitOfWork, address: str) -> None:
+    """Remove a person's masked address from the recent reports, because the person is erased."""
+    statement = update(SenderReport).where(SenderReport.recipient == mask_recipient(address))
+    uow.session.execute(statement.values(recipient=None))

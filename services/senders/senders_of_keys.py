@@ -1,0 +1,34 @@
+"""Deletes the senders of revoked API keys."""
+
+from sqlalchemy import update
+
+from models import ApiKey, Sender
+from services.access import api_keys
+from services.senders import senders
+from services.webhooks import endpoints_of_keys
+from storage.unit_of_work import UnitOfWork
+
+
+def revoke_key(
+    uow: UnitOfWork, *, key_id: int, user_id: int | None = None, keep_endpoints: bool = False
+) -> int:
+    """Revoke an API key and the keys that it created, and end their webhook endpoints and senders.
+
+    ``keep_endpoints``: whether the endpoints and senders of the keys are transferred to the
+    account. Otherwise they end.
+    """
+    revoked = endpoints_of_keys.revoke_key(
+        uow, key_id=key_id, user_id=user_id, keep_endpoints=keep_endpoints
+    )
+    if keep_endpoints:
+        belongs_to_key = Sender.key_id.in_(api_keys.select_key_family(key_id))
+        uow.session.execute(update(Sender).where(belongs_to_key).values(key_id=None))
+    else:
+        owner_id = uow.session.get_one(ApiKey, key_id).user_id
+        senders.end_senders(uow, owner_id, {each.id for each in list_senders_of_key(uow, key_id)})
+    return revoked
+
+
+def list_senders_of_key(uow: UnitOfWork, key_id: int) -> list[Sender]:
+    """Return the senders of an API key and of the keys that it created, newest first."""
+    return senders.find_senders(uow, Sender.key_id.in_(api_keys.select_key_family(key_id)))

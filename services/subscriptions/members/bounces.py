@@ -1,0 +1,497 @@
+"""Records the bounces of senders' mails, and turns mail off for addresses that bounce.
+
+A bounce is a fact about an address, not a decision of the person, so a bounce isn't an opt-out. The
+table ``bounces`` contains an HMAC of the address, so that a bounce outlives the removal and the
+erasure of a member.
+
+A bounce counts until it is lifted. A soft bounce also stops counting when a later mailing reaches
+the member. A database trigger lifts a member's bounces when the member's mail is turned on. Code
+that adds a member or turns mail on without the person's consent must call ``claim_bounces``.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from sqlalchemy import ARRAY, BigInteger, any_, cast, func, text, update
+
+from core import clock
+from models import Subscription, SubscriptionStatus, User
+from services.subscriptions.members import changes, locks, pending_requests
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.opt_out_checks import (
+    compute_address_digest,
+    compute_address_digests,
+)
+from storage.unit_of_work import UnitOfWork
+
+# The minimum time from the first to the last mailing in a row of soft bounces that turns mail off,
+# so that an outage of a week doesn't turn off the mail of a daily letter's members.
+MIN_SOFT_BOUNCE_SPAN = timedelta(days=7)
+# Soft bounces of older mailings don't count.
+MAX_MAILING_AGE = timedelta(days=30)
+# The period in which a list's owner may lift a member's bounces once.
+OWNER_LIFT_PERIOD = timedelta(days=30)
+SENDER = Actor(ActorKind.SENDER, Via.SENDER)
+
+# The SQL condition that a row of ``bounces`` counts. The partial index has the same condition.
+COUNTS = "ended_at IS NULL AND lifted_at IS NULL"
+
+# A hard bounce concerns all of the owner's lists that the sender covers. A bounce to a pending
+# member is about a confirmation mail, so it concerns only the list of the report.
+_FIND_TARGETS = text("""
+SELECT r.number - 1 AS number, m.id, m.list_id, m.user_id, m.status, u.email
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]), CAST(:are_hard AS boolean[]))
+    WITH ORDINALITY AS r (list_id, user_id, is_hard, number)
+JOIN lists AS reported ON reported.id = r.list_id
+JOIN users AS u ON u.id = r.user_id AND u.erased_at IS NULL
+JOIN subscriptions AS m ON m.user_id = r.user_id
+JOIN lists AS l ON l.id = m.list_id AND l.user_id = reported.user_id
+WHERE m.status = 'active' AND (m.list_id = r.list_id OR r.is_hard AND l.archived_at IS NULL
+        AND (CAST(:covered_ids AS bigint[]) IS NULL
+            OR m.list_id = ANY (CAST(:covered_ids AS bigint[]))))
+    OR m.status = 'pending' AND m.list_id = r.list_id AND r.is_hard
+ORDER BY r.number
+""")
+_FIND_LATEST_ACTIONS = text("""
+SELECT r.list_id, r.user_id,
+    (
+        SELECT max(e.created_at) FROM subscription_events AS e
+        WHERE e.list_id = r.list_id AND e.user_id = r.user_id AND e.actor IN ('user', 'stranger')
+            AND (e.status_after = 'active' AND e.status_before IS DISTINCT FROM 'active'
+                OR e.email_enabled_after AND NOT e.email_enabled_before)
+    ) AS acted_at,
+    (
+        SELECT max(b.lifted_at) FROM bounces AS b
+        WHERE b.list_id = r.list_id AND b.user_id = r.user_id
+    ) AS lifted_at,
+    (SELECT max(f.left_at) FROM former_addresses AS f WHERE f.user_id = r.user_id) AS moved_at
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[])) AS r (list_id, user_id)
+""")
+# A soft bounce doesn't count if a later mailing has already reached the member. If a hard bounce
+# follows a soft bounce of the same mailing, the row becomes a hard bounce.
+_ADD_BOUNCES = text("""
+INSERT INTO bounces (list_id, address_hmac, mailing_id, user_id, is_hard, status, mailing_at,
+    bounced_at, stopped_at, ended_at)
+SELECT r.list_id, r.address_hmac, r.mailing_id, r.user_id, r.is_hard, r.status, r.mailing_at,
+    r.bounced_at, CASE WHEN r.is_hard THEN now() END,
+    CASE WHEN NOT r.is_hard THEN (
+        SELECT max(b.ended_at) FROM bounces AS b
+        WHERE b.list_id = r.list_id AND b.address_hmac = r.address_hmac
+            AND b.ended_at > r.mailing_at
+    ) END
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:digests AS bytea[]), CAST(:mailing_ids AS bigint[]),
+    CAST(:user_ids AS bigint[]), CAST(:are_hard AS boolean[]), CAST(:statuses AS text[]),
+    CAST(:mailing_times AS timestamptz[]), CAST(:bounce_times AS timestamptz[]))
+    AS r (list_id, address_hmac, mailing_id, user_id, is_hard, status, mailing_at, bounced_at)
+ON CONFLICT (list_id, address_hmac, mailing_id) DO UPDATE SET
+    is_hard = true, status = excluded.status, bounced_at = excluded.bounced_at,
+    stopped_at = excluded.stopped_at, ended_at = NULL, lifted_at = NULL
+    WHERE excluded.is_hard AND NOT bounces.is_hard
+RETURNING list_id, user_id, mailing_id
+""")
+_END_SOFT_BOUNCES = text(f"""
+UPDATE bounces AS b SET ended_at = r.mailing_at
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]),
+    CAST(:mailing_ids AS bigint[]), CAST(:mailing_times AS timestamptz[]),
+    CAST(:times AS timestamptz[])) AS r (list_id, user_id, mailing_id, mailing_at, occurred_at)
+WHERE b.list_id = r.list_id AND b.user_id = r.user_id AND {COUNTS}
+    AND NOT b.is_hard AND b.stopped_at IS NULL
+    AND CASE WHEN b.mailing_id = r.mailing_id THEN b.bounced_at <= r.occurred_at
+        ELSE (b.mailing_at, b.mailing_id) < (r.mailing_at, r.mailing_id) END
+""")  # noqa: S608 - no input
+_STOP_AFTER_SOFT_BOUNCES = text(f"""
+WITH runs AS (
+    SELECT b.list_id, b.address_hmac, b.user_id,
+        (array_agg(b.mailing_id ORDER BY b.mailing_at DESC, b.mailing_id DESC))[1] AS last_id
+    FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[])) AS r (list_id, user_id)
+    JOIN lists AS l ON l.id = r.list_id AND l.soft_bounce_limit > 0
+    JOIN subscriptions AS m ON m.list_id = r.list_id AND m.user_id = r.user_id AND m.email_enabled
+    JOIN bounces AS b ON b.list_id = r.list_id AND b.user_id = r.user_id
+    WHERE {COUNTS} AND NOT b.is_hard AND b.stopped_at IS NULL
+    GROUP BY b.list_id, b.address_hmac, b.user_id, l.soft_bounce_limit
+    HAVING count(*) >= l.soft_bounce_limit
+        AND max(b.mailing_at) - min(b.mailing_at) >= :min_span
+)
+UPDATE bounces AS b SET stopped_at = now() FROM runs
+WHERE b.list_id = runs.list_id AND b.address_hmac = runs.address_hmac
+    AND b.mailing_id = runs.last_id
+RETURNING b.list_id, b.user_id
+""")  # noqa: S608 - no input
+_CLAIM_BOUNCES = text(f"""
+WITH claimed AS (
+    UPDATE bounces SET user_id = :user_id
+    WHERE list_id = :list_id AND address_hmac = ANY (CAST(:digests AS bytea[]))
+        AND user_id IS NULL AND {COUNTS}
+)
+SELECT EXISTS (
+    SELECT FROM bounces
+    WHERE list_id = :list_id
+        AND (user_id = :user_id OR address_hmac = ANY (CAST(:digests AS bytea[])))
+        AND {COUNTS} AND stopped_at IS NOT NULL
+)
+""")  # noqa: S608 - no input
+_LIFT_BOUNCES = text(f"""
+UPDATE bounces SET lifted_at = clock_timestamp(), is_lifted_by_owner = :by_owner
+WHERE list_id = :list_id AND (user_id = :user_id OR address_hmac = ANY (CAST(:digests AS bytea[])))
+    AND {COUNTS}
+""")  # noqa: S608 - no input
+_HAS_OWNER_LIFTED = text("""
+SELECT EXISTS (
+    SELECT FROM bounces WHERE list_id = :list_id AND user_id = :user_id
+        AND is_lifted_by_owner AND lifted_at > now() - CAST(:period AS interval)
+)
+""")
+_COPY_BOUNCES = text("""
+INSERT INTO bounces (list_id, address_hmac, mailing_id, user_id, is_hard, status, mailing_at,
+    bounced_at, stopped_at, ended_at, lifted_at, is_lifted_by_owner, created_at)
+SELECT :to_list_id, address_hmac, mailing_id, user_id, is_hard, status, mailing_at, bounced_at,
+    stopped_at, ended_at, lifted_at, is_lifted_by_owner, created_at
+FROM bounces WHERE list_id = :list_id AND user_id = :user_id
+ON CONFLICT DO NOTHING
+""")
+_RELEASE_BOUNCES = text("UPDATE bounces SET user_id = NULL WHERE user_id = :user_id")
+_HAS_BOUNCES = text("SELECT EXISTS (SELECT FROM bounces WHERE list_id = :list_id)")
+
+# A list's id and a user id.
+Pair = tuple[int, int]
+# A list's id, a user id and a mailing's id.
+_Key = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMailing:
+    """A mailing to one member, and the time at which something happened to the member's mail.
+
+    Attributes:
+        mailing_id: the id of the mailing. If the mailing is unknown, a negative number that always
+            is the same for the provider's message id, or for the list and the day.
+        mailing_at: the beginning of the mailing, or of the mailing's day.
+        occurred_at: the time of the event according to the sender.
+    """
+
+    list_id: int
+    user_id: int
+    mailing_id: int
+    mailing_at: datetime
+    occurred_at: datetime
+
+    @property
+    def pair(self) -> Pair:
+        return self.list_id, self.user_id
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedBounce:
+    """A hard or soft bounce that a sender reports.
+
+    Attributes:
+        status: the enhanced status code (RFC 3463), such as ``5.1.1``, or ``None``.
+    """
+
+    mailing: MemberMailing
+    is_hard: bool
+    status: str | None = None
+
+
+class BounceOutcome(StrEnum):
+    """The effect of a reported bounce on the list of the report."""
+
+    APPLIED = "applied"
+    DUPLICATE = "duplicate"  # The bounce was recorded before.
+    STALE = "stale"  # The bounce is older than the latest action about the member.
+    LATE = "late"  # The mailing of a soft bounce is older than 30 days.
+    UNMATCHED = "unmatched"  # The list has no member who can get mail.
+
+
+@dataclass(frozen=True, slots=True)
+class LatestActions:
+    """The times of the latest actions that make older reports about a member stale.
+
+    Attributes:
+        acted_at: when the person last joined, came back or turned mail on.
+        lifted_at: when the person or the owner last lifted a bounce.
+        moved_at: when the person last changed the address of the account.
+    """
+
+    acted_at: datetime | None
+    lifted_at: datetime | None
+    moved_at: datetime | None
+
+    def is_stale(self, mailing: MemberMailing) -> bool:
+        """Return whether a bounce of the mailing is stale."""
+        is_older = any(
+            at is not None and mailing.occurred_at < at for at in (self.acted_at, self.lifted_at)
+        )
+        return is_older or (self.moved_at is not None and mailing.mailing_at < self.moved_at)
+
+
+class _Target(NamedTuple):
+    """A subscription that a reported bounce concerns.
+
+    Attributes:
+        number: the index of the reported bounce.
+        id: the id of the subscription.
+    """
+
+    number: int
+    id: int
+    list_id: int
+    user_id: int
+    status: str
+    email: str
+
+    @property
+    def pair(self) -> Pair:
+        return self.list_id, self.user_id
+
+
+def record_bounces(
+    uow: UnitOfWork,
+    bounces: Sequence[ReportedBounce],
+    *,
+    covered_list_ids: Collection[int] | None = None,
+    reached: Sequence[MemberMailing] = (),
+) -> list[BounceOutcome]:
+    """Record bounces, and turn mail off for members whose address doesn't work.
+
+    A hard bounce turns mail off on each list of the list's owner that the sender covers. A hard
+    bounce to a pending member ends the sign-up, because it is about the confirmation mail. Soft
+    bounces turn mail off after ``soft_bounce_limit`` mailings in a row. Repeated and old bounces
+    change nothing. Return the outcome of each bounce, in the order of ``bounces``.
+
+    Raises ``TransientError`` if another transaction keeps a list locked.
+
+    Args:
+        covered_list_ids: the ids of the lists that the sender covers, or ``None`` for all lists of
+            the list's owner.
+        reached: the mailings in the same batch that reached a member. They end soft bounces before
+            the limit is checked, so that the order of the reports doesn't matter.
+    """
+    targets = _find_targets(uow, bounces, covered_list_ids)
+    present_ids = locks.lock_members(uow, {target.pair for target in targets})
+    targets = [target for target in targets if target.user_id in present_ids]
+    latest_actions = find_latest_actions(uow, {target.pair for target in targets})
+    outcomes = [BounceOutcome.UNMATCHED] * len(bounces)
+    chosen: dict[_Key, _Target] = {}
+    for target in targets:
+        bounce = bounces[target.number]
+        outcome = _judge_age(bounce, latest_actions[target.pair])
+        if target.list_id == bounce.mailing.list_id:
+            outcomes[target.number] = outcome
+        key = (*target.pair, bounce.mailing.mailing_id)
+        if outcome is BounceOutcome.APPLIED and not (
+            key in chosen and (bounces[chosen[key].number].is_hard or not bounce.is_hard)
+        ):
+            chosen[key] = target
+    pending = [each for each in chosen.values() if each.status == SubscriptionStatus.PENDING]
+    if pending:
+        pending_requests.end_requests(uow, [each.id for each in pending], SENDER)
+    added = _add_bounces(
+        uow,
+        bounces,
+        [each for each in chosen.values() if each.status == SubscriptionStatus.ACTIVE],
+    )
+    end_soft_bounces(uow, reached)
+    _stop_mail(uow, bounces, added)
+    new_numbers = {
+        each.number
+        for each in (*pending, *added)
+        if each.list_id == bounces[each.number].mailing.list_id
+    }
+    return [
+        BounceOutcome.DUPLICATE
+        if outcome is BounceOutcome.APPLIED and number not in new_numbers
+        else outcome
+        for number, outcome in enumerate(outcomes)
+    ]
+
+
+def end_soft_bounces(uow: UnitOfWork, reached: Iterable[MemberMailing]) -> None:
+    """End the rows of soft bounces of members whom a later mailing has reached.
+
+    A mailing reached a member if it was delivered, or if the person opened or clicked it. If the
+    mailing was delivered after its own soft bounce, this bounce ends too. No mail is turned on.
+
+    The function needs no lock, and writes nothing for members without soft bounces.
+    """
+    latest: dict[Pair, MemberMailing] = {}
+    for mailing in reached:
+        rival = latest.get(mailing.pair)
+        if rival is None or _sort_key(mailing) > _sort_key(rival):
+            latest[mailing.pair] = mailing
+    if latest:
+        uow.session.execute(
+            _END_SOFT_BOUNCES,
+            {
+                **_split_pairs(latest),
+                "mailing_ids": [each.mailing_id for each in latest.values()],
+                "mailing_times": [each.mailing_at for each in latest.values()],
+                "times": [each.occurred_at for each in latest.values()],
+            },
+        )
+
+
+def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pair, LatestActions]:
+    """Return the latest actions about each pair of a list and a member."""
+    if not pairs:
+        return {}
+    rows = uow.session.execute(_FIND_LATEST_ACTIONS, _split_pairs(pairs))
+    return {
+        (row.list_id, row.user_id): LatestActions(row.acted_at, row.lifted_at, row.moved_at)
+        for row in rows
+    }
+
+
+def claim_bounces(uow: UnitOfWork, list_id: int, person: User) -> bool:
+    """Return whether a bounce keeps the list's mail to a person off.
+
+    Bounces of the person's address that belong to no member are linked to the person, so that the
+    person or the owner can lift the bounces.
+    """
+    values = _build_person_parameters(uow, list_id, person)
+    return bool(uow.session.scalar(_CLAIM_BOUNCES, values))
+
+
+def lift_bounces(uow: UnitOfWork, list_id: int, person: User, *, by_owner: bool = False) -> None:
+    """Lift a person's bounces, because the person or the list's owner turns mail on."""
+    values = _build_person_parameters(uow, list_id, person)
+    uow.session.execute(_LIFT_BOUNCES, values | {"by_owner": by_owner})
+
+
+def has_owner_lifted(uow: UnitOfWork, list_id: int, user_id: int) -> bool:
+    """Return whether the owner lifted a bounce of the member in ``OWNER_LIFT_PERIOD``."""
+    values = {"list_id": list_id, "user_id": user_id, "period": OWNER_LIFT_PERIOD}
+    return bool(uow.session.scalar(_HAS_OWNER_LIFTED, values))
+
+
+def copy_bounces(uow: UnitOfWork, list_id: int, user_id: int, *, to_list_id: int) -> None:
+    """Copy a member's bounces to another list, because the member is transferred."""
+    values = {"list_id": list_id, "user_id": user_id, "to_list_id": to_list_id}
+    uow.session.execute(_COPY_BOUNCES, values)
+
+
+def release_bounces(uow: UnitOfWork, user_id: int) -> None:
+    """Remove a person's id from the bounces of an address that the person no longer uses."""
+    uow.session.execute(_RELEASE_BOUNCES, {"user_id": user_id})
+
+
+def has_bounces(uow: UnitOfWork, list_id: int) -> bool:
+    """Return whether any address of the list has bounced."""
+    return bool(uow.session.scalar(_HAS_BOUNCES, {"list_id": list_id}))
+
+
+def build_no_bounce_condition(member: str) -> str:
+    """Build an SQL condition for members whose mail no bounce keeps off.
+
+    ``member``: the alias of ``subscriptions`` in the SQL statement that contains the condition.
+    """
+    return f"""NOT EXISTS (
+        SELECT FROM bounces AS b
+        WHERE b.list_id = {member}.list_id AND b.user_id = {member}.user_id
+            AND b.ended_at IS NULL AND b.lifted_at IS NULL AND b.stopped_at IS NOT NULL)"""
+
+
+def build_bounce_query(list_id: str, condition: str) -> str:
+    """Build an SQL query for a list's bounces that keep mail off, restricted by a condition.
+
+    OFFSET 0 makes Postgres look up bounces one by one (see ``imports.judge_statements``).
+    """
+    stops = f"{COUNTS} AND stopped_at IS NOT NULL"
+    return f"SELECT FROM bounces WHERE list_id = {list_id} AND {stops} AND {condition} OFFSET 0"
+
+
+def _find_targets(
+    uow: UnitOfWork,
+    bounces: Sequence[ReportedBounce],
+    covered_list_ids: Collection[int] | None,
+) -> list[_Target]:
+    if not bounces:
+        return []
+    values = {
+        **_split_pairs([each.mailing.pair for each in bounces]),
+        "are_hard": [each.is_hard for each in bounces],
+        "covered_ids": None if covered_list_ids is None else list(covered_list_ids),
+    }
+    return [_Target(*row) for row in uow.session.execute(_FIND_TARGETS, values)]
+
+
+def _judge_age(bounce: ReportedBounce, latest_actions: LatestActions) -> BounceOutcome:
+    if latest_actions.is_stale(bounce.mailing):
+        return BounceOutcome.STALE
+    is_late = bounce.mailing.mailing_at < clock.now() - MAX_MAILING_AGE
+    return BounceOutcome.LATE if is_late and not bounce.is_hard else BounceOutcome.APPLIED
+
+
+def _add_bounces(
+    uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
+) -> list[_Target]:
+    """Store the bounces of the targets, and return the targets whose bounce is new."""
+    if not targets:
+        return []
+    keyring = uow.settings.keyring
+    reported = [bounces[target.number] for target in targets]
+    values = {
+        **_split_pairs([target.pair for target in targets]),
+        "digests": [compute_address_digest(keyring, target.email) for target in targets],
+        "mailing_ids": [each.mailing.mailing_id for each in reported],
+        "are_hard": [each.is_hard for each in reported],
+        "statuses": [each.status for each in reported],
+        "mailing_times": [each.mailing.mailing_at for each in reported],
+        "bounce_times": [each.mailing.occurred_at for each in reported],
+    }
+    new_keys = {tuple(row) for row in uow.session.execute(_ADD_BOUNCES, values)}
+    return [
+        target
+        for target, each in zip(targets, reported, strict=True)
+        if (*target.pair, each.mailing.mailing_id) in new_keys
+    ]
+
+
+def _stop_mail(
+    uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
+) -> None:
+    """Turn mail off for the targets of hard bounces, and for targets at the soft bounce limit."""
+    actions = {target.pair: changes.BOUNCED for target in targets if bounces[target.number].is_hard}
+    soft_pairs = {target.pair for target in targets} - actions.keys()
+    if soft_pairs:
+        values = _split_pairs(soft_pairs) | {"min_span": MIN_SOFT_BOUNCE_SPAN}
+        for list_id, user_id in uow.session.execute(_STOP_AFTER_SOFT_BOUNCES, values):
+            actions[list_id, user_id] = changes.SOFT_BOUNCED
+    if not actions:
+        return
+    ids = [target.id for target in targets if target.pair in actions]
+    statement = (
+        update(Subscription)
+        .where(
+            Subscription.id == any_(cast(ids, ARRAY(BigInteger))),
+            Subscription.status == SubscriptionStatus.ACTIVE,
+            Subscription.email_enabled,
+        )
+        .values(email_enabled=False, updated_at=func.clock_timestamp())
+        .returning(Subscription)
+        .execution_options(populate_existing=True)
+    )
+    for record in uow.session.scalars(statement).all():
+        action = actions[record.list_id, record.user_id]
+        changes.record_event(uow, record, action, SENDER, status=record.status, email_enabled=True)
+
+
+def _sort_key(mailing: MemberMailing) -> tuple[datetime, int, datetime]:
+    return mailing.mailing_at, mailing.mailing_id, mailing.occurred_at
+
+
+def _split_pairs(pairs: Iterable[Pair]) -> dict[str, list[int]]:
+    """Return the ids of lists and users in the parameters of a statement with two arrays."""
+    pairs = list(pairs)
+    return {
+        "list_ids": [list_id for list_id, _ in pairs],
+        "user_ids": [user_id for _, user_id in pairs],
+    }
+
+
+def _build_person_parameters(uow: UnitOfWork, list_id: int, person: User) -> dict[str, Any]:
+    digests = compute_address_digests(uow.settings.keyring, person.email)
+    return {"list_id": list_id, "user_id": person.id, "digests": digests}

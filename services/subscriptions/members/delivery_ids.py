@@ -1,0 +1,109 @@
+"""Creates and verifies delivery ids, which identify a mail in the reports of a sender.
+
+A delivery id grants nothing. Pressroom reads a delivery id only in a report of a sender that covers
+the list of the delivery id. A delivery id may therefore be in the logs of a mail provider, while a
+trace id must stay secret.
+
+A delivery id has the form ``d1<encoded>`` with 52 characters from ``[a-z0-9]``. The encoded part
+contains 31 bytes in base 32 with the digits ``0`` to ``9`` and ``a`` to ``v``. The first 23 bytes
+are the payload: 7 bytes each for the list id, the mailing id and the user id, and 2 bytes for the
+mailing's day. The last 8 bytes are the MAC of the payload.
+"""
+
+import base64
+import hmac
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from core import clock
+from core.keyring import Keyring
+
+DELIVERY_HEADER = "X-Pressroom-Delivery"
+_PURPOSE = "delivery-id"
+_VERSION = "d1"
+_ID_BYTES = 7
+_DAY_BYTES = 2
+_PAYLOAD_BYTES = 3 * _ID_BYTES + _DAY_BYTES
+_MAC_BYTES = 8
+# 50 digits in base 32 have 250 bits. The last 2 bits are unused.
+_FORM = re.compile(rf"{_VERSION}([0-9a-v]{{50}})")
+_UNUSED_BITS = 2
+_FIRST_DAY = date(2020, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryId:
+    """The recipient and the mailing that a delivery id identifies.
+
+    Attributes:
+        mailing_id: the id of the job that exported the roster or sent the mail.
+        day: the day in UTC on which the mailing began.
+    """
+
+    list_id: int
+    user_id: int
+    mailing_id: int
+    day: date
+
+
+def build_delivery_header(
+    keyring: Keyring, *, list_id: int, user_id: int, job_id: int
+) -> dict[str, str]:
+    """Return the header with the delivery id of a mail that the job ``job_id`` sends."""
+    delivery = DeliveryId(list_id, user_id, mailing_id=job_id, day=clock.now().date())
+    return {DELIVERY_HEADER: create_delivery_id(keyring, delivery)}
+
+
+def create_delivery_id(keyring: Keyring, delivery: DeliveryId) -> str:
+    create_for_user = build_delivery_id_factory(
+        keyring, list_id=delivery.list_id, mailing_id=delivery.mailing_id, day=delivery.day
+    )
+    return create_for_user(delivery.user_id)
+
+
+def build_delivery_id_factory(
+    keyring: Keyring, *, list_id: int, mailing_id: int, day: date
+) -> Callable[[int], str]:
+    """Return a function that creates the delivery id of one recipient of a mailing.
+
+    The function reuses one HMAC signer, because a roster may contain a million delivery ids.
+    """
+    signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
+    mailing_bytes = list_id.to_bytes(_ID_BYTES, "big") + mailing_id.to_bytes(_ID_BYTES, "big")
+    day_bytes = (day - _FIRST_DAY).days.to_bytes(_DAY_BYTES, "big")
+
+    def create_for_user(user_id: int) -> str:
+        payload = mailing_bytes + user_id.to_bytes(_ID_BYTES, "big") + day_bytes
+        encoded = base64.b32hexencode(payload + signer.digest(payload))
+        return _VERSION + encoded.decode().rstrip("=").lower()
+
+    return create_for_user
+
+
+def read_delivery_id(keyring: Keyring, text: str) -> DeliveryId | None:
+    """Verify and decode a delivery id. Return ``None`` if no key has created the delivery id.
+
+    Upper and lower case are equal, because some mail servers change the case of an address.
+    """
+    if not text.isascii() or (match := _FORM.fullmatch(text.lower())) is None:
+        return None
+    number = int(match[1], 32)
+    if number % (1 << _UNUSED_BITS):
+        # Only one encoding of a delivery id is valid.
+        return None
+    content = (number >> _UNUSED_BITS).to_bytes(_PAYLOAD_BYTES + _MAC_BYTES, "big")
+    payload = content[:_PAYLOAD_BYTES]
+    mac = content[_PAYLOAD_BYTES:]
+    signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
+    # Compare the MAC with each key's MAC, so that the duration doesn't reveal the key.
+    matches = [hmac.compare_digest(mac, expected) for expected in signer.digests(payload)]
+    if not any(matches):
+        return None
+    list_id, mailing_id, user_id = (
+        int.from_bytes(payload[start : start + _ID_BYTES], "big")
+        for start in range(0, 3 * _ID_BYTES, _ID_BYTES)
+    )
+    days = int.from_bytes(payload[3 * _ID_BYTES :], "big")
+    return DeliveryId(list_id, user_id, mailing_id, _FIRST_DAY + timedelta(days=days))

@@ -1,0 +1,154 @@
+"""Finds out why and since when members get no mail from a list.
+
+The reason isn't stored, so that the reason is right for every member without mail. It follows from
+the person's opt-out of mail, from a bounce, or from the subscription's history.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from typing import Any, NamedTuple
+
+from sqlalchemy import text
+
+from core.keyring import Keyring
+from models import Subscription
+from services.subscriptions.members.opt_out_checks import create_address_digester
+from storage.database import Statement
+from storage.resources import Resources
+from storage.unit_of_work import UnitOfWork
+
+# The latest event that turned mail off decides if neither an opt-out nor a bounce does. A bounce is
+# deleted earlier than the history.
+_FIND_EMAIL_OFFS = """
+SELECT m.id, o.created_at, b.is_hard, b.status, b.stopped_at, e.action, e.created_at
+FROM unnest(CAST(:ids AS bigint[])) AS r (id)
+JOIN subscriptions AS m ON m.id = r.id
+LEFT JOIN LATERAL (
+    SELECT min(each.created_at) AS created_at FROM (
+        SELECT created_at FROM opt_outs
+        WHERE list_id = m.list_id AND user_id = m.user_id AND kind = 'email'
+        UNION ALL
+        SELECT created_at FROM opt_outs
+        WHERE list_id = m.list_id AND kind = 'email' AND address_hmac IN (
+            SELECT d.digest
+            FROM unnest(CAST(:digest_ids AS bigint[]), CAST(:digests AS bytea[])) AS d (id, digest)
+            WHERE d.id = m.id
+        )
+    ) AS each
+) AS o ON true
+LEFT JOIN LATERAL (
+    SELECT is_hard, status, stopped_at FROM bounces
+    WHERE list_id = m.list_id AND user_id = m.user_id AND ended_at IS NULL AND lifted_at IS NULL
+        AND stopped_at IS NOT NULL
+    ORDER BY stopped_at LIMIT 1
+) AS b ON true
+LEFT JOIN LATERAL (
+    SELECT action, created_at FROM subscription_events
+    WHERE list_id = m.list_id AND user_id = m.user_id
+        AND email_enabled_before AND NOT email_enabled_after
+    ORDER BY id DESC LIMIT 1
+) AS e ON true
+"""
+_STATEMENT = Statement(_FIND_EMAIL_OFFS)
+
+
+class EmailOffReason(StrEnum):
+    BOUNCED = "bounced"
+    SOFT_BOUNCED = "soft_bounced"
+    PERSON = "person"  # The person has opted out of the list's mail.
+    OWNER = "owner"
+
+
+# The reasons that are also names of actions in a subscription's history.
+_BOUNCE_REASONS = (EmailOffReason.BOUNCED, EmailOffReason.SOFT_BOUNCED)
+
+
+@dataclass(frozen=True, slots=True)
+class EmailOff:
+    """The reason why a member gets no mail.
+
+    Attributes:
+        status: the enhanced status code of the bounce, or ``None``.
+        at: when the mail was turned off, or ``None`` if the time is unknown.
+    """
+
+    reason: EmailOffReason
+    status: str | None
+    at: datetime | None
+
+
+class _Record(NamedTuple):
+    id: int
+    email: str | None
+
+
+def find_email_off(uow: UnitOfWork, record: Subscription) -> EmailOff | None:
+    """Return why a member gets no mail, or ``None`` if mail is on."""
+    return find_email_offs(uow, [record]).get(record.id)
+
+
+def find_email_offs(uow: UnitOfWork, records: Iterable[Subscription]) -> Mapping[int, EmailOff]:
+    """Return why members get no mail, by subscription id. Members with mail are omitted."""
+    off = [_Record(each.id, each.email) for each in records if not each.email_enabled]
+    return _find_in_transaction(uow, off)
+
+
+def find_email_offs_of_rows(
+    uow: UnitOfWork, rows: Iterable[Mapping[str, Any]]
+) -> Mapping[int, EmailOff]:
+    """Return the result of ``find_email_offs`` for rows with columns of ``subscriptions``."""
+    return _find_in_transaction(uow, _select_off(rows))
+
+
+def read_email_offs_of_rows(
+    resources: Resources, rows: Iterable[Mapping[str, Any]]
+) -> Mapping[int, EmailOff]:
+    """Return the result of ``find_email_offs_of_rows`` without a transaction."""
+    read_rows = partial(resources.database.rows, _STATEMENT)
+    return _find(_select_off(rows), resources.keyring, read_rows)
+
+
+def _select_off(rows: Iterable[Mapping[str, Any]]) -> list[_Record]:
+    return [_Record(row["id"], row["email"]) for row in rows if not row["email_enabled"]]
+
+
+def _find_in_transaction(uow: UnitOfWork, off: Sequence[_Record]) -> dict[int, EmailOff]:
+    def read_rows(**values: object) -> Iterable[Sequence[Any]]:
+        return uow.session.execute(text(_FIND_EMAIL_OFFS), values).all()
+
+    return _find(off, uow.settings.keyring, read_rows)
+
+
+def _find(
+    off: Sequence[_Record], keyring: Keyring, read_rows: Callable[..., Iterable[Sequence[Any]]]
+) -> dict[int, EmailOff]:
+    if not off:
+        return {}
+    compute_digests = create_address_digester(keyring)
+    digests = [
+        (record.id, digest)
+        for record in off
+        if record.email is not None
+        for digest in compute_digests(record.email)
+    ]
+    rows = read_rows(
+        ids=[record.id for record in off],
+        digest_ids=[record_id for record_id, _ in digests],
+        digests=[digest for _, digest in digests],
+    )
+    return {record_id: _build_email_off(values) for record_id, *values in rows}
+
+
+def _build_email_off(values: Sequence[Any]) -> EmailOff:
+    opted_out_at, is_hard, status, stopped_at, action, turned_off_at = values
+    if opted_out_at is not None:
+        return EmailOff(EmailOffReason.PERSON, None, opted_out_at)
+    if is_hard is not None:
+        reason = EmailOffReason.BOUNCED if is_hard else EmailOffReason.SOFT_BOUNCED
+        return EmailOff(reason, status, stopped_at)
+    if action in _BOUNCE_REASONS:
+        return EmailOff(EmailOffReason(action), None, turned_off_at)
+    return EmailOff(EmailOffReason.OWNER, None, turned_off_at)

@@ -1,0 +1,568 @@
+"""Tests of what a sender's bounces do to members, and of what lifts a bounce."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+import sqlalchemy
+
+from core import clock
+from devstack.harness.stack import Owner, Stack
+from services.subscriptions.members.bounces import BounceOutcome, ReportedBounce
+from tests.support.feed.causes import events
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import add, imported, of_addresses
+from tests.support.lists.bounces import (
+    bounce_hard,
+    bounce_softly,
+    build_mailing,
+    build_old_mailing,
+    reach,
+    record,
+)
+from tests.support.lists.segments import acted
+from tests.support.lists.segments import undo as undo_bulk_action
+from tests.support.lists.subscribers import (
+    Reader,
+    confirm,
+    fill,
+    known_member,
+    mailed,
+    new_address,
+    new_list,
+    subscribe,
+    trace_for,
+)
+from tests.support.people.erasure import erase
+
+LIMIT = 5
+# Days before now of the mailings in a row that just turns mail off.
+ROW = (8, 6, 4, 2, 0)
+
+
+@pytest.fixture
+def member(reader: Reader, list_id: int) -> Reader:
+    """A reader who joined the list long before any mailing of a test."""
+    return reader.joins(list_id)
+
+
+@pytest.fixture(autouse=True)
+def _age(stack: Stack, member: Reader) -> None:
+    age_history(stack, member)
+
+
+def age_history(stack: Stack, reader: Reader) -> None:
+    """Move all actions of the person into the past, so that no report is stale."""
+    stack.query(
+        "UPDATE subscription_events SET created_at = created_at - interval '60 days'"
+        " WHERE user_id = %s",
+        reader.user_id,
+    )
+
+
+def owner_view(client: httpx2.Client, list_id: int, reader: Reader) -> dict[str, Any]:
+    return dict(data(client.get(f"/lists/{list_id}/members/{reader.user_id}")))
+
+
+def switch_by_owner(
+    client: httpx2.Client, list_id: int, reader: Reader, *, enabled: bool
+) -> httpx2.Response:
+    path = f"/subscriptions/{list_id}/members/{reader.user_id}/email"
+    return client.put(path, json={"enabled": enabled})
+
+
+def test_hard_bounce_turns_mail_off_and_keeps_the_membership(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    assert owner_view(client, list_id, member)["email_off"] is None
+    outcome = bounce_hard(stack, build_mailing(list_id, member.user_id))
+    assert outcome is BounceOutcome.APPLIED
+    shown = owner_view(client, list_id, member)
+    assert (shown["status"], shown["email_enabled"]) == ("active", False)
+    assert shown["email_off"].pop("at") > shown["created_at"]
+    assert shown["email_off"] == {"reason": "bounced", "status": "5.1.1"}
+    [on_page] = data(client.get(f"/lists/{list_id}/subscriptions"))["items"]
+    found = data(
+        client.post(
+            f"/lists/{list_id}/members/search",
+            json={"filter": {"field": "email_enabled", "is": False}},
+        )
+    )["items"]
+    assert on_page == found[0]
+    assert on_page["email_off"]["reason"] == member.standing(list_id)["email_off"]["reason"]
+    path = f"/subscriptions/{list_id}/members/{member.user_id}/subs"
+    assert data(client.get(path))[0]["email_off"] == on_page["email_off"]
+
+
+def test_hard_bounce_covers_the_lists_of_the_owner_that_the_sender_covers(
+    stack: Stack, client: httpx2.Client, other_owner: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    covered, not_covered, left = (new_list(client)["id"] for _ in range(3))
+    foreign = new_list(other_owner)["id"]
+    for each in (covered, not_covered, left, foreign):
+        member.joins(each)
+    member.leaves(left)
+    age_history(stack, member)
+    covered_list_ids = [list_id, covered, left]
+    bounce_hard(stack, build_mailing(list_id, member.user_id), covered_list_ids=covered_list_ids)
+    assert member.stands(list_id) == member.stands(covered) == ("active", False)
+    assert member.stands(not_covered) == member.stands(foreign) == ("active", True)
+    assert member.stands(left) == ("unsubscribed", True)
+    # A sender of all lists covers every list of the owner, but never a list of another owner.
+    bounce_hard(stack, build_mailing(list_id, member.user_id, mailing_id=2))
+    assert member.stands(not_covered) == ("active", False)
+    assert member.stands(foreign) == ("active", True)
+
+
+def test_bounce_is_in_the_history_and_in_the_feed(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    bounce_hard(stack, build_mailing(list_id, member.user_id))
+    path = f"/lists/{list_id}/members/{member.user_id}/history"
+    entry = data(client.get(path))["items"][0]
+    assert (entry["action"], entry["actor"], entry["via"]) == ("bounced", "sender", "sender")
+    assert (entry["email_enabled_before"], entry["email_enabled_after"]) == (True, False)
+    event = events(client, type="subscription.email_off")[-1]
+    told = {name: event["data"][name] for name in ("action", "via", "reason", "email_enabled")}
+    assert told == {
+        "action": "bounced",
+        "via": "sender",
+        "reason": "bounced",
+        "email_enabled": False,
+    }
+
+
+def test_soft_bounces_in_a_row_turn_mail_off_at_the_limit(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    mailings = [build_old_mailing(list_id, member.user_id, days=days) for days in ROW]
+    for mailing in mailings[:-1]:
+        # A repeated report of a mailing counts once.
+        assert bounce_softly(stack, mailing, mailing) == ["applied", "duplicate"]
+        assert bounce_softly(stack, mailing) == ["duplicate"]
+    assert member.stands(list_id) == ("active", True)
+    bounce_softly(stack, mailings[-1])
+    email_off = owner_view(client, list_id, member)["email_off"]
+    assert (email_off["reason"], email_off["status"]) == ("soft_bounced", "4.2.2")
+    event = events(client, type="subscription.email_off")[-1]
+    assert (event["data"]["action"], event["data"]["via"]) == ("soft_bounced", "sender")
+
+
+def test_soft_bounces_of_less_than_a_week_never_turn_mail_off(
+    stack: Stack, list_id: int, member: Reader
+) -> None:
+    for days in (6, 5, 4, 3, 2, 1, 0):
+        bounce_softly(stack, build_old_mailing(list_id, member.user_id, days=days))
+    assert member.stands(list_id) == ("active", True)
+
+
+@pytest.mark.parametrize("limit", [0, 2])
+def test_soft_bounce_limit_of_a_list_applies(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader, limit: int
+) -> None:
+    assert data(client.get(f"/lists/{list_id}"))["soft_bounce_limit"] == LIMIT
+    changed = client.patch(f"/lists/{list_id}", json={"soft_bounce_limit": limit})
+    assert data(changed)["soft_bounce_limit"] == limit
+    for days in (20, 8, 6, 4, 2, 0):
+        bounce_softly(stack, build_old_mailing(list_id, member.user_id, days=days))
+    assert member.stands(list_id) == ("active", limit == 0)
+
+
+@pytest.mark.parametrize("limit", [-1, 21, None, "5"])
+def test_soft_bounce_limit_is_from_0_to_20(
+    client: httpx2.Client, list_id: int, limit: object
+) -> None:
+    reply = client.patch(f"/lists/{list_id}", json={"soft_bounce_limit": limit})
+    problem(reply, 422, "body.invalid")
+
+
+def test_mailing_that_reaches_the_member_ends_the_row_in_any_order(
+    stack: Stack, list_id: int, member: Reader
+) -> None:
+    def mailing(days: int) -> Any:
+        return build_old_mailing(list_id, member.user_id, days=days)
+
+    bounce_softly(stack, *map(mailing, (16, 14, 12)))
+    reach(stack, mailing(10))
+    # A bounce from before the delivery arrives after the report of the delivery.
+    bounce_softly(stack, mailing(11))
+    bounce_softly(stack, *map(mailing, (8, 6, 4, 2)))
+    assert member.stands(list_id) == ("active", True)
+    # In one batch, a delivery counts before the limit is checked.
+    record(stack, [ReportedBounce(mailing(0), is_hard=False)], reached=[mailing(3)])
+    assert member.stands(list_id) == ("active", True)
+
+
+def test_delivery_takes_back_only_an_earlier_bounce_of_the_same_mailing(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    client.patch(f"/lists/{list_id}", json={"soft_bounce_limit": 2})
+
+    def mailing(days: int, minute: int) -> Any:
+        now = clock.now()
+        return build_mailing(
+            list_id,
+            member.user_id,
+            mailing_id=1_000 - days,
+            mailing_at=now - timedelta(days=days),
+            occurred_at=now - timedelta(minutes=60 - minute),
+        )
+
+    bounce_softly(stack, mailing(20, 1))
+    reach(stack, mailing(20, 2))
+    bounce_softly(stack, mailing(8, 3))
+    assert member.stands(list_id) == ("active", True)
+    # A bounce after the delivery holds.
+    reach(stack, mailing(8, 2))
+    bounce_softly(stack, mailing(0, 4))
+    assert member.stands(list_id) == ("active", False)
+
+
+def test_no_report_turns_mail_on(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    mailing = build_mailing(list_id, member.user_id)
+    bounce_hard(stack, mailing)
+    reach(stack, build_mailing(list_id, member.user_id), mailing)
+    assert member.stands(list_id) == ("active", False)
+    assert owner_view(client, list_id, member)["email_off"]["reason"] == "bounced"
+
+
+def test_hard_bounce_replaces_a_soft_bounce_of_the_same_mailing(
+    stack: Stack, list_id: int, member: Reader
+) -> None:
+    mailing = build_mailing(list_id, member.user_id)
+    soft, hard = ReportedBounce(mailing, is_hard=False), ReportedBounce(mailing, is_hard=True)
+    assert bounce_softly(stack, mailing) == ["applied"]
+    assert record(stack, [soft, hard, hard]) == ["duplicate", "applied", "duplicate"]
+    assert member.stands(list_id) == ("active", False)
+    assert record(stack, [soft]) == ["duplicate"]
+
+
+def test_reports_from_before_the_latest_action_of_the_person_are_stale(
+    stack: Stack, list_id: int, member: Reader
+) -> None:
+    mailing = build_mailing(list_id, member.user_id)
+    member.wants_mail(list_id, False)
+    member.wants_mail(list_id, True)
+    assert bounce_hard(stack, mailing) == "stale"
+    assert bounce_softly(stack, mailing) == ["stale"]
+    assert member.stands(list_id) == ("active", True)
+    mailing = build_mailing(list_id, member.user_id)
+    member.leaves(list_id).joins(list_id)
+    assert bounce_hard(stack, mailing) == "stale"
+    assert bounce_hard(stack, build_mailing(list_id, member.user_id)) == "applied"
+
+
+def test_bounce_of_a_mailing_to_a_former_address_is_stale(
+    stack: Stack, list_id: int, member: Reader
+) -> None:
+    mailing = build_old_mailing(list_id, member.user_id, days=1)
+    stack.query(
+        "INSERT INTO former_addresses (user_id, email) VALUES (%s, %s)",
+        member.user_id,
+        new_address(),
+    )
+    assert bounce_hard(stack, mailing) == "stale"
+    assert member.stands(list_id) == ("active", True)
+
+
+def test_only_hard_bounces_of_mailings_older_than_30_days_count(
+    stack: Stack, list_id: int, member: Reader
+) -> None:
+    mailing = build_old_mailing(list_id, member.user_id, days=31)
+    assert bounce_softly(stack, mailing) == ["late"]
+    assert bounce_hard(stack, mailing) == "applied"
+
+
+def test_bounce_about_a_person_who_is_not_a_member_is_unmatched(
+    stack: Stack, list_id: int, member: Reader
+) -> None:
+    member.leaves(list_id)
+    assert bounce_hard(stack, build_mailing(list_id, member.user_id)) == "unmatched"
+    assert bounce_hard(stack, build_mailing(list_id, 1)) == "unmatched"
+    assert member.stands(list_id) == ("unsubscribed", True)
+
+
+def test_hard_bounce_of_a_confirmation_mail_ends_the_sign_up(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    list_id = new_list(client, confirm_required=True)["id"]
+    email = new_address()
+    subscribe(stranger, list_id, email)
+    mailed(stack, email)
+    user_id = known_member(client, list_id, email)["user_id"]
+    assert bounce_softly(stack, build_mailing(list_id, user_id)) == ["unmatched"]
+    assert bounce_hard(stack, build_mailing(list_id, user_id)) == "applied"
+    assert client.get(f"/lists/{list_id}/members/{email}").status_code == 404
+    # A former member's sign-up ends in the earlier status, and no reminder follows.
+    member_list = new_list(client, confirm_required=True)["id"]
+    data(add(client, member_list, email))
+    client.delete(f"/subscriptions/{member_list}/members/{user_id}")
+    subscribe(stranger, member_list, email)
+    assert known_member(client, member_list, email)["status"] == "pending"
+    user_id = known_member(client, member_list, email)["user_id"]
+    bounce_hard(stack, build_mailing(member_list, user_id))
+    assert known_member(client, member_list, email)["status"] == "removed"
+    query = "SELECT count(*) FROM subscriptions WHERE user_id = %s AND remind_at IS NOT NULL"
+    assert stack.query(query, user_id) == [(0,)]
+
+
+def test_thousand_bounces_need_few_statements(stack: Stack, owner: Owner, list_id: int) -> None:
+    fill(stack, list_id, [new_address() for _ in range(1_000)])
+    rows = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
+    reports = [
+        ReportedBounce(build_mailing(list_id, int(str(user_id))), is_hard=number % 20 == 0)
+        for number, (user_id,) in enumerate(rows)
+    ]
+    statements = []
+    engine = stack.resources.database.engine
+
+    def note(*args: Any) -> None:
+        statements.append(args[2])
+
+    sqlalchemy.event.listen(engine, "before_cursor_execute", note)
+    try:
+        assert set(record(stack, reports)) == {"applied"}
+    finally:
+        sqlalchemy.event.remove(engine, "before_cursor_execute", note)
+    assert len(statements) < 100
+    query = "SELECT count(*) FROM subscriptions WHERE list_id = %s AND NOT email_enabled"
+    assert stack.query(query, list_id) == [(len(range(0, len(rows), 20)),)]
+
+
+# Everything that an owner can do to a member other than turning the member's mail on.
+def transfer(client: httpx2.Client, list_id: int, member: Reader) -> int:
+    target: int = new_list(client)["id"]
+    path = f"/subscriptions/{list_id}/members/{member.user_id}/transfer"
+    assert data(client.post(path, params={"dst_list_id": target})) == 1
+    return target
+
+
+def transfer_onto_removed_record(client: httpx2.Client, list_id: int, member: Reader) -> int:
+    target: int = new_list(client)["id"]
+    member.joins(target)
+    remove(client, target, member)
+    path = f"/subscriptions/{list_id}/members/{member.user_id}/transfer"
+    assert data(client.post(path, params={"dst_list_id": target})) == 1
+    return target
+
+
+def put(client: httpx2.Client, list_id: int, member: Reader) -> int:
+    data(client.put(f"/lists/{list_id}/members/{member.email}", json={"name": "Ann"}))
+    return list_id
+
+
+def add_by_request(client: httpx2.Client, list_id: int, member: Reader) -> int:
+    data(add(client, list_id, {"email": member.email, "type": "gold"}, prefer="wait=30"))
+    return list_id
+
+
+def import_file(client: httpx2.Client, list_id: int, member: Reader) -> int:
+    imported(client, list_id, of_addresses(member.email), on_existing="update")
+    return list_id
+
+
+def act_and_undo(client: httpx2.Client, list_id: int, member: Reader) -> int:
+    everybody = {"field": "email", "exists": True}
+    for action in ("email_off", "remove"):
+        bulk_id = acted(client, list_id, action, filter=everybody)["bulk_id"]
+        data(undo_bulk_action(client, bulk_id))
+    return list_id
+
+
+def import_and_undo(client: httpx2.Client, list_id: int, member: Reader) -> int:
+    remove(client, list_id, member)
+    result = imported(client, list_id, of_addresses(member.email))
+    assert result["added"] == 1
+    data(client.delete(f"/imports/{result['import_id']}/members"))
+    return add_by_request(client, list_id, member)
+
+
+def remove(client: httpx2.Client, list_id: int, member: Reader) -> None:
+    assert data(client.delete(f"/subscriptions/{list_id}/members/{member.user_id}")) == 1
+
+
+OwnerPath = Callable[[httpx2.Client, int, Reader], int]
+OWNER_PATHS: list[OwnerPath] = [
+    transfer,
+    transfer_onto_removed_record,
+    put,
+    add_by_request,
+    import_file,
+    act_and_undo,
+    import_and_undo,
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "is_removed"),
+    [
+        *((path, False) for path in OWNER_PATHS),
+        *((path, True) for path in (put, add_by_request, import_file)),
+    ],
+)
+def test_no_action_of_the_owner_except_turning_mail_on_lifts_a_bounce(
+    *,
+    stack: Stack,
+    client: httpx2.Client,
+    list_id: int,
+    member: Reader,
+    path: OwnerPath,
+    is_removed: bool,
+) -> None:
+    bounce_hard(stack, build_mailing(list_id, member.user_id))
+    if is_removed:
+        remove(client, list_id, member)
+    list_id = path(client, list_id, member)
+    shown = owner_view(client, list_id, member)
+    assert (shown["status"], shown["email_enabled"]) == ("active", False)
+    assert (shown["email_off"]["reason"], shown["email_off"]["status"]) == ("bounced", "5.1.1")
+
+
+def test_undo_of_a_bulk_action_does_not_turn_on_mail_that_has_bounced_meanwhile(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    bulk_id = acted(client, list_id, "email_off", filter={"field": "email", "exists": True})[
+        "bulk_id"
+    ]
+    assert owner_view(client, list_id, member)["email_off"]["reason"] == "owner"
+    assert bounce_hard(stack, build_mailing(list_id, member.user_id)) == "applied"
+    assert data(undo_bulk_action(client, bulk_id)) == 0
+    assert member.stands(list_id) == ("active", False)
+    assert owner_view(client, list_id, member)["email_off"]["reason"] == "bounced"
+
+
+@pytest.mark.parametrize("add_member", [put, add_by_request, import_file])
+def test_bounce_outlives_the_erasure_of_the_member(
+    stack: Stack,
+    client: httpx2.Client,
+    list_id: int,
+    member: Reader,
+    add_member: OwnerPath,
+) -> None:
+    bounce_hard(stack, build_mailing(list_id, member.user_id))
+    erase(stack.resources, member.email)
+    blanked = stack.query("SELECT user_id, status FROM bounces WHERE list_id = %s", list_id)
+    assert blanked == [(None, None)]
+    add_member(client, list_id, member)
+    shown = known_member(client, list_id, member.email)
+    assert shown["user_id"] != member.user_id
+    assert (shown["status"], shown["email_enabled"]) == ("active", False)
+    assert shown["email_off"]["reason"] == "bounced"
+    # The new record's bounce can be lifted.
+    path = f"/subscriptions/{list_id}/members/{shown['user_id']}/email"
+    assert data(client.put(path, json={"enabled": True})) == 1
+    assert known_member(client, list_id, member.email)["email_off"] is None
+    assert known_member(client, import_file(client, list_id, member), member.email)["email_enabled"]
+
+
+def test_owner_lifts_bounces_of_a_member_once_in_30_days(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    bounce_hard(stack, build_mailing(list_id, member.user_id))
+    before = build_mailing(list_id, member.user_id, mailing_id=2)
+    assert data(switch_by_owner(client, list_id, member, enabled=True)) == 1
+    assert owner_view(client, list_id, member)["email_off"] is None
+    # A report about an earlier bounce arrives late.
+    assert bounce_hard(stack, before) == "stale"
+    assert member.stands(list_id) == ("active", True)
+    # Without a bounce, the owner may turn mail off and on.
+    assert data(switch_by_owner(client, list_id, member, enabled=False)) == 1
+    assert owner_view(client, list_id, member)["email_off"]["reason"] == "owner"
+    assert data(switch_by_owner(client, list_id, member, enabled=True)) == 1
+    bounce_hard(stack, build_mailing(list_id, member.user_id, mailing_id=3))
+    problem(switch_by_owner(client, list_id, member, enabled=True), 409, "subscription.bounced")
+    assert member.stands(list_id) == ("active", False)
+    stack.query(
+        "UPDATE bounces SET lifted_at = lifted_at - interval '30 days' WHERE list_id = %s", list_id
+    )
+    assert data(switch_by_owner(client, list_id, member, enabled=True)) == 1
+    assert member.stands(list_id) == ("active", True)
+
+
+@pytest.mark.parametrize("way", ["login", "trace id", "confirmation", "own sign-up"])
+def test_person_lifts_a_bounce_at_any_time(
+    *,
+    stack: Stack,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
+    list_id: int,
+    member: Reader,
+    way: str,
+) -> None:
+    for _ in range(2):
+        bounce_hard(stack, build_mailing(list_id, member.user_id))
+        assert member.stands(list_id) == ("active", False)
+        match way:
+            case "login":
+                member.wants_mail(list_id, True)
+            case "trace id":
+                trace_id = trace_for(stack, list_id, member.user_id)
+                path = f"/subscriptions/{list_id}/email"
+                body = {"enabled": True, "trace_id": trace_id}
+                assert data(stranger.put(path, json=body)) == 1
+            case "own sign-up":
+                member.leaves(list_id).joins(list_id)
+            case _:
+                remove(client, list_id, member)
+                data(subscribe(stranger, list_id, member.email))
+                assert confirm(stranger, mailed(stack, member.email)[0]).status_code == 303
+        assert member.stands(list_id) == ("active", True)
+        assert member.standing(list_id)["email_off"] is None
+        stack.query("DELETE FROM bounces WHERE list_id = %s AND lifted_at IS NOT NULL", list_id)
+        if way == "confirmation":
+            break
+
+
+def test_sign_up_of_an_address_that_bounced_must_be_confirmed(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    bounce_hard(stack, build_mailing(list_id, member.user_id))
+    erase(stack.resources, member.email)
+    data(subscribe(stranger, list_id, member.email))
+    shown = known_member(client, list_id, member.email)
+    assert (shown["status"], shown["email_enabled"]) == ("pending", False)
+    assert confirm(stranger, mailed(stack, member.email)[0]).status_code == 303
+    shown = known_member(client, list_id, member.email)
+    assert (shown["status"], shown["email_enabled"]) == ("active", True)
+
+
+def test_mail_is_off_for_the_person_if_an_opt_out_exists_and_for_the_owner_otherwise(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    member.wants_mail(list_id, False)
+    [(opted_out_at,)] = stack.query(
+        'SELECT to_char(created_at, \'YYYY-MM-DD"T"HH24:MI:SS.US"Z"\') FROM opt_outs'
+        " WHERE list_id = %s AND user_id = %s",
+        list_id,
+        member.user_id,
+    )
+    expected = {"reason": "person", "status": None, "at": opted_out_at}
+    assert owner_view(client, list_id, member)["email_off"] == expected
+    assert member.standing(list_id)["email_off"] == expected
+    # Rows of earlier releases may have no opt-out and no history.
+    for table in ("opt_outs", "subscription_events"):
+        stack.query(f"DELETE FROM {table} WHERE list_id = %s", list_id)
+    expected = {"reason": "owner", "status": None, "at": None}
+    assert owner_view(client, list_id, member)["email_off"] == expected
+
+
+def test_bounce_is_lifted_when_the_previous_release_turns_mail_on(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    bounce_hard(stack, build_mailing(list_id, member.user_id))
+    update = "UPDATE subscriptions SET email_enabled = %s WHERE list_id = %s"
+    stack.query(update, True, list_id)
+    assert owner_view(client, import_file(client, list_id, member), member)["email_enabled"]
+    stack.query(update, False, list_id)
+    stack.query(
+        "INSERT INTO subscription_events (list_id, user_id, action, actor, via,"
+        " email_enabled_before, email_enabled_after)"
+        " VALUES (%s, %s, 'email_disabled', 'owner', 'login', true, false)",
+        list_id,
+        member.user_id,
+    )
+    assert owner_view(client, list_id, member)["email_off"]["reason"] == "owner"

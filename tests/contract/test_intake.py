@@ -1,0 +1,198 @@
+"""The intake of reports: proof, status codes, bounds, and bodies that wait encrypted."""
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+
+from core.scopes import Scope
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
+from services.senders.intake import MAX_WAITING_BODIES, MAX_WAITING_BYTES
+from tests.support.http.replies import data, problem
+from tests.support.lists.subscribers import new_address
+from tests.support.senders.own_senders import new_sender
+from tests.support.senders.posting import body_of, post, post_body, report, settle, signed
+
+JSON = {"Content-Type": "application/json"}
+SNS = {"x-amz-sns-message-type": "Notification"}
+
+
+@pytest.fixture
+def waiting_sender(client_without_workers: httpx2.Client) -> dict[str, Any]:
+    """A sender on the stack without workers, so that its bodies wait."""
+    return new_sender(client_without_workers)
+
+
+@pytest.fixture
+def delivered() -> bytes:
+    return body_of(report("delivered", email=new_address()))
+
+
+def test_unknown_sender_and_missing_or_wrong_proof_get_the_same_answer(
+    stack: Stack, client: httpx2.Client, delivered: bytes
+) -> None:
+    sender, other = new_sender(client), new_sender(client)
+    paused = new_sender(client)
+    data(client.patch(f"/senders/{paused['id']}", json={"state": "paused"}))
+    deleted = new_sender(client)
+    data(client.delete(f"/senders/{deleted['id']}"))
+    answers = set()
+    for sender_id, headers in (
+        (sender["id"], {}),
+        (sender["id"], signed(other["secret"], delivered)),
+        (sender["id"], signed(sender["secret"], delivered + b" ")),
+        (sender["id"], {"Authorization": "Bearer nonsense"}),
+        (sender["id"], {"Authorization": "Basic bm86bm8="}),
+        (paused["id"], signed(paused["secret"], delivered)),
+        (deleted["id"], signed(deleted["secret"], delivered)),
+        (2**53 - 2, signed(sender["secret"], delivered)),
+        ("nobody", {}),
+        (2**70, {}),
+    ):
+        reply = post_body(client, sender_id, delivered, headers)
+        told = problem(reply, 401, "sender.signature_invalid")
+        answers.add((reply.headers["www-authenticate"], told["message"]))
+    assert answers == {('Basic realm="pressroom"', "The request has no valid proof of its sender.")}
+    assert not stack.query("SELECT 1 FROM sender_bodies")
+    eventually(
+        lambda: data(client.get(f"/senders/{sender['id']}"))["refused_24h"] == 5,
+        what="the rejected calls counted",
+    )
+    assert data(client.get(f"/senders/{sender['id']}"))["last_refused_at"] is not None
+
+
+def test_twenty_rejected_calls_in_an_hour_make_a_sender_fail_until_a_report_arrives(
+    stack: Stack, client: httpx2.Client, delivered: bytes
+) -> None:
+    sender = new_sender(client)
+    path = f"/senders/{sender['id']}"
+    for _ in range(20):
+        post_body(client, sender["id"], delivered, {})
+    eventually(lambda: data(client.get(path))["state"] == "failing", what="the failing state")
+    data(post(client, sender, report("delivered", email=new_address())))
+    settle(stack, sender)
+    assert data(client.get(path))["state"] == "working"
+
+
+def test_former_secret_is_accepted_for_a_day_after_a_rotation(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    sender = new_sender(client)
+    rotated = data(client.post(f"/senders/{sender['id']}/rotate"))["secret"]
+    row = report("delivered", email=new_address())
+    for secret in (sender["secret"], rotated):
+        assert data(post(client, {**sender, "secret": secret}, row)) == 1
+    stack.query(
+        "UPDATE sender_secrets SET expires_at = now() WHERE sender_id = %s"
+        " AND expires_at IS NOT NULL",
+        sender["id"],
+    )
+    problem(post(client, sender, row), 401, "sender.signature_invalid")
+
+
+def test_generic_reports_are_accepted_with_an_api_key_of_the_owner(
+    stack: Stack, owner: Owner, client: httpx2.Client, delivered: bytes
+) -> None:
+    sender = new_sender(client)
+    keys = {
+        stack.create_key(owner.user_id, Scope.SENDER): 200,
+        stack.create_key(owner.user_id, Scope.WEBHOOK): 401,
+        stack.create_key(stack.create_owner().user_id, Scope.SENDER): 401,
+    }
+    for key, status in keys.items():
+        headers = {"Authorization": f"Bearer {key}", **JSON}
+        assert post_body(client, sender["id"], delivered, headers).status_code == status
+    basic = new_sender(client, provider="postmark")
+    key = next(iter(keys))
+    reply = post_body(client, basic["id"], b"{}", {"Authorization": f"Bearer {key}"})
+    problem(reply, 401, "sender.signature_invalid")
+
+
+def test_any_content_type_is_accepted(client: httpx2.Client, delivered: bytes) -> None:
+    sender = new_sender(client)
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        headers = signed(sender["secret"], delivered) | {"Content-Type": kind}
+        assert data(post_body(client, sender["id"], delivered, headers)) == 1
+
+
+def test_body_that_is_too_large_is_rejected(client: httpx2.Client) -> None:
+    sender, provider = new_sender(client), new_sender(client, provider="brevo")
+    large = b" " * (2 * 1024 * 1024 + 1)
+    reply = post_body(client, sender["id"], large, signed(sender["secret"], large))
+    problem(reply, 413, "body.too_large")
+    headers = {"Authorization": f"Bearer {provider['secret']}"}
+    reply = post_body(client, provider["id"], b" " * (1024 * 1024 + 1), headers)
+    problem(reply, 413, "body.too_large")
+    assert data(post_body(client, provider["id"], b"[]", headers)) == 1
+
+
+def test_waiting_body_is_encrypted_and_in_no_list_of_jobs(
+    stack_without_workers: Stack, client_without_workers: httpx2.Client, waiting_sender: Any
+) -> None:
+    email = new_address()
+    data(post(client_without_workers, waiting_sender, report("delivered", email=email)))
+    [(row,)] = stack_without_workers.query(
+        "SELECT encode(body, 'escape') FROM sender_bodies WHERE sender_id = %s",
+        waiting_sender["id"],
+    )
+    assert email not in str(row)
+    assert data(client_without_workers.get("/jobs"))["items"] == []
+
+
+@pytest.mark.parametrize(("rows", "size"), [(MAX_WAITING_BODIES, 1), (1, MAX_WAITING_BYTES)])
+def test_sender_with_too_many_waiting_bodies_is_busy(
+    stack_without_workers: Stack,
+    client_without_workers: httpx2.Client,
+    waiting_sender: dict[str, Any],
+    *,
+    rows: int,
+    size: int,
+) -> None:
+    client = client_without_workers
+    row = report("delivered", email=new_address())
+    assert data(post(client, waiting_sender, row)) == 1
+    stack_without_workers.query(
+        "INSERT INTO sender_bodies (sender_id, size, context, wrapped_key, wrapped_by, body)"
+        " SELECT %s, %s, '', '', '', '' FROM generate_series(1, %s)",
+        waiting_sender["id"],
+        size,
+        rows,
+    )
+    reply = post(client, waiting_sender, row)
+    problem(reply, 429, "sender.busy")
+    assert int(reply.headers["retry-after"]) > 0
+    body = body_of(row)
+    headers = signed(waiting_sender["secret"], body)
+    problem(post_body(client, waiting_sender["id"], body, headers | SNS), 503, "sender.busy")
+    # Other senders aren't affected.
+    assert data(post(client, new_sender(client), row)) == 1
+    stack_without_workers.query(
+        "DELETE FROM sender_bodies WHERE sender_id = %s", waiting_sender["id"]
+    )
+
+
+def test_intake_is_busy_while_the_database_is_unavailable(
+    disconnected_api: httpx2.Client, delivered: bytes
+) -> None:
+    reply = post_body(disconnected_api, 1, delivered, {})
+    problem(reply, 429, "sender.busy")
+    assert "retry-after" in reply.headers
+    reply = post_body(disconnected_api, 1, delivered, SNS)
+    problem(reply, 503, "sender.busy")
+    assert "retry-after" in reply.headers
+
+
+def test_unreadable_body_of_a_provider_is_accepted_and_shown_as_invalid(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    sender = new_sender(client, provider="postmark")
+    headers = {"Authorization": f"Bearer {sender['secret']}"}
+    body = json.dumps({"RecordType": "Moonrise"}).encode()
+    for content in (b"{", body):
+        assert data(post_body(client, sender["id"], content, headers)) == 1
+    settle(stack, sender)
+    items = data(client.get(f"/senders/{sender['id']}/reports"))["items"]
+    shown = [(each["outcome"], each["code"], each["kind"]) for each in reversed(items)]
+    assert shown == [("invalid", None, None), ("ignored", "Moonrise", None)]

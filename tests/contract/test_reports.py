@@ -1,0 +1,365 @@
+"""Reports of senders: what each kind does to members and mailings, once and in any order."""
+
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import httpx2
+import pytest
+
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import add
+from tests.support.lists.subscribers import (
+    Reader,
+    known_member,
+    mailed,
+    new_address,
+    new_list,
+    subscribe,
+    trace_for,
+)
+from tests.support.people.erasure import erase
+from tests.support.senders.own_senders import new_sender
+from tests.support.senders.posting import (
+    body_of,
+    bounce,
+    deliver,
+    delivery_for,
+    outcomes,
+    post,
+    report,
+    reports_of,
+)
+
+FIGURES = "delivered, hard_bounced, soft_bounced, blocked, complained, unsubscribed, opened"
+
+
+@pytest.fixture
+def sender(client: httpx2.Client) -> dict[str, Any]:
+    """A sender for all lists of the owner."""
+    return new_sender(client)
+
+
+def roster(stack: Stack, delivery_client: httpx2.Client, list_id: int) -> int:
+    """Export a roster; the id of its mailing."""
+    job = data(delivery_client.post(f"/lists/{list_id}/exports", json={"kind": "delivery"}))
+    return int(job["id"])
+
+
+def has_left(client: httpx2.Client, list_id: int, email: str) -> bool:
+    return bool(known_member(client, list_id, email)["status"] == "unsubscribed")
+
+
+def figures(stack: Stack, mailing_id: int) -> tuple[object, ...]:
+    [row] = stack.query(f"SELECT {FIGURES} FROM mailings WHERE id = %s", mailing_id)
+    return row
+
+
+def test_reports_about_a_mailing_count_each_member_once(
+    stack: Stack,
+    client: httpx2.Client,
+    delivery_client: httpx2.Client,
+    sender: dict[str, Any],
+    list_id: int,
+) -> None:
+    emails = [new_address() for _ in range(4)]
+    data(add(client, list_id, *emails))
+    ids = [known_member(client, list_id, email)["user_id"] for email in emails]
+    mailing_id = roster(stack, delivery_client, list_id)
+    made = [delivery_for(stack, list_id, user_id, mailing_id) for user_id in ids]
+    reports = [
+        report("delivered", delivery_id=made[0]),
+        report("delivered", delivery_id=made[0].upper()),
+        bounce("soft", "4.2.2", delivery_id=made[1]),
+        bounce("hard", "5.1.1", delivery_id=made[2]),
+        bounce("blocked", "5.7.1", delivery_id=made[3]),
+        bounce("content", "5.6.0", delivery_id=made[3]),
+        report("opened", delivery_id=made[0]),
+    ]
+    deliver(stack, client, sender, *reports)
+    expected = ["applied", "duplicate", "applied", "applied", "applied", "duplicate", "off"]
+    assert outcomes(client, sender) == expected
+    assert figures(stack, mailing_id) == (1, 1, 1, 1, 0, 0, 0)
+    other = new_sender(client)
+    deliver(stack, client, other, *reports)
+    assert outcomes(client, other) == ["duplicate"] * 6 + ["off"]
+    assert figures(stack, mailing_id) == (1, 1, 1, 1, 0, 0, 0)
+    record = data(client.get(f"/senders/{sender['id']}"))
+    assert record["state"] == "working"
+    assert record["outcomes_24h"] == {"applied": 4, "duplicate": 2, "off": 1}
+    member = known_member(client, list_id, emails[2])
+    assert (member["email_enabled"], member["email_off"]["reason"]) == (False, "bounced")
+    assert known_member(client, list_id, emails[3])["email_enabled"] is True
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"), [("complained", "sender-complaint"), ("unsubscribed", "sender-unsubscribe")]
+)
+def test_complaint_or_unsubscription_opts_out_until_the_person_comes_back(
+    stack: Stack, client: httpx2.Client, reader: Reader, list_id: int, *, kind: str, source: str
+) -> None:
+    sender = new_sender(client)
+    reader.joins(list_id)
+    deliver(
+        stack,
+        client,
+        sender,
+        report(kind, delivery_id=delivery_for(stack, list_id, reader.user_id)),
+    )
+    eventually(lambda: reader.stands(list_id)[0] == "unsubscribed", what="the opt-out")
+    assert stack.query("SELECT source FROM opt_outs WHERE list_id = %s", list_id) == [(source,)]
+    history = data(client.get(f"/lists/{list_id}/members/{reader.user_id}/history"))["items"]
+    told = {name: history[0][name] for name in ("action", "actor", "via")}
+    assert told == {"action": kind, "actor": "sender", "via": "sender"}
+    events = data(client.get("/events", params={"types": "subscription.left"}))["items"]
+    facts = events[-1]["data"]
+    assert (facts["action"], facts["via"], facts["reason"]) == (kind, "sender", kind)
+    assert (
+        client.put(
+            f"/subscriptions/{list_id}/members/{reader.user_id}/email", json={"enabled": True}
+        ).status_code
+        >= 400
+    )
+    data(add(client, list_id, reader.email))
+    assert reader.stands(list_id)[0] == "unsubscribed"
+    reader.joins(list_id)
+    assert reader.stands(list_id) == ("active", True)
+
+
+def test_report_older_than_the_latest_action_of_the_person_is_stale(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    earlier = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    delivery_id = delivery_for(stack, list_id, reader.user_id)
+    reports = [
+        {"kind": "complained", "occurred_at": earlier, "delivery_id": delivery_id},
+        {**bounce(delivery_id=delivery_id), "occurred_at": earlier},
+        {"kind": "delivered", "occurred_at": earlier, "delivery_id": delivery_id},
+    ]
+    deliver(stack, client, sender, *reports)
+    assert outcomes(client, sender) == ["stale"] * 3
+    assert reader.stands(list_id) == ("active", True)
+
+
+def test_late_reports_change_no_figures_but_still_opt_out(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    long_ago = datetime.now(UTC) - timedelta(days=40)
+    delivery_id = delivery_for(stack, list_id, reader.user_id, 7, long_ago)
+    late = [
+        report("delivered", delivery_id=delivery_id),
+        bounce("soft", "4.2.2", delivery_id=delivery_id),
+    ]
+    deliver(stack, client, sender, *late, report("complained", delivery_id=delivery_id))
+    assert outcomes(client, sender) == ["late", "late", "applied"]
+    assert not stack.query("SELECT 1 FROM mailing_marks WHERE user_id = %s", reader.user_id)
+    eventually(lambda: reader.stands(list_id)[0] == "unsubscribed", what="the opt-out")
+
+
+def test_report_about_a_list_that_the_sender_does_not_cover_is_unmatched(
+    stack: Stack, client: httpx2.Client, other_owner: httpx2.Client, list_id: int
+) -> None:
+    theirs, email = new_list(other_owner)["id"], new_address()
+    data(add(other_owner, theirs, email))
+    user_id = known_member(other_owner, theirs, email)["user_id"]
+    own = new_sender(client)
+    limited = new_sender(client, list_ids=[list_id])
+    other_own = new_list(client)["id"]
+    data(add(client, other_own, email))
+    foreign = delivery_for(stack, theirs, user_id)
+    uncovered = delivery_for(stack, other_own, user_id)
+    deliver(stack, client, own, report("complained", delivery_id=foreign))
+    deliver(
+        stack,
+        client,
+        limited,
+        report("complained", delivery_id=uncovered),
+        report("delivered", email=email),
+    )
+    assert outcomes(client, own) == ["unmatched"]
+    assert outcomes(client, limited) == ["unmatched", "unmatched"]
+    assert reports_of(client, limited)[1]["recipient"] == "r…@e….com"
+    assert not stack.query("SELECT 1 FROM opt_outs WHERE list_id IN (%s, %s)", theirs, other_own)
+
+
+def test_sender_for_any_list_matches_only_by_delivery_id(
+    stack: Stack, owner: Owner, other_owner: httpx2.Client, client: httpx2.Client
+) -> None:
+    theirs, email = new_list(other_owner)["id"], new_address()
+    data(add(other_owner, theirs, email))
+    user_id = known_member(other_owner, theirs, email)["user_id"]
+    with stack.client(stack.create_key(owner.user_id, "sender", "delivery")) as central:  # type: ignore[arg-type]
+        sender = new_sender(central, any_list=True)
+    deliver(
+        stack,
+        client,
+        sender,
+        report("unsubscribed", email=email),
+        report("unsubscribed", delivery_id=delivery_for(stack, theirs, user_id)),
+    )
+    assert outcomes(client, sender) == ["unmatched", "applied"]
+
+
+def test_complaint_by_address_opts_out_of_all_covered_lists(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
+) -> None:
+    other, email = new_list(client)["id"], new_address()
+    for each in (list_id, other):
+        data(add(client, each, email))
+    deliver(
+        stack,
+        client,
+        sender,
+        report("complained", email=email.upper()),
+        report("delivered", email=email),
+        report("complained", email="no address"),
+    )
+    # The list of the delivery is unknown, so it counts for none of them.
+    assert outcomes(client, sender) == ["applied", "unmatched", "unmatched"]
+    for each in (list_id, other):
+        eventually(partial(has_left, client, each, email), what="the opt-out")
+
+
+def test_message_id_makes_a_report_without_a_delivery_id_count_once(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
+) -> None:
+    email = new_address()
+    data(add(client, list_id, email))
+    deliver(
+        stack,
+        client,
+        sender,
+        *(report("delivered", email=email, message_id=each) for each in ("a", "a", "b")),
+        report("delivered", email=email),
+        report("delivered", email=email),
+    )
+    assert outcomes(client, sender) == ["applied", "duplicate", "applied", "applied", "duplicate"]
+
+
+def test_complaint_of_an_unknown_address_is_kept_on_lists_that_the_sender_names(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
+) -> None:
+    email = new_address()
+    deliver(stack, client, sender, report("complained", email=email))
+    assert outcomes(client, sender) == ["unmatched"]
+    named = new_sender(client, list_ids=[list_id])
+    deliver(stack, client, named, *[report("complained", email=email)] * 2)
+    assert outcomes(client, named) == ["applied", "duplicate"]
+    data(add(client, list_id, email))
+    assert data(client.get(f"/lists/{list_id}"))["subscriber_count"] == 0
+
+
+def test_complaint_about_a_confirmation_mail_ends_the_request(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], stranger: httpx2.Client
+) -> None:
+    list_id, email = int(new_list(client, confirm_required=True)["id"]), new_address()
+    data(subscribe(stranger, list_id, email))
+    [mail] = mailed(stack, email)
+    delivery_id = dict(mail["headers"])["X-Pressroom-Delivery"]
+    deliver(stack, client, sender, report("complained", delivery_id=delivery_id))
+    eventually(
+        lambda: known_member(client, list_id, email)["status"] == "unsubscribed", what="the end"
+    )
+
+
+def test_report_about_an_erased_person_is_unmatched(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
+) -> None:
+    email = new_address()
+    data(add(client, list_id, email))
+    user_id = known_member(client, list_id, email)["user_id"]
+    delivery_id = delivery_for(stack, list_id, user_id)
+    erase(stack.resources, email)
+    deliver(stack, client, sender, report("complained", delivery_id=delivery_id))
+    [shown] = reports_of(client, sender)
+    assert (shown["outcome"], shown["user_id"], shown["recipient"]) == ("unmatched", None, None)
+
+
+def test_time_in_the_future_becomes_the_time_of_arrival(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any]
+) -> None:
+    later = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    deliver(
+        stack,
+        client,
+        sender,
+        {"kind": "delivered", "email": new_address(), "occurred_at": later},
+        {"kind": "delivered", "email": new_address()},
+    )
+    for shown in reports_of(client, sender):
+        assert shown["occurred_at"] == shown["received_at"]
+
+
+def test_trial_shows_the_effects_and_changes_nothing(
+    stack: Stack,
+    client: httpx2.Client,
+    other_owner: httpx2.Client,
+    reader: Reader,
+    list_id: int,
+) -> None:
+    sender = new_sender(client)
+    reader.joins(list_id)
+    delivery_id = delivery_for(stack, list_id, reader.user_id)
+    body = {
+        "body": body_of(
+            report("complained", delivery_id=delivery_id),
+            bounce(delivery_id=delivery_id),
+            report("complained", email="a@b.example"),
+        ).decode()
+    }
+    path = f"/senders/{sender['id']}/try"
+    shown = data(client.post(path, json=body))
+    assert [(each["outcome"], each["user_id"], each["code"]) for each in shown] == [
+        ("applied", reader.user_id, None),
+        ("applied", reader.user_id, "hard"),
+        ("unmatched", None, None),
+    ]
+    assert reader.stands(list_id) == ("active", True)
+    assert reports_of(client, sender) == []
+    for table in ("opt_outs", "bounces"):
+        assert not stack.query(f"SELECT 1 FROM {table} WHERE list_id = %s", list_id)
+    problem(client.post(path, json={"body": "{"}), 422, "report.invalid")
+    problem(other_owner.post(path, json=body), 404, "sender.not_found")
+
+
+def test_no_report_brings_a_person_back(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id).leaves(list_id)
+    delivery_id = delivery_for(stack, list_id, reader.user_id)
+    kinds = ("delivered", "opened", "clicked", "complained", "unsubscribed")
+    deliver(stack, client, sender, *(report(kind, delivery_id=delivery_id) for kind in kinds))
+    assert reader.stands(list_id)[0] == "unsubscribed"
+
+
+def test_invalid_reports_store_nothing(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any]
+) -> None:
+    good = report("delivered", email=new_address())
+    for wrong, place in (
+        ({"kind": "sent"}, "data.reports[1].kind"),
+        ({"email": None}, "data.reports[1].delivery_id"),
+        ({"occurred_at": "yesterday"}, "data.reports[1].occurred_at"),
+        ({"kind": "bounced"}, "data.reports[1].bounce"),
+        ({"machine": 1}, "data.reports[1].machine"),
+    ):
+        said = problem(post(client, sender, good, {**good, **wrong}), 422, "report.invalid")
+        assert said["errors"][0]["field"] == place
+    said = problem(post(client, sender, *[{"kind": "sent"}] * 200), 422, "report.invalid")
+    assert len(said["errors"]) == 100
+    problem(post(client, sender, *[good] * 1001), 422, "report.too_many")
+    assert not stack.query("SELECT 1 FROM sender_bodies WHERE sender_id = %s", sender["id"])
+
+
+def test_trace_id_in_a_report_is_rejected(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], reader: Reader, list_id: int
+) -> None:
+    trace_id = trace_for(stack, list_id, reader.user_id)
+    for fields in ({"trace_id": trace_id}, {"delivery_id": trace_id}):
+        said = post(client, sender, report("delivered", email="a@example.com", **fields))
+        told = problem(said, 422, "report.trace_id_refused")
+        assert trace_id not in str(told)

@@ -1,0 +1,283 @@
+"""Senders: created, changed and deleted by their owner, with secrets that are shown once."""
+
+import base64
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+
+from core import clock
+from core.scopes import Scope
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
+from services.senders.senders import MAX_SENDERS
+from services.webhooks import endpoints_of_keys
+from tests.support.commands.running import printed
+from tests.support.http.replies import data, problem
+from tests.support.lists.subscribers import new_list
+from tests.support.people.erasure import erase
+from tests.support.senders.own_senders import new_sender
+from tests.support.stack.maintenance import run_maintenance
+
+PATH = "/senders"
+SIGNING_SECRET = "whsec_" + base64.b64encode(b"s" * 24).decode()
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:mail"
+
+
+def states(client: httpx2.Client) -> dict[int, str]:
+    return {each["id"]: each["state"] for each in data(client.get(PATH))}
+
+
+def test_new_sender_is_reported_by_mail_and_its_secret_is_shown_once(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    made = new_sender(client)
+    secret = made.pop("secret")
+    assert secret.startswith("whsec_")
+    assert made.pop("username") is None
+    expected: dict[str, Any] = {"name": "Our mail server", "provider": "generic", "list_ids": None}
+    expected |= {"any_list": False, "state": "waiting", "last_report_at": None}
+    expected |= {"last_refused_at": None, "refused_24h": 0, "outcomes_24h": {}, "warnings": []}
+    assert expected.items() <= made.items()
+    assert made["url"] == f"{stack.settings().public_base}/senders/{made['id']}/events"
+    assert data(client.get(f"{PATH}/{made['id']}")) == made
+    assert data(client.get(PATH)) == [made]
+    mails = eventually(lambda: stack.mails(owner.email), what="the mail")
+    assert "sender" in mails[0]["subject"]
+    stored = stack.query("SELECT s::text FROM sender_secrets AS s")
+    assert not any(secret.removeprefix("whsec_")[:20] in str(row) for row in stored)
+
+
+def test_sender_for_http_basic_gets_a_user_name_and_a_secret(client: httpx2.Client) -> None:
+    for provider in ("postmark", "brevo"):
+        made = new_sender(client, provider=provider)
+        assert made["username"] == "pressroom"
+        assert len(made["secret"]) >= 40
+
+
+def test_provider_with_keys_of_its_own_requires_its_key_and_never_shows_it(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    for provider, name, key in (
+        ("mailgun", "signing_key", "mailgun-signing-key"),
+        ("resend", "signing_secret", SIGNING_SECRET),
+    ):
+        body: dict[str, Any] = {"name": "x", "provider": provider}
+        problem(client.post(PATH, json=body), 422, "sender.key_invalid")
+        made = new_sender(client, **body, **{name: key})
+        assert made["secret"] is None
+        assert key not in client.get(f"{PATH}/{made['id']}").text
+    stored = stack.query("SELECT s::text FROM sender_secrets AS s")
+    assert not any("mailgun-signing-key" in str(row) for row in stored)
+
+
+@pytest.mark.parametrize(
+    ("provider", "fields", "code"),
+    [
+        ("generic", {"signing_key": "k"}, "sender.key_invalid"),
+        ("mailgun", {"signing_key": " "}, "sender.key_invalid"),
+        ("resend", {"signing_secret": "whsec_ü"}, "sender.key_invalid"),
+        ("sendgrid", {"public_key": "AAAA"}, "sender.key_invalid"),
+        ("generic", {"topic_arn": TOPIC}, "sender.topic_invalid"),
+        ("generic", {"name": " "}, "body.invalid"),
+        ("generic", {"list_ids": []}, "body.invalid"),
+        ("sparkpost", {}, "body.invalid"),
+    ],
+)
+def test_sender_with_invalid_settings_is_rejected(
+    client: httpx2.Client, provider: str, fields: dict[str, Any], code: str
+) -> None:
+    body = {"name": "x", "provider": provider, **fields}
+    problem(client.post(PATH, json=body), 422, code)
+    assert data(client.get(PATH)) == []
+
+
+def test_sender_covers_only_lists_of_its_owner(
+    client: httpx2.Client, other_owner: httpx2.Client, list_id: int
+) -> None:
+    theirs = new_list(other_owner)["id"]
+    body = {"name": "x", "provider": "generic", "list_ids": [list_id, theirs]}
+    problem(client.post(PATH, json=body), 404, "list.not_found")
+    made = new_sender(client, list_ids=[list_id, list_id])
+    assert made["list_ids"] == [list_id]
+    path = f"{PATH}/{made['id']}"
+    problem(client.patch(path, json={"list_ids": [theirs]}), 404, "list.not_found")
+    assert data(client.patch(path, json={"list_ids": None}))["list_ids"] is None
+
+
+def test_sender_requires_its_scope(stack: Stack, owner: Owner) -> None:
+    with stack.client(stack.create_key(owner.user_id, Scope.SENDER)) as sender_client:
+        made = new_sender(sender_client)
+        assert [each["id"] for each in data(sender_client.get(PATH))] == [made["id"]]
+    with stack.client(stack.create_key(owner.user_id, Scope.WEBHOOK)) as other:
+        problem(other.get(PATH), 403, "auth.insufficient_scope")
+
+
+def test_sender_for_any_list_needs_the_scope_delivery(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    body = {"name": "x", "provider": "generic", "any_list": True}
+    problem(client.post(PATH, json=body), 403, "sender.needs_delivery")
+    own = new_sender(client)["id"]
+    problem(client.patch(f"{PATH}/{own}", json={"any_list": True}), 403, "sender.needs_delivery")
+    key = stack.create_key(owner.user_id, Scope.SENDER, Scope.DELIVERY)
+    with stack.client(key) as delivery_client:
+        made = new_sender(delivery_client, any_list=True)
+        assert made["any_list"] is True
+        # Who knows the secret reports about any list, so a new secret needs the scope too.
+        problem(client.post(f"{PATH}/{made['id']}/rotate"), 403, "sender.needs_delivery")
+        data(delivery_client.post(f"{PATH}/{made['id']}/rotate"))
+
+
+def test_account_has_at_most_20_senders(client: httpx2.Client) -> None:
+    made = [new_sender(client)["id"] for _ in range(MAX_SENDERS)]
+    body = {"name": "x", "provider": "generic"}
+    problem(client.post(PATH, json=body), 409, "sender.too_many")
+    assert data(client.delete(f"{PATH}/{made[0]}")) == 1
+    problem(client.get(f"{PATH}/{made[0]}"), 404, "sender.not_found")
+    new_sender(client)
+
+
+def test_sender_is_paused_and_resumed(client: httpx2.Client) -> None:
+    path = f"{PATH}/{new_sender(client)['id']}"
+    assert data(client.patch(path, json={"state": "paused"}))["state"] == "paused"
+    problem(client.patch(path, json={"state": "failing"}), 422, "body.invalid")
+    assert data(client.patch(path, json={"state": "working"}))["state"] == "waiting"
+
+
+def test_former_secret_expires_a_day_after_a_rotation(stack: Stack, client: httpx2.Client) -> None:
+    made = new_sender(client)
+    path = f"{PATH}/{made['id']}"
+    rotated = data(client.post(f"{path}/rotate"))["secret"]
+    assert rotated not in {None, made["secret"]}
+    ends = stack.query(
+        "SELECT expires_at FROM sender_secrets WHERE sender_id = %s ORDER BY id", made["id"]
+    )
+    [(former,), (newest,)] = ends
+    assert newest is None
+    assert abs(former - clock.now() - timedelta(days=1)) < timedelta(minutes=5)  # type: ignore[operator]
+    mailgun = new_sender(client, provider="mailgun", signing_key="k")
+    problem(client.post(f"{PATH}/{mailgun['id']}/rotate"), 422, "sender.key_invalid")
+    changed = client.patch(f"{PATH}/{mailgun['id']}", json={"signing_key": "another"})
+    assert data(changed)["provider"] == "mailgun"
+    count = "SELECT count(*) FROM sender_secrets WHERE sender_id = %s"
+    assert stack.query(count, mailgun["id"]) == [(2,)]
+
+
+def test_revoking_a_key_deletes_its_senders_unless_they_are_kept(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    for query, remains in (("", False), ("?keep_endpoints=1", True)):
+        key = data(client.post("/apikeys", json={"name": "k", "scopes": ["sender"]}))
+        with stack.client(key["key"]) as program:
+            made = new_sender(program)
+        assert made["key_id"] == key["id"]
+        data(client.delete(f"/apikeys/{key['id']}{query}"))
+        listed = {each["id"]: each["key_id"] for each in data(client.get(PATH))}
+        assert listed == ({made["id"]: None} if remains else {})
+
+
+def test_rotation_moves_a_sender_to_the_key_of_the_caller(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    key = data(client.post("/apikeys", json={"name": "k", "scopes": ["sender"]}))
+    with stack.client(key["key"]) as program:
+        made = new_sender(program)
+    data(client.post(f"{PATH}/{made['id']}/rotate"))
+    data(client.delete(f"/apikeys/{key['id']}"))
+    assert list(states(client)) == [made["id"]]
+
+
+def test_expired_key_pauses_its_senders_and_tells_the_owner(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    key = data(client.post("/apikeys", json={"name": "k", "scopes": ["sender"]}))
+    with stack.client(key["key"]) as program:
+        made = new_sender(program)
+    stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", key["id"])
+    run_maintenance(stack, endpoints_of_keys.PROCESS_EXPIRED_KEYS.name)
+    assert states(client) == {made["id"]: "paused"}
+    expected = f"sender {made['id']}"
+    eventually(
+        lambda: any(expected in mail["text"] for mail in stack.mails(owner.email)),
+        what="the mail about the key",
+    )
+    # The resumed sender belongs to a key that works.
+    resumed = data(client.patch(f"{PATH}/{made['id']}", json={"state": "working"}))
+    assert resumed["key_id"] != key["id"]
+    run_maintenance(stack, endpoints_of_keys.PROCESS_EXPIRED_KEYS.name)
+    assert states(client) == {made["id"]: "waiting"}
+
+
+def test_events_of_the_account_record_each_change_of_a_sender(client: httpx2.Client) -> None:
+    made = new_sender(client)
+    data(client.patch(f"{PATH}/{made['id']}", json={}))
+    data(client.patch(f"{PATH}/{made['id']}", json={"name": "Another"}))
+    data(client.delete(f"{PATH}/{made['id']}"))
+    items = data(client.get("/users/me/security-events"))["items"]
+    types = [each["type"] for each in items if each["type"].startswith("sender.")]
+    assert types == ["sender.ended", "sender.changed", "sender.created"]
+
+
+_INSERT_REPORT = """
+INSERT INTO sender_reports (sender_id, received_at, occurred_at, kind, outcome, user_id, recipient)
+SELECT %s, now(), now(), %s, %s, %s, %s FROM generate_series(1, %s)
+"""
+
+
+def test_recent_reports_are_paged_and_filtered(
+    stack: Stack, client: httpx2.Client, other_owner: httpx2.Client
+) -> None:
+    sender_id = new_sender(client)["id"]
+    path = f"{PATH}/{sender_id}/reports"
+    stack.query(_INSERT_REPORT, sender_id, "bounced", "applied", 5, None, 3)
+    stack.query(_INSERT_REPORT, sender_id, "opened", "off", 5, None, 4)
+    stack.query(_INSERT_REPORT, sender_id, None, "ignored", None, "a…@e….org", 1)
+    everything = data(client.get(path))["items"]
+    assert [each["outcome"] for each in everything] == ["ignored"] + ["off"] * 4 + ["applied"] * 3
+    found: list[dict[str, Any]] = []
+    cursor: str | None = None
+    while cursor is not None or not found:
+        query = {"limit": "3"} | ({"cursor": cursor} if cursor else {})
+        page = data(client.get(path, params=query))
+        found += page["items"]
+        cursor = page["pagination"]["next_cursor"]
+    assert found == everything
+    bounces = data(client.get(path, params={"kind": "bounced", "outcome": "applied"}))
+    assert [each["user_id"] for each in bounces["items"]] == [5, 5, 5]
+    assert data(client.get(path, params={"outcome": "stale"}))["items"] == []
+    problem(other_owner.get(path), 404, "sender.not_found")
+
+
+def test_erasure_blanks_reports_and_deletes_marks_of_the_person(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    person = stack.create_owner()
+    sender_id = new_sender(client)["id"]
+    local_part, _, domain = person.email.partition("@")
+    masked = f"{local_part[0]}…@{domain[0]}….{domain.rpartition('.')[2]}"
+    stack.query(_INSERT_REPORT, sender_id, "bounced", "applied", person.user_id, None, 1)
+    stack.query(_INSERT_REPORT, sender_id, "bounced", "unmatched", None, masked, 1)
+    mark = "INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind) VALUES (%s, %s, 1, 'x')"
+    stack.query(mark, person.user_id, list_id)
+    erase(stack.resources, person.email)
+    path = f"{PATH}/{sender_id}/reports"
+    items = data(client.get(path))["items"]
+    assert [(each["user_id"], each["recipient"]) for each in items] == [(None, None)] * 2
+    assert not stack.query("SELECT 1 FROM mailing_marks WHERE user_id = %s", person.user_id)
+
+
+def test_commands_create_list_and_revoke_senders(
+    stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
+) -> None:
+    options = ("--provider", "generic", "--name", "Ours", "--list", str(list_id), "--any-list")
+    made = printed(stack, "senders", "create", owner.email, *options)
+    assert made["secret"].startswith("whsec_")
+    [record] = data(client.get(PATH))
+    assert (record["id"], record["list_ids"], record["any_list"]) == (made["id"], [list_id], True)
+    assert record["url"] == made["url"]
+    [listed] = printed(stack, "senders", "list", owner.email)
+    assert listed["id"] == made["id"]
+    assert printed(stack, "senders", "revoke", str(made["id"]))["revoked"] == 1
+    assert data(client.get(PATH)) == []

@@ -1,0 +1,73 @@
+"""Reports of a sender about bounces, as a worker records them."""
+
+from collections.abc import Collection
+from datetime import datetime, timedelta
+
+from core import clock
+from devstack.harness.stack import Stack
+from services.subscriptions.members import bounces
+from services.subscriptions.members.bounces import (
+    BounceOutcome,
+    MemberMailing,
+    ReportedBounce,
+)
+
+
+def build_mailing(
+    list_id: int,
+    user_id: int,
+    *,
+    mailing_id: int = 1,
+    mailing_at: datetime | None = None,
+    occurred_at: datetime | None = None,
+) -> MemberMailing:
+    """Return a mailing to a member. By default, everything happened just now."""
+    now = clock.now()
+    return MemberMailing(list_id, user_id, mailing_id, mailing_at or now, occurred_at or now)
+
+
+def build_old_mailing(
+    list_id: int, user_id: int, *, days: int, mailing_id: int | None = None
+) -> MemberMailing:
+    """Return a mailing of some days ago whose report is new. Its id rises with its time."""
+    return build_mailing(
+        list_id,
+        user_id,
+        mailing_id=1_000 - days if mailing_id is None else mailing_id,
+        mailing_at=clock.now() - timedelta(days=days),
+    )
+
+
+def bounce_hard(
+    stack: Stack,
+    mailing: MemberMailing,
+    *,
+    status: str | None = "5.1.1",
+    covered_list_ids: Collection[int] | None = None,
+) -> BounceOutcome:
+    [outcome] = record(
+        stack, [ReportedBounce(mailing, is_hard=True, status=status)], covered_list_ids
+    )
+    return outcome
+
+
+def bounce_softly(stack: Stack, *mailings: MemberMailing) -> list[BounceOutcome]:
+    return record(stack, [ReportedBounce(each, is_hard=False, status="4.2.2") for each in mailings])
+
+
+def record(
+    stack: Stack,
+    reported: list[ReportedBounce],
+    covered_list_ids: Collection[int] | None = None,
+    reached: list[MemberMailing] | None = None,
+) -> list[BounceOutcome]:
+    with stack.resources.unit_of_work() as uow:
+        return bounces.record_bounces(
+            uow, reported, covered_list_ids=covered_list_ids, reached=reached or ()
+        )
+
+
+def reach(stack: Stack, *mailings: MemberMailing) -> None:
+    """Report that mailings were delivered, opened or clicked."""
+    with stack.resources.unit_of_work() as uow:
+        bounces.end_soft_bounces(uow, mailings)

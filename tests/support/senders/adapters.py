@@ -1,0 +1,59 @@
+"""Runs a sender's adapter on a request or a body, without a stack."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import orjson
+
+from core.errors import DomainError
+from integrations.senders.port import (
+    ParsedBody,
+    Report,
+    SenderAdapter,
+    SenderProof,
+    SenderRequest,
+    UnusedEvent,
+)
+
+NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+NOW_SECONDS = int(NOW.timestamp())
+ADDRESS = "ada@example.org"
+# The form of a delivery id. Adapters don't verify the MAC.
+DELIVERY_ID = "k7" * 26
+OTHER_ID = "z3" * 26
+
+
+def verify(
+    adapter: SenderAdapter,
+    body: bytes,
+    headers: Mapping[str, str],
+    secrets: tuple[str, ...] = (),
+    *,
+    topic_arn: str | None = None,
+    received_at: datetime = NOW,
+) -> str | None:
+    """Return the code of the error with which the adapter refuses a request, or ``None``."""
+    request = SenderRequest(headers, body, received_at)
+    try:
+        asyncio.run(adapter.verify(request, SenderProof(secrets, topic_arn)))
+    except DomainError as error:
+        return error.code
+    return None
+
+
+def parse(adapter: SenderAdapter, content: object) -> ParsedBody:
+    return adapter.parse(content if isinstance(content, bytes) else orjson.dumps(content))
+
+
+def parse_one(adapter: SenderAdapter, content: object) -> Report | UnusedEvent:
+    [event] = parse(adapter, content).events
+    return event
+
+
+def describe(event: Report | UnusedEvent) -> str:
+    """Return the effect of an event in a few words, such as ``bounced hard 5.1.1``."""
+    if isinstance(event, UnusedEvent):
+        return event.reason.value
+    words = [event.kind, event.bounce_class, event.status, "machine" if event.is_machine else None]
+    return " ".join(word for word in words if word)

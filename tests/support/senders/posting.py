@@ -1,0 +1,88 @@
+"""Signed reports in the generic form, as the program of an owner posts them."""
+
+import json
+import secrets
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2
+from standardwebhooks import Webhook
+
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
+from services.subscriptions.members.delivery_ids import DeliveryId, create_delivery_id
+from tests.support.http.replies import data
+
+Report = dict[str, Any]
+
+
+def report(kind: str, **fields: object) -> Report:
+    """A report about something that happens now."""
+    return {"kind": kind, "occurred_at": datetime.now(UTC).isoformat(), **fields}
+
+
+def bounce(kind: str = "hard", status: str = "5.1.1", **fields: object) -> Report:
+    return report("bounced", bounce={"class": kind, "status": status}, **fields)
+
+
+def body_of(*reports: Report) -> bytes:
+    envelope = {"type": "delivery.reports", "timestamp": "x", "data": {"reports": list(reports)}}
+    return json.dumps(envelope).encode()
+
+
+def signed(secret: str, body: bytes) -> dict[str, str]:
+    """The headers of a signed request."""
+    message_id, sent_at = f"msg_{secrets.token_hex(8)}", datetime.now(UTC)
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(int(sent_at.timestamp())),
+        "webhook-signature": Webhook(secret).sign(message_id, sent_at, body.decode()),
+    }
+
+
+def post(client: httpx2.Client, sender: dict[str, Any], *reports: Report) -> httpx2.Response:
+    """Post reports as a sender that was returned when it was created."""
+    body = body_of(*reports)
+    headers = signed(sender["secret"], body) | {"Content-Type": "application/json"}
+    return post_body(client, sender["id"], body, headers)
+
+
+def post_body(
+    client: httpx2.Client, sender_id: object, body: bytes, headers: dict[str, str]
+) -> httpx2.Response:
+    """Post a body without the credentials of the client."""
+    url = client.base_url.join(f"/senders/{sender_id}/events")
+    return httpx2.post(url, content=body, headers=headers, timeout=30)
+
+
+def settle(stack: Stack, sender: dict[str, Any]) -> None:
+    """Wait until all bodies of the sender are applied."""
+    query = "SELECT count(*) FROM sender_bodies WHERE sender_id = %s"
+    eventually(
+        lambda: stack.query(query, sender["id"]) == [(0,)], what="the reports applied", within=30
+    )
+
+
+def deliver(stack: Stack, client: httpx2.Client, sender: dict[str, Any], *reports: Report) -> None:
+    """Post reports, and wait until they are applied."""
+    assert data(post(client, sender, *reports)) == 1
+    settle(stack, sender)
+
+
+def reports_of(client: httpx2.Client, sender: dict[str, Any]) -> list[dict[str, Any]]:
+    """The recent reports of a sender, in the order in which they were posted."""
+    path = f"/senders/{sender['id']}/reports"
+    return list(reversed(data(client.get(path, params={"limit": 1000}))["items"]))
+
+
+def outcomes(client: httpx2.Client, sender: dict[str, Any]) -> list[str]:
+    return [each["outcome"] for each in reports_of(client, sender)]
+
+
+def delivery_for(
+    stack: Stack, list_id: int, user_id: int, mailing_id: int = 1, day: datetime | None = None
+) -> str:
+    """A delivery id, as the list's roster has it."""
+    moment = day or datetime.now(UTC)
+    delivery = DeliveryId(list_id, user_id, mailing_id, moment.date())
+    return create_delivery_id(stack.resources.keyring, delivery)
