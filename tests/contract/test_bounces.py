@@ -333,6 +333,34 @@ def test_thousand_bounces_need_few_statements(stack: Stack, owner: Owner, list_i
     assert stack.query(query, list_id) == [(len(range(0, len(rows), 20)),)]
 
 
+def test_bounced_filter_selects_members_by_the_bounces_that_count(
+    stack: Stack, client: httpx2.Client, make_reader: Callable[[], Reader], list_id: int
+) -> None:
+    readers = [make_reader().joins(list_id) for _ in range(3)]
+    for each in readers:
+        age_history(stack, each)
+    never, softly, hard = (each.email for each in readers)
+    bounce_softly(
+        stack, *(build_mailing(list_id, each.user_id, mailing_id=1) for each in readers[1:])
+    )
+    bounce_hard(stack, build_mailing(list_id, readers[2].user_id, mailing_id=2))
+
+    def find(**condition: object) -> set[str]:
+        body = {"filter": {"field": "bounced", **condition}}
+        return {each["email"] for each in data(client.post(path, json=body))["items"]} & emails
+
+    path = f"/lists/{list_id}/members/search"
+    emails = {never, softly, hard}
+    assert find(**{"is": "none"}) == {never}
+    assert find(**{"is": "soft"}) == find(**{"in": ["soft"]}) == {softly}
+    assert find(**{"is": "hard"}) == {hard}
+    assert find(is_not="none") == find(**{"in": ["soft", "hard"]}) == {softly, hard}
+    assert find(is_not="hard") == {never, softly}
+    reach(stack, build_mailing(list_id, readers[1].user_id, mailing_id=3))
+    readers[2].wants_mail(list_id, True)
+    assert find(**{"is": "none"}) == {never, softly, hard}
+
+
 # Everything that an owner can do to a member other than turning the member's mail on.
 def transfer(client: httpx2.Client, list_id: int, member: Reader) -> int:
     target: int = new_list(client)["id"]
