@@ -328,7 +328,8 @@ def test_thousand_bounces_need_few_statements(stack: Stack, owner: Owner, list_i
         assert set(record(stack, reports)) == {"applied"}
     finally:
         sqlalchemy.event.remove(engine, "before_cursor_execute", note)
-    assert len(statements) < 100
+
+    assert len(statements) < 25, statements
     query = "SELECT count(*) FROM subscriptions WHERE list_id = %s AND NOT email_enabled"
     assert stack.query(query, list_id) == [(len(range(0, len(rows), 20)),)]
 

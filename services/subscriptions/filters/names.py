@@ -63,7 +63,7 @@ class ValueKind(StrEnum):
 
 
 class BounceState(StrEnum):
-    """Whether bounces count for a member."""
+    """The worst bounce of a member that still counts."""
 
     NONE = "none"
     SOFT = "soft"
