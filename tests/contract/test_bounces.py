@@ -10,6 +10,7 @@ import sqlalchemy
 
 from core import clock
 from devstack.harness.stack import Owner, Stack
+from services.subscriptions.members import locks
 from services.subscriptions.members.bounces import BounceOutcome, ReportedBounce
 from tests.support.feed.causes import events
 from tests.support.http.replies import data, problem
@@ -308,6 +309,29 @@ def test_hard_bounce_of_a_confirmation_mail_ends_the_sign_up(
     assert known_member(client, member_list, email)["status"] == "removed"
     query = "SELECT count(*) FROM subscriptions WHERE user_id = %s AND remind_at IS NOT NULL"
     assert stack.query(query, user_id) == [(0,)]
+
+
+def test_bounce_does_not_end_a_sign_up_that_is_confirmed_at_the_same_time(
+    stack: Stack,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    list_id = new_list(client, confirm_required=True)["id"]
+    email = new_address()
+    subscribe(stranger, list_id, email)
+    [mail] = mailed(stack, email)
+    user_id = known_member(client, list_id, email)["user_id"]
+    lock = locks.lock_members
+
+    def lock_after_confirmation(*arguments: Any) -> set[int]:
+        assert confirm(stranger, mail).status_code == 303
+        return lock(*arguments)
+
+    monkeypatch.setattr(locks, "lock_members", lock_after_confirmation)
+    assert bounce_hard(stack, build_mailing(list_id, user_id)) == "stale"
+    shown = known_member(client, list_id, email)
+    assert (shown["status"], shown["email_enabled"]) == ("active", True)
 
 
 def test_thousand_bounces_need_few_statements(stack: Stack, owner: Owner, list_id: int) -> None:

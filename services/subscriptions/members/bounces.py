@@ -293,9 +293,14 @@ def record_bounces(
         reached: the mailings in the same batch that reached a member. They end soft bounces before
             the limit is checked, so that the order of the reports doesn't matter.
     """
-    targets = _find_targets(uow, bounces, covered_list_ids)
-    present_ids = locks.lock_members(uow, {target.pair for target in targets})
-    targets = [target for target in targets if target.user_id in present_ids]
+    pairs = {target.pair for target in _find_targets(uow, bounces, covered_list_ids)}
+    present_ids = locks.lock_members(uow, pairs)
+    # Read the subscriptions again, because they may have changed before they were locked.
+    targets = [
+        target
+        for target in _find_targets(uow, bounces, covered_list_ids)
+        if target.pair in pairs and target.user_id in present_ids
+    ]
     latest_actions = find_latest_actions(uow, {target.pair for target in targets})
     outcomes = [BounceOutcome.UNMATCHED] * len(bounces)
     chosen: dict[_Key, _Target] = {}
