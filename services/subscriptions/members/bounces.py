@@ -263,14 +263,6 @@ class _Target(NamedTuple):
         return self.list_id, self.user_id
 
 
-def record_bounce(
-    uow: UnitOfWork, bounce: ReportedBounce, *, covered_list_ids: Collection[int] | None = None
-) -> BounceOutcome:
-    """Record one bounce. See ``record_bounces``."""
-    [outcome] = record_bounces(uow, [bounce], covered_list_ids=covered_list_ids)
-    return outcome
-
-
 def record_bounces(
     uow: UnitOfWork,
     bounces: Sequence[ReportedBounce],
