@@ -475,6 +475,21 @@ def test_no_action_of_the_owner_except_turning_mail_on_lifts_a_bounce(
     assert (shown["email_off"]["reason"], shown["email_off"]["status"]) == ("bounced", "5.1.1")
 
 
+def test_transfer_keeps_the_bounce_on_the_target_list(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    target = new_list(client)["id"]
+    member.joins(target)
+    age_history(stack, member)
+    bounce_hard(stack, build_mailing(target, member.user_id), covered_list_ids=[target])
+    remove(client, target, member)
+    path = f"/subscriptions/{list_id}/members/{member.user_id}/transfer"
+    assert data(client.post(path, params={"dst_list_id": target})) == 1
+    shown = owner_view(client, target, member)
+    assert (shown["status"], shown["email_enabled"]) == ("active", False)
+    assert shown["email_off"]["reason"] == "bounced"
+
+
 def test_undo_of_a_bulk_action_does_not_turn_on_mail_that_has_bounced_meanwhile(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
@@ -601,6 +616,16 @@ def test_mail_is_off_for_the_person_if_an_opt_out_exists_and_for_the_owner_other
         stack.query(f"DELETE FROM {table} WHERE list_id = %s", list_id)
     expected = {"reason": "owner", "status": None, "at": None}
     assert owner_view(client, list_id, member)["email_off"] == expected
+
+
+def test_reason_outlives_the_retention_period_of_bounces(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    bounce_hard(stack, build_mailing(list_id, member.user_id))
+    stack.query("DELETE FROM bounces WHERE list_id = %s", list_id)
+    email_off = owner_view(client, list_id, member)["email_off"]
+    assert (email_off["reason"], email_off["status"]) == ("bounced", None)
+    assert email_off["at"] is not None
 
 
 def test_bounce_is_lifted_when_the_previous_release_turns_mail_on(

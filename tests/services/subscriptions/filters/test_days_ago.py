@@ -11,17 +11,10 @@ from services.subscriptions import exports, lists, segments
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import ExportOrder
 from services.subscriptions.filters import member_filter, searching
-from tests.support.imports.importing import Importing
 from tests.support.lists.bulk_actions import BulkActions
 
 JOINED_YESTERDAY = {"field": "joined_at", "is": {"days_ago": 1}}
 A_DAY = timedelta(days=1)
-
-
-@pytest.fixture
-def bulk_actions(importing: Importing) -> BulkActions:
-    owner = importing.stack.create_owner()
-    return BulkActions(importing, owner, importing.new_list(owner))
 
 
 @pytest.fixture
