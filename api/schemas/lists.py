@@ -97,8 +97,8 @@ class Channel(Schema):
         examples=["Welcome to The Daily Demo!"],
     )
     soft_bounce_limit: int = Field(
-        description="Number of mailings in a row after which mail to a member is turned off if "
-        "they bounce softly, or 0 for no limit",
+        description="Number of soft bounces in a row that turns mail to a member off. 0 means no "
+        "limit.",
         examples=[5],
     )
     created_at: Timestamp
@@ -207,9 +207,9 @@ class ListFields(Body):
         default=DEFAULT_SOFT_BOUNCE_LIMIT,
         ge=0,
         le=MAX_SOFT_BOUNCE_LIMIT,
-        description="Number of mailings in a row after which mail to a member is turned off if "
-        "they bounce softly. The first and the last of these mailings must be at least 7 days "
-        "apart. 0 means no limit.",
+        description="Number of soft bounces in a row that turns mail to a member off. Each mailing "
+        "counts once. The first and the last mailing must be at least 7 days apart. 0 means no "
+        "limit.",
         examples=[5],
     )
 

@@ -16,7 +16,12 @@ from services.subscriptions.filters.grammar import (
     MAX_VALUES_PER_CONDITION,
     MAX_VALUES_PER_FILTER,
 )
-from services.subscriptions.filters.names import COMMON_NAMES, Operator
+from services.subscriptions.filters.names import (
+    COMMON_NAMES,
+    DAYS_AGO,
+    MAX_DAYS_AGO,
+    Operator,
+)
 from services.subscriptions.segments import MAX_SEGMENT_NAME_CHARACTERS
 
 _NAME_DESCRIPTION = (
@@ -39,16 +44,29 @@ _PARTS_SCHEMA = {
     "minItems": 1,
     "maxItems": MAX_CONDITIONS,
 }
-_VALUE_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}
-_MOMENT_SCHEMA = {"type": "string", "description": "A day in UTC (2026-11-21) or a time"}
+_DAYS_AGO_SCHEMA = {
+    "type": "object",
+    "description": "A day in UTC, counted back from the day on which the filter is used",
+    "properties": {DAYS_AGO: {"type": "integer", "minimum": 0, "maximum": MAX_DAYS_AGO}},
+    "required": [DAYS_AGO],
+    "maxProperties": 1,
+    "examples": [{DAYS_AGO: 90}],
+}
+_WORD_SCHEMAS = [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]
+_VALUE_SCHEMA = {"anyOf": _WORD_SCHEMAS}
+_SINGLE_VALUE_SCHEMA = {"anyOf": [*_WORD_SCHEMAS, _DAYS_AGO_SCHEMA]}
+_MOMENT_SCHEMA = {
+    "anyOf": [{"type": "string"}, _DAYS_AGO_SCHEMA],
+    "description": "A day in UTC (2026-11-21) or a time",
+}
 _BOUND_SCHEMA = {
-    "anyOf": [{"type": "string"}, {"type": "number"}],
+    "anyOf": [{"type": "string"}, {"type": "number"}, _DAYS_AGO_SCHEMA],
     "description": "A number, a day in UTC (2026-11-21) or a time",
 }
 _OPERAND_SCHEMAS: dict[Operator, dict[str, Any]] = {
-    Operator.IS: _VALUE_SCHEMA,
+    Operator.IS: _SINGLE_VALUE_SCHEMA,
     Operator.IS_NOT: {
-        **_VALUE_SCHEMA,
+        **_SINGLE_VALUE_SCHEMA,
         "description": "Matches members with a different value and members without a value",
     },
     Operator.IN: {

@@ -43,7 +43,15 @@ _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
         ("users", "payment_orders", "credit_entries", "credit_accounts"),
     ),
     (
-        ("jobs", "attachments", "exports", "events", "payment_order_changes", "opt_outs"),
+        (
+            "jobs",
+            "attachments",
+            "exports",
+            "events",
+            "payment_order_changes",
+            "opt_outs",
+            "bounces",
+        ),
         ("subscription_events", "feed_events"),
     ),
 )

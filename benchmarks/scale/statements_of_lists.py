@@ -171,6 +171,20 @@ FROM subscriptions AS s CROSS JOIN LATERAL (VALUES
     ('list', s.status = 'unsubscribed'), ('email', NOT s.email_enabled)) AS k (kind, is_set)
 WHERE k.is_set
 """,
+    # In the benchmark's database, half of the members without mail have a hard bounce, and twenty
+    # members of the largest list have a soft bounce.
+    "bounces": f"""
+INSERT INTO bounces (list_id, address_hmac, mailing_id, user_id, is_hard, status, mailing_at,
+    bounced_at, stopped_at, created_at)
+SELECT s.list_id, {_HMAC}, 1, s.user_id, NOT s.email_enabled, '5.1.1', born, born,
+    CASE WHEN NOT s.email_enabled THEN born END, born
+FROM subscriptions AS s
+CROSS JOIN LATERAL (
+    SELECT '{{anchor}}'::timestamptz - s.id % 150 * interval '1 day' AS born
+) AS made
+WHERE s.status = 'active' AND CASE WHEN s.email_enabled
+    THEN s.id <= {{half}} AND s.id % greatest({{half}} / 20, 1) = 0 ELSE s.id % 2 = 0 END
+""",
     # In the benchmark's database, half of the imports belong to the largest list. Only the newest
     # imports have files, because Pressroom deletes old import files.
     "imports": """

@@ -140,7 +140,9 @@ def build_sheet(uow: UnitOfWork, resources: Resources, lease: Lease, export: Mem
     mailing_list = uow.session.get_one(MailingList, export.list_id)
     export_filter = None
     if export.filter is not None:
-        export_filter = member_filter.read_for_running_job(uow, mailing_list, export.filter)
+        export_filter = member_filter.read_for_running_job(
+            uow, mailing_list, export.filter, begun_at=export.created_at
+        )
     if export.kind == ExportKind.DELIVERY:
         day = export.created_at.astimezone(UTC).date()
         return _build_roster(resources, lease, mailing_list, export_filter, day)

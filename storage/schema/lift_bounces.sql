@@ -3,6 +3,10 @@
 CREATE FUNCTION lift_bounces() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN
+    PERFORM FROM bounces
+    WHERE list_id = NEW.list_id AND user_id = NEW.user_id
+        AND ended_at IS NULL AND lifted_at IS NULL
+    ORDER BY list_id, address_hmac, mailing_id FOR UPDATE;
     UPDATE bounces SET lifted_at = clock_timestamp()
     WHERE list_id = NEW.list_id AND user_id = NEW.user_id
         AND ended_at IS NULL AND lifted_at IS NULL;

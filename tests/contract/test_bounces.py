@@ -10,6 +10,7 @@ import sqlalchemy
 
 from core import clock
 from devstack.harness.stack import Owner, Stack
+from services.subscriptions.members import locks
 from services.subscriptions.members.bounces import BounceOutcome, ReportedBounce
 from tests.support.feed.causes import events
 from tests.support.http.replies import data, problem
@@ -310,6 +311,29 @@ def test_hard_bounce_of_a_confirmation_mail_ends_the_sign_up(
     assert stack.query(query, user_id) == [(0,)]
 
 
+def test_bounce_does_not_end_a_sign_up_that_is_confirmed_at_the_same_time(
+    stack: Stack,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    list_id = new_list(client, confirm_required=True)["id"]
+    email = new_address()
+    subscribe(stranger, list_id, email)
+    [mail] = mailed(stack, email)
+    user_id = known_member(client, list_id, email)["user_id"]
+    lock = locks.lock_members
+
+    def lock_after_confirmation(*arguments: Any) -> set[int]:
+        assert confirm(stranger, mail).status_code == 303
+        return lock(*arguments)
+
+    monkeypatch.setattr(locks, "lock_members", lock_after_confirmation)
+    assert bounce_hard(stack, build_mailing(list_id, user_id)) == "stale"
+    shown = known_member(client, list_id, email)
+    assert (shown["status"], shown["email_enabled"]) == ("active", True)
+
+
 def test_thousand_bounces_need_few_statements(stack: Stack, owner: Owner, list_id: int) -> None:
     fill(stack, list_id, [new_address() for _ in range(1_000)])
     rows = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
@@ -328,9 +352,38 @@ def test_thousand_bounces_need_few_statements(stack: Stack, owner: Owner, list_i
         assert set(record(stack, reports)) == {"applied"}
     finally:
         sqlalchemy.event.remove(engine, "before_cursor_execute", note)
-    assert len(statements) < 100
+
+    assert len(statements) < 25, statements
     query = "SELECT count(*) FROM subscriptions WHERE list_id = %s AND NOT email_enabled"
     assert stack.query(query, list_id) == [(len(range(0, len(rows), 20)),)]
+
+
+def test_bounced_filter_selects_members_by_the_bounces_that_count(
+    stack: Stack, client: httpx2.Client, make_reader: Callable[[], Reader], list_id: int
+) -> None:
+    readers = [make_reader().joins(list_id) for _ in range(3)]
+    for each in readers:
+        age_history(stack, each)
+    never, softly, hard = (each.email for each in readers)
+    bounce_softly(
+        stack, *(build_mailing(list_id, each.user_id, mailing_id=1) for each in readers[1:])
+    )
+    bounce_hard(stack, build_mailing(list_id, readers[2].user_id, mailing_id=2))
+
+    def find(**condition: object) -> set[str]:
+        body = {"filter": {"field": "bounced", **condition}}
+        return {each["email"] for each in data(client.post(path, json=body))["items"]} & emails
+
+    path = f"/lists/{list_id}/members/search"
+    emails = {never, softly, hard}
+    assert find(**{"is": "none"}) == {never}
+    assert find(**{"is": "soft"}) == find(**{"in": ["soft"]}) == {softly}
+    assert find(**{"is": "hard"}) == {hard}
+    assert find(is_not="none") == find(**{"in": ["soft", "hard"]}) == {softly, hard}
+    assert find(is_not="hard") == {never, softly}
+    reach(stack, build_mailing(list_id, readers[1].user_id, mailing_id=3))
+    readers[2].wants_mail(list_id, True)
+    assert find(**{"is": "none"}) == {never, softly, hard}
 
 
 # Everything that an owner can do to a member other than turning the member's mail on.
@@ -420,6 +473,21 @@ def test_no_action_of_the_owner_except_turning_mail_on_lifts_a_bounce(
     shown = owner_view(client, list_id, member)
     assert (shown["status"], shown["email_enabled"]) == ("active", False)
     assert (shown["email_off"]["reason"], shown["email_off"]["status"]) == ("bounced", "5.1.1")
+
+
+def test_transfer_keeps_the_bounce_on_the_target_list(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    target = new_list(client)["id"]
+    member.joins(target)
+    age_history(stack, member)
+    bounce_hard(stack, build_mailing(target, member.user_id), covered_list_ids=[target])
+    remove(client, target, member)
+    path = f"/subscriptions/{list_id}/members/{member.user_id}/transfer"
+    assert data(client.post(path, params={"dst_list_id": target})) == 1
+    shown = owner_view(client, target, member)
+    assert (shown["status"], shown["email_enabled"]) == ("active", False)
+    assert shown["email_off"]["reason"] == "bounced"
 
 
 def test_undo_of_a_bulk_action_does_not_turn_on_mail_that_has_bounced_meanwhile(
@@ -548,6 +616,16 @@ def test_mail_is_off_for_the_person_if_an_opt_out_exists_and_for_the_owner_other
         stack.query(f"DELETE FROM {table} WHERE list_id = %s", list_id)
     expected = {"reason": "owner", "status": None, "at": None}
     assert owner_view(client, list_id, member)["email_off"] == expected
+
+
+def test_reason_outlives_the_retention_period_of_bounces(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    bounce_hard(stack, build_mailing(list_id, member.user_id))
+    stack.query("DELETE FROM bounces WHERE list_id = %s", list_id)
+    email_off = owner_view(client, list_id, member)["email_off"]
+    assert (email_off["reason"], email_off["status"]) == ("bounced", None)
+    assert email_off["at"] is not None
 
 
 def test_bounce_is_lifted_when_the_previous_release_turns_mail_on(

@@ -196,6 +196,18 @@ DECLARED: dict[str, str] = {
         (("POST /apikeys",), "scopes", 100),
     )
     for operation in operations
+} | {
+    f"{operation}: 200.data{place}.filter.{operator} may be object": (
+        "A filter contains days_ago only if its owner has written it, so no existing program gets "
+        "an object."
+    )
+    for operation, place in (
+        ("GET /lists/{list_id}/segments", ".items[]"),
+        ("POST /lists/{list_id}/segments", ""),
+        ("GET /lists/{list_id}/segments/{segment_id}", ""),
+        ("PATCH /lists/{list_id}/segments/{segment_id}", ""),
+    )
+    for operator in ("is", "is_not", "before", "after", "at_least", "at_most")
 }
 # The change that documents a maximum for texts without one. It breaks no program, because the
 # server had already refused even shorter texts.

@@ -1,13 +1,17 @@
 """Tests of the console form for member filters, which works without a script."""
 
+import html
 import json
+import re
 from typing import Any
 
 import pytest
 
+from devstack.harness.stack import Stack
 from tests.support.http.replies import data
+from tests.support.lists.bounces import bounce_hard, build_mailing
 from tests.support.lists.segments import new_field, new_segment, put
-from tests.support.lists.subscribers import new_list
+from tests.support.lists.subscribers import known_member, new_list
 from tests.support.people.consoles import OwnerAtConsole, forms_of, rows_of, shown, wrong_beside
 
 PEOPLE: dict[str, dict[str, Any]] = {
@@ -111,6 +115,12 @@ FILTERS: list[dict[str, Any]] = [
     {"all": [{"not": {"field": "status", "is": "active"}}, {"field": "email_enabled", "is": True}]},
     {"not": {"all": [{"field": "source", "is": "import"}, {"field": "import_id", "exists": True}]}},
     {"field": "joined_at", "at_least": "2026-11-21T09:30:00Z"},
+    {
+        "any": [
+            {"field": "joined_at", "before": {"days_ago": 90}},
+            {"field": "bounced", "in": ["soft", "hard"]},
+        ]
+    },
 ]
 
 
@@ -126,6 +136,30 @@ def test_console_shows_any_segment_filter_as_rows_and_saves_the_filter_unchanged
         console.api.get(f"/lists/{id_of_list_with_fields}/segments/{segment['id']}")
     )
     assert (stored_segment["name"], stored_segment["filter"]) == ("The same", written)
+
+
+def test_console_filter_form_offers_days_ago_and_bounces(
+    stack: Stack, console: OwnerAtConsole, id_of_list_with_fields: int
+) -> None:
+    list_id = id_of_list_with_fields
+    path = f"/console/lists/{list_id}/members"
+    form = form_of(console, path)
+    form = form_of(console, path, **form | {"do": "add:0", "new.0": "days_ago:joined_at"})
+    form |= {"operator.0.0": "at_most", "value.0.0": "1"}
+    assert find_emails(console, list_id, form) == set()
+    form["operator.0.0"] = "at_least"
+    assert find_emails(console, list_id, form) == PEOPLE.keys()
+    page = console.visitor.get(path, **form).text
+    assert 'aria-label="Remove: Joined (days ago) is at most 1"' in page
+    assert 'value="1" type="number"' in page
+    form["value.0.0"] = "4000"
+    assert wrong_beside(shown(console.visitor.get(path, **form), 400), "value.0.0")
+    assert console.see(path).count(">Bounced</a>") == 1
+    ada = known_member(console.api, list_id, "ada@example.com")["user_id"]
+    bounce_hard(stack, build_mailing(list_id, ada))
+    [link] = re.findall(r'href="([^"]+)">Bounced</a>', console.see(path))
+    reply = console.visitor.client.get(html.unescape(link))
+    assert [row[0] for row in rows_of(shown(reply))[1:]] == ["ada@example.com"]
 
 
 def test_console_shows_a_multiline_filter_as_json_with_the_reason(

@@ -64,6 +64,7 @@ def test_member_event_contains_address_and_name_until_the_member_is_erased(
         "email": scene.reader.email,
         "name": scene.reader.name,
         "changed": None,
+        "reason": None,
     }
     assert found["data"] == told
     erase(scene.stack.resources, scene.reader.email)

@@ -149,6 +149,8 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _search("a part of no name", field="name", contains="xyz"),
         _search("a part of no value", field="fields.city", contains="xyz"),
         _search("all but some", **{"not": {"field": "fields.visits", "at_least": 50}}),
+        _search("a rare bounce", field="bounced", **{"is": "soft"}),
+        _search("without a bounce", field="bounced", **{"is": "none"}),
         _search("before all", field="joined_at", before="2001-01-01"),
         _search("pending or removed", field="status", **{"in": ["pending", "removed"]}),
     ),

@@ -29,6 +29,12 @@ BY_INDEX: list[tuple[Json, str]] = [
     ({"field": "joined_at", "before": "2001-01-01"}, "ix_subscriptions_status_created_at"),
     ({"field": "created_at", "after": "2100-01-01"}, "ix_subscriptions_status_created_at"),
     ({"field": "import_id", "is": 9_000_000}, "ix_subscriptions_import_id"),
+    ({"field": "bounced", "is": "hard"}, "ix_bounces_counting"),
+    ({"field": "bounced", "in": ["soft", "hard"]}, "uq_subscriptions_user_id_list_id"),
+    (
+        {"any": [{"field": "bounced", "is": "soft"}, {"field": "tag", "is": "rare"}]},
+        "uq_subscriptions_user_id_list_id",
+    ),
     (
         {
             "all": [
@@ -45,6 +51,7 @@ BY_LOOKING: list[Json] = [
     {"field": "fields.city", "contains": "xyz"},
     {"field": "tag", "is_not": "vip"},
     {"field": "email_enabled", "is": False},
+    {"field": "bounced", "is": "none"},
     {"field": "updated_at", "before": "2001-01-01"},
     {"field": "status", "in": ["pending", "active", "removed"]},
     {"any": [{"field": "tag", "is": "rare"}, {"field": "name", "exists": False}]},

@@ -1,13 +1,20 @@
 """Lists the member attributes that the filter form offers, with their operators and values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from api.console.console_display import SOURCES, TIERS
 from models import FieldType, MailingList, MemberField, SubscriptionStatus
 from services.paging import PageRequest
 from services.subscriptions import fields, tags
-from services.subscriptions.filters.names import FilterName, Operator, ValueKind, build_filter_names
+from services.subscriptions.filters.names import (
+    DAYS_AGO,
+    BounceState,
+    FilterName,
+    Operator,
+    ValueKind,
+    build_filter_names,
+)
 from storage.unit_of_work import UnitOfWork
 
 # In the filter form, ``missing`` means ``exists`` with the value ``false``.
@@ -29,6 +36,15 @@ _DATE_OPERATOR_LABELS = {
     Operator.NOT_BEFORE: "is on or after",
     Operator.NOT_AFTER: "is on or before",
 }
+# A date that is further in the past is a larger number of days ago.
+_DAYS_AGO_OPERATOR_LABELS: Mapping[str, str] = {
+    Operator.BEFORE: "is more than",
+    Operator.NOT_AFTER: "is at least",
+    Operator.IS: "is",
+    Operator.IS_NOT: "is not",
+    Operator.NOT_BEFORE: "is at most",
+    Operator.AFTER: "is less than",
+}
 _NAME_LABELS = {
     "status": "Status",
     "type": "Tier",
@@ -37,6 +53,7 @@ _NAME_LABELS = {
     "source": "Source",
     "import_id": "Import",
     "email_enabled": "Gets mail",
+    "bounced": "Bounces",
     "joined_at": "Joined",
     "created_at": "Added",
     "updated_at": "Last changed",
@@ -47,6 +64,11 @@ _STATUS_LABELS = {
     SubscriptionStatus.ACTIVE: "active",
     SubscriptionStatus.UNSUBSCRIBED: "unsubscribed",
     SubscriptionStatus.REMOVED: "removed",
+}
+_BOUNCE_LABELS = {
+    BounceState.NONE: "none",
+    BounceState.SOFT: "soft",
+    BounceState.HARD: "hard",
 }
 NO_OPTIONS: Mapping[str, str] = {}
 _YES_NO_OPTIONS = {"true": "yes", "false": "no"}
@@ -59,13 +81,15 @@ class Choice:
     """A member attribute that the filter form can test.
 
     Attributes:
+        kind: the kind of the typed value: a value of ``ValueKind``, or ``DAYS_AGO`` for a date as
+            a number of days ago.
         operators: maps each supported operator to a label.
         options: maps each possible value to a label, or is empty if the user types the value.
         suggestions: values that the browser suggests while the user types.
     """
 
     name: str
-    kind: ValueKind
+    kind: str
     label: str
     operators: Mapping[str, str]
     options: Mapping[str, str] = field(default_factory=dict)
@@ -77,15 +101,31 @@ class Choice:
 
 
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
-    """Return the member attributes that the filter form can test, by name."""
+    """Return the member attributes that the filter form can test, by ``build_choice_key``."""
     own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own_fields}
     rows = tags.list_tags(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows
     tag_names = tuple(tag.name for tag in rows)
-    return {
-        name.name: _build_choice(name, by_key.get(name.name), tag_names)
-        for name in build_filter_names(own_fields).values()
-    }
+    choices = {}
+    for name in build_filter_names(own_fields).values():
+        choice = _build_choice(name, by_key.get(name.name), tag_names)
+        choices[name.name] = choice
+        if name.kind in DATE_KINDS:
+            choices[build_choice_key(name.name, DAYS_AGO)] = replace(
+                choice,
+                kind=DAYS_AGO,
+                label=f"{choice.label} (days ago)",
+                operators={**_DAYS_AGO_OPERATOR_LABELS},
+            )
+    return choices
+
+
+def build_choice_key(name: str, kind: str) -> str:
+    """Return the key of a member attribute in ``list_choices``.
+
+    An attribute with a date has a second key, under which the user types a number of days ago.
+    """
+    return f"{name}:{DAYS_AGO}" if kind == DAYS_AGO else name
 
 
 def _build_choice(
@@ -104,6 +144,8 @@ def _build_choice(
         options = {status.value: word for status, word in _STATUS_LABELS.items()}
     elif name.name == "type":
         options = TIERS
+    elif name.name == "bounced":
+        options = {state.value: word for state, word in _BOUNCE_LABELS.items()}
     elif member_field is not None and member_field.type == FieldType.CHOICE:
         options = {each: each for each in member_field.choices}
     suggestions = tag_names if name.name == "tag" else ()

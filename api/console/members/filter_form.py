@@ -17,14 +17,14 @@ from typing import Any
 import orjson
 
 from api.console.console_display import FILTER_MATCHES
-from api.console.members.filter_choices import DATE_KINDS, MISSING, Choice
+from api.console.members.filter_choices import DATE_KINDS, MISSING, Choice, build_choice_key
 from core.errors import DomainError
 from core.errors.mailing import FILTER_INVALID, FILTER_NOT_JSON
 from services.subscriptions.filters.grammar import MAX_CONDITIONS, MAX_DEPTH
-from services.subscriptions.filters.names import Operator, ValueKind
+from services.subscriptions.filters.names import DAYS_AGO, Operator, ValueKind
 
 _NEGATED_MATCH = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
-_NUMBER_KINDS = frozenset({ValueKind.NUMBER, ValueKind.ID})
+_NUMBER_KINDS = frozenset({ValueKind.NUMBER, ValueKind.ID, DAYS_AGO})
 _MAX_VALUE_CHARACTERS = 4_000
 _ROOT_PLACE = "0"
 # The member attribute in the first row of an empty filter.
@@ -61,6 +61,11 @@ class Row:
     text: str = ""
     place: str = ""
     error: str = ""
+
+    @property
+    def choice_key(self) -> str:
+        """Return the key of the row's attribute in ``filter_choices.list_choices``."""
+        return build_choice_key(self.name, self.kind)
 
     @property
     def needs_value(self) -> bool:
@@ -107,7 +112,9 @@ class Row:
                 value = orjson.loads(text)
             except orjson.JSONDecodeError:
                 return text
-            return value if isinstance(value, int | float) else text
+            if not isinstance(value, int | float):
+                return text
+            return {DAYS_AGO: value} if self.kind == DAYS_AGO else value
         return text
 
 
@@ -386,7 +393,11 @@ def _build_part(filter_json: object, choices: Mapping[str, Choice]) -> Row | Gro
 
 
 def _build_row(name: str, operator: str, value: object, choices: Mapping[str, Choice]) -> Row:
-    choice = choices.get(name)
+    kind = ""
+    if isinstance(value, dict) and value.keys() == {DAYS_AGO}:
+        kind = DAYS_AGO
+        value = value[DAYS_AGO]
+    choice = choices.get(build_choice_key(name, kind))
     if choice is None:
         raise NotRepresentable(f"The field {name} no longer exists.")
     if operator == Operator.EXISTS:
@@ -418,7 +429,7 @@ def describe_part(part: Row | Group, choices: Mapping[str, Choice]) -> str:
             describe_part(each, choices) for each in part.parts if _has_condition(each)
         )
         return f"{FILTER_MATCHES[part.match]}: {conditions}"
-    choice = choices.get(part.name)
+    choice = choices.get(part.choice_key)
     if choice is None:
         return f"{part.name} {part.operator} {part.text}"
     text = f"{choice.label} {choice.operators.get(part.operator, part.operator)}"

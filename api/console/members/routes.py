@@ -85,6 +85,8 @@ LISTS_TO_CHOOSE = 100
 # Maps an error code to the form field that shows the error.
 MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
 _FIELD_PREFIX = "fields."
+# The query of the link that finds members whose address bounces.
+_BOUNCED_QUERY = urlencode({"filter": '{"field":"bounced","in":["soft","hard"]}'})
 # Maps a type of member field to the ``type`` of its HTML input.
 _INPUT_TYPES = {FieldType.NUMBER.value: "number", FieldType.DATE.value: "date"}
 _ADDRESS_PLACES = {
@@ -159,6 +161,7 @@ def _render_members(
         search={"filter": filter_json, "limit": MEMBERS_ON_PAGE} if filter_json else None,
         statuses=STATUSES,
         tiers=TIERS,
+        bounced_query=_BOUNCED_QUERY,
     )
 
 

@@ -187,7 +187,7 @@ def _change_batch(uow: UnitOfWork, lease: Lease) -> bool:
     if bulk is None:
         raise JobCancelled
     members = member_filter.read_for_running_job(
-        uow, lists.get_list(uow, bulk.list_id), bulk.filter
+        uow, lists.get_list(uow, bulk.list_id), bulk.filter, begun_at=bulk.created_at
     )
     if bulk.action == BulkActionKind.TAG:
         tags.get_tag(uow, bulk.list_id, bulk.tag_id or 0)

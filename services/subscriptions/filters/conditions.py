@@ -19,6 +19,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     FromClause,
+    Select,
     Text,
     and_,
     any_,
@@ -28,16 +29,19 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
+    not_,
     or_,
+    select,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
 from core.errors import DomainError
 from core.languages.shown_lines import strip_invisible
-from models import MemberTag, Subscription, SubscriptionStatus
+from models import Bounce, MemberTag, Subscription, SubscriptionStatus
 from services.accounts import email_addresses
 from services.subscriptions.filters.names import (
     STATUS_NAME,
+    BounceState,
     FilterName,
     Operator,
     Span,
@@ -69,10 +73,13 @@ class Members:
     """The table or subquery that an SQL condition applies to, and the tags in the filter.
 
     Attributes:
+        list_id: the id of the members' list, or ``None`` if the condition is for several lists.
+            Only the name ``bounced`` needs the id.
         tag_ids: maps tag names in the filter to tag ids, but omits tags that the list doesn't have.
     """
 
     rows: FromClause = Subscription.__table__
+    list_id: int | None = None
     tag_ids: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -228,6 +235,42 @@ def _compare_tags(comparison: Comparison, members: Members) -> Condition:
     return column.bool_op("&&")(cast(tag_ids, column.type))
 
 
+def _select_bounced_users(members: Members, *, is_hard: bool) -> Select[Any]:
+    """Build a query for the members with a hard or soft bounce that counts."""
+    return select(Bounce.user_id).where(
+        Bounce.list_id == members.list_id,
+        Bounce.user_id.is_not(None),
+        Bounce.ended_at.is_(None),
+        Bounce.lifted_at.is_(None),
+        Bounce.is_hard.is_(is_hard),
+    )
+
+
+def _compare_bounces(comparison: Comparison, members: Members) -> Condition:
+    # The subqueries don't depend on the member, so that Postgres runs each of them only once.
+    user_id = members.rows.c.user_id
+    has_hard = user_id.in_(_select_bounced_users(members, is_hard=True))
+    has_soft = user_id.in_(_select_bounced_users(members, is_hard=False))
+    conditions = {
+        BounceState.NONE: not_(or_(has_hard, has_soft)),
+        BounceState.SOFT: and_(has_soft, not_(has_hard)),
+        BounceState.HARD: has_hard,
+    }
+    return or_(*(conditions[BounceState(str(value))] for value in comparison.values))
+
+
+def _build_indexed_bounce_condition(comparison: Comparison, members: Members) -> Condition | None:
+    states = {BounceState(str(value)) for value in comparison.values}
+    if BounceState.NONE in states:
+        return None
+    queries = [
+        _select_bounced_users(members, is_hard=state is BounceState.HARD) for state in states
+    ]
+    # With an array, Postgres looks up the members in the index on user ids.
+    bounced_users = [func.array(query.scalar_subquery()) for query in queries]
+    return or_(*(members.rows.c.user_id == any_(each) for each in bounced_users))
+
+
 _CONDITION_BUILDERS: Mapping[str, _ConditionBuilder] = {
     **dict.fromkeys(("status", "type", "import_id"), _compare_column),
     "email": _compare_address,
@@ -239,6 +282,7 @@ _CONDITION_BUILDERS: Mapping[str, _ConditionBuilder] = {
     "email_enabled": lambda comparison, members: members.rows.c.email_enabled.is_(
         comparison.values[0]
     ),
+    "bounced": _compare_bounces,
     "joined_at": lambda comparison, members: _compare_moment(
         comparison, func.coalesce(members.rows.c.joined_at, members.rows.c.created_at)
     ),
@@ -260,6 +304,7 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
     "email": partial(_build_indexed_text_condition, _compare_address),
     "name": partial(_build_indexed_text_condition, _compare_name),
     "import_id": _compare_column,
+    "bounced": _build_indexed_bounce_condition,
     "created_at": _compare_moment_column,
     # For members whose ``joined_at`` is NULL, compare ``created_at`` instead. A comparison of
     # ``coalesce(joined_at, created_at)`` couldn't use an index.

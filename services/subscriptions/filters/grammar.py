@@ -8,10 +8,12 @@ missing value results in NULL, so ``Negation`` treats NULL as false.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import NoReturn
 
 from sqlalchemy import and_, false, func, not_, or_
 
+from core import clock
 from core.errors import FieldProblem
 from core.errors.mailing import FILTER_INVALID
 from models import SubscriptionStatus
@@ -96,12 +98,16 @@ class Negation:
 Node = Comparison | Combination | Negation
 
 
-def parse_filter(written: object, names: Mapping[str, FilterName]) -> Node:
+def parse_filter(
+    written: object, names: Mapping[str, FilterName], today: date | None = None
+) -> Node:
     """Parse the decoded JSON of a filter, or raise ``filter.invalid``.
 
     The error message names the invalid part of the filter, for example ``filter.all[2].any[0].is``.
+
+    ``today``: the day in UTC from which ``days_ago`` counts. The default is the current day.
     """
-    return _Parser(names).parse_node(written, "filter", 1)
+    return _Parser(names, today or clock.now().date()).parse_node(written, "filter", 1)
 
 
 def _raise_invalid(place: str, code: str, rule: str) -> NoReturn:
@@ -113,6 +119,7 @@ class _Parser:
     """A parser for a single filter, which counts the conditions and values in the filter."""
 
     names: Mapping[str, FilterName]
+    today: date
     condition_count: int = 0
     value_count: int = 0
 
@@ -163,7 +170,9 @@ class _Parser:
             _raise_invalid(
                 f"{place}.{place_word}", "operator", f"must be one of {supported} for {name.name}"
             )
-        node = _parse_comparison(name, Operator(word), written[word], f"{place}.{word}")
+        node = _parse_comparison(
+            name, Operator(word), written[word], f"{place}.{word}", today=self.today
+        )
         self.value_count += sum(len(each.values) for each in node.comparisons())
         if self.value_count > MAX_VALUES_PER_FILTER:
             rule = f"exceeds the limit of {MAX_VALUES_PER_FILTER} values per filter"
@@ -171,7 +180,9 @@ class _Parser:
         return node
 
 
-def _parse_comparison(name: FilterName, operator: Operator, written: object, place: str) -> Node:
+def _parse_comparison(
+    name: FilterName, operator: Operator, written: object, place: str, *, today: date
+) -> Node:
     match operator:
         case Operator.EXISTS:
             if not isinstance(written, bool):
@@ -185,13 +196,15 @@ def _parse_comparison(name: FilterName, operator: Operator, written: object, pla
             values = [_parse_value(name, each, f"{place}[{i}]") for i, each in enumerate(written)]
             return Comparison(name, operator, tuple(values))
         case Operator.IS_NOT:
-            value = _parse_value(name, written, place)
+            value = _parse_value(name, written, place, today)
             return Negation(Comparison(name, Operator.IS, (value,)))
-    return Comparison(name, operator, (_parse_value(name, written, place),))
+    return Comparison(name, operator, (_parse_value(name, written, place, today),))
 
 
-def _parse_value(name: FilterName, written: object, place: str) -> names.Value:
+def _parse_value(
+    name: FilterName, written: object, place: str, today: date | None = None
+) -> names.Value:
     try:
-        return names.parse_value(name, written)
+        return names.parse_value(name, written, today=today)
     except names.InvalidValue as error:
         _raise_invalid(place, "type", str(error))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from typing import Any
 
 from sqlalchemy import FromClause, and_, select
@@ -43,6 +44,7 @@ class MemberFilter:
     """
 
     node: Node
+    list_id: int
     fields: OwnFields
     tag_ids: Mapping[str, int]
 
@@ -76,21 +78,25 @@ class MemberFilter:
         *,
         allowed: Collection[SubscriptionStatus] | None = None,
     ) -> Condition:
-        """Build an SQL condition for members who match the filter, on any list.
+        """Build an SQL condition for members of the list who match the filter.
+
+        The caller must restrict the rows to the list.
 
         Args:
             rows: the table ``subscriptions``, or a subquery with the same columns.
             allowed: the statuses that matching members may have.
         """
         has_status = rows.c.status.in_(self.list_statuses(allowed))
-        return and_(has_status, self.node.build_condition(Members(rows, self.tag_ids)))
+        members = Members(rows, self.list_id, self.tag_ids)
+        return and_(has_status, self.node.build_condition(members))
 
     def build_indexed_condition(self) -> Condition | None:
         """Build an indexable SQL condition that excludes no member who matches the filter.
 
         Return ``None`` if no index can speed up the search.
         """
-        return self.node.build_indexed_condition(Members(tag_ids=self.tag_ids))
+        members = Members(list_id=self.list_id, tag_ids=self.tag_ids)
+        return self.node.build_indexed_condition(members)
 
 
 def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> MemberFilter:
@@ -99,7 +105,7 @@ def read_filter(uow: UnitOfWork, mailing_list: MailingList, written: object) -> 
     node = grammar.parse_filter(written, build_filter_names(own_fields.by_key.values()))
     # Don't create missing tags, because a condition on a missing tag simply matches no members.
     tag_ids = tags.find_tag_ids(uow, mailing_list.id, _list_tag_names(node), create=False)
-    return MemberFilter(node, own_fields, tag_ids)
+    return MemberFilter(node, mailing_list.id, own_fields, tag_ids)
 
 
 def _list_tag_names(node: Node) -> list[str]:
@@ -157,18 +163,27 @@ def read_stored_filter(
     for field in all_fields:
         if field.id in used_field_ids and field.retired_at is not None:
             raise SEGMENT_FIELD_RETIRED(key=field.key)
-    return _create_member_filter(node, all_fields)
+    return _create_member_filter(mailing_list, node, all_fields)
 
 
 def read_for_running_job(
-    uow: UnitOfWork, mailing_list: MailingList, stored_filter: Mapping[str, Any]
+    uow: UnitOfWork,
+    mailing_list: MailingList,
+    stored_filter: Mapping[str, Any],
+    *,
+    begun_at: datetime,
 ) -> MemberFilter:
-    """Parse the stored filter of a running bulk action or export.
+    """Parse the stored filter of a bulk action or export that began at ``begun_at``.
+
+    ``days_ago`` counts from the day of ``begun_at``, so that a bulk action that runs past midnight
+    selects the same members on both days.
 
     If the owner retires a field while the job is running, the filter still compares the field's
     values. Raises ``segment.tag_deleted`` if the filter uses a deleted tag.
     """
-    return _create_member_filter(*_parse_stored_filter(uow, mailing_list, stored_filter))
+    today = begun_at.astimezone(UTC).date()
+    node, all_fields = _parse_stored_filter(uow, mailing_list, stored_filter, today=today)
+    return _create_member_filter(mailing_list, node, all_fields)
 
 
 def restore_names(
@@ -199,10 +214,12 @@ def _parse_stored_filter(
     stored_filter: Mapping[str, Any],
     *,
     lock: bool = False,
+    today: date | None = None,
 ) -> tuple[Node, list[MemberField]]:
     """Return the parsed filter and all fields of the owner, including retired fields."""
     all_fields = _read_fields(uow, mailing_list)
-    node = grammar.parse_filter(stored_filter, build_filter_names(all_fields, are_stored=True))
+    names = build_filter_names(all_fields, are_stored=True)
+    node = grammar.parse_filter(stored_filter, names, today)
     tag_ids = _list_tag_ids(stored_filter)
     with locks.limit_lock_waits(uow) if lock else nullcontext():
         existing_tags = tags.find_tag_names(uow, tag_ids, lock=lock)
@@ -211,9 +228,11 @@ def _parse_stored_filter(
     return node, all_fields
 
 
-def _create_member_filter(node: Node, all_fields: Iterable[MemberField]) -> MemberFilter:
+def _create_member_filter(
+    mailing_list: MailingList, node: Node, all_fields: Iterable[MemberField]
+) -> MemberFilter:
     current_fields = OwnFields(each for each in all_fields if each.retired_at is None)
-    return MemberFilter(node, current_fields, tag_ids={})
+    return MemberFilter(node, mailing_list.id, current_fields, tag_ids={})
 
 
 def _list_tag_ids(stored_filter: Mapping[str, Any]) -> set[int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from core.ids import MAX_ID
 from models import FieldType, MemberField, SubscriptionStatus, Tier
@@ -28,6 +28,9 @@ _SPAN_RULE = (
     "must be a date such as 2026-11-21 or a time such as 2026-11-21T09:30:00Z, in the years "
     f"{_YEARS[0]} to {_YEARS[-1]}"
 )
+# The key of an object that stands for a day before today.
+DAYS_AGO = "days_ago"
+MAX_DAYS_AGO = 3650
 
 
 class Operator(StrEnum):
@@ -59,6 +62,15 @@ class ValueKind(StrEnum):
     TAG_ID = "tag_id"
 
 
+class BounceState(StrEnum):
+    """The worst bounce of a member that still counts."""
+
+    NONE = "none"
+    SOFT = "soft"
+    HARD = "hard"
+
+
+_DAY_KINDS = frozenset({ValueKind.MOMENT, ValueKind.DAY})
 _EQUALITY_OPERATORS = frozenset({Operator.IS, Operator.IS_NOT})
 _ORDER_OPERATORS = frozenset(
     {Operator.BEFORE, Operator.AFTER, Operator.NOT_BEFORE, Operator.NOT_AFTER}
@@ -124,6 +136,7 @@ COMMON_NAMES = (
     FilterName("source", ValueKind.LABEL),
     FilterName("import_id", ValueKind.ID, is_optional=True),
     FilterName("email_enabled", ValueKind.BOOLEAN),
+    FilterName("bounced", ValueKind.WORD, words=tuple(BounceState)),
     FilterName("joined_at", ValueKind.MOMENT),
     FilterName("created_at", ValueKind.MOMENT),
     FilterName("updated_at", ValueKind.MOMENT),
@@ -168,8 +181,12 @@ class InvalidValue(Exception):
     """
 
 
-def parse_value(name: FilterName, value: object) -> Value:
-    """Convert a filter's value for its SQL condition, or raise ``InvalidValue``."""
+def parse_value(name: FilterName, value: object, *, today: date | None) -> Value:
+    """Convert a filter's value for its SQL condition, or raise ``InvalidValue``.
+
+    ``today``: the day in UTC from which ``days_ago`` counts, or ``None`` if the operator doesn't
+    accept ``days_ago``.
+    """
     if name.kind is ValueKind.WORD:
         folded = value.casefold() if isinstance(value, str) else None
         for word in name.words:
@@ -178,7 +195,19 @@ def parse_value(name: FilterName, value: object) -> Value:
         raise InvalidValue(f"must be one of {', '.join(name.words)}")
     if name == TAG_NAME:
         return _parse_tag(value)
+    if today is not None and name.kind in _DAY_KINDS and isinstance(value, dict):
+        value = _parse_days_ago(value, today)
     return _PARSERS[name.kind](value)
+
+
+def _parse_days_ago(value: Mapping[Any, Any], today: date) -> str:
+    days: Any = value.get(DAYS_AGO)
+    is_number = isinstance(days, int) and not isinstance(days, bool)
+    if not is_number or not 0 <= days <= MAX_DAYS_AGO or len(value) != 1:
+        rule = f'must be 0 to {MAX_DAYS_AGO} days ago, such as {{"{DAYS_AGO}": 90}}'
+        raise InvalidValue(rule)
+    day: date = today - timedelta(days=days)
+    return day.isoformat()
 
 
 def _parse_text(value: object) -> str:

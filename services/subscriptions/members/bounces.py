@@ -42,7 +42,7 @@ COUNTS = "ended_at IS NULL AND lifted_at IS NULL"
 # A hard bounce concerns all of the owner's lists that the sender covers. A bounce to a pending
 # member is about a confirmation mail, so it concerns only the list of the report.
 _FIND_TARGETS = text("""
-SELECT r.number - 1 AS number, m.id, m.list_id, m.user_id, m.status, u.email
+SELECT r.number - 1 AS number, m.id, m.list_id, m.user_id, m.status, u.email, l.user_id AS owner_id
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]), CAST(:are_hard AS boolean[]))
     WITH ORDINALITY AS r (list_id, user_id, is_hard, number)
 JOIN lists AS reported ON reported.id = r.list_id
@@ -92,15 +92,22 @@ ON CONFLICT (list_id, address_hmac, mailing_id) DO UPDATE SET
     WHERE excluded.is_hard AND NOT bounces.is_hard
 RETURNING list_id, user_id, mailing_id
 """)
+# To prevent deadlocks, statements that change several bounces lock them in the order of the key.
 _END_SOFT_BOUNCES = text(f"""
-UPDATE bounces AS b SET ended_at = r.mailing_at
-FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]),
-    CAST(:mailing_ids AS bigint[]), CAST(:mailing_times AS timestamptz[]),
-    CAST(:times AS timestamptz[])) AS r (list_id, user_id, mailing_id, mailing_at, occurred_at)
-WHERE b.list_id = r.list_id AND b.user_id = r.user_id AND {COUNTS}
-    AND NOT b.is_hard AND b.stopped_at IS NULL
-    AND CASE WHEN b.mailing_id = r.mailing_id THEN b.bounced_at <= r.occurred_at
-        ELSE (b.mailing_at, b.mailing_id) < (r.mailing_at, r.mailing_id) END
+WITH locked AS (
+    SELECT b.list_id, b.address_hmac, b.mailing_id, r.mailing_at
+    FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]),
+        CAST(:mailing_ids AS bigint[]), CAST(:mailing_times AS timestamptz[]),
+        CAST(:times AS timestamptz[])) AS r (list_id, user_id, mailing_id, mailing_at, occurred_at)
+    JOIN bounces AS b ON b.list_id = r.list_id AND b.user_id = r.user_id
+    WHERE {COUNTS} AND NOT b.is_hard AND b.stopped_at IS NULL
+        AND CASE WHEN b.mailing_id = r.mailing_id THEN b.bounced_at <= r.occurred_at
+            ELSE (b.mailing_at, b.mailing_id) < (r.mailing_at, r.mailing_id) END
+    ORDER BY 1, 2, 3 FOR UPDATE OF b
+)
+UPDATE bounces AS b SET ended_at = locked.mailing_at FROM locked
+WHERE b.list_id = locked.list_id AND b.address_hmac = locked.address_hmac
+    AND b.mailing_id = locked.mailing_id
 """)  # noqa: S608 - no input
 _STOP_AFTER_SOFT_BOUNCES = text(f"""
 WITH runs AS (
@@ -134,9 +141,16 @@ SELECT EXISTS (
 )
 """)  # noqa: S608 - no input
 _LIFT_BOUNCES = text(f"""
-UPDATE bounces SET lifted_at = clock_timestamp(), is_lifted_by_owner = :by_owner
-WHERE list_id = :list_id AND (user_id = :user_id OR address_hmac = ANY (CAST(:digests AS bytea[])))
-    AND {COUNTS}
+WITH locked AS (
+    SELECT list_id, address_hmac, mailing_id FROM bounces
+    WHERE list_id = :list_id
+        AND (user_id = :user_id OR address_hmac = ANY (CAST(:digests AS bytea[])))
+        AND {COUNTS}
+    ORDER BY 1, 2, 3 FOR UPDATE
+)
+UPDATE bounces AS b SET lifted_at = clock_timestamp(), is_lifted_by_owner = :by_owner FROM locked
+WHERE b.list_id = locked.list_id AND b.address_hmac = locked.address_hmac
+    AND b.mailing_id = locked.mailing_id
 """)  # noqa: S608 - no input
 _HAS_OWNER_LIFTED = text("""
 SELECT EXISTS (
@@ -202,7 +216,7 @@ class BounceOutcome(StrEnum):
     APPLIED = "applied"
     DUPLICATE = "duplicate"  # The bounce was recorded before.
     STALE = "stale"  # The bounce is older than the latest action about the member.
-    LATE = "late"  # The mailing of a soft bounce is older than 30 days.
+    LATE = "late"  # The mailing is too old for a soft bounce.
     UNMATCHED = "unmatched"  # The list has no member who can get mail.
 
 
@@ -242,6 +256,7 @@ class _Target(NamedTuple):
     user_id: int
     status: str
     email: str
+    owner_id: int
 
     @property
     def pair(self) -> Pair:
@@ -270,9 +285,14 @@ def record_bounces(
         reached: the mailings in the same batch that reached a member. They end soft bounces before
             the limit is checked, so that the order of the reports doesn't matter.
     """
-    targets = _find_targets(uow, bounces, covered_list_ids)
-    present_ids = locks.lock_members(uow, {target.pair for target in targets})
-    targets = [target for target in targets if target.user_id in present_ids]
+    pairs = {target.pair for target in _find_targets(uow, bounces, covered_list_ids)}
+    present_ids = locks.lock_members(uow, pairs)
+    # Read the subscriptions again, because they may have changed before they were locked.
+    targets = [
+        target
+        for target in _find_targets(uow, bounces, covered_list_ids)
+        if target.pair in pairs and target.user_id in present_ids
+    ]
     latest_actions = find_latest_actions(uow, {target.pair for target in targets})
     outcomes = [BounceOutcome.UNMATCHED] * len(bounces)
     chosen: dict[_Key, _Target] = {}
@@ -310,7 +330,7 @@ def record_bounces(
 
 
 def end_soft_bounces(uow: UnitOfWork, reached: Iterable[MemberMailing]) -> None:
-    """End the rows of soft bounces of members whom a later mailing has reached.
+    """End a member's row of soft bounces if a later mailing has reached the member.
 
     A mailing reached a member if it was delivered, or if the person opened or clicked it. If the
     mailing was delivered after its own soft bounce, this bounce ends too. No mail is turned on.
@@ -462,11 +482,11 @@ def _stop_mail(
             actions[list_id, user_id] = changes.SOFT_BOUNCED
     if not actions:
         return
-    ids = [target.id for target in targets if target.pair in actions]
+    owner_ids = {target.id: target.owner_id for target in targets if target.pair in actions}
     statement = (
         update(Subscription)
         .where(
-            Subscription.id == any_(cast(ids, ARRAY(BigInteger))),
+            Subscription.id == any_(cast(list(owner_ids), ARRAY(BigInteger))),
             Subscription.status == SubscriptionStatus.ACTIVE,
             Subscription.email_enabled,
         )
@@ -475,8 +495,15 @@ def _stop_mail(
         .execution_options(populate_existing=True)
     )
     for record in uow.session.scalars(statement).all():
-        action = actions[record.list_id, record.user_id]
-        changes.record_event(uow, record, action, SENDER, status=record.status, email_enabled=True)
+        changes.record_event(
+            uow,
+            record,
+            actions[record.list_id, record.user_id],
+            SENDER,
+            status=record.status,
+            email_enabled=True,
+            owner_id=owner_ids[record.id],
+        )
 
 
 def _sort_key(mailing: MemberMailing) -> tuple[datetime, int, datetime]:

@@ -21,7 +21,7 @@ from models import (
     SubscriptionStatus,
     User,
 )
-from services.feed.catalogue import FeedEventType, announce_list_event
+from services.feed.catalogue import FeedEventType, announce_event, announce_list_event
 from services.subscriptions.consent import entries
 from storage.unit_of_work import UnitOfWork
 
@@ -223,6 +223,7 @@ def record_event(
     *,
     status: str | None = None,
     email_enabled: bool | None = None,
+    owner_id: int | None = None,
 ) -> None:
     """Add an event to a subscription's history, and announce the change in the owner's feed.
 
@@ -235,6 +236,8 @@ def record_event(
         status: the subscription's status before the change, or ``None`` for a new subscription.
         email_enabled: whether mail was enabled before the change, or ``None`` for a new
             subscription.
+        owner_id: the id of the list's owner, if the caller knows it. With the id, the events of
+            many subscriptions are stored with few SQL statements.
     """
     uow.session.add(
         SubscriptionEvent(
@@ -263,7 +266,7 @@ def record_event(
         details: dict[str, Any] = {"changed": changed_names} if changed_names else {}
         if actor.kind == ActorKind.SENDER:
             details["reason"] = action
-        announce_change(uow, subscription, kind, action, actor, **details)
+        announce_change(uow, subscription, kind, action, actor, owner_id=owner_id, **details)
 
 
 def _record_consent(
@@ -292,24 +295,29 @@ def announce_change(
     kind: FeedEventType,
     action: str,
     actor: Actor,
+    *,
+    owner_id: int | None = None,
     **details: Any,
 ) -> None:
     """Announce a change to a subscription in the feed of the list's owner.
 
-    ``details``: additional values for the feed event.
+    Args:
+        owner_id: the id of the list's owner, if the caller knows it.
+        details: additional values for the feed event.
     """
-    announce_list_event(
-        uow,
-        subscription.list_id,
-        kind,
-        subscription.id,
-        user_id=subscription.user_id,
-        action=action,
-        via=actor.via,
-        status=subscription.status,
-        email_enabled=subscription.email_enabled,
+    data = {
+        "user_id": subscription.user_id,
+        "action": action,
+        "via": actor.via,
+        "status": subscription.status,
+        "email_enabled": subscription.email_enabled,
         **details,
-    )
+    }
+    list_id = subscription.list_id
+    if owner_id is None:
+        announce_list_event(uow, list_id, kind, subscription.id, **data)
+    else:
+        announce_event(uow, owner_id, kind, subscription.id, list_id=list_id, **data)
 
 
 def _choose_feed_event(

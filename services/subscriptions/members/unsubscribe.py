@@ -27,7 +27,7 @@ from services.jobs.lease import Lease
 from services.jobs.outbox import enqueue_job
 from services.jobs.transitions import complete_job
 from services.subscriptions import deny_lists
-from services.subscriptions.members import bounces, changes, locks, opt_out_checks, opt_outs
+from services.subscriptions.members import changes, locks, opt_out_checks, opt_outs
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -212,6 +212,8 @@ def set_email(
 ) -> None:
     """Enable or disable the list's mail to a person, without changing the subscription's status.
 
+    Enabling mail lifts the person's bounces (``lift_bounces.sql``).
+
     ``wait``: whether to wait while a bulk action locks the list, or to raise ``list.busy``
     immediately.
     """
@@ -220,7 +222,6 @@ def set_email(
     kind = OptOutKind.EMAIL
     if enabled:
         opt_outs.lift_opt_outs(uow, mailing_list.id, person, kind)
-        bounces.lift_bounces(uow, mailing_list.id, person)
     else:
         opt_outs.record_opt_out(uow, mailing_list.id, person, kind=kind, source=actor.via)
     record = changes.find_record(uow, mailing_list.id, person.id)

@@ -4,9 +4,17 @@ import pytest
 
 from devstack.harness.stack import Stack
 from tests.support.imports.importing import Importing
+from tests.support.lists.bulk_actions import BulkActions
 
 
 @pytest.fixture(scope="session")
 def importing(make_lasting_stack: Callable[[str], Stack]) -> Importing:
     """A stack for imports without workers, because the tests run import jobs themselves."""
     return Importing(make_lasting_stack("imports"))
+
+
+@pytest.fixture
+def bulk_actions(importing: Importing) -> BulkActions:
+    """A new owner with an empty mailing list, and helpers that run bulk actions on its members."""
+    owner = importing.stack.create_owner()
+    return BulkActions(importing, owner, importing.new_list(owner))

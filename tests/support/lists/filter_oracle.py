@@ -6,7 +6,7 @@ It shares no code with the product. It reads the JSON as docs/filters.md says it
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 Json = dict[str, Any]
@@ -25,6 +25,7 @@ class PlainMember:
     source: str
     import_id: int | None
     email_enabled: bool
+    bounced: str
     joined_at: datetime
     created_at: datetime
     updated_at: datetime
@@ -77,6 +78,9 @@ def _folded(text: str) -> str:
 
 def _compared(name: str, operator: str, value: Any, operand: Any) -> bool:
     compare = _ORDERED.get(operator, _ORDERED["is"])
+    if isinstance(operand, dict):
+        day = datetime.now(UTC).date() - timedelta(days=operand["days_ago"])
+        operand = day.isoformat()
     if isinstance(value, datetime):
         is_day = len(operand) == len("2026-11-21")
         of = date if is_day else datetime

@@ -35,6 +35,7 @@ FIELDS = {
     "size": FieldType.CHOICE,
 }
 NUMBERS = (-1.5, 0, 0.1, 1, 7, 7.25, 1e15)
+BOUNCES = ("none", "none", "soft", "hard")
 DAYS = ("1969-07-20", "2000-02-29", "2025-12-31", "2026-01-01")
 SOURCES = ("import", "login", "form")
 STATUSES = ("pending", "active", "active", "active", "unsubscribed", "removed")
@@ -76,6 +77,8 @@ _ADDRESS = st.sampled_from(
 _MOMENT = st.sampled_from(MOMENTS).map(datetime.isoformat) | st.sampled_from(
     ("2026-03-01", "2026-03-02", "2026-03-28", "2026-03-29T23:59:59.999999+00:00")
 )
+_DAYS_AGO = st.sampled_from((0, 1, 3650)) | st.integers(0, 400)
+_AGO = _DAYS_AGO.map(lambda days: {"days_ago": days})
 _ORDERED = ("is", "is_not", "before", "after", "at_least", "at_most")
 
 
@@ -104,11 +107,15 @@ def conditions(import_ids: list[int]) -> st.SearchStrategy[Json]:
         _equal("source", st.sampled_from((*SOURCES, "IMPORT", "none"))),
         _equal("import_id", st.sampled_from((*import_ids, 9_999_999))),
         _one("email_enabled", ("is", "is_not"), st.booleans()),
-        *(_one(name, _ORDERED, _MOMENT) for name in ("joined_at", "created_at", "updated_at")),
+        _equal("bounced", st.sampled_from(sorted(set(BOUNCES)))),
+        *(
+            _one(name, _ORDERED, _MOMENT | _AGO)
+            for name in ("joined_at", "created_at", "updated_at")
+        ),
         _equal("tag", st.sampled_from((*TAGS, "VIP", "STRASSE", "unheard of"))),
         _equal("fields.city", _TEXT, *parts),
         _equal("fields.visits", st.sampled_from(NUMBERS), "at_least", "at_most"),
-        _one("fields.born", _ORDERED, st.sampled_from(DAYS)),
+        _one("fields.born", _ORDERED, st.sampled_from(DAYS) | _AGO),
         _one("fields.agreed", ("is", "is_not"), st.booleans()),
         _equal("fields.size", st.sampled_from((*CHOICES, "s", "gone"))),
         *(_missing(name) for name in ("email", "name", "import_id", "tag")),

@@ -2,12 +2,13 @@
 
 import random
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from core import clock
 from core.ids import random_hash_id
 from devstack.harness.stack import Owner, Stack
-from models import MailingList, Subscription, SubscriptionStatus, User
+from models import Bounce, MailingList, Subscription, SubscriptionStatus, User
 from services.paging import PageRequest
 from services.subscriptions import fields, lists, tags
 from services.subscriptions.filters import member_filter, searching
@@ -71,7 +72,13 @@ def make_random_list(stack: Stack) -> RandomList:
             record.user_id = user.id
             uow.session.add(record)
             uow.session.flush()
-        members = [_plain(record, values, made, tag_ids) for record, _, values in pairs]
+        states = [dice.choice(written.BOUNCES) for _ in pairs]
+        for (record, _, _), state in zip(pairs, states, strict=True):
+            uow.session.add_all(_bounces(dice, record, state))
+        members = [
+            _plain(record, values, made, tag_ids, state)
+            for (record, _, values), state in zip(pairs, states, strict=True)
+        ]
         # Members keep the id of a tag that has been deleted.
         tags.delete_tag(uow, list_id, tag_ids["old"])
     return RandomList(stack, owner, list_id, import_ids, members)
@@ -105,16 +112,41 @@ def _member(
     return record, User(email=f"{random_hash_id()}@example.com"), values
 
 
+def _bounces(dice: random.Random, record: Subscription, state: str) -> list[Bounce]:
+    """Bounces that count only as the state says, among bounces that don't count anymore."""
+    now = clock.now()
+    some = (False, True) if state == "hard" else (False,)
+    over = {"lifted_at": now} if dice.random() < 0.5 else {"ended_at": now}
+    values: list[tuple[bool, dict[str, datetime]]] = [
+        (is_hard, {}) for is_hard in some if state != "none"
+    ] + [(False, over)]
+    return [
+        Bounce(
+            list_id=record.list_id,
+            address_hmac=record.user_id.to_bytes(32, "big"),
+            mailing_id=number,
+            user_id=record.user_id,
+            is_hard=is_hard,
+            mailing_at=now,
+            bounced_at=now,
+            **more,
+        )
+        for number, (is_hard, more) in enumerate(values)
+    ]
+
+
 def _plain(
     record: Subscription,
     values: dict[str, object],
     field_ids: dict[str, int],
     tag_ids: dict[str, int],
+    bounced: str,
 ) -> PlainMember:
     names = {tag_id: name for name, tag_id in tag_ids.items() if name != "old"}
     same = ("id", "status", "type", "email", "name", "source", "import_id", "email_enabled")
     return PlainMember(
         **{name: getattr(record, name) for name in (*same, "created_at", "updated_at")},
+        bounced=bounced,
         joined_at=record.joined_at or record.created_at,
         tags=frozenset(names[each] for each in record.tag_ids if each in names),
         fields=values,
