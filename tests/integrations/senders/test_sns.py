@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,21 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from fastapi import Response
 
-from core.errors import ServerFailed
+from core.errors import DomainError, ServerFailed
 from devstack.sandbox.senders.amazon_sns import (
     CERTIFICATE_PATH,
+    CERTIFICATE_URL,
     ISSUER_PATH,
     ROOTS_PATH,
     TOPIC_ARN,
     create_certificates,
 )
+from integrations.http_client import AsyncHttpClient, HttpHeaders, HttpReply
 from integrations.senders import sns_certificates
+from integrations.senders.certificate_chains import load_system_roots
 from integrations.senders.port import SenderProof, SenderRequest
 from integrations.senders.ses import SesAdapter
-from integrations.senders.sns_certificates import load_system_roots
+from integrations.senders.sns_certificates import SnsCertificates
 from integrations.senders.sns_subscriptions import confirm_subscription
 from integrations.senders.sns_topics import parse_topic
 from tests.support.senders.adapters import verify
@@ -170,6 +173,98 @@ def test_concurrent_messages_share_one_request_per_region(sns: FaultySns) -> Non
     assert len(sns.paths) == 3
 
 
+OTHER_TOPIC_ARN = f"{TOPIC_ARN}-other"
+
+
+def invent_certificate(fields: Mapping[str, str], number: int) -> dict[str, str]:
+    """Return an unsigned message of another topic that names a missing certificate."""
+    path = f"/SimpleNotificationService-{number:x}.pem"
+    url = f"https://sns.us-east-1.amazonaws.com{path}"
+    return {**fields, "TopicArn": OTHER_TOPIC_ARN, "SigningCertURL": url}
+
+
+def verify_together(
+    adapter: SesAdapter, messages: list[dict[str, str]], received_at: datetime | None = None
+) -> list[str | None]:
+    """Return the code of each message's error. The adapter gets all messages at the same time."""
+
+    async def verify_one(fields: dict[str, str]) -> str | None:
+        request = SenderRequest({}, orjson.dumps(fields), received_at or datetime.now(UTC))
+        try:
+            await adapter.verify(request, SenderProof((), fields["TopicArn"]))
+        except DomainError as error:
+            return error.code
+        return None
+
+    async def verify_all() -> list[str | None]:
+        return await asyncio.gather(*map(verify_one, messages))
+
+    return asyncio.run(verify_all())
+
+
+def test_invented_certificates_of_one_topic_dont_delay_another_topic(
+    sns: FaultySns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sns_certificates, "_MAX_SECONDS", 2.0)
+    genuine = sns.server.build_notification("{}")
+    invented = [invent_certificate(genuine, number) for number in range(20)]
+    sns.slow_paths.update(
+        fields["SigningCertURL"].removeprefix("https://sns.us-east-1.amazonaws.com")
+        for fields in invented
+    )
+    codes = verify_together(SesAdapter(sns.base_url), [*invented, genuine])
+    assert codes == [INVALID, *[BUSY] * 19, None]
+    assert len(sns.paths) == 4
+
+
+def test_too_many_messages_of_a_topic_are_busy(
+    sns: FaultySns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sns_certificates, "_MAX_WAITING_PER_TOPIC", 2)
+    genuine = sns.server.build_notification("{}")
+    assert verify_together(SesAdapter(sns.base_url), [genuine] * 3) == [None, None, BUSY]
+
+
+def test_refused_certificate_is_fetched_again_after_a_minute(
+    sns: FaultySns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = SesAdapter(sns.base_url)
+    genuine = sns.server.build_notification("{}")
+    now = datetime.now(UTC)
+
+    def count_requests(number: int, seconds: int = 0) -> int:
+        sns.paths.clear()
+        moment = now + timedelta(seconds=seconds)
+        assert verify_together(adapter, [invent_certificate(genuine, number)], moment) == [INVALID]
+        return len(sns.paths)
+
+    assert [count_requests(1, seconds) for seconds in (0, 59, 61)] == [1, 0, 1]
+    # Invented URLs can't fill the memory.
+    monkeypatch.setattr(sns_certificates, "_MAX_REFUSED_URLS", 2)
+    assert [count_requests(number, 61) for number in (1, 2, 3, 3, 1)] == [0, 1, 1, 0, 1]
+
+
+def test_old_certificate_serves_while_sns_is_unreachable(
+    sns: FaultySns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sns_certificates, "_MAX_SECONDS", 0.2)
+    now = datetime.now(UTC)
+    sns.server.certificates = create_certificates(signer_expires_at=now + timedelta(hours=26))
+    adapter = SesAdapter(sns.base_url)
+    fields = sns.server.build_notification("{}")
+    assert verify_fields(sns, fields, received_at=now, adapter=adapter) is None
+    sns.slow_paths.add(CERTIFICATE_PATH)
+    for hours, code in ((25, None), (27, BUSY)):
+        late = now + timedelta(hours=hours)
+        sns.paths.clear()
+        # Only one message waits for the refresh if the old certificate is still valid.
+        assert verify_together(adapter, [fields] * 5, late) == [code] * 5
+        assert sns.paths == [CERTIFICATE_PATH]
+    sns.slow_paths.clear()
+    sns.replies[CERTIFICATE_PATH] = Response(status_code=404)
+    assert verify_together(adapter, [fields], now + timedelta(hours=25)) == [INVALID]
+
+
 def test_cached_certificate_expires(sns: FaultySns) -> None:
     now = datetime.now(UTC)
     sns.server.certificates = create_certificates(signer_expires_at=now + timedelta(hours=1))
@@ -189,28 +284,91 @@ def respond(certificate: Any, encoding: Encoding = Encoding.PEM) -> Response:
     return Response(certificate.public_bytes(encoding))
 
 
-UNTRUSTED: list[tuple[str, Response]] = [
-    (CERTIFICATE_PATH, respond(FOREIGN.signer)),
-    (CERTIFICATE_PATH, Response(b"no certificate")),
-    (CERTIFICATE_PATH, Response(b"-----BEGIN CERTIFICATE-----")),
-    (CERTIFICATE_PATH, Response(status_code=404)),
-    (ISSUER_PATH, respond(FOREIGN.issuer, Encoding.DER)),
-    # The certificate names itself as its issuer.
-    (ISSUER_PATH, respond(FOREIGN.signer, Encoding.DER)),
-    (ISSUER_PATH, Response(status_code=404)),
-    (ROOTS_PATH, respond(FOREIGN.root)),
+UNTRUSTED: list[dict[str, Response]] = [
+    {
+        CERTIFICATE_PATH: respond(FOREIGN.signer),
+        ISSUER_PATH: respond(FOREIGN.issuer, Encoding.DER),
+    },
+    {CERTIFICATE_PATH: Response(b"no certificate")},
+    {CERTIFICATE_PATH: Response(b"-----BEGIN CERTIFICATE-----")},
+    {CERTIFICATE_PATH: Response(status_code=404)},
+    {ROOTS_PATH: respond(FOREIGN.root)},
 ]
 
 
-@pytest.mark.parametrize(("path", "reply"), UNTRUSTED)
+@pytest.mark.parametrize("replies", UNTRUSTED, ids=range(5))
 def test_certificate_without_a_chain_to_a_root_is_rejected(
-    sns: FaultySns, path: str, reply: Response
+    sns: FaultySns, replies: dict[str, Response]
 ) -> None:
     fields = sns.server.build_notification("{}")
-    sns.replies[path] = reply
+    sns.replies.update(replies)
     assert verify_fields(sns, fields) == INVALID
     assert set(sns.paths) <= {CERTIFICATE_PATH, ROOTS_PATH, ISSUER_PATH}
     assert len(sns.paths) <= 5
+
+
+USELESS_ISSUERS = [
+    *(Response(status_code=status) for status in (302, 403, 404)),
+    respond(FOREIGN.issuer, Encoding.DER),
+    # The certificate contains the URL of another issuer.
+    respond(FOREIGN.signer, Encoding.DER),
+    Response(b"<html>Sign in</html>"),
+    Response(b"\n" * 16_385),
+]
+
+
+@pytest.mark.parametrize("reply", USELESS_ISSUERS, ids=range(7))
+def test_message_is_busy_after_a_useless_reply_of_the_issuers_server(
+    sns: FaultySns, reply: Response
+) -> None:
+    adapter = SesAdapter(sns.base_url)
+    fields = sns.server.build_notification("{}")
+    sns.replies[ISSUER_PATH] = reply
+    assert verify_fields(sns, fields, adapter=adapter) == BUSY
+    assert sns.paths == [CERTIFICATE_PATH, ROOTS_PATH, ISSUER_PATH]
+    sns.replies.clear()
+    assert verify_fields(sns, fields, adapter=adapter) is None
+
+
+@pytest.mark.parametrize(
+    ("addresses", "code"),
+    [
+        (["192.88.98.1"], None),
+        (["10.0.0.1"], BUSY),
+        (["192.88.98.1", "169.254.169.254"], BUSY),
+        (["::1"], BUSY),
+        ([], BUSY),
+    ],
+)
+def test_issuers_server_is_called_only_at_its_checked_public_address(
+    sns: FaultySns, monkeypatch: pytest.MonkeyPatch, addresses: list[str], code: str | None
+) -> None:
+    certificates = sns.certificates
+    calls = []
+
+    async def send(
+        client: AsyncHttpClient, method: str, url: str, headers: Mapping[str, str] | None = None
+    ) -> HttpReply:
+        calls.append((method, url, headers))
+        is_issuer = url.endswith(ISSUER_PATH)
+        certificate = certificates.issuer if is_issuer else certificates.signer
+        return HttpReply(200, HttpHeaders(), certificate.public_bytes(Encoding.DER))
+
+    monkeypatch.setattr(AsyncHttpClient, "send", send)
+    monkeypatch.setattr(sns_certificates, "load_system_roots", lambda: (certificates.root,))
+    topic = parse_topic(TOPIC_ARN)
+    assert topic is not None
+    own_certificates = SnsCertificates(resolve=lambda _host, _port: addresses)
+    find_key = own_certificates.find_key(topic, CERTIFICATE_URL, datetime.now(UTC))
+    if code is None:
+        asyncio.run(find_key)
+        url = f"http://{addresses[0]}:80{ISSUER_PATH}"
+        assert calls[1:] == [("GET", url, {"Host": "crt.sandbox.example"})]
+    else:
+        with pytest.raises(DomainError) as raised:
+            asyncio.run(find_key)
+        assert raised.value.code == code
+        assert calls == [("GET", CERTIFICATE_URL, None)]
 
 
 def test_certificate_in_a_redirect_or_a_long_reply_is_rejected(sns: FaultySns) -> None:
@@ -243,7 +401,7 @@ def test_certificate_outside_of_its_lifetime_is_rejected(sns: FaultySns, days: i
 
 @pytest.mark.parametrize("path", [CERTIFICATE_PATH, ROOTS_PATH, ISSUER_PATH])
 @pytest.mark.parametrize("status", [500, 503, 429])
-def test_message_is_repeated_after_an_outage_of_sns(sns: FaultySns, path: str, status: int) -> None:
+def test_message_during_an_outage_of_sns_is_busy(sns: FaultySns, path: str, status: int) -> None:
     adapter = SesAdapter(sns.base_url)
     fields = sns.server.build_notification("{}")
     sns.replies[path] = Response(status_code=status)
@@ -252,7 +410,7 @@ def test_message_is_repeated_after_an_outage_of_sns(sns: FaultySns, path: str, s
     assert verify_fields(sns, fields, adapter=adapter) is None
 
 
-def test_message_is_repeated_if_sns_hangs_or_is_unreachable(
+def test_message_is_busy_if_sns_hangs_or_is_unreachable(
     sns: FaultySns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fields = sns.server.build_notification("{}")
@@ -262,16 +420,33 @@ def test_message_is_repeated_if_sns_hangs_or_is_unreachable(
     assert verify_fields(sns, fields) == BUSY
 
 
+@pytest.fixture
+def fresh_roots() -> Iterator[None]:
+    """Forget the system's roots before and after the test."""
+    load_system_roots.cache_clear()
+    yield
+    load_system_roots.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_roots")
 def test_roots_are_those_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = FOREIGN.root.public_bytes(Encoding.PEM)
     (tmp_path / "roots.pem").write_bytes(root)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "roots.pem"))
-    assert load_system_roots() == [FOREIGN.root]
+    assert load_system_roots() == (FOREIGN.root,)
     # A folder contains one root per file, and the file's name ends with a number.
     (tmp_path / "5ed36f99.0").write_bytes(root)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
-    assert load_system_roots() == [FOREIGN.root]
+    load_system_roots.cache_clear()
+    assert load_system_roots() == (FOREIGN.root,)
+
+
+@pytest.mark.usefixtures("fresh_roots")
+def test_roots_are_loaded_once_per_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    roots = load_system_roots()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
+    assert load_system_roots() is roots
 
 
 def test_subscription_is_confirmed_with_the_protection_that_sns_allows(sns: FaultySns) -> None:
