@@ -35,6 +35,7 @@ _GROUPS = {
         *("credits_", "currencies", "composer_price", "redirect_origins", "stripe_", "payments_"),
     ),
     "Webhooks": ("webhook_",),
+    "Senders": ("sns_",),
     "Language model": ("llm_",),
     "Stock photos": ("stock_photo_", "unsplash_", "openverse_"),
     "Limits and quotas": ("rate_limit_", "quota_", "deny_list"),

@@ -54,7 +54,7 @@ _API = (
         *("hsts_subdomains", "media_base_url", "api_key_header", "trusted_proxies", "api_drain"),
         *("credits_per_usd", "currencies", "composer_price", "redirect_origins", "metrics_token"),
         *("security_contacts", "security_policy", "webhook_allowed_networks", "docs_url"),
-        "plan_contact",
+        *("plan_contact", "sns_base_url"),
         # The API needs the retention periods, because the operators' overview counts expired rows.
         "retention",
     }

@@ -121,6 +121,11 @@ class ProviderSettings(GivenSettings):
     openverse_base_url: BaseUrl = AnyHttpUrl("https://api.openverse.org")
     """URL of Openverse's API; no other host receives requests to Openverse"""
 
+    sns_base_url: BaseUrl | None = None
+    """URL of the development stack's stand-in for Amazon SNS on this machine. Certificates and
+    confirmations of topics are requested only from this URL. Without this setting, they are
+    requested from Amazon."""
+
     @field_validator("challenge_hostnames")
     @classmethod
     def _hostnames(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -136,11 +141,11 @@ class ProviderSettings(GivenSettings):
             raise ValueError(f"requires the secret and the site key of {value}")
         return value
 
-    @field_validator("payments_sandbox_url")
+    @field_validator("payments_sandbox_url", "sns_base_url")
     @classmethod
     def _on_this_machine(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
-        # The stand-in for Stripe must run on this machine, because everyone who reaches it gets
-        # credits without paying.
+        # The stand-ins for Stripe and Amazon SNS must run on this machine. Everyone who reaches the
+        # first gets credits without paying, and everyone who replaces the second can forge reports.
         if value is not None and value.host not in _LOCAL_HOSTS:
             raise ValueError("must have the host 127.0.0.1, [::1] or localhost")
         return value

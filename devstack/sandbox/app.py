@@ -24,6 +24,8 @@ from devstack.sandbox import (
 )
 from devstack.sandbox.hooks import HookBox
 from devstack.sandbox.mailbox import Mailbox, run_smtp_server
+from devstack.sandbox.senders import posting
+from devstack.sandbox.senders.amazon_sns import SnsServer
 from devstack.sandbox.status import MetricsSource, StatusFigures
 from devstack.sandbox.stripe.objects import StripeKeys
 from devstack.sandbox.stripe.pages import StripeServer
@@ -80,6 +82,14 @@ PROVIDERS: tuple[SandboxProvider, ...] = (
         "signatures and shows them. URL parameters make the receiver fail.",
         router=hooks.build_router(HookBox(), sandbox_settings.HOOKS_PREFIX),
         page=sandbox_settings.HOOKS_PREFIX,
+    ),
+    SandboxProvider(
+        name="Senders",
+        path=sandbox_settings.SENDERS_PREFIX,
+        stands_for="Posts reports of seven mail providers to Pressroom, with right and wrong "
+        "signatures, and serves the certificates of Amazon SNS.",
+        router=posting.build_router(SnsServer(), sandbox_settings.SENDERS_PREFIX),
+        page=sandbox_settings.SENDERS_PREFIX,
     ),
     SandboxProvider(
         name="Bot challenges",

@@ -21,6 +21,9 @@ HOSTNAME = "localhost"
 
 HOOKS_PREFIX = "/hooks"
 
+SENDERS_PREFIX = "/senders"
+_SNS_PREFIX = f"{SENDERS_PREFIX}/sns"
+
 LLM_PREFIX = "/llm"
 LLM_MODEL = "sandbox"
 LLM_API_KEY = "sandbox-llm-key"
@@ -60,6 +63,7 @@ def build_sandbox_settings(sandbox_url: str, user_settings: Mapping[str, str]) -
         **build_payment_settings(sandbox_url, user_settings),
         **build_llm_settings(sandbox_url, user_settings),
         **build_stock_photo_settings(sandbox_url, user_settings),
+        **build_sns_settings(sandbox_url, user_settings),
     }
 
 
@@ -133,3 +137,9 @@ def build_stock_photo_settings(
         if user_settings.keys().isdisjoint(provider):
             chosen |= provider
     return chosen
+
+
+def build_sns_settings(sandbox_url: str, user_settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the setting that replaces Amazon SNS, unless the user has set it."""
+    settings = {"PRESSROOM_SNS_BASE_URL": f"{sandbox_url}{_SNS_PREFIX}"}
+    return settings if user_settings.keys().isdisjoint(settings) else {}

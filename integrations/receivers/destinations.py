@@ -118,6 +118,20 @@ def resolve_destination(
             allowed.
         resolve: a function that replaces the system's resolver for host names.
     """
+    addresses = resolve_addresses(location, allowed, resolve)
+    if not all(is_within(address, allowed) for address in addresses):
+        require_public_form(location)
+    return Destination(location, addresses)
+
+
+def resolve_addresses(
+    location: Location, allowed: Sequence[IpNetwork] = (), resolve: Resolver | None = None
+) -> tuple[IpAddress, ...]:
+    """Return all IP addresses of a host, and check that requests may be sent to each of them.
+
+    Raises ``DestinationRefused`` if one of the addresses is private and not in ``allowed``. Raises
+    ``HostUnknown`` if the host has no IP address.
+    """
     addresses: tuple[IpAddress, ...] = (location.literal,) if location.literal else ()
     if not addresses:
         with suppress(OSError, UnicodeError, ValueError):
@@ -127,9 +141,7 @@ def resolve_destination(
         raise HostUnknown(location.host)
     if not all(is_callable(address, allowed) for address in addresses):
         raise DestinationRefused("must belong to a server with a public IP address")
-    if not all(is_within(address, allowed) for address in addresses):
-        require_public_form(location)
-    return Destination(location, addresses)
+    return addresses
 
 
 def require_public_form(location: Location) -> None:

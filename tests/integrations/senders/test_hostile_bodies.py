@@ -9,14 +9,16 @@ from hypothesis import strategies as st
 from integrations.senders.brevo import BrevoAdapter
 from integrations.senders.events import MAX_EVENTS
 from integrations.senders.mailgun import MailgunAdapter
-from integrations.senders.port import Report, SenderAdapter, UnusedEvent
+from integrations.senders.port import Report, SenderAdapter, SenderProvider, UnusedEvent
 from integrations.senders.postmark import PostmarkAdapter
 from integrations.senders.resend import ResendAdapter
 from integrations.senders.sendgrid import SendGridAdapter
-from tests.support.senders.adapters import ADDRESS, DELIVERY_ID, parse, parse_one
+from integrations.senders.ses import SesAdapter
+from tests.support.senders.adapters import ADDRESS, DELIVERY_ID, notify, parse, parse_one
 from tests.support.sizes import sized
 
 ADAPTERS: list[SenderAdapter] = [
+    SesAdapter(),
     PostmarkAdapter(),
     MailgunAdapter(),
     SendGridAdapter(),
@@ -78,6 +80,8 @@ def texts_of(event: Report | UnusedEvent) -> Iterator[str]:
 @settings(max_examples=sized(150, 5_000, few=25), deadline=None)
 def test_no_content_of_a_body_makes_parsing_fail(adapter: SenderAdapter, content: object) -> None:
     check(adapter, orjson.dumps(content))
+    if adapter.provider is SenderProvider.SES:
+        check(adapter, orjson.dumps(notify(content)))
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.provider)

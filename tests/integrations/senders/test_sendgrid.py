@@ -53,6 +53,7 @@ def dropped(reason: object) -> dict[str, Any]:
 EVENTS: list[tuple[dict[str, Any], str]] = [
     (BOUNCE, "bounced hard 5.1.1"),
     ({**BOUNCE, "status": "5.7.1"}, "bounced blocked 5.7.1"),
+    ({**BOUNCE, "status": "5.0.0", "reason": "550 5.7.1 Policy"}, "bounced blocked 5.7.1"),
     ({**BOUNCE, "status": None, "reason": "552 5.2.2 Full"}, "bounced soft 5.2.2"),
     ({**BOUNCE, "type": "blocked", "status": "4.7.0"}, "bounced soft 4.7.0"),
     ({**BOUNCE, "type": "expired"}, "ignored"),
@@ -170,6 +171,17 @@ def test_sendgrid_signature_of_the_current_and_the_former_key_is_accepted() -> N
 def test_sendgrid_request_with_an_altered_header_is_rejected(altered: dict[str, str]) -> None:
     keys = (public_text(key("current")),)
     assert verify(ADAPTER, BODY, sign() | altered, keys) == "sender.signature_invalid"
+
+
+def test_start_of_a_signed_body_is_no_timestamp() -> None:
+    keys = (public_text(key("current")),)
+    headers = sign()
+    body = headers[TIMESTAMP_HEADER].encode() + BODY
+    for altered in (
+        headers | {TIMESTAMP_HEADER: ""},
+        {SIGNATURE_HEADER: headers[SIGNATURE_HEADER]},
+    ):
+        assert verify(ADAPTER, body, altered, keys) == "sender.signature_invalid"
 
 
 def test_sendgrid_signature_covers_every_byte_of_the_body() -> None:

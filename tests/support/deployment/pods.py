@@ -77,10 +77,11 @@ def needed_by(words: Sequence[str]) -> set[str]:
     if "--wait" in words:
         return {variable_of(name) for name in {"database_url", *LogSettings.model_fields}}
     names = list_settings(words[1], [Queue(name) for name in options(words, "--queue")])
-    # Payments that move no money have no place in production; no process waits for a file.
+    # Payments that move no money and a stand-in for Amazon have no place in production; no process
+    # waits for a file.
     return {
         variable_of(name)
-        for name in names - {"ready_file"}
+        for name in names - {"ready_file", "sns_base_url"}
         if not name.startswith("payments_sandbox_")
     }
 

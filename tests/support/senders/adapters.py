@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import orjson
 
@@ -40,6 +41,24 @@ def verify(
     except DomainError as error:
         return error.code
     return None
+
+
+def notify(content: object, **fields: object) -> dict[str, Any]:
+    """Return a message of Amazon SNS without a signature.
+
+    ``content``: the event of SES, or a text instead.
+    """
+    return {
+        "Type": "Notification",
+        "MessageId": "m1",
+        "TopicArn": "arn:aws:sns:us-east-1:123456789012:letters",
+        "Timestamp": "2026-11-29T10:12:00.000Z",
+        "Message": content if isinstance(content, str) else orjson.dumps(content).decode(),
+        "SignatureVersion": "2",
+        "Signature": "",
+        "SigningCertURL": "",
+        **fields,
+    }
 
 
 def parse(adapter: SenderAdapter, content: object) -> ParsedBody:

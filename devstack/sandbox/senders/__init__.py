@@ -1,0 +1,1 @@
+"""Simulates mail providers that post reports about sent mails to Pressroom."""

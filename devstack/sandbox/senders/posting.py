@@ -1,0 +1,186 @@
+"""Posts reports of mail providers to Pressroom, on request of a script or of the sandbox's page."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from fastapi import APIRouter, Form, HTTPException
+from fastapi.responses import HTMLResponse, Response
+from pydantic import AnyHttpUrl, BaseModel, Field, field_validator
+
+from devstack import LOOPBACK_HOSTS
+from devstack.sandbox import render
+from devstack.sandbox.senders import amazon_sns, signed_requests
+from devstack.sandbox.senders.amazon_sns import TOPIC_ARN, SnsServer
+from devstack.sandbox.senders.mail_events import EventKind, MailEvent, ProviderName
+from devstack.sandbox.senders.signed_requests import (
+    ProofVariant,
+    ProviderKeys,
+    ProviderRequest,
+    RequestPlan,
+)
+
+if TYPE_CHECKING:
+    import httpx2
+
+MAX_EVENTS = 1_000
+_TIMEOUT_SECONDS = 30.0
+
+
+class Posting(BaseModel):
+    """How to post reports to a sender of Pressroom.
+
+    Attributes:
+        url: the URL of the sender.
+        secret: the sender's secret. Without it, the sandbox uses its own secret of the provider.
+        times: the number of times that each request is posted.
+        is_reversed: whether the last event is posted first.
+    """
+
+    url: AnyHttpUrl
+    secret: str | None = None
+    topic_arn: str = TOPIC_ARN
+    signature_version: Literal["1", "2"] = "2"
+    proof: ProofVariant = ProofVariant.RIGHT
+    times: int = Field(default=1, ge=1, le=10)
+    is_reversed: bool = False
+
+    @field_validator("url")
+    @classmethod
+    def _is_local(cls, value: AnyHttpUrl) -> AnyHttpUrl:
+        # The sandbox must not send requests to other machines.
+        if value.host not in LOOPBACK_HOSTS:
+            raise ValueError("must have the host 127.0.0.1 or localhost")
+        return value
+
+    def plan(self, provider: ProviderName) -> RequestPlan:
+        return RequestPlan(
+            provider, self.secret, self.topic_arn, self.signature_version, self.proof
+        )
+
+
+class EventPosting(Posting):
+    events: list[MailEvent] = Field(min_length=1, max_length=MAX_EVENTS)
+
+
+class TopicPosting(Posting):
+    type: Literal["SubscriptionConfirmation", "UnsubscribeConfirmation"]
+
+
+class PostedForm(Posting):
+    """The fields of the form on the sandbox's page, which posts one event."""
+
+    provider: ProviderName
+    kind: EventKind
+    email: str = "ada@example.org"
+    delivery_id: str = ""
+    age_days: float = Field(default=0, ge=0, le=3_650)
+
+
+@dataclass(frozen=True)
+class PostedRequest:
+    """A request to Pressroom, and the status of the response. 0 means that no response came."""
+
+    body: str
+    status: int
+
+
+def build_router(sns: SnsServer, prefix: str) -> APIRouter:
+    router = APIRouter()
+    keys = ProviderKeys(sns)
+
+    @router.post("/{provider}/events")
+    async def post_events(provider: ProviderName, posting: EventPosting) -> dict[str, list[int]]:
+        posted_requests = await _post_events(keys, provider, posting, posting.events)
+        return {"statuses": [request.status for request in posted_requests]}
+
+    @router.post("/ses/topic-changes")
+    async def post_topic_change(posting: TopicPosting) -> dict[str, list[int]]:
+        request = keys.build_topic_change(posting.plan(ProviderName.SES), posting.type)
+        posted_requests = await _post(posting, [request])
+        return {"statuses": [request.status for request in posted_requests]}
+
+    @router.get("/keys")
+    async def list_keys() -> dict[str, str]:
+        return _list_keys(keys)
+
+    @router.get("", response_class=HTMLResponse)
+    async def show_form() -> str:
+        return _render_page(keys, prefix, [])
+
+    @router.post("", response_class=HTMLResponse)
+    async def post_form(form: Annotated[PostedForm, Form()]) -> Response:
+        needs_secret = form.provider.value not in _list_keys(keys)
+        if needs_secret and not form.secret:
+            raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "Enter the sender's secret.")
+        event = MailEvent(
+            kind=form.kind,
+            email=form.email,
+            delivery_id=form.delivery_id or None,
+            occurred_at=datetime.now(UTC) - timedelta(days=form.age_days),
+        )
+        posted_requests = await _post_events(keys, form.provider, form, [event])
+        return HTMLResponse(_render_page(keys, prefix, posted_requests, form))
+
+    router.include_router(amazon_sns.build_router(sns), prefix="/sns")
+    return router
+
+
+async def _post_events(
+    keys: ProviderKeys, provider: ProviderName, posting: Posting, events: Sequence[MailEvent]
+) -> list[PostedRequest]:
+    ordered_events = events[::-1] if posting.is_reversed else events
+    return await _post(posting, keys.build_requests(posting.plan(provider), ordered_events))
+
+
+async def _post(posting: Posting, requests: Sequence[ProviderRequest]) -> list[PostedRequest]:
+    # Import the HTTP library only to post, because it takes megabytes of memory.
+    import httpx2
+
+    async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, trust_env=False) as client:
+        return [
+            PostedRequest(request.body.decode(), await _send(client, str(posting.url), request))
+            for request in requests
+            for _ in range(posting.times)
+        ]
+
+
+async def _send(client: "httpx2.AsyncClient", url: str, request: ProviderRequest) -> int:
+    import httpx2
+
+    headers = {"content-type": "application/json"} | request.headers
+    try:
+        response = await client.post(url, content=request.body, headers=headers)
+    except httpx2.HTTPError:
+        return 0
+    return response.status_code
+
+
+def _list_keys(keys: ProviderKeys) -> dict[str, str]:
+    """Return what Pressroom must know about the sandbox's account at each provider."""
+    return {
+        "ses": TOPIC_ARN,
+        "mailgun": signed_requests.MAILGUN_SIGNING_KEY,
+        "sendgrid": keys.sendgrid_public_key,
+        "resend": signed_requests.RESEND_SIGNING_SECRET,
+    }
+
+
+def _render_page(
+    keys: ProviderKeys,
+    prefix: str,
+    posted_requests: Sequence[PostedRequest],
+    form: PostedForm | None = None,
+) -> str:
+    return render(
+        "senders/senders.html",
+        prefix=prefix,
+        providers=list(ProviderName),
+        kinds=list(EventKind),
+        proofs=list(ProofVariant),
+        keys=_list_keys(keys),
+        posted_requests=posted_requests,
+        form=form,
+    )

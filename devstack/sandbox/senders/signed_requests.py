@@ -1,0 +1,217 @@
+"""Builds the requests of mail providers, with right and wrong proofs.
+
+The sandbox has a fixed secret for Mailgun and Resend, and creates a key for SendGrid. Pressroom
+creates the secrets of the generic form, Postmark and Brevo.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import orjson
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from standardwebhooks import Webhook
+
+from devstack.sandbox.senders.amazon_sns import TOPIC_ARN, SnsServer
+from devstack.sandbox.senders.mail_events import EVENT_BUILDERS, MailEvent, ProviderName
+
+MAILGUN_SIGNING_KEY = "sandbox-mailgun-signing-key"
+RESEND_SIGNING_SECRET = "whsec_c2FuZGJveC1yZXNlbmQtc2lnbmluZy1zZWNyZXQ="  # noqa: S105
+USERNAME = "pressroom"
+
+# A longer time than Pressroom tolerates for any signature with a time limit.
+_OLD = timedelta(days=2)
+_WRONG_SECRET = "whsec_" + base64.b64encode(b"wrong" * 6).decode()
+# The names of the headers that contain the message id, the time and the signature.
+_HEADER_PREFIXES = {ProviderName.GENERIC: "webhook", ProviderName.RESEND: "svix"}
+
+
+class ProofVariant(StrEnum):
+    """The proof of a request.
+
+    ``old`` is a right signature from two days ago. Pressroom accepts old signatures of SendGrid and
+    SNS, because they have no time limit. ``altered`` is a right signature of another body, or of
+    another topic of SNS. Credentials have no time and cover no body. For Postmark and Brevo, the
+    last two variants are therefore wrong credentials.
+    """
+
+    RIGHT = "right"
+    MISSING = "missing"
+    WRONG = "wrong"
+    OLD = "old"
+    ALTERED = "altered"
+
+
+@dataclass(frozen=True)
+class ProviderRequest:
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RequestPlan:
+    """How to build the requests of a provider.
+
+    Attributes:
+        secret: the sender's secret, or ``None`` for the sandbox's own secret of the provider.
+        topic_arn: the topic of messages of SNS.
+        signature_version: the version of the signatures of SNS.
+    """
+
+    provider: ProviderName
+    secret: str | None = None
+    topic_arn: str = TOPIC_ARN
+    signature_version: str = "2"
+    proof: ProofVariant = ProofVariant.RIGHT
+
+
+class ProviderKeys:
+    """The sandbox's keys, which sign the requests of SendGrid and SNS."""
+
+    def __init__(self, sns: SnsServer) -> None:
+        self.sns = sns
+
+    @cached_property
+    def sendgrid_key(self) -> ec.EllipticCurvePrivateKey:
+        return ec.generate_private_key(ec.SECP256R1())
+
+    @property
+    def sendgrid_public_key(self) -> str:
+        content = self.sendgrid_key.public_key().public_bytes(
+            Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+        )
+        return base64.b64encode(content).decode()
+
+    def build_requests(
+        self, plan: RequestPlan, events: Sequence[MailEvent]
+    ) -> list[ProviderRequest]:
+        """Return the requests that report the events, in order."""
+        contents = [EVENT_BUILDERS[plan.provider](event) for event in events]
+        match plan.provider:
+            case ProviderName.GENERIC:
+                bodies = [_build_generic_body(contents)]
+            case ProviderName.SENDGRID:
+                bodies = [_serialise(contents)]
+            case ProviderName.BREVO if len(contents) > 1:
+                bodies = [_serialise(contents)]
+            case ProviderName.SES:
+                return [self._build_notification(plan, content) for content in contents]
+            case ProviderName.MAILGUN:
+                return [_sign_mailgun(plan, content) for content in contents]
+            case _:
+                bodies = [_serialise(content) for content in contents]
+        return [self._sign(plan, body) for body in bodies]
+
+    def build_topic_change(self, plan: RequestPlan, message_type: str) -> ProviderRequest:
+        """Return a ``SubscriptionConfirmation`` or an ``UnsubscribeConfirmation`` of SNS."""
+        fields = self.sns.build_confirmation(
+            message_type, topic_arn=_choose_topic(plan), version=plan.signature_version
+        )
+        return _build_sns_request(plan, fields)
+
+    def _build_notification(self, plan: RequestPlan, content: dict[str, Any]) -> ProviderRequest:
+        fields = self.sns.build_notification(
+            orjson.dumps(content).decode(),
+            topic_arn=_choose_topic(plan),
+            version=plan.signature_version,
+        )
+        return _build_sns_request(plan, fields)
+
+    def _sign(self, plan: RequestPlan, body: bytes) -> ProviderRequest:
+        if plan.proof is ProofVariant.MISSING:
+            return ProviderRequest(body)
+        signed_at = datetime.now(UTC) - (_OLD if plan.proof is ProofVariant.OLD else timedelta())
+        match plan.provider:
+            case ProviderName.POSTMARK | ProviderName.BREVO:
+                return ProviderRequest(body, _build_credentials(plan))
+            case ProviderName.SENDGRID:
+                headers = self._sign_sendgrid(plan, body, signed_at)
+            case _:
+                headers = _sign_webhook(plan, body, signed_at)
+        is_altered = plan.proof is ProofVariant.ALTERED
+        return ProviderRequest(body + b" " if is_altered else body, headers)
+
+    def _sign_sendgrid(self, plan: RequestPlan, body: bytes, signed_at: datetime) -> dict[str, str]:
+        is_wrong = plan.proof is ProofVariant.WRONG
+        key = ec.generate_private_key(ec.SECP256R1()) if is_wrong else self.sendgrid_key
+        timestamp = str(int(signed_at.timestamp()))
+        signature = key.sign(timestamp.encode() + body, ec.ECDSA(SHA256()))
+        prefix = "x-twilio-email-event-webhook"
+        return {
+            f"{prefix}-timestamp": timestamp,
+            f"{prefix}-signature": base64.b64encode(signature).decode(),
+        }
+
+
+def _serialise(content: object) -> bytes:
+    return orjson.dumps(content)
+
+
+def _build_generic_body(contents: Sequence[dict[str, Any]]) -> bytes:
+    timestamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    data = {"reports": list(contents)}
+    return _serialise({"type": "delivery.reports", "timestamp": timestamp, "data": data})
+
+
+def _build_credentials(plan: RequestPlan) -> dict[str, str]:
+    secret = plan.secret if plan.proof is ProofVariant.RIGHT else "wrong"
+    value = base64.b64encode(f"{USERNAME}:{secret}".encode()).decode()
+    return {"authorization": f"Basic {value}"}
+
+
+def _sign_webhook(plan: RequestPlan, body: bytes, signed_at: datetime) -> dict[str, str]:
+    secret = plan.secret or RESEND_SIGNING_SECRET
+    if plan.proof is ProofVariant.WRONG:
+        secret = _WRONG_SECRET
+    message_id = f"msg_{secrets.token_hex(8)}"
+    prefix = _HEADER_PREFIXES[plan.provider]
+    return {
+        f"{prefix}-id": message_id,
+        f"{prefix}-timestamp": str(int(signed_at.timestamp())),
+        f"{prefix}-signature": Webhook(secret).sign(message_id, signed_at, body.decode()),
+    }
+
+
+def _sign_mailgun(plan: RequestPlan, content: dict[str, Any]) -> ProviderRequest:
+    if plan.proof is ProofVariant.MISSING:
+        return ProviderRequest(_serialise(content))
+    key = plan.secret or MAILGUN_SIGNING_KEY
+    if plan.proof is ProofVariant.WRONG:
+        key = "wrong"
+    age = _OLD if plan.proof is ProofVariant.OLD else timedelta()
+    timestamp = str(int((datetime.now(UTC) - age).timestamp()))
+    token = secrets.token_hex(25)
+    digest = hmac.new(key.encode(), f"{timestamp}{token}".encode(), hashlib.sha256).hexdigest()
+    # The signature of Mailgun covers the token, and not the event.
+    sent_token = f"{token}0" if plan.proof is ProofVariant.ALTERED else token
+    signature = {"timestamp": timestamp, "token": sent_token, "signature": digest}
+    return ProviderRequest(_serialise({"signature": signature, **content}))
+
+
+def _choose_topic(plan: RequestPlan) -> str:
+    """Return a topic of somebody else for a request of SNS that is altered."""
+    is_other = plan.proof is ProofVariant.ALTERED
+    return f"{plan.topic_arn}-other" if is_other else plan.topic_arn
+
+
+def _build_sns_request(plan: RequestPlan, fields: dict[str, str]) -> ProviderRequest:
+    match plan.proof:
+        case ProofVariant.MISSING:
+            fields = {name: text for name, text in fields.items() if name != "Signature"}
+        case ProofVariant.WRONG:
+            fields = fields | {"Signature": base64.b64encode(b"wrong").decode()}
+    headers = {
+        "content-type": "text/plain; charset=UTF-8",
+        "x-amz-sns-message-type": fields["Type"],
+        "x-amz-sns-message-id": fields["MessageId"],
+    }
+    return ProviderRequest(_serialise(fields), headers)

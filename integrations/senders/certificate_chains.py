@@ -1,0 +1,106 @@
+"""Parses certificates, and verifies that they chain to a root of the system."""
+
+import re
+import ssl
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.utils import CryptographyDeprecationWarning
+from cryptography.x509.oid import AuthorityInformationAccessOID
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+# The pattern excludes IP addresses, other ports and unusual URLs.
+_ISSUER_URL = re.compile(r"http://(?:[a-z0-9-]+\.)+[a-z]{2,}/[\w./-]+", re.ASCII)
+_SNS_NAME_PREFIXES = ("sns.", "sns-")
+_SNS_NAME_SUFFIXES = (".amazonaws.com", ".amazonaws.com.cn")
+
+
+@cache
+def load_system_roots() -> tuple[x509.Certificate, ...]:
+    """Return the roots that the system trusts.
+
+    The function reads more than a hundred files, so it reads them only once per process.
+    """
+    context = ssl.create_default_context()
+    if not context.get_ca_certs():
+        # OpenSSL reads the system's folder of roots only on demand.
+        folder = ssl.get_default_verify_paths().capath
+        for file in sorted(Path(folder).glob("*.[0-9]")) if folder else ():
+            context.load_verify_locations(file)
+    roots = []
+    with warnings.catch_warnings():
+        # Some old roots violate rules about serial numbers, and can still be used.
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+        for content in context.get_ca_certs(binary_form=True):
+            with suppress(ValueError):
+                roots.append(x509.load_der_x509_certificate(content))
+    return tuple(roots)
+
+
+def parse_certificates(content: bytes) -> list[x509.Certificate]:
+    """Parse certificates in PEM, or one certificate in DER. Raises ``ValueError``."""
+    if content.lstrip().startswith(b"-----"):
+        return x509.load_pem_x509_certificates(content)
+    return [x509.load_der_x509_certificate(content)]
+
+
+def is_trusted_sns_chain(
+    chain: Sequence[x509.Certificate], roots: Sequence[x509.Certificate], now: datetime
+) -> bool:
+    """Return whether the first certificate belongs to SNS, and the chain leads to a root."""
+    name = next(_iterate_sns_names(chain[0]), None)
+    if name is None or not roots:
+        return False
+    policy = PolicyBuilder().store(Store(list(roots))).time(now)
+    try:
+        policy.build_server_verifier(x509.DNSName(name)).verify(chain[0], list(chain[1:]))
+    except VerificationError:
+        return False
+    return True
+
+
+def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
+    """Return whether the issuer has signed the certificate."""
+    try:
+        certificate.verify_directly_issued_by(issuer)
+    except (InvalidSignature, TypeError, ValueError):
+        return False
+    return True
+
+
+def is_valid_at(certificate: x509.Certificate, now: datetime) -> bool:
+    return certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc
+
+
+def find_issuer_url(certificate: x509.Certificate) -> str | None:
+    """Return the URL of the issuer's certificate (*Authority Information Access*), or ``None``."""
+    return next(_iterate_issuer_urls(certificate), None)
+
+
+def _iterate_sns_names(certificate: x509.Certificate) -> Iterator[str]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return
+    for name in names.get_values_for_type(x509.DNSName):
+        if name.startswith(_SNS_NAME_PREFIXES) and name.endswith(_SNS_NAME_SUFFIXES):
+            yield name
+
+
+def _iterate_issuer_urls(certificate: x509.Certificate) -> Iterator[str]:
+    try:
+        access = certificate.extensions.get_extension_for_class(x509.AuthorityInformationAccess)
+    except (x509.ExtensionNotFound, ValueError):
+        return
+    for description in access.value:
+        location = description.access_location
+        is_issuer = description.access_method == AuthorityInformationAccessOID.CA_ISSUERS
+        url = location.value if isinstance(location, x509.UniformResourceIdentifier) else ""
+        if is_issuer and _ISSUER_URL.fullmatch(url):
+            yield url

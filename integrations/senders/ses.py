@@ -1,0 +1,219 @@
+"""The adapter for Amazon SES, which posts its events through Amazon SNS.
+
+SES has two forms of events, which differ only in the name of the field with the event's type.
+Amazon documents the events at
+docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html and
+/notification-contents.html.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from core.errors.senders import SENDER_SIGNATURE_INVALID
+from integrations.senders.bounce_statuses import find_status
+from integrations.senders.delivery_ids import find_delivery_id, get_named_value
+from integrations.senders.event_times import parse_iso_time
+from integrations.senders.events import (
+    MAX_EVENTS,
+    Fields,
+    ParsedEvent,
+    ProviderEvent,
+    has_several_people,
+    parse_address,
+    parse_event_type,
+)
+from integrations.senders.json_body import get_list, get_object, get_text, parse_json
+from integrations.senders.port import (
+    BounceClass,
+    ParsedBody,
+    ReportKind,
+    SenderProof,
+    SenderProvider,
+    SenderRequest,
+    TopicChange,
+    UnusedEvent,
+    UnusedReason,
+)
+from integrations.senders.sns import SnsMessage, SnsMessageType, parse_message
+from integrations.senders.sns_certificates import SnsCertificates
+from integrations.senders.sns_topics import parse_topic
+from integrations.senders.user_agents import is_machine_agent
+
+SIGNATURE_V1_WARNING = "sns_signature_v1"
+
+# SES publishes this text, and no JSON, when its owner connects SES with the topic.
+_TEST_MESSAGE = "Successfully validated SNS topic"
+_CONTENT_SUBTYPES = {"MessageTooLarge", "ContentRejected", "AttachmentRejected"}
+_BOUNCE_CLASSES = {
+    "Permanent": BounceClass.HARD,
+    "Transient": BounceClass.SOFT,
+    "Undetermined": BounceClass.SOFT,
+}
+_MAX_TOKEN_CHARACTERS = 2_000
+
+
+class SesAdapter:
+    """Reads the events of SES.
+
+    Args:
+        sns_base_url: the URL of a server that replaces Amazon's servers, or ``None``.
+    """
+
+    provider = SenderProvider.SES
+
+    def __init__(self, sns_base_url: str | None = None) -> None:
+        self._certificates = SnsCertificates(sns_base_url)
+
+    async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
+        message = parse_message(request.body)
+        topic = parse_topic(proof.topic_arn or "")
+        # Anybody can subscribe a sender's URL to a topic of their own.
+        if message is None or topic is None or message.topic_arn != topic.arn:
+            raise SENDER_SIGNATURE_INVALID()
+        key = await self._certificates.find_key(topic, message.certificate_url, request.received_at)
+        if not message.is_signed_by(key):
+            raise SENDER_SIGNATURE_INVALID()
+
+    def parse(self, body: bytes) -> ParsedBody:
+        message = parse_message(body)
+        if message is None:
+            return ParsedBody((UnusedEvent(UnusedReason.INVALID),))
+        has_warning = message.signature_version == "1"
+        warnings = frozenset({SIGNATURE_V1_WARNING} if has_warning else ())
+        match message.type:
+            case SnsMessageType.SUBSCRIPTION:
+                token = get_text(message.fields, "Token", max_characters=_MAX_TOKEN_CHARACTERS)
+                if token is None:
+                    return ParsedBody((UnusedEvent(UnusedReason.INVALID),), warnings)
+                return ParsedBody((), warnings, TopicChange.CONFIRM, token)
+            case SnsMessageType.UNSUBSCRIPTION:
+                return ParsedBody((), warnings, TopicChange.UNSUBSCRIBED)
+        return ParsedBody(tuple(_parse_notification(message)), warnings)
+
+
+def _parse_notification(message: SnsMessage) -> list[ParsedEvent]:
+    text = message.fields["Message"]
+    if text.startswith(_TEST_MESSAGE):
+        return [UnusedEvent(UnusedReason.IGNORED)]
+    content = parse_json(text)
+    if not isinstance(content, dict):
+        return [UnusedEvent(UnusedReason.INVALID)]
+    return _parse_event(content)
+
+
+def _parse_event(fields: Fields) -> list[ParsedEvent]:
+    event_type = parse_event_type(fields.get("eventType") or fields.get("notificationType"))
+    mail = get_object(fields, "mail")
+    details = get_object(fields, (event_type or "").lower())
+    recipients = get_list(mail, "destination")
+    is_shared = has_several_people(recipients) or has_several_people(_list_addresses(details))
+    tags = get_object(mail, "tags")
+    tag_values = [value for values in tags.values() if isinstance(values, list) for value in values]
+    event = ProviderEvent(
+        event_type=event_type,
+        # In a mail to several people, the delivery id belongs to an unknown one of them.
+        delivery_id=None
+        if is_shared
+        else find_delivery_id(_find_named_tag(tags), mail.get("headers"), tag_values),
+        email=None if is_shared or not recipients else parse_address(recipients[0]),
+        occurred_at=parse_iso_time(details.get("timestamp")),
+        message_id=get_text(mail, "messageId"),
+    )
+    match event_type:
+        case None:
+            return [event.reject()]
+        case "Bounce":
+            return _parse_bounces(event, details)
+        case "Delivery":
+            return _report_each(event, get_list(details, "recipients"))
+        case "Complaint":
+            return [_parse_complaint(event, details)]
+    # Events of all other types name no recipient.
+    return [event.ignore() if is_shared else _parse_unnamed(event, mail, details)]
+
+
+def _parse_bounces(event: ProviderEvent, details: Fields) -> list[ParsedEvent]:
+    bounce_class = _BOUNCE_CLASSES.get(get_text(details, "bounceType") or "")
+    if bounce_class is None:
+        return [event.ignore()]
+    if get_text(details, "bounceSubType") in _CONTENT_SUBTYPES:
+        bounce_class = BounceClass.CONTENT
+    bounces: list[ParsedEvent] = []
+    for recipient in get_list(details, "bouncedRecipients")[:MAX_EVENTS] or [{}]:
+        fields = get_object(recipient)
+        status = find_status(fields.get("status"), fields.get("diagnosticCode"))
+        named_event = _name_recipient(event, fields.get("emailAddress"))
+        bounces.append(named_event.report_bounce(bounce_class, status))
+    return bounces
+
+
+def _report_each(event: ProviderEvent, addresses: Sequence[object]) -> list[ParsedEvent]:
+    return [
+        _name_recipient(event, address).report(ReportKind.DELIVERED)
+        for address in addresses[:MAX_EVENTS] or [None]
+    ]
+
+
+def _parse_complaint(event: ProviderEvent, details: Fields) -> ParsedEvent:
+    recipients = get_list(details, "complainedRecipients")
+    # SES lists all recipients that may have complained.
+    has_candidates = has_several_people(_list_addresses(details))
+    if details.get("complaintFeedbackType") == "not-spam" or has_candidates:
+        return event.ignore()
+    address = get_object(recipients[0]).get("emailAddress") if recipients else None
+    return _name_recipient(event, address).report(ReportKind.COMPLAINED)
+
+
+def _parse_unnamed(event: ProviderEvent, mail: Fields, details: Fields) -> ParsedEvent:
+    match event.event_type:
+        case "Open" | "Click":
+            kind = ReportKind.OPENED if event.event_type == "Open" else ReportKind.CLICKED
+            return event.report(kind, is_machine=is_machine_agent(details.get("userAgent")))
+        case "Subscription" if _is_unsubscription(details):
+            return event.report(ReportKind.UNSUBSCRIBED)
+        case "Reject":
+            # SES rejects a mail at the time of sending, and states no other time.
+            rejection = replace(event, occurred_at=parse_iso_time(mail.get("timestamp")))
+            return rejection.report_bounce(BounceClass.CONTENT, None)
+    return event.ignore()
+
+
+def _name_recipient(event: ProviderEvent, address: object) -> ProviderEvent:
+    return replace(event, email=parse_address(address) or event.email)
+
+
+def _list_addresses(details: Fields) -> list[object]:
+    """Return the addresses that the event itself names."""
+    people = (*get_list(details, "bouncedRecipients"), *get_list(details, "complainedRecipients"))
+    addresses = [get_object(person).get("emailAddress") for person in people]
+    return [*addresses, *get_list(details, "recipients")]
+
+
+def _find_named_tag(tags: Fields) -> object:
+    values = get_named_value(tags, "delivery_id")
+    return values[0] if isinstance(values, list) and values else None
+
+
+def _is_unsubscription(details: Fields) -> bool:
+    """Return whether a person left the whole list or a topic of it.
+
+    A ``Subscription`` event is any change of a person's preferences, also a resubscription.
+    """
+    preferences = get_object(details, "newTopicPreferences")
+    if not preferences or preferences.get("unsubscribeAll") is True:
+        return True
+    former_preferences = get_object(details, "oldTopicPreferences")
+    if former_preferences.get("unsubscribeAll") is True:
+        # The person came back. The topics that the person didn't choose aren't unsubscriptions.
+        return False
+    left_before = _find_left_topics(former_preferences)
+    return not _find_left_topics(preferences) <= left_before
+
+
+def _find_left_topics(preferences: Fields) -> set[str]:
+    topics = map(get_object, get_list(preferences, "topicSubscriptionStatus"))
+    return {
+        get_text(topic, "topicName") or ""
+        for topic in topics
+        if topic.get("subscriptionStatus") == "OptOut"
+    }

@@ -1,0 +1,57 @@
+"""Confirms subscriptions to topics of Amazon SNS.
+
+Amazon documents the call at docs.aws.amazon.com/sns/latest/api/API_ConfirmSubscription.html.
+"""
+
+from http import HTTPStatus
+
+from core.errors import ServerFailed
+from integrations.http_client import HttpBounds, HttpClient, HttpFailure, describe_failure
+from integrations.senders.sns_topics import parse_topic, relocate_url
+
+_SERVER = "Amazon SNS"
+_BOUNDS = HttpBounds(
+    max_seconds=10.0, max_connect_seconds=3.0, max_reply_bytes=64 * 1024, provider=_SERVER
+)
+
+
+def confirm_subscription(topic_arn: str, token: str, base_url: str | None = None) -> bool:
+    """Confirm the subscription of a sender to a topic. Return whether SNS accepted the token.
+
+    The function blocks for at most 20 seconds. Raises ``ServerFailed`` if SNS is unreachable.
+
+    The function asks SNS to accept only authenticated requests to unsubscribe
+    (``AuthenticateOnUnsubscribe``). Amazon allows this only in calls that an AWS account has
+    signed, and refuses other calls with 403. Pressroom has no AWS account. After a 403, the
+    function repeats the call without this protection. Anybody with the unsubscribe link of a
+    message can then end the subscription, and Pressroom gets an ``UnsubscribeConfirmation``.
+
+    Args:
+        token: the token of the message that asks for the confirmation.
+        base_url: the URL of a server that replaces Amazon's servers, or ``None``.
+    """
+    topic = parse_topic(topic_arn)
+    if topic is None:
+        return False
+    client = HttpClient(_BOUNDS)
+    try:
+        for is_protected in (True, False):
+            url = topic.build_confirming_url(token, authenticates_unsubscribe=is_protected)
+            status = _call(client, relocate_url(url, base_url))
+            if status != HTTPStatus.FORBIDDEN:
+                break
+    finally:
+        client.close()
+    return status == HTTPStatus.OK
+
+
+def _call(client: HttpClient, url: str) -> int:
+    """Return the status of the reply. Raises ``ServerFailed``."""
+    try:
+        reply = client.send("GET", url)
+    except HttpFailure as failure:
+        raise ServerFailed(_SERVER, describe_failure(failure)) from None
+    is_outage = reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    if is_outage or reply.status == HTTPStatus.TOO_MANY_REQUESTS:
+        raise ServerFailed(_SERVER, f"status {reply.status}")
+    return reply.status
