@@ -42,6 +42,7 @@ ARRAYS = (
 )
 # Routes whose pages are read by tests in other modules.
 WALKED_ELSEWHERE = (
+    "/apikeys/{key_id}/requests",
     "/events",
     "/senders/{sender_id}/reports",
     "/webhook-endpoints/{endpoint_id}/deliveries",
