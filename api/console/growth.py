@@ -220,11 +220,11 @@ def draw_member_line(member_count: int, growth: Sequence[int]) -> str | None:
         growth: the growth on each day, up to today.
     """
     counts = [member_count - sum(growth[number + 1 :]) for number in range(len(growth))]
-    lowest, highest = min(counts), max(counts)
-    if lowest == highest:
+    highest = max(counts)
+    height = highest - min(counts)
+    if not height:
         return None
     step = 100 / (len(counts) - 1)
-    height = highest - lowest
     return " ".join(
         f"{number * step:.1f},{100 * (highest - count) / height:.1f}"
         for number, count in enumerate(counts)
