@@ -89,9 +89,7 @@ def show_overview(console: Console) -> Response:
             uow, console.user_id, daily_figures.choose_days(None, None)
         )
         warnings = _list_warnings(uow, console.user_id)
-        net_by_list = daily_figures.count_list_growth(
-            uow, [each.id for each in page.rows], _MONTH_DAYS
-        )
+        growth = daily_figures.read_list_growth(uow, [each.id for each in page.rows], _MONTH_DAYS)
         types = [FeedEventType(each) for each in _ACTIVITIES]
         events = list_newest_events(uow, console.caller, only=types, limit=EVENTS_TO_MERGE)
         steps = _list_first_steps(uow, console.user_id, page.rows, usage, plan)
@@ -107,7 +105,7 @@ def show_overview(console: Console) -> Response:
         net=[
             (days, sum(each.net for each in figures[-days:])) for days in (_WEEK_DAYS, _MONTH_DAYS)
         ],
-        net_by_list=net_by_list,
+        net_by_list={list_id: sum(by_day) for list_id, by_day in growth.items()},
         plot=build_net_growth_plot(figures),
         credits=format_credits(Decimal(str(account["balance_credit"]))),
         attention=warnings,
