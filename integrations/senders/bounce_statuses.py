@@ -1,27 +1,40 @@
-"""Finds the enhanced status codes of bounces (RFC 3463), and corrects providers' classes."""
+"""Finds the enhanced status codes of bounces (RFC 3463), and chooses their class."""
 
 import re
 
 from integrations.senders.port import BounceClass
 
-# The code must not be part of a longer number, such as an IP address.
-_STATUS = re.compile(r"(?<![\d.])[45]\.\d{1,3}\.\d{1,3}(?![\d.]*\d)", re.ASCII)
+# A server's reply also contains other numbers, such as IP addresses and versions of programs. The
+# code is at the start of the text, after the three digits of SMTP, or after "#".
+_STATUS = re.compile(
+    r"(?:^\s*(?:smtp;\s*)?|(?<![\d.])[245]\d\d[\s:;,-]{1,3}|#)"
+    r"[(\[#]{0,2}(?P<status>[45]\.\d{1,3}\.\d{1,3})(?![\d.]*\d)",
+    re.ASCII | re.IGNORECASE,
+)
+# These codes only say that the mail wasn't delivered (RFC 3463, section 3.1).
+_UNSPECIFIC_STATUSES = ("4.0.0", "5.0.0")
 _MAX_SEARCHED_CHARACTERS = 2_000
 
 
 def find_status(*texts: object) -> str | None:
     """Return the first enhanced status code in the texts, or ``None``.
 
-    A text is the code itself, or a server's reply that contains the code.
+    A code that names the cause is preferred to a code that names no cause, such as ``5.0.0``.
+
+    Args:
+        texts: each text is the code itself, or a server's reply that contains the code.
     """
-    for text in texts:
-        match = _STATUS.search(text[:_MAX_SEARCHED_CHARACTERS]) if isinstance(text, str) else None
-        if match:
-            return match[0]
-    return None
+    statuses = [
+        match["status"]
+        for text in texts
+        if isinstance(text, str)
+        for match in _STATUS.finditer(text[:_MAX_SEARCHED_CHARACTERS])
+    ]
+    specific_statuses = [status for status in statuses if status not in _UNSPECIFIC_STATUSES]
+    return next(iter(specific_statuses or statuses), None)
 
 
-def correct_class(named_class: BounceClass, status: str | None) -> BounceClass:
+def choose_bounce_class(named_class: BounceClass, status: str | None) -> BounceClass:
     """Return the class of a bounce, given the provider's class and the enhanced status code.
 
     A full mailbox (5.2.2), a problem of the recipient's mail system (5.3.x) or a policy (5.7.x)

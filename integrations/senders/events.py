@@ -4,12 +4,12 @@ An adapter extracts the facts that all of a provider's events have in common as 
 The adapter then decides which report the event yields.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from email.utils import parseaddr
 
-from integrations.senders.bounce_statuses import correct_class
+from integrations.senders.bounce_statuses import choose_bounce_class
 from integrations.senders.json_body import parse_json
 from integrations.senders.port import (
     BounceClass,
@@ -45,8 +45,14 @@ class ProviderEvent:
     message_id: str | None
 
     def report(self, kind: ReportKind, *, is_machine: bool = False) -> ParsedEvent:
-        """Return a report, or an invalid event if the event names nobody."""
-        return self._build(Report(kind, is_machine=is_machine))
+        """Return a report, or an invalid event if the event names nobody.
+
+        Args:
+            is_machine: whether a program caused the event. It counts only for opens and clicks,
+                because complaints and unsubscriptions must have an effect in any case.
+        """
+        is_action = kind in (ReportKind.OPENED, ReportKind.CLICKED)
+        return self._build(Report(kind, is_machine=is_machine and is_action))
 
     def report_bounce(self, named_class: BounceClass, status: str | None) -> ParsedEvent:
         """Return a report about a bounce, or an invalid event if the event names nobody.
@@ -54,7 +60,7 @@ class ProviderEvent:
         Args:
             named_class: the class that follows from the provider's name of the bounce.
         """
-        bounce_class = correct_class(named_class, status)
+        bounce_class = choose_bounce_class(named_class, status)
         return self._build(Report(ReportKind.BOUNCED, bounce_class=bounce_class, status=status))
 
     def ignore(self) -> UnusedEvent:
@@ -104,6 +110,15 @@ def parse_address(value: object) -> str | None:
     address = parseaddr(value)[1] if "<" in value else value.strip()
     local_part, _, domain = address.rpartition("@")
     return address if local_part and domain else None
+
+
+def has_several_people(values: Iterable[object]) -> bool:
+    """Return whether a list of addresses names more than one person."""
+    # Repeated texts are parsed only once, because parsing a hostile address takes a millisecond.
+    texts = dict.fromkeys(map(str, values))
+    addresses = ((parse_address(text) or text).casefold() for text in texts)
+    first_address = next(addresses, None)
+    return any(address != first_address for address in addresses)
 
 
 def parse_event_type(value: object) -> str | None:

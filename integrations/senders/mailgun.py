@@ -17,11 +17,12 @@ from integrations.senders.events import (
     Fields,
     ParsedEvent,
     ProviderEvent,
+    has_several_people,
     parse_address,
     parse_event_type,
     parse_events,
 )
-from integrations.senders.json_body import get_object, get_text, parse_json
+from integrations.senders.json_body import get_list, get_object, get_text, parse_json
 from integrations.senders.port import (
     BounceClass,
     ParsedBody,
@@ -49,6 +50,7 @@ _SUPPRESSION_KINDS = {
     "suppress-complaint": ReportKind.COMPLAINED,
     "suppress-unsubscribe": ReportKind.UNSUBSCRIBED,
 }
+_RECIPIENT_HEADERS = ("to", "cc")
 _HARD_REASONS = {"bounce", "suppress-bounce"}
 
 
@@ -85,9 +87,10 @@ def _parse_event(fields: Fields) -> ParsedEvent:
     variables = get_object(data, "user-variables")
     event = ProviderEvent(
         event_type=event_type,
-        delivery_id=find_delivery_id(
-            get_named_value(variables, "delivery_id"), headers, data.get("tags")
-        ),
+        # In a mail to several people, the delivery id belongs to an unknown one of them.
+        delivery_id=None
+        if _is_shared(data)
+        else find_delivery_id(get_named_value(variables, "delivery_id"), headers, data.get("tags")),
         email=parse_address(data.get("recipient")),
         occurred_at=parse_unix_time(data.get("timestamp")),
         message_id=get_text(headers, "message-id"),
@@ -99,6 +102,23 @@ def _parse_event(fields: Fields) -> ParsedEvent:
     if kind := _KINDS.get(event_type):
         return event.report(kind, is_machine=_is_machine(data))
     return event.ignore()
+
+
+def _is_shared(data: Fields) -> bool:
+    """Return whether the mail has several recipients."""
+    message = get_object(data, "message")
+    headers = get_object(message, "headers")
+    header_texts = (get_named_value(headers, name) for name in _RECIPIENT_HEADERS)
+    header_addresses = [
+        part
+        for text in header_texts
+        if isinstance(text, str)
+        for part in text.split(",")
+        if "@" in part
+    ]
+    return has_several_people(get_list(message, "recipients")) or has_several_people(
+        header_addresses
+    )
 
 
 def _parse_failure(event: ProviderEvent, data: Fields) -> ParsedEvent:

@@ -35,6 +35,7 @@ _KINDS = {
 # Maps the types of events about a person's action to the object that contains the user agent.
 _ACTION_FIELDS = {"email.opened": "open", "email.clicked": "click"}
 _BOUNCE_TYPES = {"email.bounced", "email.suppressed", "email.failed"}
+_MAX_REPLIES = 10
 
 
 class ResendAdapter:
@@ -85,7 +86,9 @@ def _parse_bounce(event: ProviderEvent, data: Fields) -> ParsedEvent:
             bounce_class = BounceClass.BLOCKED
         case _:
             bounce_class = BounceClass.SOFT
-    return event.report_bounce(bounce_class, find_status(bounce.get("message")))
+    # Only the code of a reply is kept, because replies may contain personal data.
+    replies = get_list(bounce, "diagnosticCode")[:_MAX_REPLIES]
+    return event.report_bounce(bounce_class, find_status(*replies, bounce.get("message")))
 
 
 def _list_tag_values(tags: object) -> list[object]:

@@ -18,6 +18,7 @@ from integrations.senders.events import (
     Fields,
     ParsedEvent,
     ProviderEvent,
+    has_several_people,
     parse_address,
     parse_event_type,
 )
@@ -105,12 +106,12 @@ def _parse_event(fields: Fields) -> list[ParsedEvent]:
     mail = get_object(fields, "mail")
     details = get_object(fields, (event_type or "").lower())
     recipients = get_list(mail, "destination")
-    is_shared = len(recipients) > 1
+    is_shared = has_several_people(recipients) or has_several_people(_list_addresses(details))
     tags = get_object(mail, "tags")
     tag_values = [value for values in tags.values() if isinstance(values, list) for value in values]
     event = ProviderEvent(
         event_type=event_type,
-        # In a mail with several recipients, the delivery id belongs to an unknown one of them.
+        # In a mail to several people, the delivery id belongs to an unknown one of them.
         delivery_id=None
         if is_shared
         else find_delivery_id(_find_named_tag(tags), mail.get("headers"), tag_values),
@@ -156,7 +157,8 @@ def _report_each(event: ProviderEvent, addresses: Sequence[object]) -> list[Pars
 def _parse_complaint(event: ProviderEvent, details: Fields) -> ParsedEvent:
     recipients = get_list(details, "complainedRecipients")
     # SES lists all recipients that may have complained.
-    if details.get("complaintFeedbackType") == "not-spam" or len(recipients) > 1:
+    has_candidates = has_several_people(_list_addresses(details))
+    if details.get("complaintFeedbackType") == "not-spam" or has_candidates:
         return event.ignore()
     address = get_object(recipients[0]).get("emailAddress") if recipients else None
     return _name_recipient(event, address).report(ReportKind.COMPLAINED)
@@ -180,6 +182,13 @@ def _name_recipient(event: ProviderEvent, address: object) -> ProviderEvent:
     return replace(event, email=parse_address(address) or event.email)
 
 
+def _list_addresses(details: Fields) -> list[object]:
+    """Return the addresses that the event itself names."""
+    people = (*get_list(details, "bouncedRecipients"), *get_list(details, "complainedRecipients"))
+    addresses = [get_object(person).get("emailAddress") for person in people]
+    return [*addresses, *get_list(details, "recipients")]
+
+
 def _find_named_tag(tags: Fields) -> object:
     values = get_named_value(tags, "delivery_id")
     return values[0] if isinstance(values, list) and values else None
@@ -193,7 +202,11 @@ def _is_unsubscription(details: Fields) -> bool:
     preferences = get_object(details, "newTopicPreferences")
     if not preferences or preferences.get("unsubscribeAll") is True:
         return True
-    left_before = _find_left_topics(get_object(details, "oldTopicPreferences"))
+    former_preferences = get_object(details, "oldTopicPreferences")
+    if former_preferences.get("unsubscribeAll") is True:
+        # The person came back. The topics that the person didn't choose aren't unsubscriptions.
+        return False
+    left_before = _find_left_topics(former_preferences)
     return not _find_left_topics(preferences) <= left_before
 
 

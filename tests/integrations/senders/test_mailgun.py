@@ -90,6 +90,9 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
     (action("opened", bot="apple"), "opened machine"),
     (action("opened", bot="gmail"), "opened machine"),
     (action("clicked", bot="generic"), "clicked machine"),
+    # A program can follow a link to unsubscribe, but the provider's word counts.
+    (action("unsubscribed", bot="gmail"), "unsubscribed"),
+    (action("complained", bot="generic"), "complained"),
     ({**FAILURE, "event": "accepted"}, "ignored"),
     ({**FAILURE, "event": "rejected"}, "ignored"),
     ({**FAILURE, "event": None}, "invalid"),
@@ -135,6 +138,29 @@ def test_mailgun_delivery_id_is_found_in_variables_then_header_then_tag(
     event = parse_one(ADAPTER, body_of({**FAILURE, **place}))
     assert isinstance(event, Report)
     assert event.delivery_id == delivery_id
+
+
+OTHER_ADDRESS = "bob@example.org"
+BOTH = f'"Ada, PhD" <{ADDRESS}>, {OTHER_ADDRESS}'
+
+
+@pytest.mark.parametrize(
+    ("message", "has_id"),
+    [
+        ({"recipients": [ADDRESS, OTHER_ADDRESS]}, False),
+        ({"recipients": [ADDRESS], "headers": {"To": BOTH}}, False),
+        ({"headers": {"to": ADDRESS, "cc": OTHER_ADDRESS}}, False),
+        ({"recipients": [ADDRESS], "headers": {"to": f'"{ADDRESS}" <{ADDRESS.upper()}>'}}, True),
+        ({"recipients": None, "headers": {"to": ["x"], "cc": ""}}, True),
+    ],
+)
+def test_mailgun_event_of_a_mail_to_several_people_has_no_delivery_id(
+    *, message: dict[str, Any], has_id: bool
+) -> None:
+    report = parse_one(ADAPTER, body_of({**FAILURE, "message": message}))
+    assert isinstance(report, Report)
+    assert report.email == ADDRESS
+    assert report.delivery_id == (DELIVERY_ID if has_id else None)
 
 
 def signed(key: str = KEY, seconds: int = NOW_SECONDS, **altered: object) -> bytes:

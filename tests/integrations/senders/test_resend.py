@@ -46,6 +46,21 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
         event("email.bounced", bounce={"type": "Permanent", "message": "552 5.2.2 Full"}),
         "bounced soft 5.2.2",
     ),
+    (
+        event(
+            "email.bounced",
+            bounce={
+                "type": "Permanent",
+                "message": "The recipient's server rejected the mail.",
+                "diagnosticCode": [7, "smtp; 550 5.0.0 Failed", "smtp; 550 5.7.1 Policy"],
+            },
+        ),
+        "bounced blocked 5.7.1",
+    ),
+    (
+        event("email.bounced", bounce={"type": "Permanent", "diagnosticCode": None}),
+        "bounced hard",
+    ),
     (event("email.suppressed"), "bounced hard"),
     (event("email.failed", failed={"reason": "quota"}), "bounced blocked"),
     (event("email.complained"), "complained"),

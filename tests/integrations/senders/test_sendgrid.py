@@ -53,6 +53,7 @@ def dropped(reason: object) -> dict[str, Any]:
 EVENTS: list[tuple[dict[str, Any], str]] = [
     (BOUNCE, "bounced hard 5.1.1"),
     ({**BOUNCE, "status": "5.7.1"}, "bounced blocked 5.7.1"),
+    ({**BOUNCE, "status": "5.0.0", "reason": "550 5.7.1 Policy"}, "bounced blocked 5.7.1"),
     ({**BOUNCE, "status": None, "reason": "552 5.2.2 Full"}, "bounced soft 5.2.2"),
     ({**BOUNCE, "type": "blocked", "status": "4.7.0"}, "bounced soft 4.7.0"),
     ({**BOUNCE, "type": "expired"}, "ignored"),

@@ -82,6 +82,8 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
     (bounce("Permanent", "NoEmail", "5.1.1"), "bounced hard 5.1.1"),
     (bounce("Permanent", "OnAccountSuppressionList"), "bounced hard"),
     (bounce("Permanent", "General", None, "smtp; 550 5.7.1 No"), "bounced blocked 5.7.1"),
+    (bounce("Permanent", "General", "5.0.0", "smtp; 550 5.7.1 No"), "bounced blocked 5.7.1"),
+    (bounce("Permanent", "General", "5.1.1", "smtp; 550 5.7.1 No"), "bounced hard 5.1.1"),
     (bounce("Permanent", "General", "5.2.2"), "bounced soft 5.2.2"),
     (bounce("Permanent", "General", "5.3.0"), "bounced soft 5.3.0"),
     (bounce("Transient", "MailboxFull", "4.2.2"), "bounced soft 4.2.2"),
@@ -103,6 +105,8 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
     (subscription(preferences(a="OptIn"), preferences(a="OptOut")), "unsubscribed"),
     (subscription(preferences(a="OptOut"), preferences(a="OptIn")), "ignored"),
     (subscription(preferences(a="OptOut"), preferences(a="OptOut", b="OptIn")), "ignored"),
+    (subscription({"unsubscribeAll": True}, preferences(a="OptIn", b="OptOut")), "ignored"),
+    (subscription({"unsubscribeAll": True}, {"unsubscribeAll": False}), "ignored"),
     (ses_event("Subscription"), "unsubscribed"),
     (ses_event("Send"), "ignored"),
     (ses_event("DeliveryDelay", {"delayType": "General"}), "ignored"),
@@ -178,6 +182,28 @@ def test_each_named_recipient_of_a_shared_mail_gets_a_report_without_delivery_id
         assert [
             (report.delivery_id, report.email) for report in reports if isinstance(report, Report)
         ] == [(None, ADDRESS), (None, OTHER_ADDRESS)]
+
+
+@pytest.mark.parametrize("destination", [[], [ADDRESS]])
+def test_event_that_names_several_people_has_no_delivery_id(destination: list[str]) -> None:
+    mail = {**MAIL, "destination": destination}
+    bounced = [{"emailAddress": ADDRESS}, {"emailAddress": OTHER_ADDRESS}]
+    bounces = {"bounceType": "Permanent", "bouncedRecipients": bounced}
+    for content in (
+        ses_event("Bounce", bounces, mail),
+        ses_event("Delivery", {"recipients": [ADDRESS, OTHER_ADDRESS]}, mail),
+    ):
+        reports = parse(ADAPTER, notify(content)).events
+        assert [
+            (report.delivery_id, report.email) for report in reports if isinstance(report, Report)
+        ] == [(None, ADDRESS), (None, OTHER_ADDRESS)]
+
+
+def test_mail_to_one_person_twice_has_a_delivery_id() -> None:
+    mail = {**MAIL, "destination": [ADDRESS, f"Ada <{ADDRESS.upper()}>"]}
+    event = parse_one(ADAPTER, notify(ses_event("Open", mail=mail)))
+    assert isinstance(event, Report)
+    assert (event.delivery_id, event.email) == (DELIVERY_ID, ADDRESS)
 
 
 def test_complaint_counts_only_if_it_names_one_person() -> None:
