@@ -73,6 +73,9 @@ class SendGridAdapter:
 
     async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         timestamp = request.headers.get(TIMESTAMP_HEADER, "")
+        if not timestamp:
+            # Without a timestamp, the start of a signed body could pass as the timestamp.
+            raise SENDER_SIGNATURE_INVALID()
         content = timestamp.encode(errors="replace") + request.body
         try:
             signature = base64.b64decode(request.headers.get(SIGNATURE_HEADER, ""), validate=True)

@@ -20,9 +20,11 @@ def confirm_subscription(topic_arn: str, token: str, base_url: str | None = None
 
     The function blocks for at most 20 seconds. Raises ``ServerFailed`` if SNS is unreachable.
 
-    SNS requires a signature of Amazon's customer to keep strangers from unsubscribing, and
-    Pressroom has no account at Amazon. If SNS insists on the signature, the function repeats the
-    call without this protection.
+    The function asks SNS to accept only authenticated requests to unsubscribe
+    (``AuthenticateOnUnsubscribe``). Amazon allows this only in calls that an AWS account has
+    signed, and refuses other calls with 403. Pressroom has no AWS account. After a 403, the
+    function repeats the call without this protection. Anybody with the unsubscribe link of a
+    message can then end the subscription, and Pressroom gets an ``UnsubscribeConfirmation``.
 
     Args:
         token: the token of the message that asks for the confirmation.

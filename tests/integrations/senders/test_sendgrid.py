@@ -173,6 +173,17 @@ def test_sendgrid_request_with_an_altered_header_is_rejected(altered: dict[str, 
     assert verify(ADAPTER, BODY, sign() | altered, keys) == "sender.signature_invalid"
 
 
+def test_start_of_a_signed_body_is_no_timestamp() -> None:
+    keys = (public_text(key("current")),)
+    headers = sign()
+    body = headers[TIMESTAMP_HEADER].encode() + BODY
+    for altered in (
+        headers | {TIMESTAMP_HEADER: ""},
+        {SIGNATURE_HEADER: headers[SIGNATURE_HEADER]},
+    ):
+        assert verify(ADAPTER, body, altered, keys) == "sender.signature_invalid"
+
+
 def test_sendgrid_signature_covers_every_byte_of_the_body() -> None:
     keys = (public_text(key("current")),)
     assert verify(ADAPTER, BODY.strip(), sign(), keys) == "sender.signature_invalid"

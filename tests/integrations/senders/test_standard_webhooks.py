@@ -102,9 +102,27 @@ def test_unreadable_bytes_are_rejected() -> None:
     assert not is_accepted(sign() | {"webhook-signature": "v1,ÿ\udcff"})
 
 
+@pytest.mark.parametrize(("count", "is_valid"), [(1, False), (23, False), (24, True)])
+def test_secret_with_a_guessable_key_verifies_nothing(*, count: int, is_valid: bool) -> None:
+    secret = "whsec_" + base64.b64encode(bytes(count)).decode()
+    assert is_signing_secret(secret) is is_valid
+    assert is_accepted(sign(secret=secret), secrets=(secret,)) is is_valid
+
+
+def test_message_without_an_id_is_rejected() -> None:
+    signature = Webhook(SECRET).sign("", NOW, BODY.decode())
+    headers = sign() | {"webhook-signature": signature}
+    assert not is_accepted(headers | {"webhook-id": ""})
+    del headers["webhook-id"]
+    assert not is_accepted(headers)
+
+
 def test_only_the_form_of_standard_webhooks_is_a_signing_secret() -> None:
     assert is_signing_secret(SECRET)
     for text in ("", "whsec_", "whsec_ü", "whsec_A", SECRET.removeprefix("whsec_")):
         assert not is_signing_secret(text)
-    # An invalid secret verifies nothing, and doesn't keep a valid secret from verifying.
+    # The text must be base64 of the standard alphabet, without other characters.
+    for text in ("ab-_" * 10, f"{'YWJj' * 10} ", f"{'YWJj' * 5}!{'YWJj' * 5}", f"{'YWJj' * 10}A"):
+        assert not is_signing_secret(f"whsec_{text}")
+    # An invalid secret doesn't keep a valid secret from verifying.
     assert is_accepted(sign(), secrets=("whsec_A", SECRET))
