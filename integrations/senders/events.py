@@ -114,13 +114,11 @@ def parse_address(value: object) -> str | None:
 
 def has_several_people(values: Iterable[object]) -> bool:
     """Return whether a list of addresses names more than one person."""
-    first_address = None
-    for value in values:
-        address = (parse_address(value) or str(value)).casefold()
-        if first_address is not None and address != first_address:
-            return True
-        first_address = address
-    return False
+    # Repeated texts are parsed only once, because parsing a hostile address takes a millisecond.
+    texts = dict.fromkeys(map(str, values))
+    addresses = ((parse_address(text) or text).casefold() for text in texts)
+    first_address = next(addresses, None)
+    return any(address != first_address for address in addresses)
 
 
 def parse_event_type(value: object) -> str | None:

@@ -161,7 +161,7 @@ class SenderAdapter(Protocol):
     async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         """Verify that the request comes from the sender's account at the provider.
 
-        Raises ``sender.signature_invalid`` if the proof is missing, wrong or too old. Raises
+        Raises ``sender.signature_invalid`` if the proof is missing, invalid or too old. Raises
         ``sender.busy`` if the proof can't be checked now, for example because a certificate can't
         be fetched.
         """

@@ -173,6 +173,18 @@ def test_confirmation_mail_shows_the_list_branding_and_names_the_installation(
     assert html.escape("“Welcome to <Tea>!”") in mail["html"]
     assert f"background:{BLUE}" in mail["html"]
     assert "<bdi>Tea</bdi>" in mail["html"]
+    # A stranger may have triggered the mail, and a picture can contain any text.
+    assert "<img" not in mail["html"]
+
+
+def test_welcome_mail_shows_the_list_logo(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    made = new_list(client, confirm_required=False, logo_hash_id=picture(client))
+    email = new_address()
+    data(stranger.post(f"/subscriptions/{made['id']}", json={"email": email}))
+    eventually(lambda: stack.mails(to=email), what="the welcome mail")
+    [mail] = stack.mails(to=email)
     [logo_url] = re.findall(r'<img src="([^"]+)"', mail["html"])
     assert stranger.get(logo_url).headers["content-type"] == "image/webp"
 

@@ -55,7 +55,7 @@ class MailEvent(BaseModel):
     occurred_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
 
     @property
-    def text_of_bounce(self) -> tuple[str, str]:
+    def bounce_status_and_reply(self) -> tuple[str, str]:
         """Return the status of a bounce, and the reply of the recipient's server."""
         match self.kind:
             case EventKind.SOFT_BOUNCE:
@@ -91,7 +91,9 @@ def build_generic_event(event: MailEvent) -> Fields:
     if kind == "bounced":
         classes = {EventKind.HARD_BOUNCE: "hard", EventKind.SOFT_BOUNCE: "soft"}
         bounce_class = classes.get(event.kind, "blocked")
-        return report | {"bounce": {"class": bounce_class, "status": event.text_of_bounce[0]}}
+        return report | {
+            "bounce": {"class": bounce_class, "status": event.bounce_status_and_reply[0]}
+        }
     if event.kind is EventKind.OPENED_BY_MACHINE:
         return report | {"machine": True}
     return report
@@ -99,7 +101,7 @@ def build_generic_event(event: MailEvent) -> Fields:
 
 def build_ses_event(event: MailEvent) -> Fields:
     recipients = [{"emailAddress": event.email}]
-    status, text = event.text_of_bounce
+    status, text = event.bounce_status_and_reply
     bounced = [{**recipients[0], "action": "failed", "status": status, "diagnosticCode": text}]
     bounce = {"bounceSubType": "General", "bouncedRecipients": bounced}
     agent = {"ipAddress": _IP_ADDRESS, "userAgent": event.user_agent}
@@ -146,7 +148,11 @@ def build_ses_event(event: MailEvent) -> Fields:
 
 
 def build_postmark_event(event: MailEvent) -> Fields:
-    bounce = {"Email": event.email, "BouncedAt": event.iso_time, "Details": event.text_of_bounce[1]}
+    bounce = {
+        "Email": event.email,
+        "BouncedAt": event.iso_time,
+        "Details": event.bounce_status_and_reply[1],
+    }
     action = {
         "Recipient": event.email,
         "ReceivedAt": event.iso_time,
@@ -187,7 +193,7 @@ def build_postmark_event(event: MailEvent) -> Fields:
 
 def build_mailgun_event(event: MailEvent) -> Fields:
     """Return the event without the signature, which is a part of the body."""
-    status, text = event.text_of_bounce
+    status, text = event.bounce_status_and_reply
     outcome = {"delivery-status": {"enhanced-code": status, "message": text}}
     bot = "apple" if event.kind is EventKind.OPENED_BY_MACHINE else ""
     client = {"client-info": {"user-agent": _USER_AGENT, "bot": bot}, "ip": _IP_ADDRESS}
@@ -225,7 +231,7 @@ def build_mailgun_event(event: MailEvent) -> Fields:
 
 
 def build_sendgrid_event(event: MailEvent) -> Fields:
-    status, text = event.text_of_bounce
+    status, text = event.bounce_status_and_reply
     action = {"useragent": _USER_AGENT, "ip": _IP_ADDRESS}
     descriptions: dict[EventKind, tuple[str, Fields]] = {
         EventKind.ACCEPTED: ("processed", {}),
@@ -278,7 +284,7 @@ def build_brevo_event(event: MailEvent) -> Fields:
     if event.delivery_id:
         fields["X-Mailin-custom"] = event.delivery_id
     if event.kind in (EventKind.HARD_BOUNCE, EventKind.SOFT_BOUNCE, EventKind.BLOCKED):
-        fields["reason"] = event.text_of_bounce[1]
+        fields["reason"] = event.bounce_status_and_reply[1]
     return fields
 
 
@@ -287,15 +293,18 @@ def build_resend_event(event: MailEvent) -> Fields:
         contact = {"id": event.message_id, "email": event.email, "unsubscribed": True}
         return {"type": "contact.updated", "created_at": event.iso_time, "data": contact}
     agent = {"userAgent": event.user_agent, "ipAddress": _IP_ADDRESS}
-    text = event.text_of_bounce[1]
+    bounce = {
+        "message": "The recipient's server rejected the mail.",
+        "diagnosticCode": [f"smtp; {event.bounce_status_and_reply[1]}"],
+    }
     descriptions: dict[EventKind, tuple[str, Fields]] = {
         EventKind.ACCEPTED: ("sent", {}),
         EventKind.DELIVERED: ("delivered", {}),
         EventKind.OPENED: ("opened", {"open": agent}),
         EventKind.OPENED_BY_MACHINE: ("opened", {"open": agent}),
         EventKind.CLICKED: ("clicked", {"click": {**agent, "link": _LINK}}),
-        EventKind.HARD_BOUNCE: ("bounced", {"bounce": {"type": "Permanent", "message": text}}),
-        EventKind.SOFT_BOUNCE: ("bounced", {"bounce": {"type": "Transient", "message": text}}),
+        EventKind.HARD_BOUNCE: ("bounced", {"bounce": {**bounce, "type": "Permanent"}}),
+        EventKind.SOFT_BOUNCE: ("bounced", {"bounce": {**bounce, "type": "Transient"}}),
         EventKind.BLOCKED: ("failed", {"failed": {"reason": "reached_daily_quota"}}),
         EventKind.COMPLAINED: ("complained", {}),
     }

@@ -43,7 +43,7 @@ class Posting(BaseModel):
     secret: str | None = None
     topic_arn: str = TOPIC_ARN
     signature_version: Literal["1", "2"] = "2"
-    proof: ProofVariant = ProofVariant.RIGHT
+    proof: ProofVariant = ProofVariant.VALID
     times: int = Field(default=1, ge=1, le=10)
     is_reversed: bool = False
 

@@ -1,4 +1,4 @@
-"""Builds the requests of mail providers, with right and wrong proofs.
+"""Builds the requests of mail providers, with valid and invalid proofs.
 
 The sandbox has a fixed secret for Mailgun and Resend, and creates a key for SendGrid. Pressroom
 creates the secrets of the generic form, Postmark and Brevo.
@@ -29,8 +29,8 @@ RESEND_SIGNING_SECRET = "whsec_c2FuZGJveC1yZXNlbmQtc2lnbmluZy1zZWNyZXQ="  # noqa
 USERNAME = "pressroom"
 
 # A longer time than Pressroom tolerates for any signature with a time limit.
-_OLD = timedelta(days=2)
-_WRONG_SECRET = "whsec_" + base64.b64encode(b"wrong" * 6).decode()
+_OLD_SIGNATURE_AGE = timedelta(days=2)
+_FOREIGN_SECRET = "whsec_" + base64.b64encode(b"other" * 6).decode()
 # The names of the headers that contain the message id, the time and the signature.
 _HEADER_PREFIXES = {ProviderName.GENERIC: "webhook", ProviderName.RESEND: "svix"}
 
@@ -38,15 +38,15 @@ _HEADER_PREFIXES = {ProviderName.GENERIC: "webhook", ProviderName.RESEND: "svix"
 class ProofVariant(StrEnum):
     """The proof of a request.
 
-    ``old`` is a right signature from two days ago. Pressroom accepts old signatures of SendGrid and
-    SNS, because they have no time limit. ``altered`` is a right signature of another body, or of
+    ``old`` is a valid signature from two days ago. Pressroom accepts old signatures of SendGrid and
+    SNS, because they have no time limit. ``altered`` is a valid signature of another body, or of
     another topic of SNS. Credentials have no time and cover no body. For Postmark and Brevo, the
-    last two variants are therefore wrong credentials.
+    last two variants are therefore invalid credentials.
     """
 
-    RIGHT = "right"
+    VALID = "valid"
     MISSING = "missing"
-    WRONG = "wrong"
+    INVALID = "invalid"
     OLD = "old"
     ALTERED = "altered"
 
@@ -71,7 +71,7 @@ class RequestPlan:
     secret: str | None = None
     topic_arn: str = TOPIC_ARN
     signature_version: str = "2"
-    proof: ProofVariant = ProofVariant.RIGHT
+    proof: ProofVariant = ProofVariant.VALID
 
 
 class ProviderKeys:
@@ -129,7 +129,9 @@ class ProviderKeys:
     def _sign(self, plan: RequestPlan, body: bytes) -> ProviderRequest:
         if plan.proof is ProofVariant.MISSING:
             return ProviderRequest(body)
-        signed_at = datetime.now(UTC) - (_OLD if plan.proof is ProofVariant.OLD else timedelta())
+        signed_at = datetime.now(UTC) - (
+            _OLD_SIGNATURE_AGE if plan.proof is ProofVariant.OLD else timedelta()
+        )
         match plan.provider:
             case ProviderName.POSTMARK | ProviderName.BREVO:
                 return ProviderRequest(body, _build_credentials(plan))
@@ -141,8 +143,8 @@ class ProviderKeys:
         return ProviderRequest(body + b" " if is_altered else body, headers)
 
     def _sign_sendgrid(self, plan: RequestPlan, body: bytes, signed_at: datetime) -> dict[str, str]:
-        is_wrong = plan.proof is ProofVariant.WRONG
-        key = ec.generate_private_key(ec.SECP256R1()) if is_wrong else self.sendgrid_key
+        is_invalid = plan.proof is ProofVariant.INVALID
+        key = ec.generate_private_key(ec.SECP256R1()) if is_invalid else self.sendgrid_key
         timestamp = str(int(signed_at.timestamp()))
         signature = key.sign(timestamp.encode() + body, ec.ECDSA(SHA256()))
         prefix = "x-twilio-email-event-webhook"
@@ -163,15 +165,15 @@ def _build_generic_body(contents: Sequence[dict[str, Any]]) -> bytes:
 
 
 def _build_credentials(plan: RequestPlan) -> dict[str, str]:
-    secret = plan.secret if plan.proof is ProofVariant.RIGHT else "wrong"
+    secret = plan.secret if plan.proof is ProofVariant.VALID else "other"
     value = base64.b64encode(f"{USERNAME}:{secret}".encode()).decode()
     return {"authorization": f"Basic {value}"}
 
 
 def _sign_webhook(plan: RequestPlan, body: bytes, signed_at: datetime) -> dict[str, str]:
     secret = plan.secret or RESEND_SIGNING_SECRET
-    if plan.proof is ProofVariant.WRONG:
-        secret = _WRONG_SECRET
+    if plan.proof is ProofVariant.INVALID:
+        secret = _FOREIGN_SECRET
     message_id = f"msg_{secrets.token_hex(8)}"
     prefix = _HEADER_PREFIXES[plan.provider]
     return {
@@ -185,9 +187,9 @@ def _sign_mailgun(plan: RequestPlan, content: dict[str, Any]) -> ProviderRequest
     if plan.proof is ProofVariant.MISSING:
         return ProviderRequest(_serialise(content))
     key = plan.secret or MAILGUN_SIGNING_KEY
-    if plan.proof is ProofVariant.WRONG:
-        key = "wrong"
-    age = _OLD if plan.proof is ProofVariant.OLD else timedelta()
+    if plan.proof is ProofVariant.INVALID:
+        key = "other"
+    age = _OLD_SIGNATURE_AGE if plan.proof is ProofVariant.OLD else timedelta()
     timestamp = str(int((datetime.now(UTC) - age).timestamp()))
     token = secrets.token_hex(25)
     digest = hmac.new(key.encode(), f"{timestamp}{token}".encode(), hashlib.sha256).hexdigest()
@@ -207,8 +209,8 @@ def _build_sns_request(plan: RequestPlan, fields: dict[str, str]) -> ProviderReq
     match plan.proof:
         case ProofVariant.MISSING:
             fields = {name: text for name, text in fields.items() if name != "Signature"}
-        case ProofVariant.WRONG:
-            fields = fields | {"Signature": base64.b64encode(b"wrong").decode()}
+        case ProofVariant.INVALID:
+            fields = fields | {"Signature": base64.b64encode(b"other").decode()}
     headers = {
         "content-type": "text/plain; charset=UTF-8",
         "x-amz-sns-message-type": fields["Type"],

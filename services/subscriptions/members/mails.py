@@ -251,8 +251,10 @@ def render_confirmation_mail(
 
     The rendered mail is also used as a preview for the list's owner.
     """
-    # Put the owner's text into quotation marks, because a stranger may have triggered the mail.
+    # Put the owner's text into quotation marks, because a stranger may have triggered the mail. For
+    # the same reason, the mail doesn't show the logo, which could contain any text.
     words = mailing_list.confirmation_text
+    header = branding.read_mail_header(uow, mailing_list) | {"logo_url": None}
     return render_mail(
         "confirm_subscription",
         to=to,
@@ -260,7 +262,7 @@ def render_confirmation_mail(
         sender_name=mailing_list.sender_name,
         language=language,
         headers=headers,
-        **branding.read_mail_header(uow, mailing_list),
+        **header,
         words=None if words is None else f"“{words}”",
         title=quoted_texts.quote_text(mailing_list.title),
         owner=quoted_texts.obfuscate_address(owner.email),

@@ -138,8 +138,8 @@ def test_sandbox_posts_each_kind_of_event_as_the_provider_does(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("proof", ["missing", "wrong", "altered", "old"])
-def test_sandbox_posts_requests_without_a_right_proof(
+@pytest.mark.parametrize("proof", ["missing", "invalid", "altered", "old"])
+def test_sandbox_posts_requests_without_a_valid_proof(
     senders_app: FastAPI, senders_app_url: str, intake: Intake, provider: str, proof: str
 ) -> None:
     content = {"events": [{"kind": "opened"}], "proof": proof}

@@ -116,9 +116,9 @@ def test_no_malformed_or_huge_body_makes_parsing_fail(adapter: SenderAdapter, bo
 
 def test_events_beyond_the_limit_yield_one_invalid_event() -> None:
     event = {"event": "open", "email": ADDRESS, "delivery_id": DELIVERY_ID}
-    *read, last = parse(SendGridAdapter(), [event] * (MAX_EVENTS + 5)).events
-    assert len(read) == MAX_EVENTS
-    assert all(isinstance(each, Report) for each in read)
+    *reports, last = parse(SendGridAdapter(), [event] * (MAX_EVENTS + 5)).events
+    assert len(reports) == MAX_EVENTS
+    assert all(isinstance(report, Report) for report in reports)
     assert isinstance(last, UnusedEvent)
 
 
