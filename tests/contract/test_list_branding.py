@@ -20,7 +20,7 @@ from services.subscriptions.colours import (
 )
 from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading
 from tests.support.http.replies import data, problem, send
-from tests.support.lists.subscribers import new_address, new_list
+from tests.support.lists.subscribers import confirm, new_address, new_list
 
 BLUE = "#1d4ed8"
 WORDS = "One letter each morning.\nIn two minutes."
@@ -180,11 +180,14 @@ def test_confirmation_mail_shows_the_list_branding_and_names_the_installation(
 def test_welcome_mail_shows_the_list_logo(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    made = new_list(client, confirm_required=False, logo_hash_id=picture(client))
+    made = new_list(client, confirm_required=True, logo_hash_id=picture(client))
     email = new_address()
     data(stranger.post(f"/subscriptions/{made['id']}", json={"email": email}))
-    eventually(lambda: stack.mails(to=email), what="the welcome mail")
-    [mail] = stack.mails(to=email)
+    eventually(lambda: stack.mails(to=email), what="the confirmation mail")
+    [confirmation] = stack.mails(to=email)
+    confirm(stranger, confirmation)
+    eventually(lambda: len(stack.mails(to=email)) == 2, what="the welcome mail")
+    [mail] = [each for each in stack.mails(to=email) if "/confirm?" not in each["text"]]
     [logo_url] = re.findall(r'<img src="([^"]+)"', mail["html"])
     assert stranger.get(logo_url).headers["content-type"] == "image/webp"
 
