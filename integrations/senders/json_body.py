@@ -14,8 +14,7 @@ _MAX_TEXT_CHARACTERS = 255
 def parse_json(content: bytes | str) -> object:
     """Return the content of a JSON document, or ``None`` if it is unreadable.
 
-    The parser limits the depth of the document. Of several values for the same key, the last one
-    counts.
+    The parser limits the depth of the document. If an object repeats a key, its last value counts.
     """
     try:
         return orjson.loads(content)

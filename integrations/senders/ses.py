@@ -197,7 +197,8 @@ def _find_named_tag(tags: Fields) -> object:
 def _is_unsubscription(details: Fields) -> bool:
     """Return whether a person left the whole list or a topic of it.
 
-    A ``Subscription`` event is any change of a person's preferences, also a resubscription.
+    SES sends a ``Subscription`` event for each change of a person's preferences, even if the person
+    subscribes again.
     """
     preferences = get_object(details, "newTopicPreferences")
     if not preferences or preferences.get("unsubscribeAll") is True:

@@ -66,7 +66,7 @@ def verify_message(
             if webhook is not None
         ]
     except UnicodeError:
-        # The scheme signs text in UTF-8. The body or the message id is no such text.
+        # The scheme signs text in UTF-8, but the body or the message id isn't valid UTF-8.
         raise SENDER_SIGNATURE_INVALID() from None
     signatures = request.headers.get(headers.signatures, "").split(" ")
     sent_signatures = [signature.encode(errors="replace") for signature in signatures]

@@ -1,6 +1,6 @@
 """Applies the waiting bodies of senders in batches.
 
-One worker at a time applies bodies. A batch contains bodies of a single sender, and the next batch
+Only one worker applies bodies at a time. A batch contains bodies of a single sender, and the next batch
 takes the next sender, so that a sender with many bodies doesn't delay the others. The transaction
 that applies a batch also deletes its bodies. If the worker is killed, the whole batch is applied
 again.
@@ -139,7 +139,10 @@ def _apply_batch(resources: Resources, sender_id: int) -> int:
 
 
 def _apply_or_postpone(resources: Resources, sender_id: int, ids: Sequence[int]) -> int:
-    """Apply bodies. If they fail together, apply each on its own, and postpone those that fail."""
+    """Apply bodies in one transaction. If it fails, apply each body separately.
+
+    A body that fails again is postponed.
+    """
     try:
         _apply_bodies(resources, sender_id, ids)
     except (OperationalError, InterfaceError):
@@ -147,7 +150,7 @@ def _apply_or_postpone(resources: Resources, sender_id: int, ids: Sequence[int])
     except TransientError:
         _postpone(resources, ids, is_failure=False)
         return 0
-    except Exception:  # One body must not keep the others from being applied.
+    except Exception:  # The other bodies must be applied even if one body fails.
         log.exception("senders.bodies_failed", sender_id=sender_id, bodies=len(ids))
         if len(ids) > 1:
             return sum(_apply_or_postpone(resources, sender_id, [body_id]) for body_id in ids)
@@ -214,7 +217,7 @@ def _read_bodies(
             data_key = resources.key_wrapper.unwrap(wrapped, row.context)
             body = decrypt(bytes(row.body), data_key, row.context)
         except DecryptionFailed:
-            # The operator has removed the key, so nobody can read the body any more.
+            # The operator has removed the key that the body was encrypted with.
             received.append(ReceivedReport(UnusedEvent(UnusedReason.INVALID), row.received_at))
             continue
         received += _read_reports(provider, body, row.received_at)

@@ -64,8 +64,8 @@ JOIN subscriptions AS m ON m.list_id = r.list_id AND m.user_id = r.user_id
 JOIN users AS u ON u.id = r.user_id AND u.erased_at IS NULL
 LEFT JOIN mailings AS mailing ON mailing.id = r.mailing_id AND mailing.list_id = r.list_id
 """)  # noqa: S608 - no input
-# The person whose copy of the address on the list is equal comes first, then the person whose
-# account has the address, then a person who had the address.
+# Several people can match an address. A person whose subscription has the address comes first. A
+# person whose account has the address comes second. A person who had the address comes last.
 _FIND_BY_ADDRESS = text(f"""
 WITH addresses AS (
     SELECT number - 1 AS number, email
@@ -123,8 +123,8 @@ class ReceivedReport:
     """A report or an unused event of a sender, with the effect that is filled in step by step.
 
     Attributes:
-        members: the members whom the report concerns. A report without a delivery id may concern a
-            member on several lists.
+        members: the recipient's subscriptions that the report changes. A report without a delivery
+            id may change subscriptions to several lists.
         outcomes: the outcome for each of ``members``.
     """
 
@@ -329,7 +329,10 @@ def _find_by_address(uow: UnitOfWork, sender: Sender, received: Sequence[Receive
 
 
 def _derive_mailing_id(received: ReceivedReport) -> int:
-    """Return a negative number that identifies the mailing of a report without a delivery id."""
+    """Return an id for the mailing of a report that has no delivery id.
+
+    The id is negative, so that it differs from the ids of all rosters and mails.
+    """
     assert isinstance(received.event, Report)
     message_id = received.event.message_id
     day = received.occurred_at.astimezone(UTC).date()
@@ -360,7 +363,7 @@ def _choose_figure(event: Report) -> str:
 
 
 def _apply_bounces(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
-    """Record hard and soft bounces, and end rows of soft bounces of members whom mail reached."""
+    """Record hard and soft bounces, and reset the soft bounces of members who received mail."""
     places: list[tuple[ReceivedReport, int]] = []
     reported: list[ReportedBounce] = []
     reached: list[MemberMailing] = []

@@ -1,7 +1,6 @@
 """Writes events about mails as each mail provider does.
 
-The fields are those that the providers document. Each builder returns an event of a mail to one
-recipient.
+The providers document the fields. Each builder returns an event of a mail to one recipient.
 """
 
 import base64
@@ -23,7 +22,7 @@ _PROXY_AGENT = "Mozilla/5.0"
 
 
 class EventKind(StrEnum):
-    """What happened to a mail. ``accepted`` is a kind that Pressroom ignores."""
+    """The kind of an event of a mail. Pressroom ignores the kind ``accepted``."""
 
     ACCEPTED = "accepted"
     DELIVERED = "delivered"

@@ -159,7 +159,7 @@ async def _send(client: "httpx2.AsyncClient", url: str, request: ProviderRequest
 
 
 def _list_keys(keys: ProviderKeys) -> dict[str, str]:
-    """Return what Pressroom must know about the sandbox's account at each provider."""
+    """Return the key or topic of the sandbox's account at each provider."""
     return {
         "ses": TOPIC_ARN,
         "mailgun": signed_requests.MAILGUN_SIGNING_KEY,
