@@ -1,9 +1,9 @@
 """Applies the waiting bodies of senders in batches.
 
-Only one worker applies bodies at a time. A batch contains bodies of a single sender, and the next batch
-takes the next sender, so that a sender with many bodies doesn't delay the others. The transaction
-that applies a batch also deletes its bodies. If the worker is killed, the whole batch is applied
-again.
+Only one worker applies bodies at a time. A batch contains bodies of a single sender, and the next
+batch takes the next sender, so that a sender with many bodies doesn't delay the others. The
+transaction that applies a batch also deletes its bodies. If the worker is killed, the whole batch
+is applied again.
 """
 
 import time

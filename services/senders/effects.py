@@ -329,7 +329,7 @@ def _find_by_address(uow: UnitOfWork, sender: Sender, received: Sequence[Receive
 
 
 def _derive_mailing_id(received: ReceivedReport) -> int:
-    """Return an id for the mailing of a report that has no delivery id.
+    """Return the id of a mailing for a report that has no delivery id.
 
     The id is negative, so that it differs from the ids of all rosters and mails.
     """
