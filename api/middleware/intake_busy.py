@@ -1,4 +1,4 @@
-"""Answers reports of senders that can't be stored now with a status that the provider retries."""
+"""Makes mail providers repeat a report if Pressroom can't store the report at the moment."""
 
 import re
 from http import HTTPStatus
@@ -11,7 +11,7 @@ from core.errors.senders import SENDER_BUSY, SENDER_BUSY_FOR_SNS
 from services.senders.intake import SNS_HEADER
 
 _INTAKE_PATH = re.compile(r"/senders/[^/]+/events/?\Z")
-# The statuses of an API process or a database that is unavailable or too slow.
+# The statuses of responses if the API process or the database is unavailable or too slow.
 _BUSY_STATUSES = frozenset(
     {
         HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -22,10 +22,10 @@ _BUSY_STATUSES = frozenset(
 
 
 class IntakeBusyMiddleware:
-    """Replaces responses about an unavailable service on the route for reports.
+    """Changes the status of responses to reports if Pressroom is unavailable or overloaded.
 
-    Providers treat statuses differently. Some providers discard a report after a 5xx, so they get
-    the status 429. Amazon SNS repeats a report only after a 5xx, so it gets the status 503.
+    Some providers discard a report after a 5xx, so these providers get the status 429. Amazon SNS
+    repeats a report only after a 5xx, so it gets the status 503.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -20,8 +20,8 @@ from services.senders.senders import (
 )
 
 
-# Strict mode is off for enums, because strict mode accepts only enum members, and JSON contains
-# texts.
+# Strict mode is off for enums, because a JSON body contains the value as text, but strict mode
+# accepts only members of the enum.
 def _require_adapter(provider: SenderProvider) -> SenderProvider:
     if provider not in registry.list_providers():
         raise ValueError("isn't supported yet")
@@ -83,7 +83,7 @@ class _ProviderKeys(Body):
 
     @property
     def keys(self) -> dict[str, str]:
-        """Return the provider's keys in the body, by their names."""
+        """Return the provider's keys that the body contains, by name."""
         values = {name: getattr(self, name) for name in KEY_NAMES.values()}
         return {name: value for name, value in values.items() if value is not None}
 

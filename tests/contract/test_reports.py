@@ -1,4 +1,4 @@
-"""Reports of senders: what each kind does to members and mailings, once and in any order."""
+"""Tests of how each kind of sender report changes members and a mailing's figures."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -38,12 +38,12 @@ FIGURES = "delivered, hard_bounced, soft_bounced, blocked, complained, unsubscri
 
 @pytest.fixture
 def sender(client: httpx2.Client) -> dict[str, Any]:
-    """A sender for all lists of the owner."""
+    """A sender that covers all lists of the owner."""
     return new_sender(client)
 
 
 def roster(stack: Stack, delivery_client: httpx2.Client, list_id: int) -> int:
-    """Export a roster; the id of its mailing."""
+    """Export a roster, and return the id of its mailing."""
     job = data(delivery_client.post(f"/lists/{list_id}/exports", json={"kind": "delivery"}))
     return int(job["id"])
 
@@ -218,7 +218,8 @@ def test_complaint_by_address_opts_out_of_all_covered_lists(
         report("delivered", email=email),
         report("complained", email="no address"),
     )
-    # The list of the delivery is unknown, so it counts for none of them.
+    # The report "delivered" contains only an address, so Pressroom can't know which list's mail was
+    # delivered.
     assert outcomes(client, sender) == ["applied", "unmatched", "unmatched"]
     for each in (list_id, other):
         eventually(partial(has_left, client, each, email), what="the opt-out")

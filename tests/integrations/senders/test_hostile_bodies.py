@@ -25,7 +25,8 @@ ADAPTERS: list[SenderAdapter] = [
     BrevoAdapter(),
     ResendAdapter(),
 ]
-# The names and values that adapters read. Random objects of these reach most of their code.
+# The names and values that the adapters look for. Random JSON objects made of them run most of the
+# adapters' code.
 NAMES = (
     *("RecordType", "Type", "Metadata", "Tag", "Email", "Recipient", "Details", "BouncedAt"),
     *("MessageID", "SuppressSending", "SuppressionReason", "UserAgent", "event-data", "event"),
@@ -58,7 +59,7 @@ CONTENTS = st.recursive(
 
 
 def check(adapter: SenderAdapter, body: bytes) -> None:
-    """Check that each event in the body is a harmless report or an unused event."""
+    """Check that the adapter reads only valid events with short and printable texts."""
     for event in adapter.parse(body).events:
         if isinstance(event, UnusedEvent):
             assert event.event_type is None or len(event.event_type) <= 100

@@ -1,4 +1,4 @@
-"""Runs a sender's adapter on a request or a body, without a stack."""
+"""Calls the adapter of a mail provider with a request or a body, without a running stack."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from integrations.senders.port import (
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 NOW_SECONDS = int(NOW.timestamp())
 ADDRESS = "ada@example.org"
-# The form of a delivery id. Adapters don't verify the MAC.
+# A text that looks like a delivery id. That suffices, because adapters don't verify the MAC.
 DELIVERY_ID = "k7" * 26
 OTHER_ID = "z3" * 26
 
@@ -34,7 +34,7 @@ def verify(
     topic_arn: str | None = None,
     received_at: datetime = NOW,
 ) -> str | None:
-    """Return the code of the error with which the adapter refuses a request, or ``None``."""
+    """Return the code of the adapter's error for a request, or ``None`` for a valid request."""
     request = SenderRequest(headers, body, received_at)
     try:
         asyncio.run(adapter.verify(request, SenderProof(secrets, topic_arn)))
@@ -44,9 +44,9 @@ def verify(
 
 
 def notify(content: object, **fields: object) -> dict[str, Any]:
-    """Return a message of Amazon SNS without a signature.
+    """Return an unsigned message of Amazon SNS.
 
-    ``content``: the event of SES, or a text instead.
+    ``content``: the content of the message: an event of Amazon SES, or any text.
     """
     return {
         "Type": "Notification",
@@ -71,7 +71,7 @@ def parse_one(adapter: SenderAdapter, content: object) -> Report | UnusedEvent:
 
 
 def describe(event: Report | UnusedEvent) -> str:
-    """Return the effect of an event in a few words, such as ``bounced hard 5.1.1``."""
+    """Summarise an event in a few words, such as ``bounced hard 5.1.1``."""
     if isinstance(event, UnusedEvent):
         return event.reason.value
     words = [event.kind, event.bounce_class, event.status, "machine" if event.is_machine else None]

@@ -1,4 +1,4 @@
-"""Senders of an owner, created through the API."""
+"""Creates an owner's senders through the API."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The sandbox's stand-in for Amazon SNS, with faults."""
+"""Runs the sandbox's stand-in for Amazon SNS with faults that tests choose."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,14 +15,14 @@ from tests.support.http.servers import serving_app
 
 @dataclass
 class FaultySns:
-    """The stand-in, and what it does instead of answering correctly.
+    """A stand-in for Amazon SNS that can send wrong or slow replies.
 
     Attributes:
         base_url: the value of the setting ``PRESSROOM_SNS_BASE_URL``.
-        paths: the paths of all requests, in order.
-        queries: the query of each request, in the same order.
-        replies: the reply to each path, instead of the correct one.
-        slow_paths: the paths whose requests take longer than Pressroom waits.
+        paths: the paths of all requests so far, in order.
+        queries: the query strings of the requests, in the same order.
+        replies: maps a path to a reply that is sent instead of the correct reply.
+        slow_paths: the paths for which a reply takes longer than Pressroom waits.
     """
 
     server: SnsServer = field(default_factory=SnsServer)
@@ -37,7 +37,7 @@ class FaultySns:
         return create_certificates()
 
     def reset(self) -> None:
-        """Answer correctly again, with the first certificates."""
+        """Remove all faults and recorded requests, and restore the first certificates."""
         self.server.certificates = self.certificates
         for collection in (self.paths, self.queries, self.server.confirmed_topics):
             collection.clear()
