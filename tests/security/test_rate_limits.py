@@ -42,6 +42,8 @@ UNCOUNTED = {
     "GET /exports/{export_id}/file.csv.gz",
     "GET /exports/{export_id}/file.jsonl.gz",
     "POST /webhooks/stripe",
+    # The route itself counts the requests that it rejects.
+    "POST /senders/{sender_id}/events",
 }
 # Where passwords and codes can be guessed or people be mailed, and orders without credentials. Not
 # /oauth/token: its secrets can't be guessed, and a program refreshes for many from one address.
