@@ -132,7 +132,8 @@ class SnsCertificates:
     def _find_fresh(self, url: str, now: datetime) -> x509.Certificate | None:
         """Return the cached certificate, or ``None`` if it was fetched more than a day ago.
 
-        Raises ``CertificateRefused`` if the URL had no trusted certificate less than a minute ago.
+        Raises ``CertificateRefused``, without a new request, if the certificate at the URL was
+        refused within the last minute.
         """
         refused_at = self._refused_urls.get(url)
         if refused_at is not None and abs(now - refused_at) < _REFUSAL_LIFETIME:

@@ -10,8 +10,8 @@ from services.paging import PageOfRows, PageRequest
 from services.senders import senders
 from storage.unit_of_work import UnitOfWork
 
-# The number of reports that are searched for a page with a certain outcome or kind. The number is
-# limited, because a sender may have millions of reports. The next page continues the search.
+# The maximum number of reports that are read for one page, if the page is filtered by outcome or
+# kind. A sender may have millions of reports. The next page continues the search.
 _MAX_READ_REPORTS = 20_000
 
 

@@ -187,7 +187,7 @@ def test_mailing_that_reaches_the_member_ends_the_row_in_any_order(
 
     bounce_softly(stack, *map(mailing, (16, 14, 12)))
     reach(stack, mailing(10))
-    # An earlier mailing's bounce is reported only after the delivery. The bounce has already ended.
+    # The delivery has reset the count of soft bounces, so earlier mailings no longer count.
     bounce_softly(stack, mailing(11))
     bounce_softly(stack, *map(mailing, (8, 6, 4, 2)))
     assert member.stands(list_id) == ("active", True)

@@ -85,7 +85,7 @@ LISTS_TO_CHOOSE = 100
 # Maps an error code to the form field that shows the error.
 MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
 _FIELD_PREFIX = "fields."
-# The query string of the link to the members whose mail bounces.
+# The query string of the members page that shows only members whose mail bounces.
 _BOUNCED_QUERY = urlencode({"filter": '{"field":"bounced","in":["soft","hard"]}'})
 # Maps a type of member field to the ``type`` of its HTML input.
 _INPUT_TYPES = {FieldType.NUMBER.value: "number", FieldType.DATE.value: "date"}

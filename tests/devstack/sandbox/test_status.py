@@ -35,7 +35,7 @@ def test_sandbox_status_shows_no_duration_before_anything_was_measured() -> None
     counts = iter((b"3", b"3", b"5"))
 
     class Teller(QuietHandler):
-        """Serves metrics of requests that take two seconds each.
+        """Serves metrics that describe requests with a duration of two seconds.
 
         The second sample contains no new request.
         """

@@ -21,7 +21,7 @@ def build_mailing(
     mailing_at: datetime | None = None,
     occurred_at: datetime | None = None,
 ) -> MemberMailing:
-    """Return a mailing to a member. By default, the mailing and the event happened just now."""
+    """Return a mailing that was sent to a member. Without times, it was sent just now."""
     now = clock.now()
     return MemberMailing(list_id, user_id, mailing_id, mailing_at or now, occurred_at or now)
 
