@@ -56,8 +56,8 @@ STATUS_OF = {
     Kind.DAMAGED: 500,
 }
 # Under this key, the ASGI scope of a request contains a list of error codes. Each error response
-# appends its code. The value is a list, because routers copy the scope, and all copies share the
-# list.
+# appends its code. Routers copy the scope. The value is a list, so that all copies
+# share the codes.
 ERROR_CODES_KEY = "pressroom.error_codes"
 # The maximum number of validation errors in a response.
 MAX_PROBLEMS = 100

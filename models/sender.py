@@ -16,7 +16,7 @@ class SenderState(StrEnum):
     # No report has arrived since the sender was created.
     WAITING = "waiting"
     WORKING = "working"
-    # Many requests of the sender were rejected within an hour, and no valid report arrived since.
+    # Many requests of the sender were rejected within an hour. No valid report has arrived since.
     FAILING = "failing"
     # All requests of the sender are rejected. Either the sender's API key expired, or the owner
     # paused the sender.

@@ -141,7 +141,7 @@ def change_sender(
 ) -> Envelope[schemas.SenderRecord]:
     """Update a sender, or pause or resume it.
 
-    After a change of a key, the former key is valid for 24 hours. To change a key, a session must
+    After you change a key, the former key stays valid for 24 hours. To change a key, a session must
     have logged in within the last 15 minutes.
     """
     change = SenderChange(
@@ -263,7 +263,7 @@ def try_sender_body(
 async def receive_reports(
     request: Request, state: StateOf, sender_id: Annotated[str, Path(examples=["7"])]
 ) -> Envelope[int]:
-    """Receive the reports of a sender. The response is 1, regardless of the effect of the reports.
+    """Receive the reports of a sender. The response is 1, even if the reports change nothing.
 
     Each request contains the signature or secret of the sender's provider. For the provider
     generic, the request body is signed according to Standard Webhooks 1.0. Instead of a signature,

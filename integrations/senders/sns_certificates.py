@@ -168,7 +168,7 @@ class SnsCertificates:
 
     @contextmanager
     def _join_queue(self, topic: SnsTopic, url: str) -> Iterator[None]:
-        """Add a message to the waiting messages of its topic while the certificate is fetched.
+        """Keep a message in the queue of its topic while the certificate is fetched.
 
         Raises ``CertificateUnavailable`` if too many messages wait, or if one of them waits for a
         different certificate.

@@ -14,8 +14,8 @@ def revoke_key(
 ) -> int:
     """Revoke an API key and all keys that it created, with their webhook endpoints and senders.
 
-    ``keep_endpoints``: whether to transfer the endpoints and senders to the account instead of
-    ending them.
+    ``keep_endpoints``: whether to transfer the endpoints and senders to the account. Otherwise,
+    they are deleted.
     """
     revoked = endpoints_of_keys.revoke_key(
         uow, key_id=key_id, user_id=user_id, keep_endpoints=keep_endpoints

@@ -213,7 +213,7 @@ def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequen
 def read_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, list[int]]:
     """Map list ids to the growth in active members on each day, oldest day first.
 
-    ``days``: the number of days, which end with today in UTC.
+    ``days``: the number of days to include. The last day is today in UTC.
     """
     first_day = _compute_first_day(days)
     query = (

@@ -431,7 +431,7 @@ def _build_used_photo(
 
 
 def _list_tweets(typed: Mapping[str, str]) -> list[Tweet]:
-    """Return the form fields for the tweets, without empty tweets, and numbered from 1."""
+    """Return the form fields for the tweets that aren't empty, numbered from 1."""
     texts = [text for name in TWEET_FIELDS if (text := typed.get(name, "")).strip()]
     return [
         Tweet(name, f"Tweet {number}", text, _measure_tweet(text))

@@ -236,7 +236,7 @@ def _compare_tags(comparison: Comparison, members: Members) -> Condition:
 
 
 def _select_bounced_users(members: Members, *, is_hard: bool) -> Select[Any]:
-    """Build a query for the members with a bounce of this kind that is in effect."""
+    """Build a query for the members with a hard or soft bounce that nobody has lifted."""
     return select(Bounce.user_id).where(
         Bounce.list_id == members.list_id,
         Bounce.user_id.is_not(None),

@@ -71,6 +71,6 @@ def record(
 
 
 def reach(stack: Stack, *mailings: MemberMailing) -> None:
-    """Record that the mailings reached their members."""
+    """Record that the mailings reached their recipients."""
     with stack.resources.unit_of_work() as uow:
         bounces.end_soft_bounces(uow, mailings)
