@@ -169,7 +169,12 @@ FROM bounces WHERE list_id = :list_id AND user_id = :user_id
 ON CONFLICT DO NOTHING
 """)
 _RELEASE_BOUNCES = text("UPDATE bounces SET user_id = NULL WHERE user_id = :user_id")
-_HAS_BOUNCES = text("SELECT EXISTS (SELECT FROM bounces WHERE list_id = :list_id)")
+# With the order of the primary key, Postgres reads one row by the key. Otherwise, Postgres may read
+# the whole table to find any bounce of the list.
+_FIND_ANY_BOUNCE = text("""
+SELECT 1 FROM bounces WHERE list_id = :list_id
+ORDER BY list_id, address_hmac, mailing_id LIMIT 1
+""")
 
 # A list id and a user id.
 Pair = tuple[int, int]
@@ -404,7 +409,7 @@ def release_bounces(uow: UnitOfWork, user_id: int) -> None:
 
 def has_bounces(uow: UnitOfWork, list_id: int) -> bool:
     """Return whether any bounce is stored for the list."""
-    return bool(uow.session.scalar(_HAS_BOUNCES, {"list_id": list_id}))
+    return uow.session.scalar(_FIND_ANY_BOUNCE, {"list_id": list_id}) is not None
 
 
 def build_no_bounce_condition(member: str) -> str:
