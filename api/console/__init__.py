@@ -16,7 +16,7 @@ from api.console.exports import routes as exports
 from api.console.images import routes as images
 from api.console.imports import routes as imports
 from api.console.lists import routes as lists
-from api.console.members import bulk, fields, segments
+from api.console.members import bulk, fields, member_page, segments
 from api.console.members import routes as members
 from api.console.operators import routes as operators
 from api.console.overview import routes as overview
@@ -26,6 +26,7 @@ ROUTERS = (
     overview.router,
     lists.router,
     members.router,
+    member_page.router,
     segments.router,
     bulk.router,
     fields.router,

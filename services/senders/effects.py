@@ -24,8 +24,13 @@ from integrations.senders.port import BounceClass, Report, ReportKind, UnusedEve
 from models import OptOut, OptOutKind, ReportOutcome, Sender, User
 from services.accounts.email_addresses import InvalidAddress, normalise_addresses
 from services.senders.reports import mask_recipient
-from services.subscriptions.members import bounces, delivery_ids, opt_out_checks, unsubscribe
-from services.subscriptions.members.bounces import MemberMailing, ReportedBounce
+from services.subscriptions.members import (
+    bounce_reports,
+    delivery_ids,
+    opt_out_checks,
+    unsubscribe,
+)
+from services.subscriptions.members.bounce_reports import MemberMailing, ReportedBounce
 from storage.unit_of_work import UnitOfWork
 
 # A report may state a time that is at most this far in the future. A later time is replaced with
@@ -171,7 +176,7 @@ def find_members(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedRep
     if not sender.any_list:
         _find_by_address(uow, sender, [each for each in used if each.address is not None])
     pairs = {member.pair for each in used for member in each.members}
-    latest_actions = bounces.find_latest_actions(uow, pairs)
+    latest_actions = bounce_reports.find_latest_actions(uow, pairs)
     for each in used:
         each.outcomes = [
             ReportOutcome.STALE
@@ -396,10 +401,12 @@ def _apply_bounces(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedR
         ):
             reached.append(member)
     if not reported:
-        bounces.end_soft_bounces(uow, reached)
+        bounce_reports.end_soft_bounces(uow, reached)
         return
     covered = None if sender.any_list else sender.list_ids
-    results = bounces.record_bounces(uow, reported, covered_list_ids=covered, reached=reached)
+    results = bounce_reports.record_bounces(
+        uow, reported, covered_list_ids=covered, reached=reached
+    )
     for (each, index), result in zip(places, results, strict=True):
         each.outcomes[index] = ReportOutcome(result.value)
 

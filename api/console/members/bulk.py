@@ -225,7 +225,7 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
 def _build_members_query(
     bulk: BulkAction, filter_json: dict[str, Any], tag_name: str | None
 ) -> str | None:
-    """Return the query string of a link to the members whom a bulk action changed.
+    """Return the query string of a link to all members that a bulk action changed.
 
     Return ``None`` if no filter can find these members. For example, if the bulk action removed a
     tag, no filter finds the members who had the tag before.

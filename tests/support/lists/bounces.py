@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 from core import clock
 from devstack.harness.stack import Stack
-from services.subscriptions.members import bounces
-from services.subscriptions.members.bounces import (
+from services.subscriptions.members import bounce_reports
+from services.subscriptions.members.bounce_reports import (
     BounceOutcome,
     MemberMailing,
     ReportedBounce,
@@ -65,7 +65,7 @@ def record(
     reached: list[MemberMailing] | None = None,
 ) -> list[BounceOutcome]:
     with stack.resources.unit_of_work() as uow:
-        return bounces.record_bounces(
+        return bounce_reports.record_bounces(
             uow, reported, covered_list_ids=covered_list_ids, reached=reached or ()
         )
 
@@ -73,4 +73,4 @@ def record(
 def reach(stack: Stack, *mailings: MemberMailing) -> None:
     """Record that the mailings reached their recipients."""
     with stack.resources.unit_of_work() as uow:
-        bounces.end_soft_bounces(uow, mailings)
+        bounce_reports.end_soft_bounces(uow, mailings)

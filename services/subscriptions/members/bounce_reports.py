@@ -1,0 +1,412 @@
+"""Records bounces that senders report, and turns mail off for addresses that bounce.
+
+A soft bounce ends when the same mailing or a later mailing reaches the member. See ``bounces`` for
+the effect of a stored bounce.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+from sqlalchemy import ARRAY, BigInteger, any_, cast, func, text, update
+
+from core import clock
+from models import Subscription, SubscriptionStatus
+from services.subscriptions.members import changes, locks, pending_requests
+from services.subscriptions.members.bounces import COUNTS
+from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.opt_out_checks import compute_address_digest
+from storage.unit_of_work import UnitOfWork
+
+# Soft bounces turn mail off only if the first and the last bounced mailing are at least this far
+# apart. Otherwise, an outage of a few days would turn mail off for readers of a daily newsletter.
+MIN_SOFT_BOUNCE_SPAN = timedelta(days=7)
+# A soft bounce is ignored if its mailing began longer ago than this.
+MAX_MAILING_AGE = timedelta(days=30)
+SENDER = Actor(ActorKind.SENDER, Via.SENDER)
+
+# Finds the subscriptions that reported bounces affect. A hard bounce affects the person's active
+# subscriptions to all of the owner's lists that the sender covers. A hard bounce of a confirmation
+# mail, which is sent before the subscription is active, affects only the list in the report.
+_FIND_TARGETS = text("""
+SELECT r.number - 1 AS number, m.id, m.list_id, m.user_id, m.status, u.email, l.user_id AS owner_id
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]), CAST(:are_hard AS boolean[]))
+    WITH ORDINALITY AS r (list_id, user_id, is_hard, number)
+JOIN lists AS reported ON reported.id = r.list_id
+JOIN users AS u ON u.id = r.user_id AND u.erased_at IS NULL
+JOIN subscriptions AS m ON m.user_id = r.user_id
+JOIN lists AS l ON l.id = m.list_id AND l.user_id = reported.user_id
+WHERE m.status = 'active' AND (m.list_id = r.list_id OR r.is_hard AND l.archived_at IS NULL
+        AND (CAST(:covered_ids AS bigint[]) IS NULL
+            OR m.list_id = ANY (CAST(:covered_ids AS bigint[]))))
+    OR m.status = 'pending' AND m.list_id = r.list_id AND r.is_hard
+ORDER BY r.number
+""")
+_FIND_LATEST_ACTIONS = text("""
+SELECT r.list_id, r.user_id,
+    (
+        SELECT max(e.created_at) FROM subscription_events AS e
+        WHERE e.list_id = r.list_id AND e.user_id = r.user_id AND e.actor IN ('user', 'stranger')
+            AND (e.status_after = 'active' AND e.status_before IS DISTINCT FROM 'active'
+                OR e.email_enabled_after AND NOT e.email_enabled_before)
+    ) AS acted_at,
+    (
+        SELECT max(b.lifted_at) FROM bounces AS b
+        WHERE b.list_id = r.list_id AND b.user_id = r.user_id
+    ) AS lifted_at,
+    (SELECT max(f.left_at) FROM former_addresses AS f WHERE f.user_id = r.user_id) AS moved_at
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[])) AS r (list_id, user_id)
+""")
+# If a later mailing has already reached the member, a soft bounce is stored as ended. If the same
+# mailing bounces first softly and then hard, its row is changed to a hard bounce.
+_ADD_BOUNCES = text("""
+INSERT INTO bounces (list_id, address_hmac, mailing_id, user_id, is_hard, status, mailing_at,
+    bounced_at, stopped_at, ended_at)
+SELECT r.list_id, r.address_hmac, r.mailing_id, r.user_id, r.is_hard, r.status, r.mailing_at,
+    r.bounced_at, CASE WHEN r.is_hard THEN now() END,
+    CASE WHEN NOT r.is_hard THEN (
+        SELECT max(b.ended_at) FROM bounces AS b
+        WHERE b.list_id = r.list_id AND b.address_hmac = r.address_hmac
+            AND b.ended_at > r.mailing_at
+    ) END
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:digests AS bytea[]), CAST(:mailing_ids AS bigint[]),
+    CAST(:user_ids AS bigint[]), CAST(:are_hard AS boolean[]), CAST(:statuses AS text[]),
+    CAST(:mailing_times AS timestamptz[]), CAST(:bounce_times AS timestamptz[]))
+    AS r (list_id, address_hmac, mailing_id, user_id, is_hard, status, mailing_at, bounced_at)
+ON CONFLICT (list_id, address_hmac, mailing_id) DO UPDATE SET
+    is_hard = true, status = excluded.status, bounced_at = excluded.bounced_at,
+    stopped_at = excluded.stopped_at, ended_at = NULL, lifted_at = NULL
+    WHERE excluded.is_hard AND NOT bounces.is_hard
+RETURNING list_id, user_id, mailing_id
+""")
+# To prevent deadlocks, statements that change several bounces lock the rows in the order of their
+# primary keys.
+_END_SOFT_BOUNCES = text(f"""
+WITH locked AS (
+    SELECT b.list_id, b.address_hmac, b.mailing_id, r.mailing_at
+    FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]),
+        CAST(:mailing_ids AS bigint[]), CAST(:mailing_times AS timestamptz[]),
+        CAST(:times AS timestamptz[])) AS r (list_id, user_id, mailing_id, mailing_at, occurred_at)
+    JOIN bounces AS b ON b.list_id = r.list_id AND b.user_id = r.user_id
+    WHERE {COUNTS} AND NOT b.is_hard AND b.stopped_at IS NULL
+        AND CASE WHEN b.mailing_id = r.mailing_id THEN b.bounced_at <= r.occurred_at
+            ELSE (b.mailing_at, b.mailing_id) < (r.mailing_at, r.mailing_id) END
+    ORDER BY 1, 2, 3 FOR UPDATE OF b
+)
+UPDATE bounces AS b SET ended_at = locked.mailing_at FROM locked
+WHERE b.list_id = locked.list_id AND b.address_hmac = locked.address_hmac
+    AND b.mailing_id = locked.mailing_id
+""")  # noqa: S608 - no input
+_STOP_AFTER_SOFT_BOUNCES = text(f"""
+WITH runs AS (
+    SELECT b.list_id, b.address_hmac, b.user_id,
+        (array_agg(b.mailing_id ORDER BY b.mailing_at DESC, b.mailing_id DESC))[1] AS last_id
+    FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[])) AS r (list_id, user_id)
+    JOIN lists AS l ON l.id = r.list_id AND l.soft_bounce_limit > 0
+    JOIN subscriptions AS m ON m.list_id = r.list_id AND m.user_id = r.user_id AND m.email_enabled
+    JOIN bounces AS b ON b.list_id = r.list_id AND b.user_id = r.user_id
+    WHERE {COUNTS} AND NOT b.is_hard AND b.stopped_at IS NULL
+    GROUP BY b.list_id, b.address_hmac, b.user_id, l.soft_bounce_limit
+    HAVING count(*) >= l.soft_bounce_limit
+        AND max(b.mailing_at) - min(b.mailing_at) >= :min_span
+)
+UPDATE bounces AS b SET stopped_at = now() FROM runs
+WHERE b.list_id = runs.list_id AND b.address_hmac = runs.address_hmac
+    AND b.mailing_id = runs.last_id
+RETURNING b.list_id, b.user_id
+""")  # noqa: S608 - no input
+
+# A list id and a user id.
+Pair = tuple[int, int]
+# A list id, a user id and a mailing id.
+_Key = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMailing:
+    """A mail to one member, and the time of an event that a sender reported about the mail.
+
+    Attributes:
+        mailing_id: the id of the mailing. If the mailing is unknown, ``mailing_id`` is a negative
+            number that is computed from the provider's message id or from the day.
+        mailing_at: when the mailing began. If the time is unknown, the start of the mailing's day.
+        occurred_at: the time of the event according to the sender.
+    """
+
+    list_id: int
+    user_id: int
+    mailing_id: int
+    mailing_at: datetime
+    occurred_at: datetime
+
+    @property
+    def pair(self) -> Pair:
+        return self.list_id, self.user_id
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedBounce:
+    """A hard or soft bounce that a sender reports.
+
+    Attributes:
+        status: the enhanced status code (RFC 3463), such as ``5.1.1``, or ``None``.
+    """
+
+    mailing: MemberMailing
+    is_hard: bool
+    status: str | None = None
+
+
+class BounceOutcome(StrEnum):
+    """The result of processing a reported bounce, for the list in the report."""
+
+    APPLIED = "applied"
+    DUPLICATE = "duplicate"  # The bounce was recorded before.
+    STALE = "stale"  # A later action has made the bounce irrelevant (see ``LatestActions``).
+    LATE = "late"  # The bounce is soft, and its mailing is older than ``MAX_MAILING_AGE``.
+    UNMATCHED = "unmatched"  # The person isn't an active member of the list.
+
+
+@dataclass(frozen=True, slots=True)
+class LatestActions:
+    """The times of a member's latest actions. An action makes earlier bounces irrelevant.
+
+    Attributes:
+        acted_at: when the person last joined, rejoined or turned mail on.
+        lifted_at: when the person or the list's owner last lifted a bounce.
+        moved_at: when the person last changed the address of the account.
+    """
+
+    acted_at: datetime | None
+    lifted_at: datetime | None
+    moved_at: datetime | None
+
+    def is_stale(self, mailing: MemberMailing) -> bool:
+        """Return whether a later action has made a bounce of the mailing irrelevant."""
+        is_older = any(
+            at is not None and mailing.occurred_at < at for at in (self.acted_at, self.lifted_at)
+        )
+        return is_older or (self.moved_at is not None and mailing.mailing_at < self.moved_at)
+
+
+class _Target(NamedTuple):
+    """A subscription that a reported bounce affects.
+
+    Attributes:
+        number: the index of the reported bounce in its batch.
+        id: the id of the subscription.
+    """
+
+    number: int
+    id: int
+    list_id: int
+    user_id: int
+    status: str
+    email: str
+    owner_id: int
+
+    @property
+    def pair(self) -> Pair:
+        return self.list_id, self.user_id
+
+
+def record_bounces(
+    uow: UnitOfWork,
+    bounces: Sequence[ReportedBounce],
+    *,
+    covered_list_ids: Collection[int] | None = None,
+    reached: Sequence[MemberMailing] = (),
+) -> list[BounceOutcome]:
+    """Record bounces, and turn mail off for members whose address doesn't work.
+
+    A hard bounce turns mail off on all of the owner's lists that the sender covers. If a
+    confirmation mail bounces hard, the unconfirmed sign-up ends. Soft bounces turn mail off after
+    ``soft_bounce_limit`` consecutive mailings have bounced. Repeated bounces and old bounces change
+    nothing. Return the outcome of each bounce, in the order of ``bounces``.
+
+    Raises ``TransientError`` if waiting for a lock takes too long.
+
+    Args:
+        covered_list_ids: the ids of the lists that the sender covers, or ``None`` if the sender
+            covers all lists of the owner.
+        reached: the mailings that reached a member, as reported in the same batch. The function
+            ends soft bounces of earlier mailings before it checks the limit, so that the order of
+            the reports doesn't matter.
+    """
+    pairs = {target.pair for target in _find_targets(uow, bounces, covered_list_ids)}
+    present_ids = locks.lock_members(uow, pairs)
+    # Read the subscriptions again, because they may have changed before they were locked.
+    targets = [
+        target
+        for target in _find_targets(uow, bounces, covered_list_ids)
+        if target.pair in pairs and target.user_id in present_ids
+    ]
+    latest_actions = find_latest_actions(uow, {target.pair for target in targets})
+    outcomes = [BounceOutcome.UNMATCHED] * len(bounces)
+    chosen: dict[_Key, _Target] = {}
+    for target in targets:
+        bounce = bounces[target.number]
+        outcome = _judge_age(bounce, latest_actions[target.pair])
+        if target.list_id == bounce.mailing.list_id:
+            outcomes[target.number] = outcome
+        key = (*target.pair, bounce.mailing.mailing_id)
+        if outcome is BounceOutcome.APPLIED and not (
+            key in chosen and (bounces[chosen[key].number].is_hard or not bounce.is_hard)
+        ):
+            chosen[key] = target
+    pending = [each for each in chosen.values() if each.status == SubscriptionStatus.PENDING]
+    if pending:
+        pending_requests.end_requests(uow, [each.id for each in pending], SENDER)
+    added = _add_bounces(
+        uow,
+        bounces,
+        [each for each in chosen.values() if each.status == SubscriptionStatus.ACTIVE],
+    )
+    end_soft_bounces(uow, reached)
+    _stop_mail(uow, bounces, added)
+    new_numbers = {
+        each.number
+        for each in (*pending, *added)
+        if each.list_id == bounces[each.number].mailing.list_id
+    }
+    return [
+        BounceOutcome.DUPLICATE
+        if outcome is BounceOutcome.APPLIED and number not in new_numbers
+        else outcome
+        for number, outcome in enumerate(outcomes)
+    ]
+
+
+def end_soft_bounces(uow: UnitOfWork, reached: Iterable[MemberMailing]) -> None:
+    """End a member's soft bounces if a later mailing has reached the member.
+
+    A mailing has reached a member if the mail was delivered, opened or clicked. If a mail was first
+    bounced softly and then delivered, this bounce ends too. A soft bounce that has turned mail off
+    doesn't end.
+
+    The function needs no lock. For members without soft bounces, the function writes nothing.
+    """
+    latest: dict[Pair, MemberMailing] = {}
+    for mailing in reached:
+        rival = latest.get(mailing.pair)
+        if rival is None or _sort_key(mailing) > _sort_key(rival):
+            latest[mailing.pair] = mailing
+    if latest:
+        uow.session.execute(
+            _END_SOFT_BOUNCES,
+            {
+                **_split_pairs(latest),
+                "mailing_ids": [each.mailing_id for each in latest.values()],
+                "mailing_times": [each.mailing_at for each in latest.values()],
+                "times": [each.occurred_at for each in latest.values()],
+            },
+        )
+
+
+def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pair, LatestActions]:
+    """Return the latest actions of members. Each pair contains a list id and a user id."""
+    if not pairs:
+        return {}
+    rows = uow.session.execute(_FIND_LATEST_ACTIONS, _split_pairs(pairs))
+    return {
+        (row.list_id, row.user_id): LatestActions(row.acted_at, row.lifted_at, row.moved_at)
+        for row in rows
+    }
+
+
+def _find_targets(
+    uow: UnitOfWork,
+    bounces: Sequence[ReportedBounce],
+    covered_list_ids: Collection[int] | None,
+) -> list[_Target]:
+    if not bounces:
+        return []
+    values = {
+        **_split_pairs([each.mailing.pair for each in bounces]),
+        "are_hard": [each.is_hard for each in bounces],
+        "covered_ids": None if covered_list_ids is None else list(covered_list_ids),
+    }
+    return [_Target(*row) for row in uow.session.execute(_FIND_TARGETS, values)]
+
+
+def _judge_age(bounce: ReportedBounce, latest_actions: LatestActions) -> BounceOutcome:
+    if latest_actions.is_stale(bounce.mailing):
+        return BounceOutcome.STALE
+    is_late = bounce.mailing.mailing_at < clock.now() - MAX_MAILING_AGE
+    return BounceOutcome.LATE if is_late and not bounce.is_hard else BounceOutcome.APPLIED
+
+
+def _add_bounces(
+    uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
+) -> list[_Target]:
+    """Store a bounce for each target, and return the targets whose bounce wasn't stored before."""
+    if not targets:
+        return []
+    keyring = uow.settings.keyring
+    reported = [bounces[target.number] for target in targets]
+    values = {
+        **_split_pairs([target.pair for target in targets]),
+        "digests": [compute_address_digest(keyring, target.email) for target in targets],
+        "mailing_ids": [each.mailing.mailing_id for each in reported],
+        "are_hard": [each.is_hard for each in reported],
+        "statuses": [each.status for each in reported],
+        "mailing_times": [each.mailing.mailing_at for each in reported],
+        "bounce_times": [each.mailing.occurred_at for each in reported],
+    }
+    new_keys = {tuple(row) for row in uow.session.execute(_ADD_BOUNCES, values)}
+    return [
+        target
+        for target, each in zip(targets, reported, strict=True)
+        if (*target.pair, each.mailing.mailing_id) in new_keys
+    ]
+
+
+def _stop_mail(
+    uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
+) -> None:
+    """Turn mail off after hard bounces, and after soft bounces that reached the list's limit."""
+    actions = {target.pair: changes.BOUNCED for target in targets if bounces[target.number].is_hard}
+    soft_pairs = {target.pair for target in targets} - actions.keys()
+    if soft_pairs:
+        values = _split_pairs(soft_pairs) | {"min_span": MIN_SOFT_BOUNCE_SPAN}
+        for list_id, user_id in uow.session.execute(_STOP_AFTER_SOFT_BOUNCES, values):
+            actions[list_id, user_id] = changes.SOFT_BOUNCED
+    if not actions:
+        return
+    owner_ids = {target.id: target.owner_id for target in targets if target.pair in actions}
+    statement = (
+        update(Subscription)
+        .where(
+            Subscription.id == any_(cast(list(owner_ids), ARRAY(BigInteger))),
+            Subscription.status == SubscriptionStatus.ACTIVE,
+            Subscription.email_enabled,
+        )
+        .values(email_enabled=False, updated_at=func.clock_timestamp())
+        .returning(Subscription)
+        .execution_options(populate_existing=True)
+    )
+    for record in uow.session.scalars(statement).all():
+        changes.record_event(
+            uow,
+            record,
+            actions[record.list_id, record.user_id],
+            SENDER,
+            status=record.status,
+            email_enabled=True,
+            owner_id=owner_ids[record.id],
+        )
+
+
+def _sort_key(mailing: MemberMailing) -> tuple[datetime, int, datetime]:
+    return mailing.mailing_at, mailing.mailing_id, mailing.occurred_at
+
+
+def _split_pairs(pairs: Iterable[Pair]) -> dict[str, list[int]]:
+    """Return two SQL parameters: an array of the list ids, and an array of the user ids."""
+    pairs = list(pairs)
+    return {
+        "list_ids": [list_id for list_id, _ in pairs],
+        "user_ids": [user_id for _, user_id in pairs],
+    }
