@@ -278,7 +278,8 @@ async def receive_reports(
             intake.require_key(sender, caller)
         else:
             headers = {name.lower(): value for name, value in request.headers.items()}
-            await intake.verify_call(sender, intake.build_request(headers, body))
+            request_data = intake.build_request(headers, body)
+            await intake.verify_call(state.resources, sender, request_data)
     except DomainError as error:
         if error.kind is not Kind.UNAUTHENTICATED:
             raise

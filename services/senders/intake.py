@@ -15,10 +15,10 @@ from core import clock
 from core.errors.requests import BODY_TOO_LARGE
 from core.errors.senders import SENDER_BUSY, SENDER_SIGNATURE_INVALID
 from core.scopes import Scope
-from integrations.senders import registry
 from integrations.senders.port import SenderProof, SenderProvider, SenderRequest
 from models import SenderState
 from services.access.caller import Caller
+from services.senders.adapters import get_adapter
 from services.webhooks.signing import SECRET_PREFIX
 from storage.database import Database, Statement
 from storage.encryption import WrappedKey, encrypt
@@ -146,12 +146,12 @@ def _create_decoy(resources: Resources) -> tuple[StoredSender, WrappedKey, str]:
     return StoredSender(None, SenderProvider.GENERIC, SenderProof((secret,))), wrapped, context
 
 
-async def verify_call(sender: StoredSender, request: SenderRequest) -> None:
+async def verify_call(resources: Resources, sender: StoredSender, request: SenderRequest) -> None:
     """Verify that the call comes from the sender.
 
     Raises ``sender.signature_invalid``. Raises ``sender.busy`` if the proof can't be checked now.
     """
-    await registry.get_adapter(sender.provider).verify(request, sender.proof)
+    await get_adapter(resources, sender.provider).verify(request, sender.proof)
     if sender.id is None or sender.is_paused:
         raise SENDER_SIGNATURE_INVALID()
 
@@ -172,7 +172,7 @@ def store_body(resources: Resources, sender: StoredSender, body: bytes) -> None:
     the same errors as the parser of the generic form.
     """
     if sender.provider is SenderProvider.GENERIC:
-        registry.get_adapter(sender.provider).parse(body)
+        get_adapter(resources, sender.provider).parse(body)
     elif len(body) > MAX_PROVIDER_BODY_BYTES:
         raise BODY_TOO_LARGE(most="1 MB")
     context = f"body-{secrets.token_hex(16)}"

@@ -20,7 +20,6 @@ from api.record_ids import PathId, parse_id_or_text
 from api.schemas import senders as schemas
 from api.state import Transaction
 from core.errors import DomainError
-from integrations.senders import registry
 from integrations.senders.port import SenderProvider
 from models import Sender, SenderReport
 from services.accounts import page_paths
@@ -95,7 +94,7 @@ def show_new_sender(console: RecentConsole, form: EmptyForm) -> Response:
     return console.render_form(
         "new_sender.html",
         form.fill({"provider": SenderProvider.GENERIC.value}),
-        providers=[(each.value, _PROVIDER_LABELS[each]) for each in registry.list_providers()],
+        providers=[(each.value, label) for each, label in _PROVIDER_LABELS.items()],
         lists=[("", "All lists"), *((str(each.id), each.title) for each in own_lists)],
     )
 
