@@ -150,7 +150,9 @@ class SenderRecord(Schema):
         examples=[{"applied": 4120, "duplicate": 12}],
     )
     warnings: list[str] = Field(
-        description="Codes of problems to solve", examples=[["sns_signature_v1"]]
+        description="Codes of problems to solve: sns_signature_v1, and the reasons of the state "
+        "failing, which are calls_rejected, topic_unsubscribed and no_reports",
+        examples=[["sns_signature_v1"]],
     )
     created_at: Timestamp
     updated_at: Timestamp

@@ -33,6 +33,7 @@ from services.jobs.maintenance import register_maintenance
 from services.senders import effects, states
 from services.senders.adapters import get_adapter, get_sns_base_url
 from services.senders.effects import ReceivedReport
+from services.senders.notices import FailureReason
 from storage.database import Statement
 from storage.encryption import DecryptionFailed, WrappedKey, decrypt
 from storage.resources import Resources
@@ -288,7 +289,7 @@ def _record_bodies(uow: UnitOfWork, sender_id: int, bodies: Sequence[_ReadBody])
         warnings=bodies[-1].content.warnings,
     )
     if changes and changes[-1] is TopicChange.UNSUBSCRIBED:
-        states.mark_failing(uow, sender_id, states.FailureReason.TOPIC_UNSUBSCRIBED)
+        states.mark_failing(uow, sender_id, FailureReason.TOPIC_UNSUBSCRIBED)
 
 
 def _store_reports(uow: UnitOfWork, sender_id: int, received: Sequence[ReceivedReport]) -> None:

@@ -1,7 +1,7 @@
 """Verifies the calls of senders, and stores their bodies until a worker applies the reports.
 
-An unknown sender, a paused sender and a wrong proof get the same answer in a comparable time. A
-call for an unknown sender is therefore verified with the secret of a decoy.
+An unknown sender, a paused sender and a wrong proof get the same answer. A call for an unknown
+sender is therefore verified with the secret of a decoy. The API pads the time of the answer.
 """
 
 import base64
@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 
+from sqlalchemy import text
+
 from core import clock
 from core.errors.requests import BODY_TOO_LARGE
 from core.errors.senders import SENDER_BUSY, SENDER_SIGNATURE_INVALID
@@ -19,8 +21,10 @@ from integrations.senders.port import SenderProof, SenderProvider, SenderRequest
 from models import SenderState
 from services.access.caller import Caller
 from services.senders.adapters import get_adapter
+from services.senders.notices import FailureReason
+from services.senders.states import mark_failing
 from services.webhooks.signing import SECRET_PREFIX
-from storage.database import Database, Statement
+from storage.database import Statement
 from storage.encryption import WrappedKey, encrypt
 from storage.resources import Resources
 
@@ -51,7 +55,8 @@ WHERE id = :sender_id AND deleted_at IS NULL AND (
 )
 RETURNING id
 """)
-_COUNT_REFUSED = Statement("""
+# Returns the senders that have now reached the limit of rejected calls in this hour.
+_COUNT_REFUSED = text("""
 WITH refused AS (
     SELECT s.id, r.count
     FROM unnest(CAST(:sender_ids AS bigint[]), CAST(:counts AS bigint[])) AS r (id, count)
@@ -62,10 +67,11 @@ WITH refused AS (
     ON CONFLICT (sender_id, hour, outcome) DO UPDATE SET count = c.count + excluded.count
     RETURNING sender_id, count
 )
-UPDATE senders AS s SET last_refused_at = now(), state = CASE
-    WHEN counted.count >= :max_refused AND s.state <> 'paused' THEN 'failing' ELSE s.state END
-FROM counted WHERE s.id = counted.sender_id
-RETURNING s.id
+UPDATE senders AS s SET last_refused_at = now()
+FROM counted JOIN refused ON refused.id = counted.sender_id
+WHERE s.id = counted.sender_id
+RETURNING s.id,
+    counted.count >= :max_refused AND counted.count - refused.count < :max_refused AS is_too_many
 """)
 
 
@@ -102,17 +108,25 @@ class RefusedCalls:
             if sender_id in self._counts or len(self._counts) < _MAX_COUNTED_SENDERS:
                 self._counts[sender_id] += 1
 
-    def write_counts(self, database: Database) -> None:
+    def write_counts(self, resources: Resources) -> None:
+        """Write the counts, and make senders fail that had too many rejected calls.
+
+        Raises ``SQLAlchemyError``.
+        """
         with self._lock:
             counts = self._counts
             self._counts = Counter()
-        if counts:
-            database.rows(
-                _COUNT_REFUSED,
-                sender_ids=list(counts.keys()),
-                counts=list(counts.values()),
-                max_refused=MAX_REFUSED_CALLS_PER_HOUR,
-            )
+        if not counts:
+            return
+        values = {
+            "sender_ids": sorted(counts),
+            "counts": [counts[sender_id] for sender_id in sorted(counts)],
+            "max_refused": MAX_REFUSED_CALLS_PER_HOUR,
+        }
+        with resources.unit_of_work() as uow:
+            rows = uow.session.execute(_COUNT_REFUSED, values).all()
+            for sender_id in sorted(row.id for row in rows if row.is_too_many):
+                mark_failing(uow, sender_id, FailureReason.CALLS_REJECTED)
 
 
 def find_sender(resources: Resources, sender_id: int) -> StoredSender:

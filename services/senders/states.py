@@ -1,22 +1,17 @@
-"""Changes the states of senders after their calls, and records the reasons as warnings."""
+"""Changes the states of senders.
+
+The warnings of a sender contain the reason for which the sender is failing.
+"""
 
 from collections.abc import Collection
-from enum import StrEnum
 
 from sqlalchemy import func, select, update
 
 from models import Sender, SenderState
+from services.senders import notices
+from services.senders.notices import FailureReason
 from services.senders.senders import is_not_deleted
 from storage.unit_of_work import UnitOfWork
-
-
-class FailureReason(StrEnum):
-    """The reason why a sender is failing. The sender's warnings contain the reason."""
-
-    # Many calls of the sender had no valid proof.
-    CALLS_REJECTED = "calls_rejected"
-    # The subscription of the sender's URL to the topic of Amazon SNS was ended.
-    TOPIC_UNSUBSCRIBED = "topic_unsubscribed"
 
 
 def mark_failing(uow: UnitOfWork, sender_id: int, reason: FailureReason) -> None:
@@ -26,6 +21,7 @@ def mark_failing(uow: UnitOfWork, sender_id: int, reason: FailureReason) -> None
         return
     warnings = {*sender.warnings, reason.value}
     _update_sender(uow, sender, SenderState.FAILING, warnings, has_reports=False)
+    notices.report_failure(uow, sender, reason)
 
 
 def record_bodies(
@@ -49,10 +45,13 @@ def record_bodies(
     if sender is None or not (has_reports or is_confirmed):
         return
     state = SenderState(sender.state)
+    has_recovered = state is SenderState.FAILING
     if state is not SenderState.PAUSED:
         was_reported = has_reports or sender.last_report_at is not None
         state = SenderState.WORKING if was_reported else SenderState.WAITING
     _update_sender(uow, sender, state, warnings, has_reports=has_reports)
+    if has_recovered:
+        notices.report_recovery(uow, sender, state)
 
 
 def _lock_sender(uow: UnitOfWork, sender_id: int) -> Sender | None:

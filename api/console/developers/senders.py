@@ -1,6 +1,6 @@
 """Pages on which an owner manages senders and sees their reports."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastapi.responses import Response
@@ -21,10 +21,12 @@ from api.schemas import senders as schemas
 from api.state import Transaction
 from core.errors import DomainError
 from integrations.senders.port import SenderProvider
+from integrations.senders.ses import SIGNATURE_V1_WARNING
 from models import Sender, SenderReport
 from services.accounts import page_paths
 from services.paging import PageRequest
 from services.senders import reports, sender_secrets, senders
+from services.senders.notices import FAILURE_SENTENCES
 from services.senders.provider_keys import CREATED_SECRETS, KEY_NAMES
 from services.senders.senders import NewSender, SenderFigures
 from services.subscriptions import lists
@@ -42,6 +44,13 @@ _PROVIDER_LABELS = {
     SenderProvider.SENDGRID: "SendGrid",
     SenderProvider.BREVO: "Brevo",
     SenderProvider.RESEND: "Resend",
+}
+_WARNING_SENTENCES: Mapping[str, str] = {
+    **{reason.value: sentence for reason, sentence in FAILURE_SENTENCES.items()},
+    SIGNATURE_V1_WARNING: (
+        "The topic signs its messages with the outdated algorithm SHA-1. Set the signature version "
+        "of the topic to 2."
+    ),
 }
 # The form has one field for the key of any provider.
 _KEY_FIELD = "key"
@@ -63,6 +72,11 @@ class SenderView:
     @property
     def provider(self) -> str:
         return _PROVIDER_LABELS[SenderProvider(self.sender.provider)]
+
+    @property
+    def problems(self) -> list[str]:
+        """Return sentences about the problems that the owner should solve."""
+        return [_WARNING_SENTENCES[each] for each in self.sender.warnings]
 
     @property
     def can_rotate(self) -> bool:
