@@ -107,6 +107,8 @@ CALLS: dict[str, Call] = {
     f"PATCH {_SENDER}": Call(404, json={"name": "Changed"}),
     f"POST {_SENDER}/rotate": Call(404),
     f"GET {_SENDER}/reports": Call(404),
+    "GET /lists/{list_id}/mailings": Call(403),
+    "GET /lists/{list_id}/mailings/{mailing_id}": Call(403),
     f"POST {_SENDER}/try": Call(404, json={"body": _NO_REPORTS}),
     # There is no sender with this id, because a rejected call leaves a trace at the sender.
     f"POST {_SENDER}/events": Call(401, own=401, values={"sender_id": "list_id"}, json={}),
