@@ -14,7 +14,7 @@ from api.console.requests import (
     RecentConsoleForm,
     build_router,
 )
-from api.console.typed_forms import parse_body, read_text
+from api.console.typed_forms import TypedForm, parse_body, read_text
 from api.paging import Cursor
 from api.record_ids import PathId, parse_id_or_text
 from api.schemas import senders as schemas
@@ -25,7 +25,8 @@ from integrations.senders.ses import SIGNATURE_V1_WARNING
 from models import Sender, SenderReport
 from services.accounts import page_paths
 from services.paging import PageRequest
-from services.senders import reports, sender_secrets, senders
+from services.senders import applying, reports, sender_secrets, senders
+from services.senders.effects import ReportFacts, describe_report
 from services.senders.notices import FAILURE_SENTENCES
 from services.senders.provider_keys import CREATED_SECRETS, KEY_NAMES
 from services.senders.senders import NewSender, SenderFigures
@@ -54,6 +55,8 @@ _WARNING_SENTENCES: Mapping[str, str] = {
 }
 # The form has one field for the key of any provider.
 _KEY_FIELD = "key"
+_BODY_FIELD = "body"
+_REPORT_ERRORS = ("report.invalid", "report.too_many", "report.trace_id_refused")
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,9 @@ class SenderView:
 
 @dataclass(frozen=True)
 class ReportView:
-    """A report of a sender, formatted for a page."""
+    """A report of a sender, or a report in a body that was tried, formatted for a page."""
 
-    report: SenderReport
+    report: SenderReport | ReportFacts
 
     @property
     def kind(self) -> str:
@@ -164,6 +167,25 @@ def show_sender(
     )
 
 
+@router.get("/{sender_id}/try")
+def show_trial(console: Console, form: EmptyForm, sender_id: PathId) -> Response:
+    return _render_trial(console, form, _find_view(console, sender_id))
+
+
+@router.post("/{sender_id}/try")
+def try_body(console: ConsoleForm, sender_id: PathId) -> Response:
+    """Show the effects of the reports in a body, without changing anything."""
+    view = _find_view(console, sender_id)
+    try:
+        body = parse_body(schemas.SenderTrial, {"body": console.form.get(_BODY_FIELD, "")})
+        received = applying.run_trial(console.state.resources, view.sender, body.body.encode())
+    except DomainError as error:
+        form = console.add_error(error, dict.fromkeys(_REPORT_ERRORS, _BODY_FIELD))
+        return _render_trial(console, form, view)
+    effects = [ReportView(describe_report(each)) for each in received]
+    return _render_trial(console, TypedForm(console.form), view, effects)
+
+
 @router.get("/{sender_id}/rotate")
 def show_rotation(console: RecentConsole, sender_id: PathId) -> Response:
     return console.render_page("rotate_sender.html", view=_find_view(console, sender_id))
@@ -199,6 +221,15 @@ def _render_secret(
         username=sender_secrets.USERNAME if has_username else None,
         is_new=is_new,
     )
+
+
+def _render_trial(
+    console: ConsoleRequest,
+    form: TypedForm,
+    view: SenderView,
+    effects: Sequence[ReportView] | None = None,
+) -> Response:
+    return console.render_form("try_sender.html", form, view=view, effects=effects)
 
 
 def _build_views(
