@@ -12,7 +12,8 @@ from core.settings import Settings
 from integrations.senders.sns_reachability import find_certificate_problem
 from integrations.senders.sns_topics import parse_topic
 
-# Signed reports are accepted within five minutes, so a larger difference would reject reports.
+# A signature is valid for only five minutes. If the clock of this host is wrong, valid reports are
+# rejected.
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=30)
 _MAX_LISTED = 20
 _MAX_CHECKED_REGIONS = 3

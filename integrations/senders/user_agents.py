@@ -1,8 +1,8 @@
-"""Recognises programs that open mails and follow links, by their user agents."""
+"""Recognises user agents of programs that open mails and follow links without a person."""
 
 # Apple's mail privacy proxy sends exactly this text.
 _APPLE_PROXY = "Mozilla/5.0"
-# Parts of the user agents of mail providers' image proxies and of mail scanners, in lower case.
+# Image proxies and mail scanners have a user agent that contains one of these texts in any case.
 _MACHINE_PARTS = (
     *("googleimageproxy", "yahoomailproxy", "barracuda", "mimecast", "proofpoint"),
     *("safelinks", "symantec", "trendmicro"),

@@ -29,7 +29,8 @@ BY_INDEX: list[tuple[Json, str]] = [
     ({"field": "joined_at", "before": "2001-01-01"}, "ix_subscriptions_status_created_at"),
     ({"field": "created_at", "after": "2100-01-01"}, "ix_subscriptions_status_created_at"),
     ({"field": "import_id", "is": 9_000_000}, "ix_subscriptions_import_id"),
-    ({"field": "bounced", "is": "hard"}, "ix_bounces_counting"),
+    # Postgres may use any index on `bounces` whose first column is the list's id.
+    ({"field": "bounced", "is": "hard"}, "uq_subscriptions_user_id_list_id"),
     ({"field": "bounced", "in": ["soft", "hard"]}, "uq_subscriptions_user_id_list_id"),
     (
         {"any": [{"field": "bounced", "is": "soft"}, {"field": "tag", "is": "rare"}]},

@@ -1,4 +1,4 @@
-"""Pages on which an owner manages senders and sees their reports."""
+"""Pages on which an owner manages senders and sees the senders' reports."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ _WARNING_SENTENCES: Mapping[str, str] = {
         "of the topic to 2."
     ),
 }
-# The form has one field for the key of any provider.
+# The form uses the same field for the keys of all providers.
 _KEY_FIELD = "key"
 _BODY_FIELD = "body"
 _REPORT_ERRORS = ("report.invalid", "report.too_many", "report.trace_id_refused")
@@ -64,7 +64,8 @@ class SenderView:
     """A sender, formatted for a page.
 
     Attributes:
-        list_titles: the titles of the covered lists, or ``None`` for all lists.
+        list_titles: the titles of the lists that the sender covers, or ``None`` for all lists of
+            the owner.
     """
 
     sender: Sender
@@ -118,7 +119,7 @@ def show_new_sender(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post("/new")
 def create_sender(console: RecentConsoleForm) -> Response:
-    """Create a sender, and show its secret, which is shown only once."""
+    """Create a sender, and show the new secret. Later pages never show the secret again."""
     form = console.form
     list_id = parse_id_or_text(read_text(form, "list_id"))
     provider = form.get("provider", "")

@@ -110,7 +110,8 @@ CALLS: dict[str, Call] = {
     "GET /lists/{list_id}/mailings": Call(403),
     "GET /lists/{list_id}/mailings/{mailing_id}": Call(403),
     f"POST {_SENDER}/try": Call(404, json={"body": _NO_REPORTS}),
-    # There is no sender with this id, because a rejected call leaves a trace at the sender.
+    # The path contains the id of a list, so that no sender exists. With the id of a sender, the
+    # rejected call would be counted in the sender's row.
     f"POST {_SENDER}/events": Call(401, own=401, values={"sender_id": "list_id"}, json={}),
     "POST /attachments": Call(200, files={"file": ("picture.png", encoded("PNG"))}),
     "GET /attachments": Call(200),
