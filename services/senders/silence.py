@@ -12,30 +12,35 @@ MIN_MAILING_ROWS = 1_000
 MAX_SILENCE = timedelta(hours=48)
 # Older mailings don't matter, because their senders have been checked every hour since then.
 _MAX_MAILING_AGE = timedelta(days=7)
-# A sender that covers the list of a mailing is silent if no sender of the list has reported since
-# the mailing. An owner may have two senders for all lists, and send a mailing with only one.
+# A mailing is silent if its figures are empty, and no sender of the list's owner has reported since
+# the mailing. An owner may have two senders for all lists, and send a mailing with only one. The
+# last report of a sender for any list says nothing about a certain list.
 _FIND_SILENT_SENDERS = Statement("""
 WITH large AS (
-    SELECT m.list_id, m.created_at, l.user_id
+    SELECT m.id, m.list_id, m.created_at, l.user_id
     FROM mailings AS m JOIN lists AS l ON l.id = m.list_id
     WHERE m.created_at > now() - :max_age AND m.created_at < now() - :max_silence
-        AND m.rows >= :min_rows
-), covering AS (
-    SELECT large.list_id, large.created_at AS mailing_at, s.id, s.state, s.created_at,
-        s.last_report_at, s.deleted_at
+        AND m.rows >= :min_rows AND m.delivered + m.hard_bounced + m.soft_bounced + m.blocked
+            + m.complained + m.unsubscribed = 0
+), own AS (
+    SELECT large.id AS mailing_id, large.created_at AS mailing_at, s.*
     FROM large JOIN senders AS s ON s.user_id = large.user_id AND NOT s.any_list
         AND (s.list_ids IS NULL OR large.list_id = ANY (s.list_ids))
-    UNION ALL
-    SELECT large.list_id, large.created_at, s.id, s.state, s.created_at,
-        s.last_report_at, s.deleted_at
-    FROM large CROSS JOIN senders AS s WHERE s.any_list
 ), silent AS (
-    SELECT list_id, mailing_at FROM covering GROUP BY list_id, mailing_at
-    HAVING NOT coalesce(bool_or(last_report_at > mailing_at), false)
+    SELECT id, created_at FROM large WHERE NOT EXISTS (
+        SELECT FROM own WHERE own.mailing_id = large.id AND own.last_report_at > own.mailing_at
+    )
+), covering AS (
+    SELECT own.id, own.state, own.created_at, own.mailing_at, own.deleted_at
+    FROM own JOIN silent ON silent.id = own.mailing_id
+    UNION ALL
+    SELECT s.id, s.state, s.created_at, silent.created_at, s.deleted_at
+    FROM silent JOIN senders AS s ON s.any_list
+        AND (s.last_report_at IS NULL OR s.last_report_at < silent.created_at)
 )
-SELECT DISTINCT c.id FROM covering AS c JOIN silent USING (list_id, mailing_at)
-WHERE c.deleted_at IS NULL AND c.state IN ('waiting', 'working') AND c.created_at < c.mailing_at
-ORDER BY c.id
+SELECT DISTINCT id FROM covering
+WHERE deleted_at IS NULL AND state IN ('waiting', 'working') AND created_at < mailing_at
+ORDER BY id
 """)
 
 

@@ -162,6 +162,33 @@ def test_sender_does_not_fail_while_another_sender_reports_about_the_list(
     assert state_of(client, silent) == ("waiting", [])
 
 
+def test_sender_for_any_list_fails_only_if_it_reported_about_no_list_since_the_mailing(
+    stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
+) -> None:
+    key = stack.create_key(owner.user_id, Scope.SENDER, Scope.DELIVERY)
+    with stack.client(key) as delivery_client:
+        silent, working = (new_sender(delivery_client, any_list=True) for _ in range(2))
+    own = new_sender(client)
+    for each in (silent, working, own):
+        age_sender(stack, each)
+    new_mailing(stack, list_id, rows=1000, age=LATE)
+    deliver(stack, client, working, report("delivered", email=new_address()))
+    run_maintenance(stack, CHECK_SILENCE.name)
+    # The reports of the working sender may be about other lists.
+    states = [state_of(client, each)[0] for each in (silent, working, own)]
+    assert states == ["failing", "working", "failing"]
+
+
+def test_sender_does_not_fail_if_the_mailing_has_figures(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    sender = new_sender(client)
+    age_sender(stack, sender)
+    new_mailing(stack, list_id, rows=1000, age=LATE, figures={"delivered": 1})
+    run_maintenance(stack, CHECK_SILENCE.name)
+    assert state_of(client, sender) == ("waiting", [])
+
+
 def age_sender(stack: Stack, sender: dict[str, Any]) -> None:
     stack.query(
         "UPDATE senders SET created_at = now() - interval '10 days' WHERE id = %s", sender["id"]
