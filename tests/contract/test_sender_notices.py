@@ -200,7 +200,7 @@ def age_sender(stack: Stack, sender: dict[str, Any]) -> None:
     [
         ("bounced", 500, {"hard_bounced": 24}, True),
         ("bounced", 500, {"hard_bounced": 23}, False),
-        ("bounced", 499, {"hard_bounced": 400}, False),
+        ("bounced", 499, {"hard_bounced": 24}, False),
         # The limit was reached before.
         ("bounced", 500, {"hard_bounced": 25}, False),
         ("complained", 1000, {"complained": 2}, True),
