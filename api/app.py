@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import secrets
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
@@ -163,10 +163,10 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
             drain.force_exit_after_timeout()
             first_check.cancel()
     gc.unfreeze()
-    with suppress(psycopg2.Error):
+    with suppress(psycopg2.Error, SQLAlchemyError):
         state.used_keys.write_uses(resources.database)
         state.request_log.write_requests(resources.database)
-        state.refused_calls.write_counts(resources.database)
+        state.refused_calls.write_counts(resources)
     await state.request_calls.flush()
     await state.challenges.aclose()
     state.rate_limiter.close()
@@ -253,17 +253,18 @@ async def _write_key_records(state: State) -> None:
     only one thread of the background work. After a failed write, only the requests stay in memory.
     The other records are lost.
     """
-    writers = {
-        "api_keys.uses_not_written": state.used_keys.write_uses,
-        "api_requests.not_written": state.request_log.write_requests,
-        "sender_counts.not_written": state.refused_calls.write_counts,
+    resources = state.resources
+    writers: dict[str, Callable[[], None]] = {
+        "api_keys.uses_not_written": partial(state.used_keys.write_uses, resources.database),
+        "api_requests.not_written": partial(state.request_log.write_requests, resources.database),
+        "sender_counts.not_written": partial(state.refused_calls.write_counts, resources),
     }
     while True:
         await asyncio.sleep(_WRITE_KEY_RECORDS_EVERY_SECONDS)
         for failure, write in writers.items():
             try:
-                await BACKGROUND.run(write, state.resources.database)
-            except (psycopg2.Error, DomainError) as error:
+                await BACKGROUND.run(write)
+            except (psycopg2.Error, SQLAlchemyError, DomainError) as error:
                 log.warning(failure, reason=type(error).__name__)
 
 

@@ -306,7 +306,10 @@ def _describe_body(
 
 
 def _build_event(kind: FeedEventType, entry: TypeEntry) -> dict[str, Any]:
-    is_of_list = entry.subject in {SubjectKind.SUBSCRIPTION, SubjectKind.IMPORT, SubjectKind.EXPORT}
+    is_of_list = (
+        entry.subject in {SubjectKind.SUBSCRIPTION, SubjectKind.IMPORT, SubjectKind.EXPORT}
+        or kind is FeedEventType.MAILING_ALARM
+    )
     event = {
         "id": 48213,
         "type": kind.value,

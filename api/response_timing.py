@@ -1,4 +1,4 @@
-"""Pads the response time, so that it doesn't reveal whether an e-mail address is known."""
+"""Pads the response time, so that it doesn't reveal whether an address or a sender is known."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,9 +16,24 @@ async def pad_duration() -> AsyncIterator[None]:
 
     Leaving the block is also delayed if the block raises an exception.
     """
-    loop = asyncio.get_running_loop()
-    start = loop.time()
+    start = asyncio.get_running_loop().time()
     try:
         yield
     finally:
-        await asyncio.sleep(STEP_SECONDS - (loop.time() - start) % STEP_SECONDS)
+        await _wait_for_step(start)
+
+
+@asynccontextmanager
+async def pad_failure() -> AsyncIterator[None]:
+    """Delay leaving the ``async with`` block like ``pad_duration``, but only after an exception."""
+    start = asyncio.get_running_loop().time()
+    try:
+        yield
+    except Exception:
+        await _wait_for_step(start)
+        raise
+
+
+async def _wait_for_step(start: float) -> None:
+    duration = asyncio.get_running_loop().time() - start
+    await asyncio.sleep(STEP_SECONDS - duration % STEP_SECONDS)

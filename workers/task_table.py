@@ -49,7 +49,7 @@ _MODULES = """
     subscriptions.imports.helper_jobs subscriptions.imports.import_job subscriptions.imports.undo
     subscriptions.member_addresses subscriptions.members.mails subscriptions.members.unsubscribe
     subscriptions.preferences.link_mails
-    senders.applying webhooks.endpoints_of_keys webhooks.sending
+    senders.applying senders.silence webhooks.endpoints_of_keys webhooks.sending
 """
 for _name in _MODULES.split():
     importlib.import_module(f"services.{_name}")

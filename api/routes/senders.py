@@ -11,10 +11,11 @@ from api.limits.rate_limits import RateLimitName
 from api.openapi import error_responses
 from api.paging import Cursor, Limit
 from api.record_ids import PathId, parse_id
+from api.response_timing import pad_failure
 from api.route_classes import JsonRoute
 from api.schemas import senders as schemas
 from api.schemas.envelope import Envelope, build_envelope
-from api.state import StateOf, Transaction
+from api.state import State, StateOf, Transaction
 from core.errors import DomainError, Kind, access, mailing, requests
 from core.errors import senders as errors
 from core.settings import Settings
@@ -270,7 +271,17 @@ async def receive_reports(
     the request can contain an API key with the scope `sender`. Reports are applied within seconds.
     """
     body = await request.body()
-    sender = await REPORTS.run(intake.find_sender, state.resources, parse_id(sender_id) or 0)
+    async with pad_failure():
+        sender = await _verify_call(request, state, parse_id(sender_id) or 0, body)
+    await REPORTS.run(intake.store_body, state.resources, sender, body)
+    return build_envelope(1)
+
+
+async def _verify_call(
+    request: Request, state: State, sender_id: int, body: bytes
+) -> intake.StoredSender:
+    """Return the sender that has proved a call. Raises ``sender.signature_invalid``."""
+    sender = await REPORTS.run(intake.find_sender, state.resources, sender_id)
     try:
         has_key = "authorization" in request.headers and _SIGNATURE_HEADER not in request.headers
         if sender.provider is SenderProvider.GENERIC and has_key:
@@ -278,7 +289,8 @@ async def receive_reports(
             intake.require_key(sender, caller)
         else:
             headers = {name.lower(): value for name, value in request.headers.items()}
-            await intake.verify_call(sender, intake.build_request(headers, body))
+            request_data = intake.build_request(headers, body)
+            await intake.verify_call(state.resources, sender, request_data)
     except DomainError as error:
         if error.kind is not Kind.UNAUTHENTICATED:
             raise
@@ -286,8 +298,7 @@ async def receive_reports(
             state.refused_calls.record(sender.id)
         await AUTHENTICATION.run(count_anonymous, request, RateLimitName.ANONYMOUS)
         raise errors.SENDER_SIGNATURE_INVALID() from None
-    await REPORTS.run(intake.store_body, state.resources, sender, body)
-    return build_envelope(1)
+    return sender
 
 
 def _identify_key(request: Request) -> Caller:

@@ -7,7 +7,6 @@ from pydantic import AfterValidator, Field
 from api.schemas.envelope import AtMost, Body, ChangesBody, Schema, Timestamp
 from core import ids
 from core.settings import Settings
-from integrations.senders import registry
 from integrations.senders.port import SenderProvider
 from models import ReportOutcome, Sender, SenderState
 from services.senders.effects import ReceivedReport, describe_report
@@ -19,16 +18,9 @@ from services.senders.senders import (
     build_events_url,
 )
 
-
 # Strict mode is off for enums, because JSON contains texts, and strict mode accepts only enum
 # members.
-def _require_adapter(provider: SenderProvider) -> SenderProvider:
-    if provider not in registry.list_providers():
-        raise ValueError("isn't supported yet")
-    return provider
-
-
-ProviderName = Annotated[SenderProvider, Field(strict=False), AfterValidator(_require_adapter)]
+ProviderName = Annotated[SenderProvider, Field(strict=False)]
 
 
 def _strip_name(name: str) -> str:
@@ -158,7 +150,9 @@ class SenderRecord(Schema):
         examples=[{"applied": 4120, "duplicate": 12}],
     )
     warnings: list[str] = Field(
-        description="Codes of problems to solve", examples=[["sns_signature_v1"]]
+        description="Codes of problems to solve: sns_signature_v1, and the reasons of the state "
+        "failing, which are calls_rejected, topic_unsubscribed and no_reports",
+        examples=[["sns_signature_v1"]],
     )
     created_at: Timestamp
     updated_at: Timestamp

@@ -1,4 +1,4 @@
-"""Checks when senders last posted reports, and whether the clock of this host is correct."""
+"""Checks the reports of senders, and the conditions for verifying their signatures."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -6,13 +6,17 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from cli.doctor.runner import Diagnosis, diagnose, fine
+from cli.doctor.runner import Diagnosis, diagnose, fine, wrong
 from core import clock
+from core.settings import Settings
+from integrations.senders.sns_reachability import find_certificate_problem
+from integrations.senders.sns_topics import parse_topic
 
 # A signature is valid for only five minutes. If the clock of this host is wrong, valid reports are
 # rejected.
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=30)
 _MAX_LISTED = 20
+_MAX_CHECKED_REGIONS = 3
 _SELECT_SENDERS = text("""
     SELECT id, state, last_report_at, (
         SELECT coalesce(sum(count), 0) FROM sender_counts
@@ -22,10 +26,15 @@ _SELECT_SENDERS = text("""
     FROM senders WHERE deleted_at IS NULL
     ORDER BY last_report_at NULLS FIRST, id LIMIT :limit
 """)
+_SELECT_TOPICS = text("""
+    SELECT DISTINCT ON (split_part(topic_arn, ':', 4)) topic_arn FROM senders
+    WHERE deleted_at IS NULL AND topic_arn IS NOT NULL
+    ORDER BY split_part(topic_arn, ':', 4) LIMIT :limit
+""")
 
 
-def check_senders(connection: Connection) -> Iterator[Diagnosis]:
-    """Show each sender's newest report, and compare the clocks of this host and of Postgres."""
+def check_senders(connection: Connection, settings: Settings) -> Iterator[Diagnosis]:
+    """Check the newest report of each sender, the clocks, and the certificates of Amazon SNS."""
     rows = connection.execute(_SELECT_SENDERS, {"limit": _MAX_LISTED}).all()
     database_time = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
     difference = abs(database_time - clock.now())
@@ -39,6 +48,22 @@ def check_senders(connection: Connection) -> Iterator[Diagnosis]:
         difference > _MAX_CLOCK_DIFFERENCE,
         "Synchronise the clocks, for example with NTP.",
     )
+    yield _check_certificates(connection, settings)
+
+
+def _check_certificates(connection: Connection, settings: Settings) -> Diagnosis:
+    """Check that the certificates of Amazon SNS can be reached in the regions of topics."""
+    check = "certificates"
+    arns = connection.scalars(_SELECT_TOPICS, {"limit": _MAX_CHECKED_REGIONS})
+    topics = [topic for arn in arns if (topic := parse_topic(arn)) is not None]
+    if not topics:
+        return fine(check, "no sender uses Amazon SES")
+    base_url = None if settings.sns_base_url is None else str(settings.sns_base_url)
+    for topic in topics:
+        if (problem := find_certificate_problem(topic, base_url)) is not None:
+            advice = "Allow the API to connect to Amazon SNS. Otherwise it can't verify reports."
+            return wrong(check, f"{topic.host} can't be reached ({problem})", advice)
+    return fine(check, f"{', '.join(topic.host for topic in topics)} can be reached")
 
 
 def _describe(row: Any) -> str:

@@ -75,7 +75,7 @@ def check_database(settings: Settings) -> Iterator[Diagnosis]:
                 for each in work_checks.check_maintenance(connection):
                     yield replace(each, part="maintenance")
                 yield replace(work_checks.check_waiting_mails(connection), part="mail")
-                for each in sender_checks.check_senders(connection):
+                for each in sender_checks.check_senders(connection, settings):
                     yield replace(each, part="senders")
     except OperationalError as error:
         if not isinstance(error.orig, TimeLimitsMissing):

@@ -100,6 +100,10 @@ RESOURCES: dict[str, dict[str, str]] = {
         "preview": "preview_list",
         "preview_changed": "preview_changed_list",
     },
+    "mailings": {
+        "list": "list_mailings",
+        "read": "read_mailing",
+    },
     "members": {
         "add": "add_members",
         "list": "list_members",

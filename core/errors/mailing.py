@@ -215,6 +215,7 @@ FIGURES_RANGE = malformed(
     most=1_100,
 )
 
+MAILING_NOT_FOUND = not_found("mailing.not_found", "There is no mailing with this id on the list.")
 EXPORT_NOT_FOUND = not_found("export.not_found", "The export doesn't exist or has expired.")
 
 FIELD_NOT_FOUND = not_found("field.not_found", "There is no field with this id.")

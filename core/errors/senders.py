@@ -32,7 +32,7 @@ SENDER_TOPIC_INVALID = invalid_at(
     "body.topic_arn",
     "sender.topic_invalid",
     "{rule}",
-    rule="must be the ARN of a topic of Amazon SNS",
+    rule="must be the ARN of a standard topic of Amazon SNS",
 )
 _BUSY_CODE = "sender.busy"
 _BUSY_SENTENCE = "Too many reports of this sender are waiting, or the service is unavailable."

@@ -227,6 +227,7 @@ class Stack:
         self.environment |= sandbox_settings.build_challenge_settings(self.sandbox_url, {})
         self.environment |= sandbox_settings.build_payment_settings(self.sandbox_url, {})
         self.environment |= sandbox_settings.build_stock_photo_settings(self.sandbox_url, {})
+        self.environment |= sandbox_settings.build_sns_settings(self.sandbox_url, {})
         self.environment["PRESSROOM_MAIL_URL"] = f"smtp://{LOOPBACK}:{smtp_port}"
         return self.start(
             "sandbox",

@@ -1,4 +1,4 @@
-"""Chooses the adapter of a sender's provider."""
+"""Creates the adapters of all providers of senders."""
 
 from collections.abc import Mapping
 
@@ -10,26 +10,26 @@ from integrations.senders.port import SenderAdapter, SenderProvider
 from integrations.senders.postmark import PostmarkAdapter
 from integrations.senders.resend import ResendAdapter
 
-_ADAPTERS: Mapping[SenderProvider, SenderAdapter] = {
-    adapter.provider: adapter
-    for adapter in (
+
+def create_adapters(sns_base_url: str | None) -> Mapping[SenderProvider, SenderAdapter]:
+    """Return the adapter of each provider.
+
+    Args:
+        sns_base_url: the URL of a server that replaces Amazon's servers, or ``None``.
+    """
+    # Import the HTTP library only here, because many commands check keys but verify no requests.
+    from integrations.senders.ses import SesAdapter
+
+    adapters: tuple[SenderAdapter, ...] = (
         GenericAdapter(),
+        SesAdapter(sns_base_url),
         PostmarkAdapter(),
         MailgunAdapter(),
         sendgrid.SendGridAdapter(),
         BrevoAdapter(),
         ResendAdapter(),
     )
-}
-
-
-def get_adapter(provider: SenderProvider) -> SenderAdapter:
-    return _ADAPTERS[provider]
-
-
-def list_providers() -> list[SenderProvider]:
-    """Return the providers that have an adapter."""
-    return list(_ADAPTERS)
+    return {adapter.provider: adapter for adapter in adapters}
 
 
 def find_key_problem(provider: SenderProvider, key: str) -> str | None:

@@ -34,6 +34,10 @@ class SnsTopic:
             _CERTIFICATE_PATH.fullmatch(url.removeprefix(prefix))
         )
 
+    def build_certificate_url(self, name: str) -> str:
+        """Return the URL of a signing certificate. ``name``: a hexadecimal number."""
+        return f"https://{self.host}/SimpleNotificationService-{name}.pem"
+
     def build_confirming_url(self, token: str, *, authenticates_unsubscribe: bool) -> str:
         """Return the URL that confirms a subscription to the topic.
 

@@ -40,6 +40,9 @@ class MailKind(StrEnum):
     FACTORS_CHANGED = "factors_changed"
     NEW_WEBHOOK = "new_webhook"
     NEW_SENDER = "new_sender"
+    SENDER_FAILING = "sender_failing"
+    SENDER_RECOVERED = "sender_recovered"
+    MAILING_ALARM = "mailing_alarm"
     WEBHOOK_STOPPED = "webhook_stopped"
     KEY_EXPIRES = "key_expires"
     MEMBERS_OVER_QUOTA = "members_over_quota"
@@ -119,6 +122,21 @@ def enqueue_mail_to(
 ) -> None:
     """Enqueue a mail to a person's current address, ignoring the hourly mail limit."""
     enqueue_mail(uow, kind, person.email, user_id=person.id, detail=detail)
+
+
+def enqueue_daily_mail_to(uow: UnitOfWork, kind: MailKind, person: User, detail: str) -> None:
+    """Enqueue a mail, unless the person got the same mail within a day.
+
+    The limit protects the person from strangers who can cause mails of this kind.
+    """
+    query = select(AccountMail.id).where(
+        AccountMail.email == person.email,
+        AccountMail.kind == kind,
+        AccountMail.detail == detail,
+        AccountMail.created_at > func.now() - ACCOUNT_MAIL_RETENTION,
+    )
+    if uow.session.scalar(query.limit(1)) is None:
+        enqueue_mail_to(uow, kind, person, detail)
 
 
 def admit_stranger_mail(uow: UnitOfWork, request: AccountMail, email: str | None) -> bool:

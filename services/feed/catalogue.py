@@ -201,6 +201,25 @@ class CredentialFacts(ShownData):
     )
 
 
+class SenderFacts(ShownData):
+    model_config = _configure_example(state="failing", reason="calls_rejected")
+
+    state: str = Field(description="State of the sender after the event")
+    reason: str | None = Field(
+        description="Reason of sender.failing: `calls_rejected`, `topic_unsubscribed` or "
+        "`no_reports`. null for sender.recovered."
+    )
+
+
+class MailingFacts(ShownData):
+    model_config = _configure_example(mailing_id=94, rows=1200, hard_bounced=61, complained=2)
+
+    mailing_id: int
+    rows: int = Field(description="Number of rows in the roster of the mailing")
+    hard_bounced: int = Field(description="Number of members with a hard bounce")
+    complained: int = Field(description="Number of members who complained")
+
+
 class FeedEventType(StrEnum):
     SUBSCRIPTION_CREATED = "subscription.created"
     SUBSCRIPTION_CONFIRMED = "subscription.confirmed"
@@ -225,6 +244,9 @@ class FeedEventType(StrEnum):
     KEY_ENDED = "key.ended"
     GRANT_CREATED = "grant.created"
     GRANT_ENDED = "grant.ended"
+    SENDER_FAILING = "sender.failing"
+    SENDER_RECOVERED = "sender.recovered"
+    MAILING_ALARM = "mailing.alarm"
 
 
 class SubjectKind(StrEnum):
@@ -238,6 +260,7 @@ class SubjectKind(StrEnum):
     CREDIT_ACCOUNT = "credit_account"
     KEY = "key"
     GRANT = "grant"
+    SENDER = "sender"
 
 
 @dataclass(frozen=True)
@@ -271,6 +294,8 @@ _DEFAULTS_BY_PREFIX: Mapping[str, tuple[SubjectKind, Scope | None, type[ShownDat
     "credits": (SubjectKind.CREDIT_ACCOUNT, Scope.CREDIT_READ, BalanceFacts),
     "key": (SubjectKind.KEY, None, CredentialFacts),
     "grant": (SubjectKind.GRANT, None, CredentialFacts),
+    "sender": (SubjectKind.SENDER, Scope.SUBSCRIPTION_READ, SenderFacts),
+    "mailing": (SubjectKind.SENDER, Scope.SUBSCRIPTION_READ, MailingFacts),
 }
 _SUMMARIES = {
     FeedEventType.SUBSCRIPTION_CREATED: "Subscription created",
@@ -296,6 +321,9 @@ _SUMMARIES = {
     FeedEventType.KEY_ENDED: "API key revoked",
     FeedEventType.GRANT_CREATED: "App access granted",
     FeedEventType.GRANT_ENDED: "App access revoked",
+    FeedEventType.SENDER_FAILING: "Sender failing",
+    FeedEventType.SENDER_RECOVERED: "Sender recovered",
+    FeedEventType.MAILING_ALARM: "Many bounces or complaints",
 }
 _MEANINGS = {
     FeedEventType.SUBSCRIPTION_CREATED: (
@@ -342,6 +370,15 @@ _MEANINGS = {
     ),
     FeedEventType.GRANT_CREATED: "An app received access to the account or additional scopes.",
     FeedEventType.GRANT_ENDED: "One app or all apps lost access to the account.",
+    FeedEventType.SENDER_FAILING: (
+        "Calls of a sender were rejected, its topic was unsubscribed, or it didn't report about a "
+        "large mailing."
+    ),
+    FeedEventType.SENDER_RECOVERED: "A sender that was failing works again.",
+    FeedEventType.MAILING_ALARM: (
+        "Hard bounces reached 5 % or complaints reached 0.3 % of a mailing of at least 500 rows. "
+        "Each mailing has at most one such event. The subject is the sender that reported."
+    ),
 }
 # The data schemas of event types that don't use the default schema of the type's prefix.
 _DATA_EXCEPTIONS: Mapping[FeedEventType, type[ShownData]] = {

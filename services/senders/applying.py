@@ -8,28 +8,32 @@ commits, the next worker applies the whole batch again.
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import case, delete, func, select, text, update
+from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from core import clock
-from core.errors import DomainError, TransientError
+from core.errors import DomainError, ServerFailed, TransientError
 from core.logging import get_logger
-from integrations.senders import registry
 from integrations.senders.port import (
     ParsedBody,
     SenderProvider,
+    TopicChange,
     UnusedEvent,
     UnusedReason,
 )
-from models import Sender, SenderBody, SenderState
+from integrations.senders.sns import SnsMessageType
+from models import Sender, SenderBody
 from services.jobs.maintenance import register_maintenance
-from services.senders import effects
+from services.senders import effects, states
+from services.senders.adapters import get_adapter, get_sns_base_url
 from services.senders.effects import ReceivedReport
+from services.senders.notices import FailureReason
 from storage.database import Statement
 from storage.encryption import DecryptionFailed, WrappedKey, decrypt
 from storage.resources import Resources
@@ -78,6 +82,15 @@ class _WaitingBody(NamedTuple):
     body: bytes
 
 
+@dataclass(frozen=True)
+class _ReadBody:
+    """A decrypted and parsed body."""
+
+    id: int
+    received_at: datetime
+    content: ParsedBody
+
+
 class _Undo(Exception):
     """Raised to roll back the transaction of a trial run."""
 
@@ -124,7 +137,7 @@ def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[Receive
     For the provider ``generic``, raises the same errors as the adapter's parser. Raises
     ``TransientError`` if another transaction holds the lock on a list.
     """
-    adapter = registry.get_adapter(SenderProvider(sender.provider))
+    adapter = get_adapter(resources, SenderProvider(sender.provider))
     received = [ReceivedReport(event, clock.now()) for event in adapter.parse(body).events]
     with suppress(_Undo), resources.unit_of_work() as uow:
         effects.find_members(uow, sender, received)
@@ -181,10 +194,15 @@ def _choose_bodies(uow: UnitOfWork, sender_id: int) -> list[int]:
 def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> None:
     with resources.unit_of_work() as uow:
         sender = uow.session.get(Sender, sender_id)
-        bodies = _load_bodies(uow, ids)
-    if sender is None or not bodies:
+        rows = _load_bodies(uow, ids)
+    if sender is None or not rows:
         return
-    received = _read_bodies(resources, sender, bodies)
+    bodies = _confirm_topic(resources, sender, _read_bodies(resources, sender, rows))
+    if not bodies:
+        return
+    received = [
+        ReceivedReport(event, body.received_at) for body in bodies for event in body.content.events
+    ]
     if effects.has_opt_outs(received):
         with resources.unit_of_work() as uow:
             effects.find_members(uow, sender, received)
@@ -198,6 +216,7 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
         effects.find_members(uow, sender, received)
         effects.apply_reports(uow, sender, received)
         _store_reports(uow, sender_id, received)
+        _record_bodies(uow, sender_id, bodies)
         uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(locked_ids)))
 
 
@@ -211,35 +230,74 @@ def _load_bodies(uow: UnitOfWork, ids: Sequence[int]) -> list[_WaitingBody]:
 
 
 def _read_bodies(
-    resources: Resources, sender: Sender, bodies: Sequence[_WaitingBody]
-) -> list[ReceivedReport]:
-    provider = SenderProvider(sender.provider)
-    received: list[ReceivedReport] = []
-    for row in bodies:
-        try:
+    resources: Resources, sender: Sender, rows: Sequence[_WaitingBody]
+) -> list[_ReadBody]:
+    adapter = get_adapter(resources, SenderProvider(sender.provider))
+    bodies: list[_ReadBody] = []
+    for row in rows:
+        content = ParsedBody((UnusedEvent(UnusedReason.INVALID),))
+        # Without its key, which an operator has removed, a body counts as invalid.
+        with suppress(DecryptionFailed, DomainError):
             wrapped = WrappedKey(row.wrapped_by, bytes(row.wrapped_key))
             data_key = resources.key_wrapper.unwrap(wrapped, row.context)
-            body = decrypt(bytes(row.body), data_key, row.context)
-        except DecryptionFailed:
-            # The operator has removed the encryption key of this body.
-            received.append(ReceivedReport(UnusedEvent(UnusedReason.INVALID), row.received_at))
-            continue
-        received += _read_reports(provider, body, row.received_at)
-    return received
+            content = adapter.parse(decrypt(bytes(row.body), data_key, row.context))
+        bodies.append(_ReadBody(row.id, row.received_at, content))
+    return bodies
 
 
-def _read_reports(
-    provider: SenderProvider, body: bytes, received_at: datetime
-) -> list[ReceivedReport]:
+def _confirm_topic(
+    resources: Resources, sender: Sender, bodies: Sequence[_ReadBody]
+) -> Sequence[_ReadBody]:
+    """Confirm the sender's subscription to its topic if a body asks for the confirmation.
+
+    If SNS is unreachable, postpone the bodies that ask for the confirmation, and return all other
+    bodies. Waiting bodies are deleted after a day, so SNS is called for at most a day. If SNS
+    refuses the token, the bodies that ask for the confirmation count as invalid.
+    """
+    # Import the HTTP library only here, because many commands import this module.
+    from integrations.senders.sns_subscriptions import confirm_subscription
+
+    asking = [body for body in bodies if body.content.topic_change is TopicChange.CONFIRM]
+    if not asking:
+        return bodies
+    # The latest token is enough, because all bodies ask for the same subscription.
+    token = asking[-1].content.confirmation_token or ""
     try:
-        parsed = registry.get_adapter(provider).parse(body)
-    except DomainError:
-        parsed = ParsedBody((UnusedEvent(UnusedReason.INVALID),))
-    return [ReceivedReport(event, received_at) for event in parsed.events]
+        is_confirmed = confirm_subscription(
+            sender.topic_arn or "", token, get_sns_base_url(resources)
+        )
+    except ServerFailed as failure:
+        log.warning("senders.topic_not_confirmed", sender_id=sender.id, reason=str(failure))
+        ids = {body.id for body in asking}
+        _postpone(resources, ids, is_failure=True)
+        return [body for body in bodies if body.id not in ids]
+    log.info("senders.topic_answered", sender_id=sender.id, is_confirmed=is_confirmed)
+    if is_confirmed:
+        return bodies
+    refused = ParsedBody((UnusedEvent(UnusedReason.INVALID, SnsMessageType.SUBSCRIPTION.value),))
+    return [replace(body, content=refused) if body in asking else body for body in bodies]
+
+
+def _record_bodies(uow: UnitOfWork, sender_id: int, bodies: Sequence[_ReadBody]) -> None:
+    """Record the effects of the bodies on the state of the sender."""
+    changes = [body.content.topic_change for body in bodies if body.content.topic_change]
+    states.record_bodies(
+        uow,
+        sender_id,
+        has_reports=any(
+            not isinstance(event, UnusedEvent) or event.reason is not UnusedReason.INVALID
+            for body in bodies
+            for event in body.content.events
+        ),
+        is_confirmed=TopicChange.CONFIRM in changes,
+        warnings=bodies[-1].content.warnings,
+    )
+    if changes and changes[-1] is TopicChange.UNSUBSCRIBED:
+        states.mark_failing(uow, sender_id, FailureReason.TOPIC_UNSUBSCRIBED)
 
 
 def _store_reports(uow: UnitOfWork, sender_id: int, received: Sequence[ReceivedReport]) -> None:
-    """Add rows to the list of recent reports, and update the sender's hourly counts and state."""
+    """Add rows to the list of recent reports, and update the sender's hourly counts."""
     columns = [
         (each.received_at, each.occurred_at, *effects.describe_report(each)) for each in received
     ]
@@ -255,17 +313,9 @@ def _store_reports(uow: UnitOfWork, sender_id: int, received: Sequence[ReceivedR
         _ADD_COUNTS,
         {"sender_id": sender_id, "outcomes": [*counts.keys()], "counts": [*counts.values()]},
     )
-    is_paused = Sender.state == SenderState.PAUSED
-    statement = update(Sender).where(Sender.id == sender_id)
-    statement = statement.values(
-        last_report_at=func.now(),
-        state=case((is_paused, Sender.state), else_=SenderState.WORKING.value),
-        updated_at=Sender.updated_at,
-    )
-    uow.session.execute(statement.execution_options(synchronize_session=False))
 
 
-def _postpone(resources: Resources, ids: Sequence[int], *, is_failure: bool) -> None:
+def _postpone(resources: Resources, ids: Collection[int], *, is_failure: bool) -> None:
     with resources.unit_of_work() as uow:
         statement = update(SenderBody).where(SenderBody.id.in_(ids))
         if is_failure:

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from sqlalchemy import text
@@ -23,6 +24,7 @@ from core.keyring import Keyring
 from integrations.senders.port import BounceClass, Report, ReportKind, UnusedEvent, UnusedReason
 from models import OptOut, OptOutKind, ReportOutcome, Sender, User
 from services.accounts.email_addresses import InvalidAddress, normalise_addresses
+from services.senders import notices
 from services.senders.reports import mask_recipient
 from services.subscriptions.members import (
     bounce_reports,
@@ -38,6 +40,11 @@ from storage.unit_of_work import UnitOfWork
 _MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 # A report on a mailing that is older than this doesn't change the mailing's figures.
 MAX_MAILING_AGE = timedelta(days=30)
+# The limits of the alarm about a mailing. Google and Yahoo allow bulk senders less than 0.3 %
+# complaints. The shares are fractions, because a product of a float isn't exact.
+_MIN_ALARM_ROWS = 500
+_MAX_BOUNCE_SHARE = Fraction(5, 100)
+_MAX_COMPLAINT_SHARE = Fraction(3, 1000)
 _OPT_OUT_SOURCES = {
     ReportKind.COMPLAINED: unsubscribe.SENDER_COMPLAINT,
     ReportKind.UNSUBSCRIBED: unsubscribe.SENDER_UNSUBSCRIBE,
@@ -107,6 +114,9 @@ FROM unnest(CAST(:ids AS bigint[]), CAST(:list_ids AS bigint[]),
     {", ".join(f"CAST(:{name} AS bigint[])" for name in _FIGURES)})
     AS r (id, list_id, {", ".join(_FIGURES)})
 WHERE m.id = r.id AND m.list_id = r.list_id
+RETURNING m.id, m.rows, m.hard_bounced, m.complained,
+    m.hard_bounced - r.hard_bounced AS former_hard_bounced,
+    m.complained - r.complained AS former_complained
 """)  # noqa: S608 - no input
 _NEEDED_OPT_OUTS = text("""
 SELECT r.number - 1 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))
@@ -259,7 +269,7 @@ def apply_reports(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedRe
     """
     _apply_bounces(uow, sender, received)
     _keep_addresses_opted_out(uow, sender, received)
-    _count_marks(uow, received)
+    _count_marks(uow, sender, received)
     for each in received:
         if each.outcomes:
             each.outcome = min(each.outcomes, key=_OUTCOME_ORDER.index)
@@ -440,7 +450,7 @@ def _keep_addresses_opted_out(
             each.outcome = ReportOutcome.APPLIED if is_new else ReportOutcome.DUPLICATE
 
 
-def _count_marks(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> None:
+def _count_marks(uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedReport]) -> None:
     """Add each new report to the figures of its mailing.
 
     A new report adds a row that prevents the report from being counted twice. If the row exists,
@@ -461,10 +471,11 @@ def _count_marks(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> None:
     for mark, marked in places.items():
         for each, index in marked[1 if mark in new_marks else 0 :]:
             each.outcomes[index] = ReportOutcome.DUPLICATE
-    _add_figures(uow, new_marks)
+    _add_figures(uow, sender, new_marks)
 
 
-def _add_figures(uow: UnitOfWork, marks: Iterable[_Mark]) -> None:
+def _add_figures(uow: UnitOfWork, sender: Sender, marks: Iterable[_Mark]) -> None:
+    """Add marks to the figures of their mailings. If a mailing reaches the limits, notify."""
     figures: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
     for _, list_id, mailing_id, figure in marks:
         if mailing_id > 0:
@@ -473,7 +484,19 @@ def _add_figures(uow: UnitOfWork, marks: Iterable[_Mark]) -> None:
         keys = sorted(figures)
         columns = {name: [figures[key][name] for key in keys] for name in _FIGURES}
         ids = {"ids": [key[0] for key in keys], "list_ids": [key[1] for key in keys]}
-        uow.session.execute(_ADD_FIGURES, ids | columns)
+        for row in uow.session.execute(_ADD_FIGURES, ids | columns).all():
+            # The figures only grow, so each mailing reaches the limits once.
+            was_alarming = _is_alarming(row.rows, row.former_hard_bounced, row.former_complained)
+            if _is_alarming(row.rows, row.hard_bounced, row.complained) and not was_alarming:
+                notices.report_alarm(uow, sender, row.id)
+
+
+def _is_alarming(rows: int, hard_bounced: int, complained: int) -> bool:
+    """Return whether the bounces or complaints of a mailing reach the limits of the alarm."""
+    has_limits = rows >= _MIN_ALARM_ROWS
+    return has_limits and (
+        hard_bounced >= rows * _MAX_BOUNCE_SHARE or complained >= rows * _MAX_COMPLAINT_SHARE
+    )
 
 
 def _describe_coverage(sender: Sender) -> Mapping[str, Any]:

@@ -1,8 +1,8 @@
 """Verifies the requests of senders, and stores the request bodies until a worker applies them.
 
 A response must not reveal whether a sender exists. A request with an invalid proof therefore gets
-the same response as a request for an unknown or paused sender, after a similar time. A request for
-an unknown sender is verified with the secret of a decoy.
+the same response as a request for an unknown or paused sender, and the API pads the time of the
+response. A request for an unknown sender is verified with the secret of a decoy.
 """
 
 import base64
@@ -12,16 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock
 
+from sqlalchemy import text
+
 from core import clock
 from core.errors.requests import BODY_TOO_LARGE
 from core.errors.senders import SENDER_BUSY, SENDER_SIGNATURE_INVALID
 from core.scopes import Scope
-from integrations.senders import registry
 from integrations.senders.port import SenderProof, SenderProvider, SenderRequest
 from models import SenderState
 from services.access.caller import Caller
+from services.senders.adapters import get_adapter
+from services.senders.notices import FailureReason
+from services.senders.states import mark_failing
 from services.webhooks.signing import SECRET_PREFIX
-from storage.database import Database, Statement
+from storage.database import Statement
 from storage.encryption import WrappedKey, encrypt
 from storage.resources import Resources
 
@@ -52,7 +56,8 @@ WHERE id = :sender_id AND deleted_at IS NULL AND (
 )
 RETURNING id
 """)
-_COUNT_REFUSED = Statement("""
+# Returns the senders that have now reached the limit of rejected calls in this hour.
+_COUNT_REFUSED = text("""
 WITH refused AS (
     SELECT s.id, r.count
     FROM unnest(CAST(:sender_ids AS bigint[]), CAST(:counts AS bigint[])) AS r (id, count)
@@ -63,10 +68,11 @@ WITH refused AS (
     ON CONFLICT (sender_id, hour, outcome) DO UPDATE SET count = c.count + excluded.count
     RETURNING sender_id, count
 )
-UPDATE senders AS s SET last_refused_at = now(), state = CASE
-    WHEN counted.count >= :max_refused AND s.state <> 'paused' THEN 'failing' ELSE s.state END
-FROM counted WHERE s.id = counted.sender_id
-RETURNING s.id
+UPDATE senders AS s SET last_refused_at = now()
+FROM counted JOIN refused ON refused.id = counted.sender_id
+WHERE s.id = counted.sender_id
+RETURNING s.id,
+    counted.count >= :max_refused AND counted.count - refused.count < :max_refused AS is_too_many
 """)
 
 
@@ -103,17 +109,25 @@ class RefusedCalls:
             if sender_id in self._counts or len(self._counts) < _MAX_COUNTED_SENDERS:
                 self._counts[sender_id] += 1
 
-    def write_counts(self, database: Database) -> None:
+    def write_counts(self, resources: Resources) -> None:
+        """Write the counts, and make senders fail that had too many rejected calls.
+
+        Raises ``SQLAlchemyError``.
+        """
         with self._lock:
             counts = self._counts
             self._counts = Counter()
-        if counts:
-            database.rows(
-                _COUNT_REFUSED,
-                sender_ids=list(counts.keys()),
-                counts=list(counts.values()),
-                max_refused=MAX_REFUSED_CALLS_PER_HOUR,
-            )
+        if not counts:
+            return
+        values = {
+            "sender_ids": sorted(counts),
+            "counts": [counts[sender_id] for sender_id in sorted(counts)],
+            "max_refused": MAX_REFUSED_CALLS_PER_HOUR,
+        }
+        with resources.unit_of_work() as uow:
+            rows = uow.session.execute(_COUNT_REFUSED, values).all()
+            for sender_id in sorted(row.id for row in rows if row.is_too_many):
+                mark_failing(uow, sender_id, FailureReason.CALLS_REJECTED)
 
 
 def find_sender(resources: Resources, sender_id: int) -> StoredSender:
@@ -150,13 +164,13 @@ def _create_decoy(resources: Resources) -> tuple[StoredSender, WrappedKey, str]:
     return StoredSender(None, SenderProvider.GENERIC, SenderProof((secret,))), wrapped, context
 
 
-async def verify_call(sender: StoredSender, request: SenderRequest) -> None:
+async def verify_call(resources: Resources, sender: StoredSender, request: SenderRequest) -> None:
     """Verify that the request comes from the sender.
 
     Raises ``sender.signature_invalid`` if the proof is invalid, or if the sender is unknown or
     paused. Raises ``sender.busy`` if the proof can't be checked now.
     """
-    await registry.get_adapter(sender.provider).verify(request, sender.proof)
+    await get_adapter(resources, sender.provider).verify(request, sender.proof)
     if sender.id is None or sender.is_paused:
         raise SENDER_SIGNATURE_INVALID()
 
@@ -181,7 +195,7 @@ def store_body(resources: Resources, sender: StoredSender, body: bytes) -> None:
     also raises the errors of the adapter's parser.
     """
     if sender.provider is SenderProvider.GENERIC:
-        registry.get_adapter(sender.provider).parse(body)
+        get_adapter(resources, sender.provider).parse(body)
     elif len(body) > MAX_PROVIDER_BODY_BYTES:
         raise BODY_TOO_LARGE(most="1 MB")
     context = f"body-{secrets.token_hex(16)}"

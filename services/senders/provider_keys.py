@@ -1,11 +1,11 @@
 """Checks the keys and SNS topics that owners copy from their mail providers."""
 
-import re
 from collections.abc import Mapping
 
 from core.errors.senders import SENDER_KEY_INVALID, SENDER_TOPIC_INVALID
 from integrations.senders import registry
 from integrations.senders.port import SenderProvider
+from integrations.senders.sns_topics import parse_topic
 
 MAX_KEY_CHARACTERS = 2_000
 MAX_TOPIC_CHARACTERS = 512
@@ -17,9 +17,6 @@ KEY_NAMES: Mapping[SenderProvider, str] = {
 }
 # The providers whose secrets Pressroom creates.
 CREATED_SECRETS = frozenset({SenderProvider.GENERIC, SenderProvider.POSTMARK, SenderProvider.BREVO})
-_TOPIC_ARN = re.compile(
-    r"arn:aws(-cn)?:sns:[a-z]{2}(-[a-z]+)+-[0-9]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}"
-)
 
 
 def choose_key(provider: SenderProvider, keys: Mapping[str, str]) -> str | None:
@@ -47,5 +44,5 @@ def require_topic(provider: SenderProvider, topic_arn: str | None) -> None:
     if provider is not SenderProvider.SES:
         if topic_arn is not None:
             raise SENDER_TOPIC_INVALID(rule=f"isn't used by the provider {provider}")
-    elif topic_arn is None or _TOPIC_ARN.fullmatch(topic_arn) is None:
-        raise SENDER_TOPIC_INVALID(rule="must be the ARN of a topic of Amazon SNS")
+    elif topic_arn is None or parse_topic(topic_arn) is None:
+        raise SENDER_TOPIC_INVALID(rule="must be the ARN of a standard topic of Amazon SNS")

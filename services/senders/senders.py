@@ -225,6 +225,7 @@ def _set_state(uow: UnitOfWork, caller: Caller, sender: Sender, state: SenderSta
     elif sender.state == SenderState.PAUSED:
         has_reports = sender.last_report_at is not None
         sender.state = SenderState.WORKING if has_reports else SenderState.WAITING
+        sender.warnings = []
         if sender.key_id is not None and not api_keys.is_active_key(uow, sender.key_id):
             # Replace an expired or revoked API key with the caller's key, because the sender would
             # otherwise be paused again.

@@ -53,6 +53,7 @@ ALL_FINE = {
     ("mail", "waiting"),
     ("senders", "newest reports"),
     ("senders", "clock"),
+    ("senders", "certificates"),
     ("public URL", "reachable"),
     ("public URL", "proxy headers"),
     ("public URL", "invented address"),

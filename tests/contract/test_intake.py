@@ -13,7 +13,15 @@ from services.senders.intake import MAX_WAITING_BODIES, MAX_WAITING_BYTES
 from tests.support.http.replies import data, problem
 from tests.support.lists.subscribers import new_address
 from tests.support.senders.own_senders import new_sender
-from tests.support.senders.posting import body_of, post, post_body, report, settle, signed
+from tests.support.senders.posting import (
+    body_of,
+    post,
+    post_body,
+    reject_calls,
+    report,
+    settle,
+    signed,
+)
 
 JSON = {"Content-Type": "application/json"}
 SNS = {"x-amz-sns-message-type": "Notification"}
@@ -64,12 +72,11 @@ def test_unknown_sender_and_missing_or_wrong_proof_get_the_same_answer(
 
 
 def test_twenty_rejected_calls_in_an_hour_make_a_sender_fail_until_a_report_arrives(
-    stack: Stack, client: httpx2.Client, delivered: bytes
+    stack: Stack, client: httpx2.Client
 ) -> None:
     sender = new_sender(client)
     path = f"/senders/{sender['id']}"
-    for _ in range(20):
-        post_body(client, sender["id"], delivered, {})
+    reject_calls(client, sender, count=20)
     eventually(lambda: data(client.get(path))["state"] == "failing", what="the failing state")
     data(post(client, sender, report("delivered", email=new_address())))
     settle(stack, sender)

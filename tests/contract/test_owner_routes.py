@@ -14,11 +14,13 @@ from tests.support.lists.subscribers import Reader, new_list
 from tests.support.security.calls import CALLS
 
 UINT64_MAX = 2**64 - 1
-# Segments and tags have their own test of who names them, in test_segments.py.
+# Segments, tags and mailings have their own tests, in test_segments.py and test_mailings.py.
 OF_LISTS = [
     route
     for route, called in CALLS.items()
-    if called.others == 403 and "{list_id}" in route and not re.search("segment_id|tag_id", route)
+    if called.others == 403
+    and "{list_id}" in route
+    and not re.search("(segment|tag|mailing)_id", route)
 ]
 OF_MEMBERS = [route for route in OF_LISTS if "{user_id}" in route]
 OF_EVERYBODY = ["POST /subscriptions/{list_id}", "POST /subscriptions/{list_id}/no-challenge"]

@@ -16,6 +16,7 @@ from tests.support.imports.bulk import add, imported, of_addresses
 from tests.support.lists.segments import filter_of_bytes, new_field
 from tests.support.lists.subscribers import known_member, new_address, new_list
 from tests.support.people.oauth import log_in, register
+from tests.support.senders.mailings import new_mailing
 
 FEW = 2
 # The routes that return pages with a cursor. `full_account` provides the path parameters.
@@ -27,6 +28,7 @@ LISTS = (
     "/lists/{list_id}/subscriptions",
     "/lists/{list_id}/members/{user_id}/history",
     "/lists/{list_id}/members/{user_id}/consent",
+    "/lists/{list_id}/mailings",
     "/lists/{list_id}/segments",
     "/lists/{list_id}/tags",
     "/auxilia/credits/ledger",
@@ -73,6 +75,7 @@ def full_account(stack: Stack) -> FullAccount:
         data(client.patch(f"/lists/{list_id}/members/{address}", json={"add_tags": [f"t{number}"]}))
         segment = {"name": f"Segment {number}", "filter": {"field": "tag", "is": "vip"}}
         data(client.post(f"/lists/{list_id}/segments", json=segment))
+        new_mailing(stack, list_id, rows=number)
     person.browser.close()
     user_id = known_member(client, list_id, addresses[0])["user_id"]
     for tier in ("silver", "gold", "free"):

@@ -174,6 +174,8 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "POST /lists/{list_id}/segments": (
         _write(Call(200, json={"name": "{fresh}", "filter": {"field": "tag", "is": "rare"}})),
     ),
+    "GET /lists/{list_id}/mailings": (_page(),),
+    "GET /lists/{list_id}/mailings/{mailing_id}": (_read(),),
     "GET /lists/{list_id}/segments": (_page(),),
     # The number of those who have a tag that one member has.
     "GET /lists/{list_id}/segments/{segment_id}": (_read(),),

@@ -1,6 +1,6 @@
 """Pages on which an owner manages senders and sees the senders' reports."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fastapi.responses import Response
@@ -14,18 +14,20 @@ from api.console.requests import (
     RecentConsoleForm,
     build_router,
 )
-from api.console.typed_forms import parse_body, read_text
+from api.console.typed_forms import TypedForm, parse_body, read_text
 from api.paging import Cursor
 from api.record_ids import PathId, parse_id_or_text
 from api.schemas import senders as schemas
 from api.state import Transaction
 from core.errors import DomainError
-from integrations.senders import registry
 from integrations.senders.port import SenderProvider
+from integrations.senders.ses import SIGNATURE_V1_WARNING
 from models import Sender, SenderReport
 from services.accounts import page_paths
 from services.paging import PageRequest
-from services.senders import reports, sender_secrets, senders
+from services.senders import applying, reports, sender_secrets, senders
+from services.senders.effects import ReportFacts, describe_report
+from services.senders.notices import FAILURE_SENTENCES
 from services.senders.provider_keys import CREATED_SECRETS, KEY_NAMES
 from services.senders.senders import NewSender, SenderFigures
 from services.subscriptions import lists
@@ -44,8 +46,17 @@ _PROVIDER_LABELS = {
     SenderProvider.BREVO: "Brevo",
     SenderProvider.RESEND: "Resend",
 }
+_WARNING_SENTENCES: Mapping[str, str] = {
+    **{reason.value: sentence for reason, sentence in FAILURE_SENTENCES.items()},
+    SIGNATURE_V1_WARNING: (
+        "The topic signs its messages with the outdated algorithm SHA-1. Set the signature version "
+        "of the topic to 2."
+    ),
+}
 # The form uses the same field for the keys of all providers.
 _KEY_FIELD = "key"
+_BODY_FIELD = "body"
+_REPORT_ERRORS = ("report.invalid", "report.too_many", "report.trace_id_refused")
 
 
 @dataclass(frozen=True)
@@ -67,15 +78,20 @@ class SenderView:
         return _PROVIDER_LABELS[SenderProvider(self.sender.provider)]
 
     @property
+    def problems(self) -> list[str]:
+        """Return sentences about the problems that the owner should solve."""
+        return [_WARNING_SENTENCES[each] for each in self.sender.warnings]
+
+    @property
     def can_rotate(self) -> bool:
         return self.sender.provider in CREATED_SECRETS
 
 
 @dataclass(frozen=True)
 class ReportView:
-    """A report of a sender, formatted for a page."""
+    """A report of a sender, or a report in a body that was tried, formatted for a page."""
 
-    report: SenderReport
+    report: SenderReport | ReportFacts
 
     @property
     def kind(self) -> str:
@@ -96,7 +112,7 @@ def show_new_sender(console: RecentConsole, form: EmptyForm) -> Response:
     return console.render_form(
         "new_sender.html",
         form.fill({"provider": SenderProvider.GENERIC.value}),
-        providers=[(each.value, _PROVIDER_LABELS[each]) for each in registry.list_providers()],
+        providers=[(each.value, label) for each, label in _PROVIDER_LABELS.items()],
         lists=[("", "All lists"), *((str(each.id), each.title) for each in own_lists)],
     )
 
@@ -152,6 +168,25 @@ def show_sender(
     )
 
 
+@router.get("/{sender_id}/try")
+def show_trial(console: Console, form: EmptyForm, sender_id: PathId) -> Response:
+    return _render_trial(console, form, _find_view(console, sender_id))
+
+
+@router.post("/{sender_id}/try")
+def try_body(console: ConsoleForm, sender_id: PathId) -> Response:
+    """Show the effects of the reports in a body, without changing anything."""
+    view = _find_view(console, sender_id)
+    try:
+        body = parse_body(schemas.SenderTrial, {"body": console.form.get(_BODY_FIELD, "")})
+        received = applying.run_trial(console.state.resources, view.sender, body.body.encode())
+    except DomainError as error:
+        form = console.add_error(error, dict.fromkeys(_REPORT_ERRORS, _BODY_FIELD))
+        return _render_trial(console, form, view)
+    effects = [ReportView(describe_report(each)) for each in received]
+    return _render_trial(console, TypedForm(console.form), view, effects)
+
+
 @router.get("/{sender_id}/rotate")
 def show_rotation(console: RecentConsole, sender_id: PathId) -> Response:
     return console.render_page("rotate_sender.html", view=_find_view(console, sender_id))
@@ -187,6 +222,15 @@ def _render_secret(
         username=sender_secrets.USERNAME if has_username else None,
         is_new=is_new,
     )
+
+
+def _render_trial(
+    console: ConsoleRequest,
+    form: TypedForm,
+    view: SenderView,
+    effects: Sequence[ReportView] | None = None,
+) -> Response:
+    return console.render_form("try_sender.html", form, view=view, effects=effects)
 
 
 def _build_views(

@@ -40,6 +40,9 @@ TYPE_LABELS = {
     _TYPE.KEY_ENDED: "An API key was revoked",
     _TYPE.GRANT_CREATED: "An app was granted access",
     _TYPE.GRANT_ENDED: "An app lost access",
+    _TYPE.SENDER_FAILING: "A sender is failing",
+    _TYPE.SENDER_RECOVERED: "A sender works again",
+    _TYPE.MAILING_ALARM: "A mailing had many bounces or complaints",
 }
 _SUBJECTS_BY_HEADING = {
     "Members": (SubjectKind.SUBSCRIPTION,),
@@ -47,12 +50,14 @@ _SUBJECTS_BY_HEADING = {
     "Images": (SubjectKind.ATTACHMENT,),
     "Credits": (SubjectKind.ORDER, SubjectKind.CREDIT_ACCOUNT),
     "Keys and apps": (SubjectKind.KEY, SubjectKind.GRANT),
+    "Senders": (SubjectKind.SENDER,),
 }
 # Maps the kind of an event's subject to the path of its console page.
 _PATHS_BY_SUBJECT = {
     SubjectKind.IMPORT: "imports",
     SubjectKind.EXPORT: "exports",
     SubjectKind.ORDER: "credits/orders",
+    SubjectKind.SENDER: "developers/senders",
 }
 # The types of feed events and their labels, grouped under headings such as "Members".
 TYPE_GROUPS = [
@@ -136,6 +141,10 @@ def _build_view(event: Mapping[str, Any]) -> EventView:
         case SubjectKind.ATTACHMENT:
             about = data["hash_id"]
             path = None if kind is FeedEventType.ATTACHMENT_DELETED else f"images/{about}"
+        case SubjectKind.SENDER if kind is FeedEventType.MAILING_ALARM:
+            # The sender may belong to another owner.
+            about = f"mailing {data['mailing_id']}"
+            path = f"lists/{event['list_id']}"
         case subject_kind if subject is not None:
             about = f"{subject_kind} {subject['id']}"
             path = (

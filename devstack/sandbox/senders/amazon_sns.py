@@ -7,6 +7,7 @@ message is signed or the first certificate is fetched.
 
 import base64
 import secrets
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -93,6 +94,7 @@ class SnsServer:
     def __init__(self) -> None:
         self.confirmed_topics: list[str] = []
         self._tokens: dict[str, str] = {}
+        self._outages: Counter[str] = Counter()
 
     @cached_property
     def certificates(self) -> SigningCertificates:
@@ -107,15 +109,22 @@ class SnsServer:
         )
 
     def build_confirmation(
-        self, message_type: str, *, topic_arn: str = TOPIC_ARN, version: str = "2"
+        self,
+        message_type: str,
+        *,
+        topic_arn: str = TOPIC_ARN,
+        version: str = "2",
+        outages: int = 0,
     ) -> dict[str, str]:
         """Return the fields of a signed message that asks for a confirmation.
 
         Args:
             message_type: ``SubscriptionConfirmation`` or ``UnsubscribeConfirmation``.
+            outages: the number of calls with the message's token that fail with 503.
         """
         token = secrets.token_hex(32)
         self._tokens[token] = topic_arn
+        self._outages[token] = outages
         fields = _build_fields(message_type, topic_arn) | {
             "Message": "Visit the SubscribeURL.",
             # Pressroom must not request this URL, because the message could be fake.
@@ -137,6 +146,12 @@ class SnsServer:
             "Signature": base64.b64encode(signature).decode(),
             "SigningCertURL": CERTIFICATE_URL,
         }
+
+    def fails(self, token: str) -> bool:
+        """Return whether the next call with a token fails, and count the call."""
+        is_out = self._outages[token] > 0
+        self._outages[token] -= is_out
+        return is_out
 
     def confirm(self, topic_arn: str, token: str) -> bool:
         is_valid = self._tokens.get(token) == topic_arn
@@ -175,6 +190,8 @@ def build_router(server: SnsServer) -> APIRouter:
     ) -> Response:
         if action != "ConfirmSubscription":
             return Response(status_code=HTTPStatus.BAD_REQUEST)
+        if server.fails(token):
+            return Response(status_code=HTTPStatus.SERVICE_UNAVAILABLE)
         if protection == "true":
             # SNS accepts this parameter only in a request that an AWS account has signed.
             return Response(status_code=HTTPStatus.FORBIDDEN)

@@ -70,7 +70,14 @@ class EventPosting(Posting):
 
 
 class TopicPosting(Posting):
+    """How to post a change of a subscription to a topic.
+
+    Attributes:
+        outages: the number of calls with which Pressroom can't confirm the subscription.
+    """
+
     type: Literal["SubscriptionConfirmation", "UnsubscribeConfirmation"]
+    outages: int = Field(default=0, ge=0, le=100)
 
 
 class PostedForm(Posting):
@@ -102,7 +109,8 @@ def build_router(sns: SnsServer, prefix: str) -> APIRouter:
 
     @router.post("/ses/topic-changes")
     async def post_topic_change(posting: TopicPosting) -> dict[str, list[int]]:
-        request = keys.build_topic_change(posting.plan(ProviderName.SES), posting.type)
+        plan = posting.plan(ProviderName.SES)
+        request = keys.build_topic_change(plan, posting.type, outages=posting.outages)
         posted_requests = await _post(posting, [request])
         return {"statuses": [request.status for request in posted_requests]}
 

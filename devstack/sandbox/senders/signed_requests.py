@@ -112,10 +112,19 @@ class ProviderKeys:
                 bodies = [_serialise(content) for content in contents]
         return [self._sign(plan, body) for body in bodies]
 
-    def build_topic_change(self, plan: RequestPlan, message_type: str) -> ProviderRequest:
-        """Return a request with a ``SubscriptionConfirmation`` or ``UnsubscribeConfirmation``."""
+    def build_topic_change(
+        self, plan: RequestPlan, message_type: str, *, outages: int = 0
+    ) -> ProviderRequest:
+        """Return a request with a ``SubscriptionConfirmation`` or ``UnsubscribeConfirmation``.
+
+        Args:
+            outages: the number of calls with the message's token that fail.
+        """
         fields = self.sns.build_confirmation(
-            message_type, topic_arn=_choose_topic(plan), version=plan.signature_version
+            message_type,
+            topic_arn=_choose_topic(plan),
+            version=plan.signature_version,
+            outages=outages,
         )
         return _build_sns_request(plan, fields)
 

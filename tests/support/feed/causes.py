@@ -9,12 +9,16 @@ import httpx2
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.feed.catalogue import FeedEventType
+from services.senders.intake import MAX_REFUSED_CALLS_PER_HOUR
 from tests.support.credits import credits, topups
 from tests.support.credits.payments import SandboxPayments
 from tests.support.http.replies import data, problem, send
 from tests.support.imports.bulk import addresses, exported, imported, of_addresses
 from tests.support.lists.subscribers import Reader, new_address, new_list, subscribe
 from tests.support.people.oauth import log_in, register
+from tests.support.senders.mailings import new_mailing
+from tests.support.senders.own_senders import new_sender
+from tests.support.senders.posting import bounce, deliver, delivery_for, reject_calls, report
 
 Event = dict[str, Any]
 
@@ -168,6 +172,25 @@ def _revoke(scene: Scene) -> None:
     assert data(scene.client.delete(f"/grants/{grant['id']}")) == 1
 
 
+def _fail_sender(scene: Scene) -> dict[str, Any]:
+    sender = new_sender(scene.client)
+    reject_calls(scene.client, sender, count=MAX_REFUSED_CALLS_PER_HOUR)
+    return sender
+
+
+def _recover_sender(scene: Scene) -> None:
+    sender = _fail_sender(scene)
+    events(scene.client, type=FeedEventType.SENDER_FAILING.value)
+    deliver(scene.stack, scene.client, sender, report("delivered", email=new_address()))
+
+
+def _bounce_mailing(scene: Scene) -> None:
+    scene.reader.joins(scene.list_id)
+    mailing_id = new_mailing(scene.stack, scene.list_id, rows=500, figures={"hard_bounced": 24})
+    delivery_id = delivery_for(scene.stack, scene.list_id, scene.reader.user_id, mailing_id)
+    deliver(scene.stack, scene.client, new_sender(scene.client), bounce(delivery_id=delivery_id))
+
+
 _TYPE = FeedEventType
 # By each the owner's newest event is of that type.
 ACTIONS: Mapping[FeedEventType, Callable[[Scene], object]] = {
@@ -194,4 +217,7 @@ ACTIONS: Mapping[FeedEventType, Callable[[Scene], object]] = {
     _TYPE.KEY_ENDED: _end_key,
     _TYPE.GRANT_CREATED: _let_in,
     _TYPE.GRANT_ENDED: _revoke,
+    _TYPE.SENDER_FAILING: _fail_sender,
+    _TYPE.SENDER_RECOVERED: _recover_sender,
+    _TYPE.MAILING_ALARM: _bounce_mailing,
 }

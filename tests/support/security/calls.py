@@ -107,6 +107,8 @@ CALLS: dict[str, Call] = {
     f"PATCH {_SENDER}": Call(404, json={"name": "Changed"}),
     f"POST {_SENDER}/rotate": Call(404),
     f"GET {_SENDER}/reports": Call(404),
+    "GET /lists/{list_id}/mailings": Call(403),
+    "GET /lists/{list_id}/mailings/{mailing_id}": Call(403),
     f"POST {_SENDER}/try": Call(404, json={"body": _NO_REPORTS}),
     # The path contains the id of a list, so that no sender exists. With the id of a sender, the
     # rejected call would be counted in the sender's row.

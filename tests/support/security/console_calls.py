@@ -121,6 +121,8 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_SENDERS}/new": Call(200),
     f"POST {_SENDERS}/new": Call(422, own=422, form={"provider": "generic"}),
     f"GET {_SENDER}": Call(404),
+    f"GET {_SENDER}/try": Call(404),
+    f"POST {_SENDER}/try": Call(404, own=422, form={"body": "x"}),
     f"GET {_SENDER}/rotate": Call(404),
     f"POST {_SENDER}/rotate": Call(404),
     f"GET {_SENDER}/end": Call(404),

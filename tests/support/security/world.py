@@ -18,6 +18,7 @@ from tests.support.http.replies import data, send
 from tests.support.imports.bulk import finished, imported, of_addresses
 from tests.support.lists.subscribers import new_list, trace_for
 from tests.support.people.oauth import Program, log_in, register
+from tests.support.senders.mailings import new_mailing
 
 Values = dict[str, Any]
 # How many rows of each table were found, and a digest of them.
@@ -108,6 +109,7 @@ def _add_files(world: World) -> None:
     values["job_id"] = data(client.get("/jobs"))["items"][0]["id"]
     body = {"kind": "members"}
     export = data(client.post(f"/lists/{values['dst_list_id']}/exports", json=body))
+    values["mailing_id"] = new_mailing(world.stack, int(values["list_id"]), rows=1)
     values["export_id"] = int(export["result"]["url"].split("/exports/")[1].split("/")[0])
 
 

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -53,6 +54,19 @@ def post_body(
     """Post a request body to the client's server, but without the client's API key."""
     url = client.base_url.join(f"/senders/{sender_id}/events")
     return httpx2.post(url, content=body, headers=headers, timeout=30)
+
+
+def reject_calls(client: httpx2.Client, sender: dict[str, Any], *, count: int) -> None:
+    """Post calls without a proof at the same time, and wait until they are counted."""
+    path = f"/senders/{sender['id']}"
+    before = data(client.get(path))["refused_24h"]
+    with ThreadPoolExecutor(count) as pool:
+        replies = pool.map(lambda _: post_body(client, sender["id"], b"{}", {}), range(count))
+        assert {reply.status_code for reply in replies} == {401}
+    eventually(
+        lambda: data(client.get(path))["refused_24h"] == before + count,
+        what="the rejected calls counted",
+    )
 
 
 def settle(stack: Stack, sender: dict[str, Any]) -> None:

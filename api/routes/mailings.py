@@ -1,0 +1,55 @@
+"""The API endpoints for mailings."""
+
+from functools import partial
+
+from fastapi import APIRouter
+
+from api.auth.requirements import ListReader
+from api.openapi import LIST_ERRORS, error_responses
+from api.paging import Paging
+from api.record_ids import ListId, PathId
+from api.route_classes import JsonRoute
+from api.schemas.envelope import Envelope, Page, build_envelope, build_page
+from api.schemas.mailings import MailingRecord
+from api.state import Transaction
+from core.errors import mailing, requests
+from models import Mailing
+from services.subscriptions import lists, mailings
+
+router = APIRouter(tags=["Senders"], route_class=JsonRoute)
+
+
+@router.get(
+    "/lists/{list_id}/mailings",
+    summary="List all mailings",
+    responses=error_responses(*LIST_ERRORS, requests.CURSOR_INVALID),
+)
+def list_mailings(
+    uow: Transaction, caller: ListReader, list_id: ListId, paging: Paging
+) -> Envelope[Page[MailingRecord]]:
+    """List the mailings of a list, newest first.
+
+    A mailing is a delivery roster with the figures that senders reported. Each figure counts each
+    member once.
+    """
+    mailing_list = lists.get_own_list(uow, caller, list_id)
+
+    def convert(rows: list[Mailing]) -> list[MailingRecord]:
+        return [MailingRecord.of_mailing(row) for row in rows]
+
+    read = partial(mailings.list_mailings, uow, mailing_list.id)
+    return build_envelope(build_page(paging, read, convert))
+
+
+@router.get(
+    "/lists/{list_id}/mailings/{mailing_id}",
+    summary="Retrieve a mailing",
+    responses=error_responses(*LIST_ERRORS, mailing.MAILING_NOT_FOUND),
+)
+def read_mailing(
+    uow: Transaction, caller: ListReader, list_id: ListId, mailing_id: PathId
+) -> Envelope[MailingRecord]:
+    """Retrieve a mailing of a list."""
+    mailing_list = lists.get_own_list(uow, caller, list_id)
+    row = mailings.get_mailing(uow, mailing_list.id, mailing_id)
+    return build_envelope(MailingRecord.of_mailing(row))

@@ -1,0 +1,40 @@
+"""The response bodies of the API endpoints for mailings."""
+
+from typing import Self
+
+from pydantic import Field
+
+from api.schemas.envelope import Schema, Timestamp
+from models import Mailing
+from services.subscriptions.members.bounces import MAX_MAILING_AGE
+
+_ENGAGEMENT_TEXT = "{} null, because the list keeps no engagement."
+
+
+class MailingRecord(Schema):
+    id: int = Field(description="Id of the job that exported the roster")
+    label: str | None = Field(examples=["September letter"])
+    created_at: Timestamp
+    rows: int = Field(description="Number of people in the roster")
+    delivered: int
+    hard_bounced: int
+    soft_bounced: int
+    blocked: int = Field(description="Bounces because of the sender or the content of the mail")
+    complained: int
+    unsubscribed: int = Field(description="Unsubscriptions that the mail's provider reported")
+    opened: int | None = Field(description=_ENGAGEMENT_TEXT.format("Members who opened the mail."))
+    machine_opened: int | None = Field(
+        description=_ENGAGEMENT_TEXT.format("Members whose mail was opened only by a program.")
+    )
+    clicked: int | None = Field(description=_ENGAGEMENT_TEXT.format("Members who clicked a link."))
+    reports_until: Timestamp = Field(description="Later reports don't change the figures")
+
+    @classmethod
+    def of_mailing(cls, mailing: Mailing) -> Self:
+        return cls.of_row(
+            mailing,
+            opened=None,
+            machine_opened=None,
+            clicked=None,
+            reports_until=mailing.created_at + MAX_MAILING_AGE,
+        )

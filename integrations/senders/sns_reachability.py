@@ -1,0 +1,30 @@
+"""Checks whether the certificates of Amazon SNS can be reached."""
+
+from http import HTTPStatus
+
+from integrations.http_client import HttpBounds, HttpClient, HttpFailure, describe_failure
+from integrations.senders.sns_topics import SnsTopic, relocate_url
+
+_BOUNDS = HttpBounds(
+    max_seconds=3.0, max_connect_seconds=2.0, max_reply_bytes=64 * 1024, provider="Amazon SNS"
+)
+
+
+def find_certificate_problem(topic: SnsTopic, base_url: str | None) -> str | None:
+    """Return why the server with the certificates of a topic can't be reached, or ``None``.
+
+    The function requests a certificate that doesn't exist, because SNS names its certificates only
+    in messages. Any answer except a server error shows that SNS can be reached.
+
+    Args:
+        base_url: the URL of a server that replaces Amazon's servers, or ``None``.
+    """
+    client = HttpClient(_BOUNDS)
+    try:
+        reply = client.send("GET", relocate_url(topic.build_certificate_url("0"), base_url))
+    except HttpFailure as failure:
+        return describe_failure(failure)
+    finally:
+        client.close()
+    is_outage = reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return f"status {reply.status}" if is_outage else None

@@ -1,0 +1,91 @@
+"""Notifies owners about their senders and mailings, with an event and a mail each.
+
+Strangers can cause rejected calls, so an owner gets the same mail about a sender at most once a
+day. The events aren't limited.
+"""
+
+from enum import StrEnum
+
+from models import Mailing, MailingList, Sender, SenderState, User
+from services.accounts import account_mails, accounts
+from services.accounts.account_mails import MailKind
+from services.feed.catalogue import FeedEventType, announce_event
+from storage.unit_of_work import UnitOfWork
+
+
+class FailureReason(StrEnum):
+    """The reason why a sender is failing."""
+
+    CALLS_REJECTED = "calls_rejected"
+    # The subscription of the sender's URL to the topic of Amazon SNS was ended.
+    TOPIC_UNSUBSCRIBED = "topic_unsubscribed"
+    NO_REPORTS = "no_reports"
+
+
+# Tell the owner the reason and the remedy.
+FAILURE_SENTENCES = {
+    FailureReason.CALLS_REJECTED: (
+        "Pressroom rejected at least 20 calls within an hour, because they had no valid proof. "
+        "Check the secret or key at your provider."
+    ),
+    FailureReason.TOPIC_UNSUBSCRIBED: (
+        "Amazon SNS sends no more reports, because the subscription to the topic was ended. "
+        "Subscribe the URL of the sender to the topic again."
+    ),
+    FailureReason.NO_REPORTS: (
+        "No report arrived within 48 hours after a mailing to at least 1,000 people. "
+        "Check the webhook at your provider."
+    ),
+}
+
+
+def report_failure(uow: UnitOfWork, sender: Sender, reason: FailureReason) -> None:
+    """Notify a sender's owner that the sender is failing."""
+    announce_event(
+        uow,
+        sender.user_id,
+        FeedEventType.SENDER_FAILING,
+        sender.id,
+        state=SenderState.FAILING.value,
+        reason=reason.value,
+    )
+    detail = f"{sender.id} is failing. {FAILURE_SENTENCES[reason]}"
+    _mail(uow, sender.user_id, MailKind.SENDER_FAILING, detail)
+
+
+def report_recovery(uow: UnitOfWork, sender: Sender, state: SenderState) -> None:
+    """Notify a sender's owner that the sender works again."""
+    announce_event(
+        uow, sender.user_id, FeedEventType.SENDER_RECOVERED, sender.id, state=state.value
+    )
+    _mail(uow, sender.user_id, MailKind.SENDER_RECOVERED, str(sender.id))
+
+
+def report_alarm(uow: UnitOfWork, sender: Sender, mailing_id: int) -> None:
+    """Notify the owner of a mailing's list about its bounces and complaints."""
+    mailing = uow.session.get_one(Mailing, mailing_id, populate_existing=True)
+    mailing_list = uow.session.get_one(MailingList, mailing.list_id)
+    announce_event(
+        uow,
+        mailing_list.user_id,
+        FeedEventType.MAILING_ALARM,
+        sender.id,
+        list_id=mailing.list_id,
+        mailing_id=mailing.id,
+        rows=mailing.rows,
+        hard_bounced=mailing.hard_bounced,
+        complained=mailing.complained,
+    )
+    detail = (
+        f"Of {mailing.rows:,} mails of mailing {mailing.id} on the list “{mailing_list.title}”, "
+        f"{mailing.hard_bounced:,} bounced permanently and {mailing.complained:,} caused "
+        "complaints."
+    )
+    _mail(uow, mailing_list.user_id, MailKind.MAILING_ALARM, detail)
+
+
+def _mail(uow: UnitOfWork, user_id: int, kind: MailKind, detail: str) -> None:
+    """Enqueue a mail to a person, unless the person is erased."""
+    person: User | None = accounts.find_user(uow, user_id)
+    if person is not None and person.erased_at is None:
+        account_mails.enqueue_daily_mail_to(uow, kind, person, detail)

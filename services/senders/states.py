@@ -1,0 +1,80 @@
+"""Changes the states of senders.
+
+The warnings of a sender contain the reason for which the sender is failing.
+"""
+
+from collections.abc import Collection
+
+from sqlalchemy import func, select, update
+
+from models import Sender, SenderState
+from services.senders import notices
+from services.senders.notices import FailureReason
+from services.senders.senders import is_not_deleted
+from storage.unit_of_work import UnitOfWork
+
+
+def mark_failing(uow: UnitOfWork, sender_id: int, reason: FailureReason) -> None:
+    """Make a sender fail, unless it is paused, deleted or already failing for this reason."""
+    sender = _lock_sender(uow, sender_id)
+    if sender is None or sender.state == SenderState.PAUSED or reason in sender.warnings:
+        return
+    warnings = {*sender.warnings, reason.value}
+    _update_sender(uow, sender, SenderState.FAILING, warnings, has_reports=False)
+    notices.report_failure(uow, sender, reason)
+
+
+def record_bodies(
+    uow: UnitOfWork,
+    sender_id: int,
+    *,
+    has_reports: bool,
+    is_confirmed: bool,
+    warnings: Collection[str],
+) -> None:
+    """Record that verified bodies of a sender were applied.
+
+    A sender that was failing works again, because a body proves that the sender's calls arrive.
+
+    Args:
+        has_reports: whether the bodies contain readable events.
+        is_confirmed: whether the bodies confirmed the subscription to a topic of Amazon SNS.
+        warnings: the warnings of the latest body.
+    """
+    sender = _lock_sender(uow, sender_id)
+    if sender is None or not (has_reports or is_confirmed):
+        return
+    state = SenderState(sender.state)
+    has_recovered = state is SenderState.FAILING
+    if state is not SenderState.PAUSED:
+        was_reported = has_reports or sender.last_report_at is not None
+        state = SenderState.WORKING if was_reported else SenderState.WAITING
+    _update_sender(uow, sender, state, warnings, has_reports=has_reports)
+    if has_recovered:
+        notices.report_recovery(uow, sender, state)
+
+
+def _lock_sender(uow: UnitOfWork, sender_id: int) -> Sender | None:
+    """Lock a sender that isn't deleted, without blocking the intake of its bodies."""
+    query = select(Sender).where(Sender.id == sender_id, is_not_deleted())
+    query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
+    return uow.session.scalar(query)
+
+
+def _update_sender(
+    uow: UnitOfWork,
+    sender: Sender,
+    state: SenderState,
+    warnings: Collection[str],
+    *,
+    has_reports: bool,
+) -> None:
+    """Change the state and the warnings, but not the time of the owner's last change."""
+    statement = update(Sender).where(Sender.id == sender.id)
+    statement = statement.values(
+        state=state.value,
+        warnings=sorted(warnings),
+        last_report_at=func.now() if has_reports else Sender.last_report_at,
+        updated_at=Sender.updated_at,
+    )
+    uow.session.execute(statement.execution_options(synchronize_session=False))

@@ -1,0 +1,55 @@
+"""Senders in the console: created, tried, and the effect of a bounce that arrives."""
+
+import httpx2
+import pytest
+from playwright.sync_api import Page, expect
+
+from devstack.harness.stack import Owner, Stack
+from tests.support.browser.consoles import log_in_browser
+from tests.support.browser.looks import NARROW, fits, require_accessible
+from tests.support.http.replies import data
+from tests.support.imports.bulk import add
+from tests.support.lists.subscribers import known_member, new_address, new_list
+from tests.support.senders.posting import body_of, bounce, deliver, delivery_for
+
+
+@pytest.mark.tier("browser")
+def test_owner_creates_a_sender_tries_a_body_and_sees_a_bounce_turn_mail_off(
+    page: Page, stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    list_id, email = int(new_list(client)["id"]), new_address()
+    data(add(client, list_id, email))
+    user_id = known_member(client, list_id, email)["user_id"]
+    log_in_browser(page, stack, owner.user_id)
+    page.goto(f"{stack.api_url}/console/developers/senders")
+    page.get_by_role("link", name="Create a sender").click()
+    page.get_by_role("textbox", name="Name").fill("Our mail server")
+    page.get_by_label("Provider", exact=True).select_option(label="Own program")
+    page.get_by_role("button", name="Create sender").click()
+    secret = page.get_by_role("textbox", name="Secret of").input_value()
+    [record] = data(client.get("/senders"))
+    sender_page = f"{stack.api_url}/console/developers/senders/{record['id']}"
+
+    page.goto(sender_page)
+    page.get_by_role("link", name="Try a body").click()
+    page.get_by_label("Body").fill("no JSON")
+    page.get_by_role("button", name="Try").click()
+    expect(page.get_by_label("Body")).to_have_attribute("aria-invalid", "true")
+    report = bounce("hard", "5.1.1", delivery_id=delivery_for(stack, list_id, user_id))
+    page.get_by_label("Body").fill(body_of(report).decode())
+    page.get_by_role("button", name="Try").click()
+    effect = page.get_by_role("region", name="Effects").get_by_role("row").last
+    expect(effect).to_contain_text("hard bounced")
+    expect(effect).to_contain_text("applied")
+    expect(effect).to_contain_text("5.1.1")
+    require_accessible(page)
+    page.set_viewport_size({"width": NARROW, "height": 800})
+    assert fits(page)
+    assert known_member(client, list_id, email)["email_enabled"] is True
+
+    deliver(stack, client, {**record, "secret": secret}, report)
+    page.goto(sender_page)
+    row = page.get_by_role("region", name="Reports of the last 7 days").get_by_role("row").last
+    expect(row).to_contain_text("hard bounced")
+    row.get_by_role("link", name=str(user_id)).click()
+    expect(page.get_by_text("off after a hard bounce (5.1.1)")).to_be_visible()

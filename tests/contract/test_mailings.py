@@ -1,0 +1,69 @@
+"""Mailings of a list, with the figures that senders reported."""
+
+from datetime import datetime, timedelta
+
+import httpx2
+
+from devstack.harness.stack import Stack
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import add
+from tests.support.lists.subscribers import known_member, new_address, new_list
+from tests.support.senders.mailings import new_mailing
+from tests.support.senders.own_senders import new_sender
+from tests.support.senders.posting import bounce, deliver, delivery_for, report
+
+
+def test_mailing_counts_the_members_that_senders_reported(
+    stack: Stack, client: httpx2.Client, delivery_client: httpx2.Client, list_id: int
+) -> None:
+    emails = [new_address() for _ in range(3)]
+    data(add(client, list_id, *emails))
+    order = {"kind": "delivery", "label": "September letter"}
+    job = data(delivery_client.post(f"/lists/{list_id}/exports", json=order))
+    ids = [
+        delivery_for(stack, list_id, known_member(client, list_id, email)["user_id"], job["id"])
+        for email in emails
+    ]
+    deliver(
+        stack,
+        client,
+        new_sender(client),
+        report("delivered", delivery_id=ids[0]),
+        report("opened", delivery_id=ids[0]),
+        report("clicked", delivery_id=ids[0]),
+        bounce("hard", "5.1.1", delivery_id=ids[1]),
+        bounce("soft", "4.2.2", delivery_id=ids[2]),
+    )
+    path = f"/lists/{list_id}/mailings"
+    mailing = data(client.get(f"{path}/{job['id']}"))
+    began = datetime.fromisoformat(mailing.pop("created_at"))
+    assert datetime.fromisoformat(mailing.pop("reports_until")) == began + timedelta(days=30)
+    assert mailing == {
+        "id": job["id"],
+        "label": "September letter",
+        "rows": 3,
+        "delivered": 1,
+        "hard_bounced": 1,
+        "soft_bounced": 1,
+        "blocked": 0,
+        "complained": 0,
+        "unsubscribed": 0,
+        # The list keeps no engagement.
+        "opened": None,
+        "machine_opened": None,
+        "clicked": None,
+    }
+    [listed] = data(client.get(path))["items"]
+    assert listed.items() >= mailing.items()
+
+
+def test_mailing_is_found_only_on_its_own_list(
+    stack: Stack, client: httpx2.Client, other_owner: httpx2.Client, list_id: int
+) -> None:
+    mailing_id = new_mailing(stack, list_id, rows=1)
+    other_list = new_list(client)["id"]
+    problem(client.get(f"/lists/{other_list}/mailings/{mailing_id}"), 404, "mailing.not_found")
+    assert data(client.get(f"/lists/{other_list}/mailings"))["items"] == []
+    problem(client.get(f"/lists/{list_id}/mailings/1"), 404, "mailing.not_found")
+    for path in ("mailings", f"mailings/{mailing_id}"):
+        problem(other_owner.get(f"/lists/{list_id}/{path}"), 403, "list.not_owner")

@@ -1,0 +1,289 @@
+"""Events and mails about senders that fail or recover, and about mailings that bounce."""
+
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+
+from core.scopes import Scope
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
+from services.senders.intake import MAX_REFUSED_CALLS_PER_HOUR
+from services.senders.silence import CHECK_SILENCE
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import add
+from tests.support.lists.subscribers import known_member, new_address, new_list
+from tests.support.people.consoles import OwnerAtConsole
+from tests.support.senders.mailings import new_mailing
+from tests.support.senders.own_senders import new_sender
+from tests.support.senders.posting import (
+    body_of,
+    bounce,
+    deliver,
+    delivery_for,
+    outcomes,
+    reject_calls,
+    report,
+)
+from tests.support.stack.maintenance import run_maintenance
+
+FAILING, RECOVERED, ALARM = "sender.failing", "sender.recovered", "mailing.alarm"
+FAILING_MAIL, RECOVERED_MAIL = "A sender needs your attention", "A sender works again"
+ALARM_MAIL = "A mailing had many bounces or complaints"
+LATE = timedelta(hours=49)
+
+
+def told(client: httpx2.Client, *types: str) -> list[dict[str, Any]]:
+    """The events of some types, oldest first."""
+    return list(data(client.get("/events", params={"type": list(types)}))["items"])
+
+
+def mails_about(stack: Stack, owner: Owner, subject: str) -> list[str]:
+    return [mail["text"] for mail in stack.mails(owner.email) if mail["subject"] == subject]
+
+
+def state_of(client: httpx2.Client, sender: dict[str, Any]) -> tuple[str, list[str]]:
+    record = data(client.get(f"/senders/{sender['id']}"))
+    return record["state"], record["warnings"]
+
+
+def test_owner_is_notified_when_a_sender_fails_and_when_it_recovers(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    sender = new_sender(client)
+    reject_calls(client, sender, count=MAX_REFUSED_CALLS_PER_HOUR - 1)
+    assert state_of(client, sender) == ("waiting", [])
+    reject_calls(client, sender, count=1)
+    assert state_of(client, sender) == ("failing", ["calls_rejected"])
+    [failing] = eventually(lambda: told(client, FAILING), what="the event")
+    assert failing["subject"] == {"kind": "sender", "id": sender["id"]}
+    assert failing["data"] == {"state": "failing", "reason": "calls_rejected"}
+    [text] = eventually(lambda: mails_about(stack, owner, FAILING_MAIL), what="the mail")
+    assert f"sender {sender['id']} is failing" in text
+    assert "rejected at least 20 calls" in text
+    deliver(stack, client, sender, report("delivered", email=new_address()))
+    assert state_of(client, sender) == ("working", [])
+    [recovered] = eventually(lambda: told(client, RECOVERED), what="the event")
+    assert recovered["data"] == {"state": "working", "reason": None}
+    eventually(lambda: mails_about(stack, owner, RECOVERED_MAIL), what="the mail")
+    # More rejected calls in the same hour don't make the sender fail again.
+    reject_calls(client, sender, count=5)
+    assert state_of(client, sender) == ("working", [])
+
+
+def test_same_mail_about_a_sender_is_sent_once_a_day(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    sender = new_sender(client)
+    for hours in range(1, 4):
+        reject_calls(client, sender, count=MAX_REFUSED_CALLS_PER_HOUR)
+        deliver(stack, client, sender, report("delivered", email=new_address()))
+        assert state_of(client, sender) == ("working", [])
+        stack.query(
+            "UPDATE sender_counts SET hour = hour - %s * interval '1 hour' WHERE sender_id = %s"
+            " AND hour = date_trunc('hour', now())",
+            hours,
+            sender["id"],
+        )
+    eventually(lambda: len(told(client, FAILING, RECOVERED)) == 6, what="the events")
+    query = "SELECT kind, count(*) FROM account_mails WHERE email = %s GROUP BY kind ORDER BY kind"
+    assert stack.query(query, owner.email) == [
+        ("new_sender", 1),
+        ("sender_failing", 1),
+        ("sender_recovered", 1),
+    ]
+
+
+def test_paused_sender_does_not_fail(client: httpx2.Client) -> None:
+    sender = new_sender(client)
+    data(client.patch(f"/senders/{sender['id']}", json={"state": "paused"}))
+    reject_calls(client, sender, count=MAX_REFUSED_CALLS_PER_HOUR)
+    assert state_of(client, sender) == ("paused", [])
+    assert told(client, FAILING) == []
+
+
+def test_sender_that_failed_before_a_pause_can_fail_again(client: httpx2.Client) -> None:
+    sender = new_sender(client)
+    reject_calls(client, sender, count=MAX_REFUSED_CALLS_PER_HOUR)
+    for state in ("paused", "working"):
+        data(client.patch(f"/senders/{sender['id']}", json={"state": state}))
+    assert state_of(client, sender) == ("waiting", [])
+
+
+@pytest.mark.parametrize(
+    ("rows", "age", "fails"),
+    [
+        (1000, LATE, True),
+        (999, LATE, False),
+        (1000, timedelta(hours=47), False),
+    ],
+)
+def test_sender_without_a_report_for_48_hours_after_a_large_mailing_fails(
+    stack: Stack, client: httpx2.Client, list_id: int, *, rows: int, age: timedelta, fails: bool
+) -> None:
+    sender = new_sender(client)
+    age_sender(stack, sender)
+    new_mailing(stack, list_id, rows=rows, age=age)
+    for _ in range(2):
+        run_maintenance(stack, CHECK_SILENCE.name)
+        expected = ("failing", ["no_reports"]) if fails else ("waiting", [])
+        assert state_of(client, sender) == expected
+    assert [each["data"]["reason"] for each in told(client, FAILING)] == ["no_reports"] * fails
+
+
+def test_only_senders_that_should_have_reported_about_a_mailing_fail(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    other_list = int(new_list(client)["id"])
+    silent = new_sender(client, list_ids=[list_id])
+    of_other_list = new_sender(client, list_ids=[other_list])
+    paused = new_sender(client)
+    data(client.patch(f"/senders/{paused['id']}", json={"state": "paused"}))
+    for each in (silent, of_other_list, paused):
+        age_sender(stack, each)
+    young = new_sender(client)
+    new_mailing(stack, list_id, rows=1000, age=LATE)
+    run_maintenance(stack, CHECK_SILENCE.name)
+    senders = (silent, of_other_list, paused, young)
+    assert [state_of(client, each)[0] for each in senders] == [
+        *("failing", "waiting", "paused", "waiting")
+    ]
+
+
+def test_sender_does_not_fail_while_another_sender_reports_about_the_list(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    silent, working = new_sender(client), new_sender(client, list_ids=[list_id])
+    age_sender(stack, silent)
+    new_mailing(stack, list_id, rows=1000, age=LATE)
+    deliver(stack, client, working, report("delivered", email=new_address()))
+    run_maintenance(stack, CHECK_SILENCE.name)
+    assert state_of(client, silent) == ("waiting", [])
+
+
+def test_sender_for_any_list_fails_only_if_it_reported_about_no_list_since_the_mailing(
+    stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
+) -> None:
+    key = stack.create_key(owner.user_id, Scope.SENDER, Scope.DELIVERY)
+    with stack.client(key) as delivery_client:
+        silent, working = (new_sender(delivery_client, any_list=True) for _ in range(2))
+    own = new_sender(client)
+    for each in (silent, working, own):
+        age_sender(stack, each)
+    new_mailing(stack, list_id, rows=1000, age=LATE)
+    deliver(stack, client, working, report("delivered", email=new_address()))
+    run_maintenance(stack, CHECK_SILENCE.name)
+    # The reports of the working sender may be about other lists.
+    states = [state_of(client, each)[0] for each in (silent, working, own)]
+    assert states == ["failing", "working", "failing"]
+
+
+def test_sender_does_not_fail_if_the_mailing_has_figures(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    sender = new_sender(client)
+    age_sender(stack, sender)
+    new_mailing(stack, list_id, rows=1000, age=LATE, figures={"delivered": 1})
+    run_maintenance(stack, CHECK_SILENCE.name)
+    assert state_of(client, sender) == ("waiting", [])
+
+
+def age_sender(stack: Stack, sender: dict[str, Any]) -> None:
+    stack.query(
+        "UPDATE senders SET created_at = now() - interval '10 days' WHERE id = %s", sender["id"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "figures", "alarms"),
+    [
+        ("bounced", 500, {"hard_bounced": 24}, True),
+        ("bounced", 500, {"hard_bounced": 23}, False),
+        ("bounced", 499, {"hard_bounced": 24}, False),
+        # The limit was reached before.
+        ("bounced", 500, {"hard_bounced": 25}, False),
+        ("complained", 1000, {"complained": 2}, True),
+        ("complained", 1001, {"complained": 2}, False),
+        ("complained", 500, {"hard_bounced": 25, "complained": 1}, False),
+    ],
+)
+def test_owner_is_notified_when_a_mailing_reaches_the_limits(
+    stack: Stack,
+    owner: Owner,
+    client: httpx2.Client,
+    list_id: int,
+    *,
+    kind: str,
+    rows: int,
+    figures: dict[str, int],
+    alarms: bool,
+) -> None:
+    emails = [new_address() for _ in range(2)]
+    data(add(client, list_id, *emails))
+    sender = new_sender(client)
+    mailing_id = new_mailing(stack, list_id, rows=rows, figures=figures)
+    for email in emails[: 1 + alarms]:
+        user_id = known_member(client, list_id, email)["user_id"]
+        delivery_id = delivery_for(stack, list_id, user_id, mailing_id)
+        made = bounce(delivery_id=delivery_id)
+        deliver(
+            stack,
+            client,
+            sender,
+            made if kind == "bounced" else report(kind, delivery_id=delivery_id),
+        )
+    assert set(outcomes(client, sender)) == {"applied"}
+    if not alarms:
+        assert told(client, ALARM) == []
+        return
+    # The second report doesn't repeat the alarm.
+    [alarm] = eventually(lambda: told(client, ALARM), what="the event")
+    assert alarm["subject"] == {"kind": "sender", "id": sender["id"]}
+    assert alarm["list_id"] == list_id
+    facts = {"rows": rows, "hard_bounced": 0, "complained": 0, **figures}
+    facts["hard_bounced" if kind == "bounced" else "complained"] += 1
+    assert alarm["data"] == {"mailing_id": mailing_id, **facts}
+    [text] = eventually(lambda: mails_about(stack, owner, ALARM_MAIL), what="the mail")
+    assert f"mailing {mailing_id}" in text
+
+
+def test_trial_of_a_body_notifies_nobody(
+    stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    data(add(client, list_id, email))
+    sender = new_sender(client)
+    mailing_id = new_mailing(stack, list_id, rows=500, figures={"hard_bounced": 24})
+    user_id = known_member(client, list_id, email)["user_id"]
+    made = bounce(delivery_id=delivery_for(stack, list_id, user_id, mailing_id))
+    body = body_of(made).decode()
+    [tried] = data(client.post(f"/senders/{sender['id']}/try", json={"body": body}))
+    assert tried["outcome"] == "applied"
+    assert told(client, ALARM) == []
+    query = "SELECT 1 FROM account_mails WHERE email = %s AND kind = 'mailing_alarm'"
+    assert stack.query(query, owner.email) == []
+
+
+def test_events_about_senders_require_the_scope_subscription_read(
+    stack: Stack, owner: Owner
+) -> None:
+    with stack.client(stack.create_key(owner.user_id, Scope.SENDER)) as sender_client:
+        for kind in (FAILING, RECOVERED, ALARM):
+            reply = sender_client.get("/events", params={"type": kind})
+            problem(reply, 403, "auth.insufficient_scope")
+    with stack.client(stack.create_key(owner.user_id, Scope.SUBSCRIPTION_READ)) as reading_client:
+        assert told(reading_client, FAILING, RECOVERED, ALARM) == []
+
+
+def test_console_shows_why_a_sender_is_failing(stack: Stack, console: OwnerAtConsole) -> None:
+    sender = new_sender(console.api)
+    reject_calls(console.api, sender, count=MAX_REFUSED_CALLS_PER_HOUR)
+    stack.query(
+        "UPDATE senders SET warnings = array_append(warnings, 'sns_signature_v1') WHERE id = %s",
+        sender["id"],
+    )
+    page = console.see(f"/console/developers/senders/{sender['id']}")
+    assert "failing" in page
+    assert "rejected at least 20 calls" in page
+    assert "signature version" in page

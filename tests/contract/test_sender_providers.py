@@ -1,0 +1,59 @@
+"""Reports of each provider, from the sandbox's signed request to the effect on the member."""
+
+import httpx2
+import pytest
+
+from devstack.harness.stack import Stack
+from devstack.sandbox.senders.mail_events import ProviderName
+from tests.support.http.replies import data
+from tests.support.imports.bulk import add
+from tests.support.lists.subscribers import known_member, new_address
+from tests.support.senders.posting import delivery_for, reports_of, settle
+from tests.support.senders.provider_posts import new_provider_sender, post_events
+
+# Each event and the effect of its report.
+EVENTS = {
+    "delivered": ("delivered", "applied"),
+    "soft_bounce": ("bounced", "applied"),
+    "blocked": ("bounced", "applied"),
+    "opened": ("opened", "off"),
+    "hard_bounce": ("bounced", "applied"),
+    "complained": ("complained", "applied"),
+    "unsubscribed": ("unsubscribed", "applied"),
+}
+
+
+@pytest.mark.parametrize("provider", ProviderName)
+def test_reports_of_each_provider_are_applied(
+    stack: Stack, client: httpx2.Client, list_id: int, provider: ProviderName
+) -> None:
+    sender = new_provider_sender(stack, client, provider)
+    emails = {kind: new_address() for kind in EVENTS}
+    data(add(client, list_id, *emails.values()))
+    events = [
+        {
+            "kind": kind,
+            "email": email,
+            "delivery_id": delivery_for(
+                stack, list_id, known_member(client, list_id, email)["user_id"]
+            ),
+        }
+        for kind, email in emails.items()
+    ]
+    for proof in ("missing", "invalid"):
+        assert set(post_events(stack, sender, events, proof=proof)) == {401}
+    for _ in range(2):
+        assert set(post_events(stack, sender, events)) == {200}
+    settle(stack, sender)
+    effects = [(each["kind"], each["outcome"]) for each in reports_of(client, sender)]
+    assert effects[: len(EVENTS)] == list(EVENTS.values())
+    # The second request repeats the first.
+    assert {outcome for _, outcome in effects[len(EVENTS) :]} <= {"duplicate", "off", "stale"}
+    members = {kind: known_member(client, list_id, email) for kind, email in emails.items()}
+    stopped = {kind for kind, member in members.items() if not member["email_enabled"]}
+    assert members["hard_bounce"]["email_off"]["reason"] == "bounced"
+    assert {kind for kind, each in members.items() if each["status"] != "active"} == {
+        "complained",
+        "unsubscribed",
+    }
+    assert stopped - {"complained", "unsubscribed"} == {"hard_bounce"}

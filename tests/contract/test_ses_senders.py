@@ -1,0 +1,155 @@
+"""Senders of Amazon SES: signed messages of SNS, and the subscription to the sender's topic."""
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from devstack import LOOPBACK
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
+from tests.support.http.replies import data, problem
+from tests.support.imports.bulk import add
+from tests.support.lists.subscribers import known_member, new_address
+from tests.support.senders.own_senders import new_sender
+from tests.support.senders.posting import delivery_for, outcomes, settle
+from tests.support.senders.provider_posts import (
+    confirmed_topics,
+    new_topic,
+    post_events,
+    post_topic_change,
+)
+
+SUBSCRIBE = "SubscriptionConfirmation"
+UNSUBSCRIBE = "UnsubscribeConfirmation"
+
+
+@pytest.fixture
+def ses_sender(client: httpx2.Client) -> dict[str, Any]:
+    """A sender with a topic that no other test uses."""
+    topic_arn = new_topic()
+    return {**new_sender(client, provider="ses", topic_arn=topic_arn), "topic_arn": topic_arn}
+
+
+def state_of(client: httpx2.Client, sender: dict[str, Any]) -> tuple[str, list[str]]:
+    record = data(client.get(f"/senders/{sender['id']}"))
+    return record["state"], record["warnings"]
+
+
+def failures(stack: Stack, sender: dict[str, Any]) -> list[tuple[object, ...]]:
+    query = "SELECT failures, due_at > now() FROM sender_bodies WHERE sender_id = %s"
+    return stack.query(query, sender["id"])
+
+
+def retry_now(stack: Stack, sender: dict[str, Any]) -> None:
+    stack.query("UPDATE sender_bodies SET due_at = now() WHERE sender_id = %s", sender["id"])
+
+
+def test_sender_of_ses_requires_the_arn_of_a_standard_topic(client: httpx2.Client) -> None:
+    for topic_arn in (None, "", "letters", f"{new_topic()}.fifo", "arn:aws:sns:s3:123456789012:x"):
+        body = {"name": "x", "provider": "ses", "topic_arn": topic_arn}
+        problem(client.post("/senders", json=body), 422, "sender.topic_invalid")
+    made = new_sender(client, provider="ses", topic_arn=new_topic())
+    assert (made["secret"], made["username"]) == (None, None)
+    path = f"/senders/{made['id']}"
+    problem(client.patch(path, json={"topic_arn": "letters"}), 422, "sender.topic_invalid")
+    assert data(client.patch(path, json={"topic_arn": new_topic()}))["id"] == made["id"]
+
+
+@pytest.mark.parametrize(("version", "warnings"), [("1", ["sns_signature_v1"]), ("2", [])])
+def test_subscribed_topic_reports_a_bounce(
+    stack: Stack,
+    client: httpx2.Client,
+    ses_sender: dict[str, Any],
+    list_id: int,
+    *,
+    version: str,
+    warnings: list[str],
+) -> None:
+    options = {"signature_version": version}
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE, **options) == [200]
+    settle(stack, ses_sender)
+    assert ses_sender["topic_arn"] in confirmed_topics(stack)
+    assert state_of(client, ses_sender) == ("waiting", warnings)
+    email = new_address()
+    data(add(client, list_id, email))
+    delivery_id = delivery_for(stack, list_id, known_member(client, list_id, email)["user_id"])
+    event = {"kind": "hard_bounce", "email": email, "delivery_id": delivery_id}
+    assert post_events(stack, ses_sender, [event], **options) == [200]
+    settle(stack, ses_sender)
+    assert outcomes(client, ses_sender) == ["applied"]
+    member = known_member(client, list_id, email)
+    assert (member["email_enabled"], member["email_off"]["reason"]) == (False, "bounced")
+    assert state_of(client, ses_sender) == ("working", warnings)
+
+
+@pytest.mark.parametrize("proof", ["missing", "invalid", "altered"])
+def test_message_without_a_valid_proof_or_of_another_topic_is_rejected(
+    stack: Stack, ses_sender: dict[str, Any], proof: str
+) -> None:
+    event = {"kind": "hard_bounce"}
+    assert post_events(stack, ses_sender, [event], proof=proof) == [401]
+    # The signature of the other topic is genuine.
+    assert post_events(stack, ses_sender, [event], topic_arn=new_topic()) == [401]
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE, topic_arn=new_topic()) == [401]
+    assert failures(stack, ses_sender) == []
+
+
+def test_message_is_repeated_by_sns_while_its_certificate_is_unreachable(
+    stack: Stack, client: httpx2.Client, ses_sender: dict[str, Any]
+) -> None:
+    with stack.run_second_api(PRESSROOM_SNS_BASE_URL=f"http://{LOOPBACK}:9") as api:
+        url = f"{api.api_url}/senders/{ses_sender['id']}/events"
+        assert post_events(stack, ses_sender, [{"kind": "delivered"}], url=url) == [503]
+    assert data(client.get(f"/senders/{ses_sender['id']}"))["refused_24h"] == 0
+
+
+def test_subscription_is_confirmed_when_sns_is_reachable_again(
+    stack: Stack, client: httpx2.Client, ses_sender: dict[str, Any]
+) -> None:
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE, outages=2) == [200]
+    for attempt in (1, 2):
+        eventually(
+            lambda: failures(stack, ses_sender) == [(attempt, True)],  # noqa: B023 - at once
+            what="the failed attempt",
+        )
+        assert ses_sender["topic_arn"] not in confirmed_topics(stack)
+        # Reports don't wait for the confirmation.
+        assert post_events(stack, ses_sender, [{"kind": "accepted"}]) == [200]
+        eventually(
+            lambda: outcomes(client, ses_sender) == ["ignored"] * attempt,  # noqa: B023 - at once
+            what="the report",
+        )
+        stack.query(
+            "UPDATE sender_bodies SET due_at = now() WHERE sender_id = %s", ses_sender["id"]
+        )
+    settle(stack, ses_sender)
+    assert confirmed_topics(stack).count(ses_sender["topic_arn"]) == 1
+
+
+def test_refused_confirmation_is_shown_as_an_invalid_report(
+    stack: Stack, client: httpx2.Client, ses_sender: dict[str, Any]
+) -> None:
+    # The sender has another topic when the worker confirms the subscription.
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE, outages=1) == [200]
+    eventually(lambda: failures(stack, ses_sender) == [(1, True)], what="the failed attempt")
+    data(client.patch(f"/senders/{ses_sender['id']}", json={"topic_arn": new_topic()}))
+    retry_now(stack, ses_sender)
+    settle(stack, ses_sender)
+    items = data(client.get(f"/senders/{ses_sender['id']}/reports"))["items"]
+    assert [(each["outcome"], each["code"]) for each in items] == [("invalid", SUBSCRIBE)]
+    assert state_of(client, ses_sender)[0] == "waiting"
+    assert ses_sender["topic_arn"] not in confirmed_topics(stack)
+
+
+def test_sender_fails_after_its_topic_is_unsubscribed_until_it_is_subscribed_again(
+    stack: Stack, client: httpx2.Client, ses_sender: dict[str, Any]
+) -> None:
+    assert post_topic_change(stack, ses_sender, UNSUBSCRIBE) == [200]
+    settle(stack, ses_sender)
+    assert state_of(client, ses_sender) == ("failing", ["topic_unsubscribed"])
+    # Pressroom doesn't use the token of the message, which would subscribe the URL again.
+    assert ses_sender["topic_arn"] not in confirmed_topics(stack)
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE) == [200]
+    settle(stack, ses_sender)
+    assert state_of(client, ses_sender) == ("waiting", [])

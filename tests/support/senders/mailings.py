@@ -1,0 +1,31 @@
+"""Mailings with the figures that a test needs, without as many members."""
+
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+
+from devstack.harness.stack import Stack
+
+
+def new_mailing(
+    stack: Stack,
+    list_id: int,
+    *,
+    rows: int,
+    age: timedelta = timedelta(),
+    figures: Mapping[str, int] | None = None,
+) -> int:
+    """Add a mailing of a list, and return its id.
+
+    ``figures``: the figures of the mailing, such as ``hard_bounced``.
+    """
+    # Later mailings have greater ids, as the ids of jobs.
+    mailing_id = time.time_ns() // 1000
+    figures = figures or {}
+    columns = ["id", "list_id", "rows", "created_at", *figures]
+    stack.query(
+        f"INSERT INTO mailings ({', '.join(columns)})"
+        f" VALUES (%s, %s, %s, now() - %s{', %s' * len(figures)})",
+        *(mailing_id, list_id, rows, age, *figures.values()),
+    )
+    return mailing_id

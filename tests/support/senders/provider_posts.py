@@ -1,0 +1,71 @@
+"""Requests of real providers, which the sandbox posts to a sender of the stack."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import httpx2
+
+from devstack.harness.stack import Stack
+from devstack.sandbox.senders.amazon_sns import REGION
+from tests.support.senders.own_senders import new_sender
+
+Event = dict[str, Any]
+# The provider's field with the key of the sandbox's account.
+_KEY_FIELDS = {
+    "mailgun": "signing_key",
+    "sendgrid": "public_key",
+    "resend": "signing_secret",
+    "ses": "topic_arn",
+}
+
+
+def new_topic() -> str:
+    """The ARN of a topic that no other test uses."""
+    return f"arn:aws:sns:{REGION}:123456789012:letters-{secrets.token_hex(6)}"
+
+
+def new_provider_sender(
+    stack: Stack, client: httpx2.Client, provider: str, **fields: object
+) -> dict[str, Any]:
+    """Create a sender with the key of the sandbox's account at the provider."""
+    reply = httpx2.get(f"{stack.sandbox_url}/senders/keys")
+    reply.raise_for_status()
+    if (field := _KEY_FIELDS.get(provider)) is not None:
+        fields = {field: reply.json()[provider], **fields}
+    return new_sender(client, provider=provider, **fields)
+
+
+def post_events(
+    stack: Stack, sender: dict[str, Any], events: Sequence[Event], **options: object
+) -> list[int]:
+    """Post events with the sandbox. The statuses of Pressroom's responses.
+
+    ``options``: fields of the sandbox's ``EventPosting``, such as ``topic_arn`` and ``proof``.
+    """
+    path = f"{sender['provider']}/events"
+    return _post(stack, path, sender, {"events": list(events), **options})
+
+
+def post_topic_change(
+    stack: Stack, sender: dict[str, Any], message_type: str, **options: object
+) -> list[int]:
+    """Post a message about the subscription of the sender's URL to its topic."""
+    return _post(stack, "ses/topic-changes", sender, {"type": message_type, **options})
+
+
+def confirmed_topics(stack: Stack) -> list[str]:
+    """The ARNs of the topics whose subscriptions Pressroom has confirmed."""
+    return list(httpx2.get(f"{stack.sandbox_url}/senders/sns/confirmed").json())
+
+
+def _post(stack: Stack, path: str, sender: dict[str, Any], content: dict[str, Any]) -> list[int]:
+    content = {
+        "url": f"{stack.api_url}/senders/{sender['id']}/events",
+        "secret": sender["secret"],
+        **({"topic_arn": sender["topic_arn"]} if "topic_arn" in sender else {}),
+        **content,
+    }
+    reply = httpx2.post(f"{stack.sandbox_url}/senders/{path}", json=content, timeout=60)
+    reply.raise_for_status()
+    return list(reply.json()["statuses"])
