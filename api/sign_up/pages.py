@@ -15,6 +15,7 @@ from api.sign_up.subscribed import read_answers_cookie
 from api.state import StateOf, Transaction
 from core.errors import requests
 from services.subscriptions import page_urls
+from services.subscriptions.sign_up_origins import UTM_NAMES, Origin, clean_origin
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
@@ -28,13 +29,15 @@ def show_form(
     redirect_url: Annotated[str | None, Query()] = None,
     correct: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Show the sign-up form.
+    """Show the sign-up form. Hidden inputs contain the origin of the visit.
 
     ``correct``: whether the form contains the answers that this browser last sent.
     """
     mailing_list = find_list(uow, slug)
     form = ListForm.read(uow, mailing_list, state.resources.settings)
-    values: dict[str, Any] = {"redirect_url": redirect_url} if redirect_url else {}
+    values: dict[str, Any] = {**_read_origin(request)}
+    if redirect_url:
+        values["redirect_url"] = redirect_url
     if correct and (answers := read_answers_cookie(request, state, mailing_list.id)):
         values |= answers.values
     return render_form(get_reader_language(request), state, form, values=values)
@@ -51,3 +54,14 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
     # Pressroom's pages.
     page_url = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=page_url)
+
+
+def _read_origin(request: Request) -> Origin:
+    """Return the ``utm_*`` parameters of the page's URL, and the host of the referring page."""
+    query = request.query_params
+    return clean_origin(
+        {
+            **{name: query.get(name) for name in UTM_NAMES},
+            "referrer": request.headers.get("referer"),
+        }
+    )
