@@ -1,5 +1,6 @@
 """Where a sign-up came from: what is stored with its consent entry, and what a member shows."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -11,12 +12,14 @@ from devstack.harness.stack import Stack
 from services.subscriptions.sign_up_origins import ORIGIN_NAMES, UTM_NAMES
 from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_text
 from tests.support.http.replies import data
+from tests.support.imports.bulk import addresses, counts, exported, imported, sheet
 from tests.support.lists.people_on_lists import Subscriber
 from tests.support.lists.preferences import open_preferences
-from tests.support.lists.segments import put
+from tests.support.lists.segments import new_field, put
 from tests.support.lists.subscribers import confirm, known_member, mailed, new_address, new_list
 from tests.support.people.erasure import erase
 
+UTM = ("utm_source", "utm_medium", "utm_campaign")
 SENT = {
     "utm_source": "Spring-Fair",
     "utm_medium": "Poster",
@@ -120,13 +123,14 @@ def test_origin_of_a_stranger_takes_effect_only_with_the_confirmation(
     confirm(stranger, *mailed(stack, email))
     found = known_member(client, list_id, email)
     assert (found["status"], found["origin"]) == ("active", fill(utm_source="fair"))
+    # Wait for the welcome mail, because a removed member gets none.
+    mailed(stack, email, 2)
     data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = NULL, origin = NULL WHERE id = %s",
         found["id"],
     )
     subscribe(stranger, list_id, email, utm_source="later")
-    # The person has three mails: two requests for a confirmation, and a welcome mail.
     newest = next(each for each in mailed(stack, email, 3) if "/confirm?token=" in each["text"])
     confirm(stranger, newest)
     # The first sign-up had no origin in this case, and a later sign-up doesn't supply one.
@@ -188,6 +192,65 @@ def test_embedded_form_without_script_uses_the_referring_page(
     assert known_member(client, list_id, email)["origin"] == fill(
         utm_source="fair", referrer="www.owner.example", landing="/tea/join"
     )
+
+
+def test_import_records_origins_as_claims_of_the_file(
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    known, new, plain = addresses(3)
+    subscribe(stranger, list_id, known, utm_source="fair")
+    header = ["email", "First Name", "Last Name", "status", "tier", "created_at", "Where", *UTM]
+    dates = ["2024-03-24 10:23:10 UTC", "News.example.com"]
+    rows = [
+        [known, "", "", "active", "free", *dates, "Twitter", "Social", "Launch"],
+        [new, "", "", "active", "free", *dates, "Twitter", "Social", "Launch"],
+        [plain, "", "", "active", "free", "", "", "", "", "ada@example.com"],
+    ]
+    mapping = json.dumps({"Where": "origin.referrer"})
+    result = imported(client, list_id, sheet(header, *rows), mapping=mapping)
+    # The file adds the date on which the known member joined.
+    assert counts(result) == {"received": 3, "added": 2, "already": 1, "updated": 1}
+    claimed = fill(
+        utm_source="twitter",
+        utm_medium="social",
+        utm_campaign="launch",
+        referrer="news.example.com",
+    )
+    member = known_member(client, list_id, new)
+    assert member["origin"] == claimed
+    path = f"/lists/{list_id}/members/{member['user_id']}/consent"
+    entries = data(client.get(path))["items"]
+    assert [(each["claimed_by"], each["origin"]) for each in entries] == [
+        ("beehiiv", claimed),
+        ("owner", None),
+    ]
+    assert known_member(client, list_id, plain)["origin"] is None
+    # The file claims another origin for a member who signed up. The member's origin stays.
+    signed_up = known_member(client, list_id, known)
+    assert signed_up["origin"] == fill(utm_source="fair")
+    assert ("import", claimed) in read_origins(client, signed_up)
+
+
+def test_origin_column_still_fills_a_field_of_the_same_name(
+    client: httpx2.Client, list_id: int
+) -> None:
+    """Before Pressroom knew origins, imports created such fields."""
+    new_field(client, "utm_source")
+    [email] = addresses(1)
+    imported(client, list_id, sheet(["email", "utm_source"], [email, "Twitter"]))
+    member = known_member(client, list_id, email)
+    assert member["fields"]["utm_source"] == "Twitter"
+    assert member["origin"] == fill(utm_source="twitter")
+
+
+def test_export_of_members_ends_with_the_origin(
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    subscribe(stranger, list_id, email, utm_source="=fair", landing="/tea")
+    [row] = exported(client, list_id)
+    assert tuple(row)[-len(ORIGIN_NAMES) :] == ORIGIN_NAMES
+    assert [row[name] for name in ORIGIN_NAMES] == ["'=fair", "", "", "", "", "", "/tea"]
 
 
 def test_person_sees_and_downloads_the_origin_of_their_sign_up(
