@@ -87,6 +87,8 @@ MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
 _FIELD_PREFIX = "fields."
 # The query of the link that finds members whose address bounces.
 _BOUNCED_QUERY = urlencode({"filter": '{"field":"bounced","in":["soft","hard"]}'})
+# The query of the link that finds members who came by a campaign.
+_CAMPAIGN_QUERY = urlencode({"filter": '{"field":"utm_campaign","exists":true}'})
 # Maps a type of member field to the ``type`` of its HTML input.
 _INPUT_TYPES = {FieldType.NUMBER.value: "number", FieldType.DATE.value: "date"}
 _ADDRESS_PLACES = {
@@ -162,6 +164,7 @@ def _render_members(
         statuses=STATUSES,
         tiers=TIERS,
         bounced_query=_BOUNCED_QUERY,
+        campaign_query=_CAMPAIGN_QUERY,
     )
 
 
