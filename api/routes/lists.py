@@ -105,7 +105,7 @@ def read_list_stats(
         date | None, Query(alias="to", description="The last day. Defaults to today.")
     ] = None,
 ) -> Envelope[schemas.ListFigures]:
-    """Count the members who joined and left a list, by day, source or tier.
+    """Count the members who joined and left a list, by day, source, tier or value of the origin.
 
     Members who are added by an import count as joined. Members count as left after an undone
     import, a removal, an erasure, or a transfer to another list. Pending members don't count as

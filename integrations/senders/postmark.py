@@ -4,6 +4,7 @@ Postmark signs nothing. The webhook's settings contain HTTP Basic credentials or
 ``Authorization``. Postmark documents its events at postmarkapp.com/developer/webhooks.
 """
 
+from core.machine_agents import is_machine_agent
 from integrations.senders.bounce_statuses import find_status
 from integrations.senders.credentials import verify_credentials
 from integrations.senders.delivery_ids import find_delivery_id, get_named_value
@@ -25,7 +26,6 @@ from integrations.senders.port import (
     SenderProvider,
     SenderRequest,
 )
-from integrations.senders.user_agents import is_machine_agent
 
 _KINDS = {
     "SpamComplaint": ReportKind.COMPLAINED,

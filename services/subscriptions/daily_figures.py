@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, func, select, text
 
 from core import clock
 from core.errors.mailing import FIGURES_RANGE
-from models import DAYS_AND_DELTAS, MailingList, Tier
+from models import DAYS_AND_DELTAS, MailingList, SignUpView, Tier
 from storage.replica_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -23,18 +23,64 @@ from storage.unit_of_work import UnitOfWork
 # A query for daily figures may span at most this number of days, because the response contains one
 # row per day.
 MAX_DAYS = 1_100
+# The maximum number of keys in figures by a value of the origin.
+MAX_ORIGIN_KEYS = 100
+# The key of the row that contains all further keys of an origin.
+REST_KEY = "other"
 _DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)
 _MAX_VERIFICATION_DURATION = timedelta(hours=1)
 _DAYS = DAYS_AND_DELTAS.c
-_COUNT_SIGN_UPS = text("""
-SELECT count(*) FILTER (WHERE action = 'requested'), count(*) FILTER (WHERE action = 'confirmed')
-FROM subscription_events
-WHERE list_id = :list_id
-    AND (action = 'confirmed' OR action = 'requested' AND status_after = 'pending')
-    AND created_at >= CAST(:first AS timestamp) AT TIME ZONE 'UTC'
-    AND created_at < CAST(:after AS timestamp) AT TIME ZONE 'UTC'
-""")
+_SIGN_UP_COUNTS = (
+    "count(*) FILTER (WHERE e.action = 'requested') AS asked, "
+    "count(*) FILTER (WHERE e.action = 'confirmed') AS confirmed"
+)
+_IS_SIGN_UP = """e.list_id = :list_id
+    AND (e.action = 'confirmed' OR e.action = 'requested' AND e.status_after = 'pending')
+    AND e.created_at >= CAST(:first AS timestamp) AT TIME ZONE 'UTC'
+    AND e.created_at < CAST(:after AS timestamp) AT TIME ZONE 'UTC'"""
+_JOIN_MEMBER = "JOIN subscriptions AS m ON m.user_id = e.user_id AND m.list_id = e.list_id"
+_SIGN_UPS_BY_KEY = f"""
+SELECT {{key}} AS key, {_SIGN_UP_COUNTS} FROM subscription_events AS e {{join}}
+WHERE {_IS_SIGN_UP} GROUP BY 1
+"""  # noqa: S608
+_ORIGIN_FIGURES = f"""
+WITH changes AS (
+    SELECT {{column}} AS key, joined, gone, 0 AS asked, 0 AS confirmed FROM origin_days
+    WHERE list_id = :list_id AND day BETWEEN :first_day AND :last_day
+    UNION ALL
+    SELECT {{column}}, joined, gone, 0, 0 FROM origin_day_deltas
+    WHERE list_id = :list_id AND day BETWEEN :first_day AND :last_day
+    UNION ALL
+    -- Members without an origin are all members except those with an origin.
+    SELECT '', joined, gone, 0, 0 FROM member_days
+    WHERE list_id = :list_id AND day BETWEEN :first_day AND :last_day
+    UNION ALL
+    SELECT '', joined, gone, 0, 0 FROM member_day_deltas
+    WHERE list_id = :list_id AND day BETWEEN :first_day AND :last_day
+    UNION ALL
+    SELECT '', -joined, -gone, 0, 0 FROM origin_days
+    WHERE list_id = :list_id AND day BETWEEN :first_day AND :last_day
+    UNION ALL
+    SELECT '', -joined, -gone, 0, 0 FROM origin_day_deltas
+    WHERE list_id = :list_id AND day BETWEEN :first_day AND :last_day
+    UNION ALL
+    SELECT coalesce(m.origin ->> :name, ''), 0, 0,
+        CAST(e.action = 'requested' AS int), CAST(e.action = 'confirmed' AS int)
+    FROM subscription_events AS e {_JOIN_MEMBER} WHERE {_IS_SIGN_UP}
+), by_key AS (
+    SELECT key, sum(joined) AS joined, sum(gone) AS gone, sum(asked) AS asked,
+        sum(confirmed) AS confirmed,
+        row_number() OVER (
+            ORDER BY key = '', sum(joined) DESC, sum(asked) DESC, sum(gone) DESC, key
+        ) AS place
+    FROM changes GROUP BY key
+)
+SELECT CASE WHEN place <= :most OR key = '' THEN key ELSE :rest END AS key,
+    CAST(sum(joined) AS bigint) AS joined, CAST(sum(gone) AS bigint) AS gone,
+    CAST(sum(asked) AS bigint) AS asked, CAST(sum(confirmed) AS bigint) AS confirmed
+FROM by_key GROUP BY 1 ORDER BY bool_or(key = ''), bool_or(place > :most), min(place)
+"""  # noqa: S608
 _FIND_FAULTS = text("""
     SELECT list_id, source, type, CAST(sum(active) AS bigint), CAST(sum(counted) AS bigint)
     FROM (
@@ -55,8 +101,24 @@ class FiguresBy(StrEnum):
     DAY = "day"
     SOURCE = "source"
     TIER = "tier"
+    UTM_SOURCE = "utm_source"
+    UTM_MEDIUM = "utm_medium"
+    UTM_CAMPAIGN = "utm_campaign"
+    REFERRER = "referrer"
 
 
+_ORIGIN_KINDS = frozenset(
+    {FiguresBy.UTM_SOURCE, FiguresBy.UTM_MEDIUM, FiguresBy.UTM_CAMPAIGN, FiguresBy.REFERRER}
+)
+# Maps a grouping to the SQL expression of a sign-up's key, and to the join that the key needs.
+_SIGN_UP_KEYS: Mapping[FiguresBy, Mapping[str, str]] = {
+    FiguresBy.DAY: {
+        "key": "CAST(CAST(e.created_at AT TIME ZONE 'UTC' AS date) AS text)",
+        "join": "",
+    },
+    FiguresBy.SOURCE: {"key": "m.source", "join": _JOIN_MEMBER},
+    FiguresBy.TIER: {"key": "m.type", "join": _JOIN_MEMBER},
+}
 _KEY_COLUMNS: Mapping[FiguresBy, ColumnElement[Any]] = {
     FiguresBy.DAY: _DAYS.day,
     FiguresBy.SOURCE: _DAYS.source,
@@ -70,11 +132,20 @@ class MemberFigures:
 
     Members that the list's owner added or removed are included in the daily figures. Members of
     an undone import count neither as joined nor as left.
+
+    Attributes:
+        seen: how often the list's sign-up page was requested, or ``None`` if the figures aren't
+            grouped by day. The number is a lower bound.
+        asked: the number of sign-ups that required a confirmation.
+        confirmed: the number of confirmed sign-ups.
     """
 
     key: str
     joined: int = 0
     left: int = 0
+    seen: int | None = None
+    asked: int = 0
+    confirmed: int = 0
 
     @property
     def net(self) -> int:
@@ -137,12 +208,19 @@ def choose_days(first: date | None, last: date | None) -> DayRange:
 def read_figures(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
 ) -> Sequence[MemberFigures]:
-    """Return the list's daily figures, grouped by day, source or tier.
+    """Return the list's daily figures, grouped by day, source, tier or a value of the origin.
 
-    The result includes days without changes, but omits sources and tiers without changes. If the
+    The result includes days without changes, but omits other keys without changes. If the
     figures are grouped by tier, a member who gets a new tier leaves the old tier and joins the new
     tier.
+
+    Sign-ups are grouped by the member's current source, tier and origin. Grouped by a value of the
+    origin, the result contains the ``MAX_ORIGIN_KEYS`` largest keys, largest first. The row
+    ``REST_KEY`` contains all other keys, and the row with an empty key contains the members without
+    the value.
     """
+    if by in _ORIGIN_KINDS:
+        return _read_origin_figures(uow, list_id, days, by)
     joined_sum: ColumnElement[Any] = func.sum(_DAYS.joined)
     left_sum: ColumnElement[Any] = func.sum(_DAYS.gone)
     if by is FiguresBy.TIER:
@@ -153,14 +231,22 @@ def read_figures(
         .where(_DAYS.list_id == list_id, _DAYS.day.between(days.first, days.last))
         .group_by(_KEY_COLUMNS[by])
     )
-    figures = {
-        str(key): MemberFigures(str(key), int(joined_count), int(left_count))
+    changes = {
+        str(key): (int(joined_count), int(left_count))
         for key, joined_count, left_count in uow.session.execute(query)
     }
+    sign_ups = _count_sign_ups_by_key(uow, list_id, days, by)
+    views = _count_views(uow, list_id, days) if by is FiguresBy.DAY else {}
+
+    def build_figures(key: str) -> MemberFigures:
+        view_count = views.get(key, 0) if by is FiguresBy.DAY else None
+        joined_and_left = changes.get(key, (0, 0))
+        return MemberFigures(key, *joined_and_left, view_count, *sign_ups.get(key, (0, 0)))
+
     if by is FiguresBy.DAY:
-        return [figures.get(str(day)) or MemberFigures(str(day)) for day in days.days]
-    sorted_figures = [figures[key] for key in _sort_keys(figures, by)]
-    return [each for each in sorted_figures if each.joined or each.left]
+        return [build_figures(str(day)) for day in days.days]
+    figures = [build_figures(key) for key in _sort_keys(changes.keys() | sign_ups.keys(), by)]
+    return [each for each in figures if each.joined or each.left or each.asked or each.confirmed]
 
 
 def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
@@ -168,8 +254,8 @@ def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
 
     A confirmation is counted on the day of the confirmation, not on the day of the sign-up.
     """
-    values = {"list_id": list_id, "first": days.first, "after": days.last + timedelta(days=1)}
-    return SignUps(*uow.session.execute(_COUNT_SIGN_UPS, values).one())
+    query = text(f"SELECT {_SIGN_UP_COUNTS} FROM subscription_events AS e WHERE {_IS_SIGN_UP}")  # noqa: S608
+    return SignUps(*uow.session.execute(query, _build_range(list_id, days)).one())
 
 
 def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int]:
@@ -243,6 +329,47 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
                 return [FiguresFault(*row) for row in connection.execute(_FIND_FAULTS)]
         except ReplicaFailed:
             failures += 1
+
+
+def _read_origin_figures(
+    uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
+) -> Sequence[MemberFigures]:
+    values = {
+        **_build_range(list_id, days),
+        "first_day": days.first,
+        "last_day": days.last,
+        "name": by.value,
+        "most": MAX_ORIGIN_KEYS,
+        "rest": REST_KEY,
+    }
+    # ``by.value`` is a member of ``FiguresBy`` and the name of a column.
+    query = text(_ORIGIN_FIGURES.format(column=by.value))
+    figures = [
+        MemberFigures(row.key, row.joined, row.gone, None, row.asked, row.confirmed)
+        for row in uow.session.execute(query, values)
+    ]
+    return [each for each in figures if each.joined or each.left or each.asked or each.confirmed]
+
+
+def _count_sign_ups_by_key(
+    uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
+) -> dict[str, SignUps]:
+    query = text(_SIGN_UPS_BY_KEY.format(**_SIGN_UP_KEYS[by]))
+    return {
+        row.key: SignUps(row.asked, row.confirmed)
+        for row in uow.session.execute(query, _build_range(list_id, days))
+    }
+
+
+def _count_views(uow: UnitOfWork, list_id: int, days: DayRange) -> dict[str, int]:
+    query = select(SignUpView.day, SignUpView.seen).where(
+        SignUpView.list_id == list_id, SignUpView.day.between(days.first, days.last)
+    )
+    return {str(day): seen for day, seen in uow.session.execute(query)}
+
+
+def _build_range(list_id: int, days: DayRange) -> dict[str, Any]:
+    return {"list_id": list_id, "first": days.first, "after": days.last + timedelta(days=1)}
 
 
 def _sort_keys(keys: Collection[str], by: FiguresBy) -> list[str]:
