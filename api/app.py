@@ -251,10 +251,12 @@ def _build_sender(resources: Resources) -> Send:
 
 
 async def _write_key_records(state: State) -> None:
-    """Write the uses and the requests of API keys to the database at regular intervals.
+    """Regularly write records about API keys and senders to the database.
 
-    Both writes share a thread, so that a hanging database leaves a thread for other background
-    work. After a failure, the uses are lost, and the requests stay in memory.
+    The records are the last uses of API keys, the requests with API keys, and the numbers of
+    refused calls of senders. Because the writes run one after another, a hanging database blocks
+    only one thread of the background work. After a failed write, only the requests stay in memory.
+    The other records are lost.
     """
     writers = {
         "api_keys.uses_not_written": state.used_keys.write_uses,

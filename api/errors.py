@@ -55,8 +55,9 @@ STATUS_OF = {
     Kind.TOO_SLOW: 504,
     Kind.DAMAGED: 500,
 }
-# The key of a list in the ASGI scope of a request. An error response appends its error code to the
-# list. The value is a list, because routers copy the scope.
+# Under this key, the ASGI scope of a request contains a list of error codes. Each error response
+# appends its code. Routers copy the scope. The value is a list, so that all copies
+# share the codes.
 ERROR_CODES_KEY = "pressroom.error_codes"
 # The maximum number of validation errors in a response.
 MAX_PROBLEMS = 100
@@ -85,7 +86,7 @@ def problem_response(error: DomainError) -> Response:
         elif error.code == access.AUTH_INVALID_API_KEY.code:
             challenge += ', error="invalid_token"'
         if error.code == SENDER_SIGNATURE_INVALID.code:
-            # Amazon SNS sends a user name and a secret only after this challenge.
+            # Amazon SNS sends the user name and the secret of a URL only after this challenge.
             challenge = 'Basic realm="pressroom"'
         headers["WWW-Authenticate"] = challenge
     return _Problem(

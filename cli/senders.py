@@ -18,7 +18,7 @@ from services.subscriptions import lists
 app = create_group("Manage senders, which report bounces and complaints.")
 
 _FIELDS = "id name provider list_ids any_list key_id state last_report_at last_refused_at"
-# The fields of a sender that fit into a table in a narrow terminal.
+# Only these fields of a sender fit into a table in a narrow terminal.
 _ROW_FIELDS = "id name provider state last_report_at"
 
 

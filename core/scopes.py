@@ -33,7 +33,7 @@ SCOPE_EXPLANATIONS = {
     ),
 }
 GRANTABLE_SCOPES = frozenset(SCOPE_EXPLANATIONS)
-# The explanations of the scopes that an API key can have. OAuth tokens can't have the scopes
+# Explains each scope that an API key can have. OAuth tokens can have the same scopes, except
 # ``webhook`` and ``sender``.
 KEY_SCOPE_EXPLANATIONS = SCOPE_EXPLANATIONS | {
     Scope.WEBHOOK: "Send your events to a URL, but only types that the other permissions allow",

@@ -1,4 +1,4 @@
-"""Requests that API keys authenticated."""
+"""The log of requests that API keys authenticated."""
 
 from datetime import datetime
 
@@ -9,26 +9,26 @@ from models.declarative import Model
 
 
 class ApiRequest(Model):
-    """A request that an API key authenticated, without the path, the body and the IP address.
+    """A request that an API key authenticated.
 
-    The paths and bodies of requests contain e-mail addresses. ``api_requests`` keeps about the last
-    1,000 requests of each API key.
+    The row contains no path, no body and no IP address, because they can identify people. The table
+    keeps about the last 1,000 requests with each API key.
     """
 
     __tablename__ = "api_requests"
-    # The purge of expired rows uses the index on ``occurred_at``.
+    # The job that deletes expired rows uses the index on ``occurred_at``.
     __table_args__ = (Index(None, "occurred_at"),)
 
     key_id: Mapped[int] = mapped_column(
         ForeignKey("api_keys.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
     )
-    # The start of the request, by the clock of the API process.
+    # When the request began, according to the clock of the API process.
     occurred_at: Mapped[datetime] = mapped_column(primary_key=True)
-    # A random number that the API process chooses. If the process writes a request twice, because a
-    # connection broke, the primary key rejects the second row.
+    # A random number that the API process chooses. After a broken connection, the process may write
+    # a request again. The primary key then rejects the second row.
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     method: Mapped[str]
-    # The template of the path, such as ``/lists/{list_id}``.
+    # The path with placeholders for its parameters, such as ``/lists/{list_id}``.
     route: Mapped[str]
     # The status of the response, or 499 if the caller disconnected before the response.
     status: Mapped[int]

@@ -1,4 +1,4 @@
-"""Mailings, and the figures that reports of senders add to each mailing."""
+"""Mailings, with the numbers of members whose mail was delivered, bounced and so on."""
 
 from datetime import datetime
 
@@ -9,9 +9,10 @@ from models.declarative import CreatedAt, Model
 
 
 class Mailing(Model):
-    """A delivery roster, and the mail that a sender makes from the roster.
+    """A mailing, which starts with the export of a delivery roster.
 
-    Each figure counts members, and each member once.
+    Reports of senders increase the figures, such as `delivered`. Each figure counts a member at
+    most once.
     """
 
     __tablename__ = "mailings"
@@ -39,17 +40,20 @@ class Mailing(Model):
 
 
 class MailingMark(Model):
-    """A row that makes a report count once per member, mailing and kind."""
+    """A row that prevents a report from being counted twice.
+
+    Each combination of member, mailing and kind is counted only once.
+    """
 
     __tablename__ = "mailing_marks"
-    # Retention reads the oldest marks in this index.
+    # Retention uses this index to find the oldest rows.
     __table_args__ = (Index(None, "created_at"),)
 
-    # The user id comes first, so that the erasure of a person finds the person's marks.
+    # The primary key starts with the user id, so that an erasure finds the person's rows.
     user_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     list_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # The id of the mailing. If a report names no mailing, a negative number that the provider's
-    # message id or the day yields.
+    # The id of the mailing. If the report has no delivery id, a negative hash of the provider's
+    # message id or, without a message id, of the day.
     mailing_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     # The name of a figure of ``Mailing``, such as `hard_bounced`.
     kind: Mapped[str] = mapped_column(primary_key=True)

@@ -257,7 +257,7 @@ class MemberExport(Model):
     format: Mapped[str] = mapped_column(default="csv", server_default="csv")
     # True if the CSV file begins with a byte-order mark.
     bom: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The label of the mailing that is made from a roster.
+    # The owner's label for the mailing, if the export is a delivery roster.
     label: Mapped[str | None]
     # Exports don't use the columns `date_order` and `column_forms`.
     date_order: Mapped[str | None]

@@ -1,4 +1,7 @@
-"""Senders, which report about the mails of lists, and the reports of senders."""
+"""Senders and their reports.
+
+A sender is a registered source of reports on list mail, such as a mail provider that posts bounces.
+"""
 
 from datetime import datetime
 from enum import StrEnum
@@ -13,8 +16,10 @@ class SenderState(StrEnum):
     # No report has arrived since the sender was created.
     WAITING = "waiting"
     WORKING = "working"
+    # Many requests of the sender were rejected within an hour. No valid report has arrived since.
     FAILING = "failing"
-    # Calls of the sender are rejected, because its API key expired, or because the owner paused it.
+    # All requests of the sender are rejected. Either the sender's API key expired, or the owner
+    # paused the sender.
     PAUSED = "paused"
 
 
@@ -23,24 +28,24 @@ class ReportOutcome(StrEnum):
 
     # The report changed something.
     APPLIED = "applied"
-    # The report was counted before.
+    # A report on the same event was counted before.
     DUPLICATE = "duplicate"
-    # The report is older than the latest action of the person.
+    # The event happened before the person last joined the list, came back or turned mail on.
     STALE = "stale"
     # The mailing is older than 30 days.
     LATE = "late"
-    # The list or the person keeps no engagement.
+    # Pressroom doesn't record opens and clicks.
     OFF = "off"
-    # Pressroom doesn't use this kind of report.
+    # Events of this type have no effect in Pressroom.
     IGNORED = "ignored"
-    # No member was found.
+    # No member of a covered list was found for the report.
     UNMATCHED = "unmatched"
-    # The report can't be read.
+    # Pressroom can't read the event.
     INVALID = "invalid"
 
 
 class Sender(Model):
-    """A registered source of reports about the mails of lists."""
+    """A registered source of reports on the mails of lists."""
 
     __tablename__ = "senders"
     __table_args__ = (
@@ -55,7 +60,8 @@ class Sender(Model):
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     # The API key with which a program created the sender or last changed the sender's secret. If
     # the API key is revoked, the sender is deleted. `key_id` is NULL if a session created the
-    # sender, or if the owner kept the sender when revoking the API key.
+    # sender or changed its secret. `key_id` is also NULL if the owner kept the sender when revoking
+    # the API key.
     key_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id", ondelete="SET NULL"))
     name: Mapped[str]
     # A value of ``integrations.senders.port.SenderProvider``.
@@ -64,7 +70,7 @@ class Sender(Model):
     list_ids: Mapped[list[int] | None]
     # True if the sender covers every list of the installation.
     any_list: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The topic of Amazon SNS. Only senders of the provider `ses` have a topic.
+    # The ARN of a topic of Amazon SNS. Only senders with the provider `ses` have a topic.
     topic_arn: Mapped[str | None]
     state: Mapped[str] = mapped_column(default=SenderState.WAITING, server_default="waiting")
     # Codes of problems that the owner should solve, such as `sns_signature_v1`.
@@ -73,12 +79,12 @@ class Sender(Model):
     last_refused_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
-    # The time at which the sender was deleted. A deleted sender is kept longer than its reports.
+    # The time at which the sender was deleted. The row is kept until all reports are deleted.
     deleted_at: Mapped[datetime | None]
 
 
 class SenderSecret(Model):
-    """An encrypted secret or public key that verifies the calls of a sender."""
+    """An encrypted secret or public key that verifies the requests of a sender."""
 
     __tablename__ = "sender_secrets"
 
@@ -94,15 +100,16 @@ class SenderSecret(Model):
 
 
 class SenderBody(Model):
-    """A verified body of a sender that waits for a worker.
+    """The body of a verified request of a sender, which waits for a worker.
 
-    The worker deletes the row in the transaction that applies the reports of the body, so that each
-    report is applied once. The body is encrypted, because it contains personal data and links.
+    The worker applies the reports in the body and deletes the row in one transaction, so that each
+    report is applied exactly once. The body is encrypted, because it contains personal data and
+    links.
     """
 
     __tablename__ = "sender_bodies"
     __table_args__ = (
-        # Intake counts the waiting bodies and bytes of a sender in this index.
+        # The limits on a sender's waiting bodies and bytes are checked with this index.
         Index("ix_sender_bodies_sender_id_size", "sender_id", "size"),
         Index(None, "received_at"),
     )
@@ -117,18 +124,18 @@ class SenderBody(Model):
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
     body: Mapped[bytes]
-    # The number of failed attempts to apply the body, and the time of the next attempt.
+    # The number of failed attempts to apply the body. `due_at` is the time of the next attempt.
     failures: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")
     due_at: Mapped[datetime] = mapped_column(server_default=func.now())
 
 
 class SenderReport(Model):
-    """A report that a worker has applied, for the list of recent reports."""
+    """An entry in the list of recent reports. A worker has handled the report."""
 
     __tablename__ = "sender_reports"
     __table_args__ = (
         Index("ix_sender_reports_sender_id_id", "sender_id", text("id DESC")),
-        # The erasure of a person uses these indexes to find reports about the person.
+        # When a person is erased, these indexes find the reports on the person.
         Index(None, "user_id", postgresql_where="user_id IS NOT NULL"),
         Index(None, "recipient", postgresql_where="recipient IS NOT NULL"),
     )
@@ -137,14 +144,15 @@ class SenderReport(Model):
     sender_id: Mapped[int] = mapped_column(ForeignKey("senders.id", ondelete="CASCADE"))
     received_at: Mapped[datetime]
     occurred_at: Mapped[datetime]
-    # A kind of report, or NULL for an event that yields no report.
+    # A value of ``ReportKind``, or NULL for an event that Pressroom ignores or can't read.
     kind: Mapped[str | None]
     outcome: Mapped[str]
-    # The cause of a bounce, or the provider's name of an event that yields no report.
+    # The cause of a bounce. For an event that Pressroom ignores or can't read, the provider's name
+    # of the event's type.
     code: Mapped[str | None]
     # The enhanced status code of a bounce, such as `5.1.1`.
     status: Mapped[str | None]
-    # The id of a row in `mailings`, or NULL if the report names no mailing.
+    # The id of the mailing or of the single mail. NULL if the report has no valid delivery id.
     mailing_id: Mapped[int | None]
     list_id: Mapped[int | None]
     user_id: Mapped[int | None]
@@ -153,9 +161,9 @@ class SenderReport(Model):
 
 
 class SenderCount(Model):
-    """The number of a sender's reports with one outcome in one hour.
+    """The number of a sender's reports that had a certain outcome within an hour.
 
-    The outcome `refused` counts rejected calls.
+    The outcome `refused` is the exception. It counts rejected requests instead of reports.
     """
 
     __tablename__ = "sender_counts"

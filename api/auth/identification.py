@@ -61,7 +61,8 @@ def identify_cached_caller(request: Request) -> Caller | None:
     caller = api_keys.find_cached_caller(state.used_keys, state.resources.keyring, *secrets)
     if caller is None:
         return None
-    # Assign the credential before counting, because the request may exceed the rate limit.
+    # Assign the credential before the rate limit is checked, so that the API key's owner sees
+    # rejected requests too.
     event_origins.current_origin().credential = caller.credential
     rate_key = build_caller_rate_key(caller)
     if not state.rate_limiter.count_reserved(request.scope, RateLimitName.DEFAULT, rate_key):

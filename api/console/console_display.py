@@ -125,8 +125,8 @@ def format_distance(value: datetime, now: datetime) -> str:
         return format_day(value)
     if seconds > 0:
         return f"{format_duration(distance_seconds)} ago"
-    # Round a time in the future up, so that a file that has just been made expires in 7 days, not
-    # in 6.
+    # Round up future times. Otherwise, a new file that expires after 7 days would be shown
+    # as "in 6 days".
     unit_seconds = next(unit for min_seconds, unit, _ in _UNITS if distance_seconds >= min_seconds)
     return f"in {format_duration(-(-distance_seconds // unit_seconds) * unit_seconds)}"
 

@@ -13,14 +13,16 @@ from api.html.content_policy import hash_source
 
 DOCS_PATH = "/docs"
 DOCUMENT_PATH = "/openapi.json"
-# Swagger UI has a dark theme, but doesn't select the theme of the browser.
+# Selects the dark theme of Swagger UI if the browser prefers dark pages, because Swagger UI doesn't
+# do so by itself.
 _SELECT_THEME = """
     const dark = matchMedia("(prefers-color-scheme: dark)");
     const selectTheme = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
     dark.addEventListener("change", selectTheme);
     selectTheme();
 """
-# On a phone, the description of a group of operations is below the name of the group.
+# On a phone, a group's description is shown below the group's name, because both don't fit into one
+# line.
 _STYLE = """
 body { margin: 0; }
 @media (max-width: 40rem) {

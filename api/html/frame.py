@@ -151,7 +151,7 @@ def _load_templates(language: str) -> Environment:
 
 
 def _keep_on_one_line(text: str) -> str:
-    """Replace the hyphen in the word "e-mail", so that no line ends after the hyphen."""
+    """Make the hyphen in the word "e-mail" non-breaking, so that the word stays on one line."""
     return _HYPHEN_OF_EMAIL.sub("\N{NON-BREAKING HYPHEN}", text)
 
 

@@ -1,4 +1,7 @@
-"""Answers reports of senders that can't be stored now with a status that the provider retries."""
+"""Makes mail providers retry a request if Pressroom can't store its reports now.
+
+Providers retry a request only after certain statuses, so the middleware replaces other statuses.
+"""
 
 import re
 from http import HTTPStatus
@@ -11,7 +14,7 @@ from core.errors.senders import SENDER_BUSY, SENDER_BUSY_FOR_SNS
 from services.senders.intake import SNS_HEADER
 
 _INTAKE_PATH = re.compile(r"/senders/[^/]+/events/?\Z")
-# The statuses of an API process or a database that is unavailable or too slow.
+# Responses have these statuses if the API or the database is unavailable or too slow.
 _BUSY_STATUSES = frozenset(
     {
         HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -22,10 +25,10 @@ _BUSY_STATUSES = frozenset(
 
 
 class IntakeBusyMiddleware:
-    """Replaces responses about an unavailable service on the route for reports.
+    """Replaces error responses of the route that receives reports, if the service is unavailable.
 
-    Providers treat statuses differently. Some providers discard a report after a 5xx, so they get
-    the status 429. Amazon SNS repeats a report only after a 5xx, so it gets the status 503.
+    Amazon SNS retries a request only after a 5xx status, so it gets the status 503. Some other
+    providers discard a report after a 5xx status, so all of them get the status 429.
     """
 
     def __init__(self, app: ASGIApp) -> None:

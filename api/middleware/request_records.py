@@ -74,8 +74,8 @@ class RequestMiddleware:
                 observe_request(method, route, status, seconds)
                 ms = round(seconds * 1000, 1)
                 credential = origin.credential
-                # A request with the status 401 isn't recorded, because a cached API key may be
-                # revoked or expired.
+                # Don't add requests with the status 401 to the log of the API key. Such a request
+                # can have a credential if its API key is cached but was revoked or has expired.
                 if (
                     credential is not None
                     and credential.kind is CredentialKind.KEY

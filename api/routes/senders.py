@@ -1,4 +1,4 @@
-"""The API endpoints for senders, which report about the mails of lists."""
+"""The API endpoints for senders, which are sources of reports on the mails of lists."""
 
 from typing import Annotated
 
@@ -73,8 +73,8 @@ def create_sender(
 ) -> Envelope[schemas.CreatedSender]:
     """Create a sender. Only this response contains the secret.
 
-    The provider posts its reports to `url`. A session must have logged in within the last 15
-    minutes. The account's user is notified by e-mail.
+    The provider posts its reports to `url`. The user of the account is notified by e-mail. A
+    session must have logged in within the last 15 minutes.
     """
     new = NewSender(
         name=body.name,
@@ -141,7 +141,7 @@ def change_sender(
 ) -> Envelope[schemas.SenderRecord]:
     """Update a sender, or pause or resume it.
 
-    After a change of a key, the former key is valid for 24 hours. To change a key, a session must
+    After you change a key, the former key stays valid for 24 hours. To change a key, a session must
     have logged in within the last 15 minutes.
     """
     change = SenderChange(
@@ -161,7 +161,7 @@ def change_sender(
     _SENDER_PATH, summary="Delete a sender", responses=error_responses(errors.SENDER_NOT_FOUND)
 )
 def delete_sender(uow: Transaction, caller: SenderKeeper, sender_id: PathId) -> Envelope[int]:
-    """Delete a sender. Pressroom rejects its later calls, and drops its waiting reports."""
+    """Delete a sender. Pressroom rejects all later requests, and drops the waiting reports."""
     return build_envelope(senders.delete_sender(uow, caller, sender_id))
 
 
@@ -180,8 +180,8 @@ def rotate_sender_secret(
 ) -> Envelope[schemas.RotatedSenderSecret]:
     """Create a new secret for a sender. The former secret is valid for 24 hours.
 
-    Only for the providers generic, postmark and brevo. A session must have logged in within the
-    last 15 minutes.
+    Only senders with the provider generic, postmark or brevo have such a secret. A session must
+    have logged in within the last 15 minutes.
     """
     secret = senders.rotate_secret(uow, caller, sender_id)
     return build_envelope(schemas.RotatedSenderSecret(secret=secret))
@@ -203,7 +203,7 @@ def list_sender_reports(
 ) -> Envelope[schemas.SenderReportsPage]:
     """List the reports of the last 7 days, newest first.
 
-    A page with an `outcome` or a `kind` may have few reports although more pages follow.
+    With `outcome` or `kind`, a page may contain few reports although more pages follow.
     """
     page = reports.list_reports(
         uow,
@@ -231,9 +231,9 @@ def list_sender_reports(
 def try_sender_body(
     state: StateOf, caller: SenderKeeper, sender_id: PathId, body: schemas.SenderTrial
 ) -> Envelope[list[schemas.TriedReport]]:
-    """Show the effects that the reports in a body would have. Nothing changes.
+    """Show the effects that the reports in a request body would have. Nothing changes.
 
-    The body needs no signature.
+    The request body needs no signature.
     """
     with state.resources.unit_of_work() as uow:
         sender = senders.get_sender(uow, caller, sender_id)
@@ -263,11 +263,11 @@ def try_sender_body(
 async def receive_reports(
     request: Request, state: StateOf, sender_id: Annotated[str, Path(examples=["7"])]
 ) -> Envelope[int]:
-    """Receive the reports of a sender. The response is 1 whatever happens to the reports.
+    """Receive the reports of a sender. The response is 1, even if the reports change nothing.
 
-    The sender's provider proves each call with its signature or secret. For the provider generic,
-    the body is signed as Standard Webhooks 1.0 defines, or the call has an API key with the scope
-    `sender`. Reports are applied within seconds.
+    Each request contains the signature or secret of the sender's provider. For the provider
+    generic, the request body is signed according to Standard Webhooks 1.0. Instead of a signature,
+    the request can contain an API key with the scope `sender`. Reports are applied within seconds.
     """
     body = await request.body()
     sender = await REPORTS.run(intake.find_sender, state.resources, parse_id(sender_id) or 0)

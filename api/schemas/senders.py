@@ -20,8 +20,8 @@ from services.senders.senders import (
 )
 
 
-# Strict mode is off for enums, because strict mode accepts only enum members, and JSON contains
-# texts.
+# Strict mode is off for enums, because JSON contains texts, and strict mode accepts only enum
+# members.
 def _require_adapter(provider: SenderProvider) -> SenderProvider:
     if provider not in registry.list_providers():
         raise ValueError("isn't supported yet")
@@ -83,7 +83,7 @@ class _ProviderKeys(Body):
 
     @property
     def keys(self) -> dict[str, str]:
-        """Return the provider's keys in the body, by their names."""
+        """Return the keys that the request body contains. Map the field of each key to the key."""
         values = {name: getattr(self, name) for name in KEY_NAMES.values()}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -104,7 +104,7 @@ class NewSender(_ProviderKeys):
 
 
 class SenderChange(_ProviderKeys, ChangesBody):
-    """The changes of a sender. A field that is absent doesn't change."""
+    """The changes to a sender. If a field is missing, its value doesn't change."""
 
     name: Name | None = None
     list_ids: ListIds | None = Field(

@@ -1,4 +1,4 @@
-"""Checks the reports of senders, and the clock that verifies the time of their signatures."""
+"""Checks when senders last posted reports, and whether the clock of this host is correct."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,7 +9,8 @@ from sqlalchemy import Connection, text
 from cli.doctor.runner import Diagnosis, diagnose, fine
 from core import clock
 
-# Signed reports are accepted within five minutes, so a larger difference would reject reports.
+# A signature is valid for only five minutes. If the clock of this host is wrong, valid reports are
+# rejected.
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=30)
 _MAX_LISTED = 20
 _SELECT_SENDERS = text("""
@@ -24,7 +25,7 @@ _SELECT_SENDERS = text("""
 
 
 def check_senders(connection: Connection) -> Iterator[Diagnosis]:
-    """Check the newest report of each sender, and compare the clocks of this host and Postgres."""
+    """Show each sender's newest report, and compare the clocks of this host and of Postgres."""
     rows = connection.execute(_SELECT_SENDERS, {"limit": _MAX_LISTED}).all()
     database_time = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
     difference = abs(database_time - clock.now())

@@ -37,7 +37,7 @@ SENDER_TOPIC_INVALID = invalid_at(
 _BUSY_CODE = "sender.busy"
 _BUSY_SENTENCE = "Too many reports of this sender are waiting, or the service is unavailable."
 SENDER_BUSY = rate_limited(_BUSY_CODE, _BUSY_SENTENCE, retry_after=30)
-# Amazon SNS repeats a request after a 503, but never after a 429.
+# Amazon SNS retries a request after a 503, but never after a 429.
 SENDER_BUSY_FOR_SNS = unavailable(_BUSY_CODE, _BUSY_SENTENCE, retry_after=30)
 REPORT_INVALID = invalid_at(
     "{place}", "report.invalid", "{rule}", place="data.reports[3].kind", rule="is required"

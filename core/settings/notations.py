@@ -263,12 +263,13 @@ MIN_DAYS: Mapping[Retained, int] = {
     # Keep the data of strangers as long as people can confirm their address with a mailed link.
     Retained.STRANGERS: 7,
     Retained.REQUESTS: 1,
-    # Keep mailings while senders may report about them.
+    # Keep a mailing as long as senders may still report about its mails.
     Retained.MAILINGS: 30,
-    # Keep marks as long as reports change the figures of a mailing.
+    # Keep the marks of counted reports as long as new reports can change a mailing's figures.
+    # Otherwise, a repeated report would be counted twice.
     Retained.MAILING_MARKS: 30,
     Retained.REPORTS: 1,
-    # Keep bounces as long as an owner may not turn the mail of a member on again.
+    # Keep bounces for 30 days, because an owner may lift a member's bounces only once in this time.
     Retained.BOUNCES: 30,
 }
 

@@ -144,8 +144,9 @@ class ProviderSettings(GivenSettings):
     @field_validator("payments_sandbox_url", "sns_base_url")
     @classmethod
     def _on_this_machine(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
-        # The stand-ins for Stripe and Amazon SNS must run on this machine. Everyone who reaches the
-        # first gets credits without paying, and everyone who replaces the second can forge reports.
+        # The stand-ins for Stripe and Amazon SNS must run on this machine. Anyone who can reach the
+        # stand-in for Stripe gets credits without paying. Anyone who can replace the stand-in for
+        # Amazon SNS can forge reports.
         if value is not None and value.host not in _LOCAL_HOSTS:
             raise ValueError("must have the host 127.0.0.1, [::1] or localhost")
         return value

@@ -1,1 +1,1 @@
-"""Reads the reports of mail providers about sent mails."""
+"""Verifies and reads the reports that mail providers post about sent mails."""

@@ -1,17 +1,17 @@
-"""Finds the enhanced status codes of bounces (RFC 3463), and chooses their class."""
+"""Finds the enhanced status code (RFC 3463) of a bounce, and chooses the bounce's class."""
 
 import re
 
 from integrations.senders.port import BounceClass
 
-# A server's reply also contains other numbers, such as IP addresses and versions of programs. The
-# code is at the start of the text, after the three digits of SMTP, or after "#".
+# A server's reply also contains other numbers, such as IP addresses and program versions. The
+# enhanced status code is at the start of the text, after a three-digit SMTP code, or after "#".
 _STATUS = re.compile(
     r"(?:^\s*(?:smtp;\s*)?|(?<![\d.])[245]\d\d[\s:;,-]{1,3}|#)"
     r"[(\[#]{0,2}(?P<status>[45]\.\d{1,3}\.\d{1,3})(?![\d.]*\d)",
     re.ASCII | re.IGNORECASE,
 )
-# These codes only say that the mail wasn't delivered (RFC 3463, section 3.1).
+# These codes name no cause. They only say that the mail wasn't delivered (RFC 3463, section 3.1).
 _UNSPECIFIC_STATUSES = ("4.0.0", "5.0.0")
 _MAX_SEARCHED_CHARACTERS = 2_000
 
@@ -19,10 +19,10 @@ _MAX_SEARCHED_CHARACTERS = 2_000
 def find_status(*texts: object) -> str | None:
     """Return the first enhanced status code in the texts, or ``None``.
 
-    A code that names the cause is preferred to a code that names no cause, such as ``5.0.0``.
+    A code that names no cause, such as ``5.0.0``, is returned only if there is no other code.
 
     Args:
-        texts: each text is the code itself, or a server's reply that contains the code.
+        texts: status codes, and replies of servers that may contain a status code.
     """
     statuses = [
         match["status"]
@@ -35,10 +35,15 @@ def find_status(*texts: object) -> str | None:
 
 
 def choose_bounce_class(named_class: BounceClass, status: str | None) -> BounceClass:
-    """Return the class of a bounce, given the provider's class and the enhanced status code.
+    """Return the class of a bounce.
 
-    A full mailbox (5.2.2), a problem of the recipient's mail system (5.3.x) or a policy (5.7.x)
-    says nothing about the address. Such a bounce is never hard, even if the provider says so.
+    A bounce isn't hard if its status code names a full mailbox (5.2.2), a problem of the
+    recipient's mail system (5.3.x) or a policy (5.7.x). These codes don't mean that the address is
+    invalid, even if the provider calls the bounce hard.
+
+    Args:
+        named_class: the class that corresponds to the provider's name for the bounce.
+        status: the enhanced status code, if the event contains one.
     """
     if named_class is not BounceClass.HARD or status is None:
         return named_class

@@ -1,7 +1,8 @@
 """The adapter for Brevo.
 
-Brevo signs nothing. The webhook's settings contain HTTP Basic credentials or a Bearer token. Brevo
-documents its events at developers.brevo.com/docs/transactional-webhooks.
+Brevo doesn't sign requests. Instead, it sends HTTP Basic credentials or a Bearer token that the
+owner enters in the settings of the webhook. Brevo documents its events at
+developers.brevo.com/docs/transactional-webhooks.
 """
 
 from core.machine_agents import is_machine_agent
@@ -68,7 +69,7 @@ def _parse_event(fields: Fields) -> ParsedEvent:
             _get_custom_header(fields), fields, fields.get("tags") or fields.get("tag")
         ),
         email=parse_address(fields.get("email")),
-        # The other times of Brevo are in the time zone of the account.
+        # Brevo writes the other times in the time zone of the account, which is unknown here.
         occurred_at=parse_unix_time(fields.get("ts_epoch"), _MILLISECONDS_PER_SECOND),
         message_id=get_text(fields, "message-id"),
     )
@@ -83,7 +84,10 @@ def _parse_event(fields: Fields) -> ParsedEvent:
 
 
 def _get_custom_header(fields: Fields) -> object:
-    """Return the content of ``X-Mailin-custom``, which is the delivery id or JSON with it."""
+    """Return the delivery id from the header ``X-Mailin-custom``.
+
+    The header contains the delivery id itself, or a JSON object with the field ``delivery_id``.
+    """
     value = get_named_value(fields, "x-mailin-custom")
     content = parse_json(value) if isinstance(value, str) else None
     return get_named_value(content, "delivery_id") if isinstance(content, dict) else value

@@ -1,4 +1,4 @@
-"""Parses certificates, and verifies that they chain to a root of the system."""
+"""Parses certificates, and verifies their chain up to a root certificate of the system."""
 
 import re
 import ssl
@@ -15,7 +15,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import AuthorityInformationAccessOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-# The pattern excludes IP addresses, other ports and unusual URLs.
+# URLs with an IP address, a port or a query don't match.
 _ISSUER_URL = re.compile(r"http://(?:[a-z0-9-]+\.)+[a-z]{2,}/[\w./-]+", re.ASCII)
 _SNS_NAME_PREFIXES = ("sns.", "sns-")
 _SNS_NAME_SUFFIXES = (".amazonaws.com", ".amazonaws.com.cn")
@@ -23,19 +23,20 @@ _SNS_NAME_SUFFIXES = (".amazonaws.com", ".amazonaws.com.cn")
 
 @cache
 def load_system_roots() -> tuple[x509.Certificate, ...]:
-    """Return the roots that the system trusts.
+    """Return the root certificates that the system trusts.
 
-    The function reads more than a hundred files, so it reads them only once per process.
+    The certificates are cached for the lifetime of the process, because reading more than a hundred
+    files is slow.
     """
     context = ssl.create_default_context()
     if not context.get_ca_certs():
-        # OpenSSL reads the system's folder of roots only on demand.
+        # OpenSSL loads a folder of root certificates only on demand, so load its files here.
         folder = ssl.get_default_verify_paths().capath
         for file in sorted(Path(folder).glob("*.[0-9]")) if folder else ():
             context.load_verify_locations(file)
     roots = []
     with warnings.catch_warnings():
-        # Some old roots violate rules about serial numbers, and can still be used.
+        # Some old root certificates have a serial number that violates the rules. They are usable.
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
         for content in context.get_ca_certs(binary_form=True):
             with suppress(ValueError):
@@ -53,7 +54,7 @@ def parse_certificates(content: bytes) -> list[x509.Certificate]:
 def is_trusted_sns_chain(
     chain: Sequence[x509.Certificate], roots: Sequence[x509.Certificate], now: datetime
 ) -> bool:
-    """Return whether the first certificate belongs to SNS, and the chain leads to a root."""
+    """Return whether the first certificate belongs to SNS, and a chain connects it to a root."""
     name = next(_iterate_sns_names(chain[0]), None)
     if name is None or not roots:
         return False
@@ -79,7 +80,10 @@ def is_valid_at(certificate: x509.Certificate, now: datetime) -> bool:
 
 
 def find_issuer_url(certificate: x509.Certificate) -> str | None:
-    """Return the URL of the issuer's certificate (*Authority Information Access*), or ``None``."""
+    """Return the URL of the issuer's certificate, or ``None`` if there is no allowed URL.
+
+    The URL is in the extension *Authority Information Access* of the certificate.
+    """
     return next(_iterate_issuer_urls(certificate), None)
 
 

@@ -1,4 +1,4 @@
-"""Verifies the secrets that providers send as HTTP Basic credentials or Bearer tokens."""
+"""Verifies secrets that a provider sends as HTTP Basic credentials or as a Bearer token."""
 
 import base64
 import binascii
@@ -12,9 +12,9 @@ USERNAME = "pressroom"
 
 
 def verify_credentials(request: SenderRequest, secrets: Sequence[str]) -> None:
-    """Verify that the request has one of the secrets. Raises ``sender.signature_invalid``.
+    """Verify that the request contains one of the secrets. Raises ``sender.signature_invalid``.
 
-    A request sends a secret as the password of the user ``pressroom``, or as a Bearer token.
+    The secret is the password of the user ``pressroom`` in HTTP Basic, or a Bearer token.
     """
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     sent_value = value.strip().encode(errors="replace")

@@ -1,7 +1,7 @@
 """Finds the delivery id in a provider's event.
 
-Each provider returns a delivery id at a place of its own. A delivery id can also return in a header
-of the mail or in a tag.
+Each provider has its own field for data that it returns in events. The delivery id can also be in
+one of the mail's headers or tags, if the provider returns them.
 """
 
 import re
@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping
 HEADER = "x-pressroom-delivery"
 
 _DELIVERY_ID = re.compile(r"[a-z0-9]{52}", re.ASCII | re.IGNORECASE)
-# Providers allow far fewer tags and headers. A larger number would only waste time.
+# Providers allow far fewer tags and headers than this. The rest of a longer list isn't searched.
 _MAX_CANDIDATES = 1_000
 
 
 def find_delivery_id(returned: object, headers: object = None, tags: object = None) -> str | None:
-    """Return the first text that has the form of a delivery id, or ``None``.
+    """Return the first text that looks like a delivery id, or ``None``.
 
     Args:
-        returned: the value at the provider's own place.
-        headers: the headers of the mail, as an object or as a list of objects with the fields
+        returned: the value of the provider's own field for returned data.
+        headers: the headers of the mail. They are an object, or a list of objects with the fields
             ``name`` and ``value``.
         tags: a tag or a list of tags.
     """
@@ -33,7 +33,7 @@ def find_delivery_id(returned: object, headers: object = None, tags: object = No
 
 
 def get_named_value(fields: object, name: str) -> object:
-    """Return the value of a field, or ``None``.
+    """Return the value of a field, or ``None`` if the field is missing.
 
     Args:
         fields: an object, or a list of objects with the fields ``name`` and ``value``.

@@ -1,17 +1,17 @@
-"""Parses the times of providers' events."""
+"""Parses the times in the events of mail providers."""
 
 from datetime import UTC, datetime
 
-# A time outside this range is a mistake of the sender, such as 0 for an unknown time.
+# A time outside this range is an error, such as 0 for an unknown time.
 _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 _LATEST = datetime(2100, 1, 1, tzinfo=UTC)
 _MAX_CHARACTERS = 40
 
 
 def parse_iso_time(value: object) -> datetime | None:
-    """Return the time of an ISO 8601 text with an offset, or ``None`` if it is invalid.
+    """Parse a time in the format ISO 8601. Return ``None`` if the text is invalid.
 
-    A text without an offset is invalid, because its time zone is unknown.
+    A text without a UTC offset is invalid, because its time zone is unknown.
     """
     if not isinstance(value, str) or len(value) > _MAX_CHARACTERS:
         return None
@@ -23,7 +23,11 @@ def parse_iso_time(value: object) -> datetime | None:
 
 
 def parse_unix_time(value: object, units_per_second: int = 1) -> datetime | None:
-    """Return the time of a number of seconds or smaller units since 1970, or ``None``."""
+    """Parse a Unix time. Return ``None`` if the value is invalid.
+
+    Args:
+        units_per_second: 1 for a Unix time in seconds, or 1,000 for milliseconds.
+    """
     if not isinstance(value, int | float):
         return None
     try:

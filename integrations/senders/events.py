@@ -1,7 +1,8 @@
-"""Converts the events in a provider's body to reports.
+"""Converts the events in a provider's request body to reports.
 
-An adapter extracts the facts that all of a provider's events have in common as a `ProviderEvent`.
-The adapter then decides which report the event yields.
+All events of a provider have some fields in common, such as the recipient's address. An adapter
+reads these fields into a `ProviderEvent`. The adapter then uses the type of the event to create a
+report, or to reject or ignore the event.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,8 +21,8 @@ from integrations.senders.port import (
     UnusedReason,
 )
 
-# The maximum number of events that are read from a body. A provider's body has at most 1 MB, so a
-# larger number can't be genuine.
+# The maximum number of events that are read from a request body. A genuine body has at most 1 MB,
+# so it never contains more events.
 MAX_EVENTS = 10_000
 _MAX_ADDRESS_CHARACTERS = 320
 _MAX_TYPE_CHARACTERS = 100
@@ -32,10 +33,11 @@ Fields = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class ProviderEvent:
-    """The facts that each event of a provider contains.
+    """The fields that all events of a provider have in common.
 
     Attributes:
-        event_type: the provider's name of the event's type, or ``None`` if the name is unreadable.
+        event_type: the provider's name for the type of the event, or ``None`` if the name is
+            missing or invalid.
     """
 
     event_type: str | None
@@ -45,20 +47,21 @@ class ProviderEvent:
     message_id: str | None
 
     def report(self, kind: ReportKind, *, is_machine: bool = False) -> ParsedEvent:
-        """Return a report, or an invalid event if the event names nobody.
+        """Return a report, or reject the event if it has neither a delivery id nor an address.
 
         Args:
-            is_machine: whether a program caused the event. It counts only for opens and clicks,
-                because complaints and unsubscriptions must have an effect in any case.
+            is_machine: whether a program caused the event instead of a person. Only reports on
+                opens and clicks keep this value, because a complaint or an unsubscription must
+                always have an effect.
         """
         is_action = kind in (ReportKind.OPENED, ReportKind.CLICKED)
         return self._build(Report(kind, is_machine=is_machine and is_action))
 
     def report_bounce(self, named_class: BounceClass, status: str | None) -> ParsedEvent:
-        """Return a report about a bounce, or an invalid event if the event names nobody.
+        """Return a report on a bounce, or reject an event without a delivery id and an address.
 
         Args:
-            named_class: the class that follows from the provider's name of the bounce.
+            named_class: the class that corresponds to the provider's name for the bounce.
         """
         bounce_class = choose_bounce_class(named_class, status)
         return self._build(Report(ReportKind.BOUNCED, bounce_class=bounce_class, status=status))
@@ -85,10 +88,10 @@ class ProviderEvent:
 
 
 def parse_events(body: bytes, parse_event: Callable[[Fields], ParsedEvent]) -> ParsedBody:
-    """Parse a body that contains an event or a list of events.
+    """Parse a request body that contains an event or a list of events.
 
     Args:
-        parse_event: a function that converts an event, and never raises an error.
+        parse_event: a function that converts an event. It must never raise an exception.
     """
     content = parse_json(body)
     items = content if isinstance(content, list) else [content]
@@ -102,7 +105,7 @@ def parse_events(body: bytes, parse_event: Callable[[Fields], ParsedEvent]) -> P
 
 
 def parse_address(value: object) -> str | None:
-    """Return the address in ``address`` or ``Name <address>``, or ``None`` if there is none."""
+    """Return the address in a text such as ``Name <address>``, or ``None`` if it has no address."""
     if not isinstance(value, str) or not value.isprintable():
         return None
     if len(value) > _MAX_ADDRESS_CHARACTERS:
@@ -113,8 +116,8 @@ def parse_address(value: object) -> str | None:
 
 
 def has_several_people(values: Iterable[object]) -> bool:
-    """Return whether a list of addresses names more than one person."""
-    # Repeated texts are parsed only once, because parsing a hostile address takes a millisecond.
+    """Return whether a list contains more than one e-mail address. Duplicates don't matter."""
+    # Parse each distinct text only once, because parsing a hostile address takes a millisecond.
     texts = dict.fromkeys(map(str, values))
     addresses = ((parse_address(text) or text).casefold() for text in texts)
     first_address = next(addresses, None)
@@ -122,7 +125,7 @@ def has_several_people(values: Iterable[object]) -> bool:
 
 
 def parse_event_type(value: object) -> str | None:
-    """Return the name of an event's type with at most 100 characters, or ``None``."""
+    """Return the first 100 characters of an event type, or ``None`` if the type is invalid."""
     if not isinstance(value, str) or not value.isprintable():
         return None
     return value[:_MAX_TYPE_CHARACTERS] or None

@@ -1,7 +1,7 @@
-"""Reads Pressroom's own form of reports, which any program can post.
+"""Reads reports in Pressroom's own report format, which any program can post.
 
-A body is signed as Standard Webhooks 1.0 defines, and contains up to a thousand reports in the
-recommended envelope ``{"type", "timestamp", "data"}``.
+A request is signed according to Standard Webhooks 1.0. The request body contains up to a thousand
+reports in the envelope that Standard Webhooks recommends: ``{"type", "timestamp", "data"}``.
 """
 
 import re
@@ -32,12 +32,12 @@ MAX_MESSAGE_ID_CHARACTERS = 998
 _KINDS = {kind.value: kind for kind in ReportKind}
 _BOUNCE_CLASSES = {each.value: each for each in BounceClass}
 _STATUS = re.compile(r"[245]\.[0-9]{1,3}\.[0-9]{1,3}")
-# Trace ids contain two full stops, and delivery ids contain none.
+# A trace id contains two full stops. A delivery id contains no full stop.
 _TRACE_ID = re.compile(r"1[A-Za-z0-9_-]{30}\.[A-Za-z0-9_-]{1,16}\.[A-Za-z0-9_-]+")
 
 
 class GenericAdapter:
-    """Reads the requests of programs that use Pressroom's own form of reports."""
+    """Reads requests that contain reports in Pressroom's own report format."""
 
     provider = SenderProvider.GENERIC
 
@@ -45,9 +45,9 @@ class GenericAdapter:
         standard_webhooks.verify_message(request, proof.secrets)
 
     def parse(self, body: bytes) -> ParsedBody:
-        """Parse a verified body.
+        """Parse the body of a verified request.
 
-        Raises ``report.invalid``, which names the first ``MAX_PROBLEMS`` invalid places. Raises
+        Raises ``report.invalid``, which lists at most ``MAX_PROBLEMS`` invalid fields. Raises
         ``report.too_many`` and ``report.trace_id_refused``.
         """
         written_reports = _read_envelope(body)
@@ -84,7 +84,7 @@ def _read_envelope(body: bytes) -> list[Any]:
 
 
 def _find_problems(written: Any, place: str) -> Iterator[FieldProblem]:
-    """Yield the rules that a report breaks, each with its place."""
+    """Yield each invalid field of a report with the rule that the field breaks."""
     if not isinstance(written, dict):
         yield _problem(place, "must be an object")
         return
@@ -152,12 +152,12 @@ def _build_report(written: Mapping[str, Any]) -> Report:
 
 
 def _is_text(value: object, max_characters: int) -> bool:
-    """Return whether a value is absent or a text of at most ``max_characters`` characters."""
+    """Return whether a value is ``None`` or a text with 1 to ``max_characters`` characters."""
     return value is None or (isinstance(value, str) and 1 <= len(value) <= max_characters)
 
 
 def _parse_time(value: object) -> datetime | None:
-    """Return a time in UTC, or ``None`` for a value that isn't a time with a time zone."""
+    """Parse a time. Return ``None`` if the value isn't a time with a time zone."""
     if not isinstance(value, str):
         return None
     try:
@@ -177,9 +177,10 @@ def _trace_problem(place: str) -> FieldProblem:
 
 
 def _build_error(problems: list[FieldProblem]) -> Exception:
-    """Return the error about the invalid places.
+    """Return the error that lists the invalid fields.
 
-    A trace id decides the error's code, because the program must stop sending trace ids.
+    If one of the fields contains a trace id, the error has the code ``report.trace_id_refused``,
+    because the program must stop sending trace ids.
     """
     first = problems[0]
     for problem in problems:

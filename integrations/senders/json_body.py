@@ -1,7 +1,7 @@
-"""Reads the JSON of providers, which can have any form.
+"""Reads JSON of unknown structure from mail providers.
 
-The functions never raise an error. A field that is missing or has the wrong type yields an empty
-value, so that a new or changed field of a provider only affects this field.
+The functions never raise an exception. If a field is missing or has the wrong type, they return an
+empty value. If a provider changes a field, Pressroom can therefore still read all other fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,9 +12,10 @@ _MAX_TEXT_CHARACTERS = 255
 
 
 def parse_json(content: bytes | str) -> object:
-    """Return the content of a JSON document, or ``None`` if it is unreadable.
+    """Return the content of a JSON document, or ``None`` if the document is invalid.
 
-    The parser limits the depth of the document. If an object repeats a key, its last value counts.
+    The parser limits the nesting depth. If an object contains a key several times, the last value
+    is returned.
     """
     try:
         return orjson.loads(content)
@@ -23,20 +24,23 @@ def parse_json(content: bytes | str) -> object:
 
 
 def get_object(value: object, *path: str) -> Mapping[str, object]:
-    """Return the object at ``path``, or an empty object."""
+    """Return the object at ``path``, or an empty object if ``path`` leads to no object."""
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) else {}
 
 
 def get_list(value: object, key: str) -> Sequence[object]:
-    """Return the list in the field ``key``, or an empty list."""
+    """Return the list in the field ``key``, or an empty list if the field contains no list."""
     items = value.get(key) if isinstance(value, Mapping) else None
     return items if isinstance(items, list) else ()
 
 
 def get_text(value: object, *path: str, max_characters: int = _MAX_TEXT_CHARACTERS) -> str | None:
-    """Return the text at ``path``, or ``None`` if it is empty, too long or not printable."""
+    """Return the text at ``path``.
+
+    Return ``None`` if the text is missing, empty or too long, or contains unprintable characters.
+    """
     for key in path:
         value = value.get(key) if isinstance(value, Mapping) else None
     if not isinstance(value, str) or not 0 < len(value) <= max_characters:

@@ -1,7 +1,7 @@
 """The adapter for Mailgun.
 
-Mailgun signs a timestamp and a random token, and puts both into the body. The signature doesn't
-cover the event. Mailgun documents its webhooks at
+Mailgun signs a timestamp and a random token in the request body. The signature doesn't cover the
+event. Mailgun documents its webhooks at
 documentation.mailgun.com/docs/mailgun/user-manual/webhooks.
 """
 
@@ -33,8 +33,8 @@ from integrations.senders.port import (
     SenderRequest,
 )
 
-# Mailgun repeats an event for eight hours. An older signature is refused, because a captured
-# signature would be valid for any event.
+# Mailgun retries a request for eight hours, so genuine signatures are younger than this. Older
+# signatures are rejected, because a stolen signature would be valid for any event.
 _MAX_SIGNATURE_AGE = timedelta(hours=24)
 _MAX_TIMESTAMP_DIGITS = 11
 
@@ -45,7 +45,7 @@ _KINDS = {
     "complained": ReportKind.COMPLAINED,
     "unsubscribed": ReportKind.UNSUBSCRIBED,
 }
-# The kinds of reports for mails that Mailgun didn't send, because of an earlier event.
+# Mailgun doesn't send these mails, because the recipient complained or unsubscribed before.
 _SUPPRESSION_KINDS = {
     "suppress-complaint": ReportKind.COMPLAINED,
     "suppress-unsubscribe": ReportKind.UNSUBSCRIBED,
@@ -87,7 +87,7 @@ def _parse_event(fields: Fields) -> ParsedEvent:
     variables = get_object(data, "user-variables")
     event = ProviderEvent(
         event_type=event_type,
-        # In a mail to several people, the delivery id belongs to an unknown one of them.
+        # If a mail has several recipients, it is unknown which of them has the delivery id.
         delivery_id=None
         if _is_shared(data)
         else find_delivery_id(get_named_value(variables, "delivery_id"), headers, data.get("tags")),
@@ -105,7 +105,7 @@ def _parse_event(fields: Fields) -> ParsedEvent:
 
 
 def _is_shared(data: Fields) -> bool:
-    """Return whether the mail has several recipients."""
+    """Return whether the mail has more than one recipient."""
     message = get_object(data, "message")
     headers = get_object(message, "headers")
     header_texts = (get_named_value(headers, name) for name in _RECIPIENT_HEADERS)

@@ -1,9 +1,11 @@
-"""The interface that the adapter of each sender's provider implements.
+"""The interface that the adapter of each mail provider implements.
 
-A sender is a program that sends the mails of a list. The sender's provider, such as Amazon SES,
-posts reports about the mails to Pressroom: deliveries, bounces, complaints and so on. Each provider
-has a different proof of authenticity and a different body. An adapter verifies the proof, and
-converts the body into `Report` objects.
+A mail provider, such as Amazon SES, posts reports on sent mails to Pressroom. Such a report says,
+for example, that a mail was delivered, or that the recipient complained. Providers prove their
+requests in different ways, and use different formats. The adapter of a provider verifies the proof,
+and converts the request body into `Report` objects.
+
+A *sender* is a registered source of reports. Each sender has a provider.
 """
 
 from collections.abc import Mapping
@@ -14,7 +16,7 @@ from typing import Protocol
 
 
 class SenderProvider(StrEnum):
-    """A provider that can post reports. ``generic`` is Pressroom's own form of reports."""
+    """A provider that can post reports. ``generic`` means Pressroom's own report format."""
 
     GENERIC = "generic"
     SES = "ses"
@@ -38,8 +40,8 @@ class BounceClass(StrEnum):
     """The cause of a bounce.
 
     A hard bounce means that the address doesn't exist. A soft bounce means that the mailbox is
-    temporarily unavailable. With ``blocked`` and ``content``, the cause lies with the sender: the
-    recipient's server rejects the sender's server, or the content of the mail.
+    temporarily unavailable. With ``blocked`` and ``content``, the address isn't the cause. For
+    example, the recipient's server rejects the sending server or the content of the mail.
     """
 
     HARD = "hard"
@@ -52,16 +54,17 @@ class BounceClass(StrEnum):
 class Report:
     """A provider's statement about one mail to one recipient.
 
-    At least one of ``delivery_id`` and ``email`` is set.
+    ``delivery_id`` or ``email`` is set, or both.
 
     Attributes:
-        delivery_id: the unverified delivery id that the provider returned, in any case.
+        delivery_id: the delivery id that the provider returned. It isn't verified yet, and may have
+            capital letters.
         email: the recipient's address as the provider wrote it.
         occurred_at: the time of the event, or ``None`` if the provider sent no valid time.
         message_id: the provider's id of the mail.
         bounce_class: the cause of a bounce. Only reports of the kind ``bounced`` have a cause.
         status: the enhanced status code of a bounce (RFC 3463), such as ``5.1.1``.
-        is_machine: whether the provider says that a program opened or clicked, not a person.
+        is_machine: whether the provider says that a program, not a person, caused an open or click.
     """
 
     kind: ReportKind
@@ -77,7 +80,7 @@ class Report:
 class UnusedReason(StrEnum):
     """The reason why Pressroom doesn't use an event of a provider.
 
-    ``ignored`` means that the event's type has no effect in Pressroom, such as ``processed``.
+    ``ignored`` means that events of this type, such as ``processed``, have no effect in Pressroom.
     ``invalid`` means that Pressroom can't read the event.
     """
 
@@ -87,11 +90,11 @@ class UnusedReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnusedEvent:
-    """An event in a body that yields no report.
+    """An event that Pressroom ignores or can't read.
 
     Attributes:
-        event_type: the provider's name of the event's type, with at most 100 characters, or
-            ``None`` if the event has no readable type.
+        event_type: the provider's name for the type of the event, with at most 100 characters.
+            ``None`` if the event's type is missing or invalid.
     """
 
     reason: UnusedReason
@@ -100,7 +103,11 @@ class UnusedEvent:
 
 
 class TopicChange(StrEnum):
-    """A change of the subscription of a sender's URL to a topic of Amazon SNS."""
+    """A message of Amazon SNS about the subscription of a sender's URL to a topic.
+
+    ``confirm`` asks Pressroom to confirm the subscription. ``unsubscribed`` says that the
+    subscription has ended.
+    """
 
     CONFIRM = "confirm"
     UNSUBSCRIBED = "unsubscribed"
@@ -108,15 +115,15 @@ class TopicChange(StrEnum):
 
 @dataclass(frozen=True)
 class ParsedBody:
-    """The content of a provider's body.
+    """The content of a request body.
 
     Attributes:
-        events: the reports and unused events, in the order of the body.
-        warnings: codes that the owner should see, such as ``sns_signature_v1``.
-        topic_change: the change of a subscription to a topic of Amazon SNS, or ``None`` for all
-            other bodies.
-        confirmation_token: the token that confirms the subscription to the topic. Only bodies with
-            ``TopicChange.CONFIRM`` have a token.
+        events: the reports, and the events that Pressroom ignores or can't read. They are in the
+            same order as in the request body.
+        warnings: codes of problems that the owner should solve, such as ``sns_signature_v1``.
+        topic_change: set if the body is a message about the subscription to a topic of Amazon SNS.
+        confirmation_token: the token that confirms the subscription. It is set only if
+            ``topic_change`` is ``TopicChange.CONFIRM``.
     """
 
     events: tuple[Report | UnusedEvent, ...]
@@ -127,11 +134,12 @@ class ParsedBody:
 
 @dataclass(frozen=True)
 class SenderRequest:
-    """A request that claims to come from a provider.
+    """An unverified request to the URL of a sender.
 
     Attributes:
-        headers: the request's headers, keyed by their names in lower case.
-        body: the body exactly as received, because signatures cover all of its bytes.
+        headers: maps the name of each header, in lower case, to its value.
+        body: the request body exactly as received, because a signature is valid only for the
+            unchanged bytes.
     """
 
     headers: Mapping[str, str]
@@ -145,8 +153,9 @@ class SenderProof:
 
     Attributes:
         secrets: the secrets or public keys of the sender, newest first. After a change, the former
-            value is included for 24 hours.
-        topic_arn: the topic of Amazon SNS. Only senders of the provider ``ses`` have a topic.
+            value is included for another 24 hours.
+        topic_arn: the ARN of a topic of Amazon SNS. Only senders with the provider ``ses`` have a
+            topic.
     """
 
     secrets: tuple[str, ...]
@@ -154,12 +163,12 @@ class SenderProof:
 
 
 class SenderAdapter(Protocol):
-    """Reads the requests of a provider."""
+    """Verifies and reads the requests of a provider."""
 
     provider: SenderProvider
 
     async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
-        """Verify that the request comes from the sender's account at the provider.
+        """Verify that the request comes from the provider of the sender.
 
         Raises ``sender.signature_invalid`` if the proof is missing, invalid or too old. Raises
         ``sender.busy`` if the proof can't be checked now, for example because a certificate can't
@@ -167,8 +176,9 @@ class SenderAdapter(Protocol):
         """
 
     def parse(self, body: bytes) -> ParsedBody:
-        """Parse a verified body.
+        """Parse the body of a verified request.
 
-        The adapter of the generic form raises ``report.invalid`` and ``report.too_many``. All other
-        adapters return unused events instead, because a provider would repeat a rejected body.
+        The adapter of the provider ``generic`` raises ``report.invalid``, ``report.too_many`` and
+        ``report.trace_id_refused``. All other adapters return ``UnusedEvent`` objects instead,
+        because a provider would retry a rejected request.
         """

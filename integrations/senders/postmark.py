@@ -1,7 +1,8 @@
 """The adapter for Postmark.
 
-Postmark signs nothing. The webhook's settings contain HTTP Basic credentials or a header
-``Authorization``. Postmark documents its events at postmarkapp.com/developer/webhooks.
+Postmark doesn't sign requests. Instead, it sends HTTP Basic credentials or a header
+``Authorization`` that the owner enters in the settings of the webhook. Postmark documents its
+events at postmarkapp.com/developer/webhooks.
 """
 
 from core.machine_agents import is_machine_agent
@@ -43,7 +44,7 @@ _BOUNCE_CLASSES = {
     "DMARCPolicy": BounceClass.BLOCKED,
     "SpamNotification": BounceClass.CONTENT,
 }
-# Maps each type of record to the field with the time of the event.
+# Maps each record type of Postmark to the field that contains the time of the event.
 _TIME_FIELDS = {
     "Bounce": "BouncedAt",
     "SpamComplaint": "BouncedAt",
@@ -102,6 +103,9 @@ def _parse_bounce(event: ProviderEvent, bounce_type: str | None, fields: Fields)
 
 
 def _is_unsubscription(fields: Fields) -> bool:
-    """Return whether a change of a suppression list isn't caused by a bounce or a complaint."""
+    """Return whether an address was suppressed manually, for example by an unsubscription.
+
+    Postmark also posts a ``SubscriptionChange`` if a bounce or a complaint suppresses an address.
+    """
     is_suppressed = fields.get("SuppressSending") is True
     return is_suppressed and fields.get("SuppressionReason") == "ManualSuppression"

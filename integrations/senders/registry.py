@@ -33,7 +33,7 @@ def list_providers() -> list[SenderProvider]:
 
 
 def find_key_problem(provider: SenderProvider, key: str) -> str | None:
-    """Return the rule that a provider's key breaks, or ``None`` for a valid key."""
+    """Return the rule that an invalid key breaks, or ``None`` if the key is valid."""
     if provider is SenderProvider.RESEND:
         is_valid = standard_webhooks.is_signing_secret(key)
         return None if is_valid else "must begin with whsec_, and continue with base64"

@@ -1,6 +1,6 @@
 """The adapter for Resend.
 
-Resend signs with Svix. Resend documents its events at resend.com/docs/webhooks.
+Resend uses Svix to sign requests. Resend documents its events at resend.com/docs/webhooks.
 """
 
 from core.machine_agents import is_machine_agent
@@ -32,7 +32,7 @@ _KINDS = {
     "email.clicked": ReportKind.CLICKED,
     "email.complained": ReportKind.COMPLAINED,
 }
-# Maps the types of events about a person's action to the object that contains the user agent.
+# For opens and clicks, maps the event type to the field that contains the user agent.
 _ACTION_FIELDS = {"email.opened": "open", "email.clicked": "click"}
 _BOUNCE_TYPES = {"email.bounced", "email.suppressed", "email.failed"}
 _MAX_REPLIES = 10
@@ -67,7 +67,7 @@ def _parse_event(fields: Fields) -> ParsedEvent:
     if event_type == "contact.updated" and data.get("unsubscribed") is True:
         return event.report(ReportKind.UNSUBSCRIBED)
     if len(recipients) > 1:
-        # Resend reports each recipient of a mail, but doesn't say which one.
+        # Resend posts an event per recipient, but doesn't say which recipient the event concerns.
         return event.ignore()
     if event_type in _BOUNCE_TYPES:
         return _parse_bounce(event, data)
@@ -86,7 +86,7 @@ def _parse_bounce(event: ProviderEvent, data: Fields) -> ParsedEvent:
             bounce_class = BounceClass.BLOCKED
         case _:
             bounce_class = BounceClass.SOFT
-    # Only the code of a reply is kept, because replies may contain personal data.
+    # Keep only the status code of a server's reply, because the reply may contain personal data.
     replies = get_list(bounce, "diagnosticCode")[:_MAX_REPLIES]
     return event.report_bounce(bounce_class, find_status(*replies, bounce.get("message")))
 

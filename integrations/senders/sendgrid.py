@@ -1,8 +1,9 @@
 """The adapter for Twilio SendGrid.
 
-SendGrid posts lists of events, and signs the timestamp and the raw body with ECDSA. SendGrid
-documents its events at twilio.com/docs/sendgrid/for-developers/tracking-events/event, and the
-signature at /tracking-events/getting-started-event-webhook-security-features.
+SendGrid posts lists of events. An ECDSA signature covers the timestamp and the request body.
+SendGrid documents its events at
+twilio.com/docs/sendgrid/for-developers/tracking-events/event, and the signature at
+/tracking-events/getting-started-event-webhook-security-features.
 """
 
 import base64
@@ -51,7 +52,7 @@ _KINDS = {
     "group_unsubscribe": ReportKind.UNSUBSCRIBED,
 }
 _BOUNCE_CLASSES = {"bounce": BounceClass.HARD, "blocked": BounceClass.SOFT}
-# SendGrid drops a mail instead of sending it. The keys are the reasons in lower case.
+# Maps the reason why SendGrid dropped a mail, in lower case, to the kind of the report.
 _DROP_KINDS = {
     "spam reporting address": ReportKind.COMPLAINED,
     "unsubscribed address": ReportKind.UNSUBSCRIBED,
@@ -64,7 +65,7 @@ _DROP_CLASSES = {
 
 
 def is_public_key(text: str) -> bool:
-    """Return whether a text is a P-256 public key, as PEM or as DER in base64."""
+    """Return whether a text is a P-256 public key in PEM, or in DER with base64 encoding."""
     return _load_public_key(text) is not None
 
 
@@ -74,7 +75,8 @@ class SendGridAdapter:
     async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         timestamp = request.headers.get(TIMESTAMP_HEADER, "")
         if not timestamp:
-            # Without a timestamp, the start of a signed body could pass as the timestamp.
+            # The signature covers the timestamp followed by the body. If an empty timestamp were
+            # accepted, an attacker could move the timestamp of a signed request into its body.
             raise SENDER_SIGNATURE_INVALID()
         content = timestamp.encode(errors="replace") + request.body
         try:

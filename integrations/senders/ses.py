@@ -1,7 +1,7 @@
 """The adapter for Amazon SES, which posts its events through Amazon SNS.
 
-SES has two forms of events, which differ only in the name of the field with the event's type.
-Amazon documents the events at
+SES has two event formats. In one format, the field with the event's type is called ``eventType``.
+In the other format, it is called ``notificationType``. Amazon documents the events at
 docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html and
 /notification-contents.html.
 """
@@ -41,7 +41,7 @@ from integrations.senders.sns_topics import parse_topic
 
 SIGNATURE_V1_WARNING = "sns_signature_v1"
 
-# SES publishes this text, and no JSON, when its owner connects SES with the topic.
+# SES publishes this text instead of JSON when the owner connects SES with the topic.
 _TEST_MESSAGE = "Successfully validated SNS topic"
 _CONTENT_SUBTYPES = {"MessageTooLarge", "ContentRejected", "AttachmentRejected"}
 _BOUNCE_CLASSES = {
@@ -53,10 +53,10 @@ _MAX_TOKEN_CHARACTERS = 2_000
 
 
 class SesAdapter:
-    """Reads the events of SES.
+    """Verifies and reads the requests of SES.
 
     Args:
-        sns_base_url: the URL of a server that replaces Amazon's servers, or ``None``.
+        sns_base_url: the URL of a server that is used instead of Amazon's servers, or ``None``.
     """
 
     provider = SenderProvider.SES
@@ -67,7 +67,7 @@ class SesAdapter:
     async def verify(self, request: SenderRequest, proof: SenderProof) -> None:
         message = parse_message(request.body)
         topic = parse_topic(proof.topic_arn or "")
-        # Anybody can subscribe a sender's URL to a topic of their own.
+        # Reject other topics, because anybody can subscribe the sender's URL to their own topic.
         if message is None or topic is None or message.topic_arn != topic.arn:
             raise SENDER_SIGNATURE_INVALID()
         key = await self._certificates.find_key(topic, message.certificate_url, request.received_at)
@@ -111,7 +111,7 @@ def _parse_event(fields: Fields) -> list[ParsedEvent]:
     tag_values = [value for values in tags.values() if isinstance(values, list) for value in values]
     event = ProviderEvent(
         event_type=event_type,
-        # In a mail to several people, the delivery id belongs to an unknown one of them.
+        # If a mail has several recipients, it is unknown which of them has the delivery id.
         delivery_id=None
         if is_shared
         else find_delivery_id(_find_named_tag(tags), mail.get("headers"), tag_values),
@@ -128,7 +128,7 @@ def _parse_event(fields: Fields) -> list[ParsedEvent]:
             return _report_each(event, get_list(details, "recipients"))
         case "Complaint":
             return [_parse_complaint(event, details)]
-    # Events of all other types name no recipient.
+    # Events of all other types name no recipient, so they are used only for a single recipient.
     return [event.ignore() if is_shared else _parse_unnamed(event, mail, details)]
 
 
@@ -156,7 +156,7 @@ def _report_each(event: ProviderEvent, addresses: Sequence[object]) -> list[Pars
 
 def _parse_complaint(event: ProviderEvent, details: Fields) -> ParsedEvent:
     recipients = get_list(details, "complainedRecipients")
-    # SES lists all recipients that may have complained.
+    # SES lists all recipients who may have complained. Ignore a complaint with several candidates.
     has_candidates = has_several_people(_list_addresses(details))
     if details.get("complaintFeedbackType") == "not-spam" or has_candidates:
         return event.ignore()
@@ -172,7 +172,7 @@ def _parse_unnamed(event: ProviderEvent, mail: Fields, details: Fields) -> Parse
         case "Subscription" if _is_unsubscription(details):
             return event.report(ReportKind.UNSUBSCRIBED)
         case "Reject":
-            # SES rejects a mail at the time of sending, and states no other time.
+            # The event contains only the time of sending. SES rejects a mail at this time.
             rejection = replace(event, occurred_at=parse_iso_time(mail.get("timestamp")))
             return rejection.report_bounce(BounceClass.CONTENT, None)
     return event.ignore()
@@ -183,7 +183,7 @@ def _name_recipient(event: ProviderEvent, address: object) -> ProviderEvent:
 
 
 def _list_addresses(details: Fields) -> list[object]:
-    """Return the addresses that the event itself names."""
+    """Return the addresses that the event names, in contrast to the recipients of the mail."""
     people = (*get_list(details, "bouncedRecipients"), *get_list(details, "complainedRecipients"))
     addresses = [get_object(person).get("emailAddress") for person in people]
     return [*addresses, *get_list(details, "recipients")]
@@ -195,7 +195,7 @@ def _find_named_tag(tags: Fields) -> object:
 
 
 def _is_unsubscription(details: Fields) -> bool:
-    """Return whether a person left the whole list or a topic of it.
+    """Return whether a person unsubscribed from the whole list or from one of its topics.
 
     SES sends a ``Subscription`` event for each change of a person's preferences, even if the person
     subscribes again.
@@ -205,7 +205,7 @@ def _is_unsubscription(details: Fields) -> bool:
         return True
     former_preferences = get_object(details, "oldTopicPreferences")
     if former_preferences.get("unsubscribeAll") is True:
-        # The person came back. The topics that the person didn't choose aren't unsubscriptions.
+        # The person subscribed again. The topics that weren't chosen aren't new unsubscriptions.
         return False
     left_before = _find_left_topics(former_preferences)
     return not _find_left_topics(preferences) <= left_before

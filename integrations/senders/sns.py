@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 
 from integrations.senders.json_body import get_text, parse_json
 
-# The header that SNS sends with each message.
+# SNS sends this header with each message.
 TYPE_HEADER = "x-amz-sns-message-type"
 
 
@@ -31,7 +31,7 @@ class SnsMessageType(StrEnum):
 _CONFIRMATION_FIELDS = (
     *("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"),
 )
-# The signed fields, in the order in which they are signed. A missing subject isn't signed.
+# The fields that a signature covers, in this order. A message without a subject omits the subject.
 _SIGNED_FIELDS = {
     SnsMessageType.NOTIFICATION: (
         *("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),
@@ -48,7 +48,7 @@ class SnsMessage:
     """A message of SNS.
 
     Attributes:
-        fields: all fields of the message's type. Each field is a text.
+        fields: maps each field of the message to its text. Only ``Subject`` may be missing.
     """
 
     type: SnsMessageType
@@ -72,7 +72,7 @@ class SnsMessage:
         return "".join(f"{name}\n{self.fields[name]}\n" for name in names)
 
     def is_signed_by(self, key: RSAPublicKey) -> bool:
-        """Return whether a private key has signed the message, given the public key."""
+        """Return whether the message's signature is valid for a public key."""
         algorithm = SHA1() if self.signature_version == "1" else SHA256()  # noqa: S303 - topics' default
         try:
             signature = base64.b64decode(self.fields["Signature"], validate=True)
@@ -83,7 +83,7 @@ class SnsMessage:
 
 
 def parse_message(body: bytes) -> SnsMessage | None:
-    """Return the message in a body, or ``None`` if the body isn't a complete message."""
+    """Return the message in a request body, or ``None`` if the body isn't a complete message."""
     content = parse_json(body)
     type_name = get_text(content, "Type")
     if not isinstance(content, dict) or type_name not in set(SnsMessageType):

@@ -1,8 +1,9 @@
 """Fetches and verifies the certificates with which Amazon SNS signs its messages.
 
-SNS serves a signing certificate without the certificates of its issuers. A signing certificate
-contains the URL of its issuer's certificate (*Authority Information Access*). An issuer's
-certificate needs no TLS, because the chain of signatures up to a root of the system proves it.
+SNS serves only the signing certificate, and not the certificate of its issuer. The signing
+certificate contains the URL of the issuer's certificate (*Authority Information Access*). The
+issuer's certificate is downloaded without TLS. Its authenticity is verified with the chain of
+signatures up to a root certificate that the system trusts.
 """
 
 import asyncio
@@ -50,17 +51,18 @@ Value = TypeVar("Value")
 
 _log = get_logger(__name__)
 
-# The URL of the trusted roots on a server that replaces all servers of Amazon.
+# A server that replaces Amazon's servers also serves the trusted root certificates at this path.
 ROOTS_URL = "https://sns.amazonaws.com/roots.pem"
 
 _BOUNDS = HttpBounds(
     max_seconds=3.0, max_connect_seconds=2.0, max_reply_bytes=16 * 1024, provider="Amazon SNS"
 )
-# The time limit for a certificate and its issuers, including the wait for other requests.
+# The time limit to fetch a certificate and its issuers. It includes the wait for other requests.
 _MAX_SECONDS = 10.0
 _CACHE_LIFETIME = timedelta(days=1)
 _MAX_CACHED_CERTIFICATES = 100
-# A refusal is short, because SNS may serve a certificate later that was missing at first.
+# A URL without a trusted certificate is rejected for this time. The time is short, because SNS may
+# serve a missing certificate later.
 _REFUSAL_LIFETIME = timedelta(minutes=1)
 _MAX_REFUSED_URLS = 1_000
 _MAX_WAITING_PER_TOPIC = 100
@@ -73,7 +75,7 @@ class CertificateRefused(Exception):
 
 
 class CertificateUnavailable(Exception):
-    """Raised if a certificate can't be fetched now. The message is the reason for the log."""
+    """Raised if a certificate can't be fetched now. The message of the exception is logged."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +87,16 @@ class _CachedCertificate:
 class SnsCertificates:
     """The signing certificates of SNS. Each certificate is cached for a day.
 
-    Anybody who knows a sender's URL can post an unsigned message that names an invented
-    certificate. Such messages must not delay the messages of other topics. Each region has one
-    request at a time, and each topic can wait for only one certificate. Pressroom remembers
-    refused URLs for a minute.
+    Anybody who knows a sender's URL can post a fake message with the URL of a certificate that
+    doesn't exist. Such messages must not delay the messages of other topics. Pressroom therefore
+    fetches only one certificate per region at a time. All waiting messages of a topic must name the
+    same certificate. A URL without a trusted certificate is rejected for a minute.
 
     Args:
-        base_url: the URL of a server that replaces all servers of Amazon. The server also serves
-            the trusted roots. Only a sandbox on this machine may replace Amazon's servers.
-        resolve: a function that resolves host names instead of the system's resolver.
+        base_url: the URL of a server that is used instead of all servers of Amazon, or ``None``.
+            The server also serves the trusted root certificates. Only the sandbox on this machine
+            may replace Amazon's servers.
+        resolve: a function that resolves host names, or ``None`` for the system's resolver.
     """
 
     def __init__(self, base_url: str | None = None, resolve: Resolver | None = None) -> None:
@@ -106,10 +109,12 @@ class SnsCertificates:
         self._waiting_urls: dict[str, list[str]] = {}
 
     async def find_key(self, topic: SnsTopic, url: str, now: datetime) -> RSAPublicKey:
-        """Return the public key of the certificate at a URL of the topic's region.
+        """Return the public key in the certificate at ``url``.
 
-        Raises ``sender.signature_invalid`` if the certificate can't be trusted. Raises
-        ``sender.busy`` if a server is unreachable, or if too many messages wait.
+        Raises ``sender.signature_invalid`` if the certificate can't be trusted, or if SNS doesn't
+        serve certificates for the topic at this URL. Raises ``sender.busy`` if a server is
+        unreachable. Raises ``sender.busy`` if too many messages of the topic wait for a
+        certificate, or if one of them waits for a different certificate.
         """
         if not topic.is_certificate_url(url):
             raise SENDER_SIGNATURE_INVALID()
@@ -125,9 +130,10 @@ class SnsCertificates:
         return key
 
     def _find_fresh(self, url: str, now: datetime) -> x509.Certificate | None:
-        """Return the certificate if it was fetched within a day.
+        """Return the cached certificate, or ``None`` if it was fetched more than a day ago.
 
-        Raises ``CertificateRefused`` if the URL was refused within a minute.
+        Raises ``CertificateRefused``, without a new request, if the certificate at the URL was
+        refused within the last minute.
         """
         refused_at = self._refused_urls.get(url)
         if refused_at is not None and abs(now - refused_at) < _REFUSAL_LIFETIME:
@@ -137,10 +143,10 @@ class SnsCertificates:
         return entry.certificate if entry and is_fresh else None
 
     async def _refresh(self, topic: SnsTopic, url: str, now: datetime) -> x509.Certificate:
-        """Fetch a certificate.
+        """Fetch a certificate whose cached copy is missing or older than a day.
 
-        A cached certificate that is older than a day but still valid serves while the region is
-        busy or SNS is unreachable.
+        While another request for the region is in progress or SNS is unreachable, return the old
+        copy if its certificate hasn't expired.
         """
         lock = self._region_locks.setdefault(topic.region, asyncio.Lock())
         entry = self._cache.get(url)
@@ -162,7 +168,11 @@ class SnsCertificates:
 
     @contextmanager
     def _join_queue(self, topic: SnsTopic, url: str) -> Iterator[None]:
-        """Count a message as waiting. Raises ``CertificateUnavailable`` if too many wait."""
+        """Keep a message in the queue of its topic while the certificate is fetched.
+
+        Raises ``CertificateUnavailable`` if too many messages wait, or if one of them waits for a
+        different certificate.
+        """
         urls = self._waiting_urls.setdefault(topic.arn, [])
         if len(urls) >= _MAX_WAITING_PER_TOPIC or any(other != url for other in urls):
             raise CertificateUnavailable("other messages of the topic wait")
@@ -219,10 +229,11 @@ class SnsCertificates:
     async def _fetch_issuer(
         self, client: AsyncHttpClient, url: str, certificate: x509.Certificate
     ) -> x509.Certificate:
-        """Return the certificate of a certificate's issuer.
+        """Return the certificate of the issuer that signed ``certificate``.
 
-        The issuer's server isn't Amazon's, and its reply isn't protected by TLS. A useless reply
-        therefore says nothing about the message, and counts as an outage.
+        Raises ``CertificateUnavailable`` even if the reply contains a wrong certificate. The
+        issuer's server doesn't belong to Amazon, and an attacker can change a reply without TLS. A
+        wrong reply therefore doesn't prove that the message is fake.
         """
         try:
             reply = await self._send_to_issuer(client, url)
@@ -231,14 +242,14 @@ class SnsCertificates:
             raise CertificateUnavailable(f"issuer: {describe_failure(failure)}") from None
         except (DestinationRefused, HostUnknown, ValueError) as error:
             raise CertificateUnavailable(f"issuer: {type(error).__name__}") from None
-        # Only the issuer's own certificate may name the next URL, because anybody on the way to
-        # the issuer's server can replace the reply.
+        # Verify the certificate before its URL for the next issuer is used. An attacker in the
+        # network can replace the reply, because the connection has no TLS.
         if not issuers or not is_issued_by(certificate, issuers[0]):
             raise CertificateUnavailable(f"issuer: no certificate in reply {reply.status}")
         return issuers[0]
 
     async def _send_to_issuer(self, client: AsyncHttpClient, url: str) -> HttpReply:
-        """Send a request to an issuer's server, but never to a private IP address.
+        """Send a GET request to an issuer's server, but never to a private IP address.
 
         Raises ``DestinationRefused``, ``HostUnknown`` and ``HttpFailure``.
         """
@@ -257,7 +268,7 @@ class SnsCertificates:
 
 
 def _parse_own_certificates(content: bytes) -> list[x509.Certificate]:
-    """Parse certificates of Amazon. Raises ``CertificateRefused``."""
+    """Parse certificates from Amazon. Raises ``CertificateRefused`` for invalid certificates."""
     try:
         return parse_certificates(content)
     except ValueError:
@@ -265,7 +276,7 @@ def _parse_own_certificates(content: bytes) -> list[x509.Certificate]:
 
 
 def _store(entries: OrderedDict[str, Value], key: str, value: Value, max_entries: int) -> None:
-    """Add an entry, and remove the oldest one if there are too many."""
+    """Add an entry. Remove the oldest entry if there are more than ``max_entries``."""
     entries[key] = value
     entries.move_to_end(key)
     if len(entries) > max_entries:

@@ -16,19 +16,20 @@ _BOUNDS = HttpBounds(
 
 
 def confirm_subscription(topic_arn: str, token: str, base_url: str | None = None) -> bool:
-    """Confirm the subscription of a sender to a topic. Return whether SNS accepted the token.
+    """Confirm a sender's subscription to a topic. Return whether SNS accepted the token.
 
     The function blocks for at most 20 seconds. Raises ``ServerFailed`` if SNS is unreachable.
 
-    The function asks SNS to accept only authenticated requests to unsubscribe
-    (``AuthenticateOnUnsubscribe``). Amazon allows this only in calls that an AWS account has
-    signed, and refuses other calls with 403. Pressroom has no AWS account. After a 403, the
-    function repeats the call without this protection. Anybody with the unsubscribe link of a
-    message can then end the subscription, and Pressroom gets an ``UnsubscribeConfirmation``.
+    At first, the function asks SNS to accept only authenticated requests to unsubscribe
+    (``AuthenticateOnUnsubscribe``). Amazon allows this parameter only in requests that an AWS
+    account has signed, and otherwise responds with 403. Pressroom has no AWS account. After a 403,
+    the function therefore retries the request without the parameter. Anybody with the unsubscribe
+    link of a message can then end the subscription. In this case, SNS sends an
+    ``UnsubscribeConfirmation`` to Pressroom.
 
     Args:
-        token: the token of the message that asks for the confirmation.
-        base_url: the URL of a server that replaces Amazon's servers, or ``None``.
+        token: the token from the message that asks Pressroom to confirm the subscription.
+        base_url: the URL of a server that is used instead of Amazon's servers, or ``None``.
     """
     topic = parse_topic(topic_arn)
     if topic is None:

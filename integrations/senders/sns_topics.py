@@ -1,11 +1,12 @@
-"""Parses the ARNs of topics of Amazon SNS, and builds the URLs of a topic's region."""
+"""Parses the ARNs of Amazon SNS topics, and builds and checks the URLs of SNS servers."""
 
 import re
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
-# The pattern must not match names of other services. For example, "s3" isn't a region, because
-# sns.s3.amazonaws.com is a folder that a customer of Amazon has created.
+# The region becomes part of a host name, so the pattern must match only names of regions. For
+# example, it must not match "s3", because anybody can create a storage bucket at
+# sns.s3.amazonaws.com.
 _TOPIC_ARN = re.compile(
     r"arn:(?P<partition>aws|aws-cn|aws-us-gov):sns:(?P<region>[a-z]{2}(?:-[a-z]{2,12}){1,2}-\d{1,2})"
     r":\d{12}:[A-Za-z0-9_-]{1,256}",
@@ -19,7 +20,7 @@ class SnsTopic:
     """A topic of Amazon SNS.
 
     Attributes:
-        host: the host of SNS in the topic's region.
+        host: the host name of the SNS server in the topic's region.
     """
 
     arn: str
@@ -27,7 +28,7 @@ class SnsTopic:
     host: str
 
     def is_certificate_url(self, url: str) -> bool:
-        """Return whether only Amazon can serve a certificate of the topic's region at a URL."""
+        """Return whether a URL has the SNS server's host, and the path of a signing certificate."""
         prefix = f"https://{self.host}"
         return url.startswith(prefix) and bool(
             _CERTIFICATE_PATH.fullmatch(url.removeprefix(prefix))
@@ -37,7 +38,8 @@ class SnsTopic:
         """Return the URL that confirms a subscription to the topic.
 
         Args:
-            authenticates_unsubscribe: whether only the topic's owner can end the subscription.
+            authenticates_unsubscribe: whether SNS accepts only authenticated requests to
+                unsubscribe.
         """
         query = {"Action": "ConfirmSubscription", "TopicArn": self.arn, "Token": token}
         if authenticates_unsubscribe:
@@ -46,7 +48,7 @@ class SnsTopic:
 
 
 def parse_topic(arn: str) -> SnsTopic | None:
-    """Return the topic with an ARN, or ``None`` if the ARN isn't one of a standard topic."""
+    """Parse the ARN of a standard topic. Return ``None`` if the ARN is invalid."""
     match = _TOPIC_ARN.fullmatch(arn)
     if match is None:
         return None
@@ -58,10 +60,11 @@ def parse_topic(arn: str) -> SnsTopic | None:
 
 
 def relocate_url(url: str, base_url: str | None) -> str:
-    """Return a URL with ``base_url`` instead of its scheme and host.
+    """Replace the scheme and host of a URL with ``base_url``.
 
     Args:
-        base_url: the URL of a server that replaces all servers of Amazon, or ``None``.
+        base_url: the URL of a server that is used instead of all servers of Amazon. If it is
+            ``None``, the URL isn't changed.
     """
     if base_url is None:
         return url

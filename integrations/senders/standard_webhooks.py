@@ -1,8 +1,8 @@
-"""Verifies signatures of Standard Webhooks 1.0.
+"""Verifies requests that are signed according to Standard Webhooks 1.0.
 
-A request has three headers: the id of the message, the time of sending and the signatures. Svix
-uses the same scheme with other header names. https://github.com/standard-webhooks/standard-webhooks
-describes the scheme.
+A request has three headers. They contain the message id, the time of sending and the signatures.
+The service Svix signs requests in the same way, but uses other header names. The specification is
+at https://github.com/standard-webhooks/standard-webhooks.
 """
 
 import base64
@@ -18,9 +18,9 @@ from core.errors.senders import SENDER_SIGNATURE_INVALID
 from integrations.senders.port import SenderRequest
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the beginning of every secret
-# The minimum of Standard Webhooks.
+# Standard Webhooks requires at least this many bytes.
 MIN_KEY_BYTES = 24
-# The largest accepted difference between the time of sending and the time of arrival.
+# The maximum difference between the time of sending and the time of arrival.
 TOLERANCE = timedelta(minutes=5)
 
 _MAX_TIMESTAMP_DIGITS = 11
@@ -40,19 +40,19 @@ SVIX_HEADERS = SignatureHeaders("svix-id", "svix-timestamp", "svix-signature")
 
 
 def is_signing_secret(secret: str) -> bool:
-    """Return whether a text is ``whsec_`` and at least 24 bytes in base64."""
+    """Return whether a text consists of ``whsec_`` and at least 24 bytes in base64."""
     return _load_secret(secret) is not None
 
 
 def verify_message(
     request: SenderRequest, secrets: Sequence[str], headers: SignatureHeaders = STANDARD_HEADERS
 ) -> None:
-    """Verify that one of the secrets signed the request within the last five minutes.
+    """Verify that the request was signed with one of the secrets less than five minutes ago.
 
     Raises ``sender.signature_invalid``.
 
     Args:
-        secrets: the secrets with the prefix ``whsec_``. Invalid secrets verify nothing.
+        secrets: the secrets with the prefix ``whsec_``. Invalid secrets are ignored.
     """
     message_id = request.headers.get(headers.message_id, "")
     sent_at = _parse_timestamp(request.headers.get(headers.timestamp, ""))
@@ -66,7 +66,7 @@ def verify_message(
             if webhook is not None
         ]
     except UnicodeError:
-        # The scheme signs text in UTF-8, but the body or the message id isn't valid UTF-8.
+        # Only UTF-8 text can be signed. The body or the message id isn't valid UTF-8.
         raise SENDER_SIGNATURE_INVALID() from None
     signatures = request.headers.get(headers.signatures, "").split(" ")
     sent_signatures = [signature.encode(errors="replace") for signature in signatures]
@@ -78,10 +78,10 @@ def verify_message(
 
 
 def _load_secret(secret: str) -> Webhook | None:
-    """Return the key of a secret, or ``None`` if the secret is invalid.
+    """Return an object that signs with a secret, or ``None`` if the secret is invalid.
 
-    The library itself ignores characters outside of base64, so that a mistyped or short secret
-    would be valid.
+    The secret is checked here, because the library accepts short secrets and ignores characters
+    that aren't base64.
     """
     if not secret.startswith(SECRET_PREFIX):
         return None

@@ -80,8 +80,8 @@ def create_key(
 class UsedKeys:
     """Tracks recently used API keys, and caches the caller that each key authenticates.
 
-    ``write_uses`` stores in the database when each key was last used. If a process is killed, the
-    uses of API keys in its last two seconds are lost.
+    ``write_uses`` stores in the database when each key was last used. A killed process loses the
+    times at which API keys were used in the last two seconds.
     """
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ def list_active_keys(uow: UnitOfWork, user_id: int) -> list[ApiKey]:
 def revoke_key(uow: UnitOfWork, *, key_id: int, user_id: int | None = None) -> int:
     """Revoke an API key and all keys that were created with it, directly or indirectly.
 
-    Delete the recorded requests of the revoked keys.
+    The function also deletes the request log of the revoked keys.
 
     Return 1 if this call revoked the API key, or 0 if the key was already revoked. Raises
     ``api_key.not_found`` if no API key has the id ``key_id``. Raises ``api_key.not_found`` if
@@ -206,8 +206,8 @@ def select_key_family(key_id: int) -> Select[tuple[int]]:
 def revoke_keys(uow: UnitOfWork, user_id: int, *, kept_key_ids: Collection[int]) -> None:
     """Revoke all API keys of a person except the keys with the ids ``kept_key_ids``.
 
-    Delete the recorded requests of the revoked keys. Lock the person's row before calling
-    ``revoke_keys``.
+    The function also deletes the request log of the revoked keys. The caller must have locked the
+    person's row.
     """
     conditions = (ApiKey.user_id == user_id, ApiKey.id.not_in(kept_key_ids))
     revoked_keys = record_moment_once(uow, ApiKey.revoked_at, *conditions)
@@ -217,7 +217,7 @@ def revoke_keys(uow: UnitOfWork, user_id: int, *, kept_key_ids: Collection[int])
 
 
 def _delete_requests(uow: UnitOfWork, *conditions: ColumnElement[bool]) -> None:
-    """Delete the recorded requests of the API keys that match the conditions."""
+    """Delete the request log of each API key that matches the conditions."""
     key_ids = select(ApiKey.id).where(*conditions)
     uow.session.execute(delete(ApiRequest).where(ApiRequest.key_id.in_(key_ids)))
 

@@ -1,10 +1,9 @@
-"""Records the latest requests of each API key, so that its owner can debug a program.
+"""Keeps a log of the latest requests with each API key, so that owners can debug their programs.
 
-API processes keep new requests in memory, and write them to the database in batches. A response
-never waits for the database. A killed process loses the requests of its last two seconds.
+An API process keeps new requests in memory, and writes the requests to the database in batches, so
+that no response waits for the log. A killed process loses the requests of the last two seconds.
 
-Requests are recorded only for a valid API key, because the owner of an unknown, expired or revoked
-key is unknown to the process.
+A request with an unknown, expired or revoked API key isn't recorded.
 """
 
 import random
@@ -29,12 +28,12 @@ from services.paging import PageOfRows, PageRequest
 from storage.database import Database, Statement
 from storage.unit_of_work import UnitOfWork
 
-# The number of requests that owners can see per API key.
+# The number of latest requests that an owner can see per API key.
 MAX_REQUESTS_PER_KEY = 1_000
 # The maximum number of requests that a process keeps in memory. While the database is unavailable,
 # the process drops new requests above this limit.
 MAX_UNWRITTEN_REQUESTS = 10_000
-# The maximum number of API keys for which a process knows when it last deleted old requests.
+# The maximum number of API keys for which a process remembers its last deletion of old requests.
 _MAX_TRIMMED_KEYS = 10_000
 STATUS_PATTERN = r"^[1-5](?:[0-9]{2}|xx)$"
 _NO_REQUESTS: deque["NewRequest"] = deque()
@@ -53,8 +52,9 @@ _INSERT_REQUESTS = Statement("""
     JOIN api_keys ON api_keys.id = new.key_id AND api_keys.revoked_at IS NULL
     ON CONFLICT DO NOTHING
 """)
-# An earlier run has deleted the rows before ``:since``. The statement skips these rows, because the
-# index still contains the rows while another transaction holds an old snapshot.
+# Deletes an API key's requests between ``:since`` and the oldest request that is kept. Requests
+# before ``:since`` were deleted earlier. Scanning them again would be slow, because the index still
+# contains deleted rows while another transaction has an old snapshot.
 _DELETE_OLD_REQUESTS = Statement("""
     WITH oldest_kept AS MATERIALIZED (
         SELECT occurred_at FROM api_requests WHERE key_id = :key_id
@@ -73,7 +73,7 @@ _DELETE_OLD_REQUESTS = Statement("""
 
 @dataclass(slots=True)
 class NewRequest:
-    """A request that isn't in the database yet. The attributes have the names of the columns.
+    """A request that hasn't been written to the table ``api_requests`` yet.
 
     Attributes:
         started_at: the start of the request, in seconds since 1970.
@@ -92,13 +92,13 @@ class NewRequest:
 
 @dataclass
 class _Trim:
-    """The state of an API key's deletion of old requests in this process.
+    """The progress of this process in deleting an API key's old requests.
 
     Attributes:
         written: the number of requests that this process has written since the last deletion.
-        since: the time of the oldest request that the next deletion may delete, in seconds since
-            1970. ``since`` isn't after any request that this process has written since the last
-            deletion. Therefore each process deletes its own requests, even if its clock is slow.
+        since: a time in seconds since 1970. The next deletion skips earlier requests. Requests that
+            this process has written since the last deletion are never earlier. Therefore a process
+            with a slow clock deletes its requests too.
     """
 
     written: int = 0
@@ -106,7 +106,7 @@ class _Trim:
 
 
 class RequestLog:
-    """The requests of API keys that this process hasn't written to the database yet."""
+    """The requests with API keys that this process hasn't written to the database yet."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -116,9 +116,9 @@ class RequestLog:
         self._trims: dict[int, _Trim] = {}
 
     def record(self, request: NewRequest) -> None:
-        """Keep a request in memory until it is written.
+        """Keep a request in memory until ``write_requests`` writes the request to the database.
 
-        Each key keeps only its latest ``MAX_REQUESTS_PER_KEY`` requests in memory, because earlier
+        The log keeps at most ``MAX_REQUESTS_PER_KEY`` requests per API key in memory, because older
         requests would soon be deleted from the database.
         """
         with self._lock:
@@ -134,7 +134,7 @@ class RequestLog:
             requests.append(request)
 
     def write_requests(self, database: Database) -> None:
-        """Write the requests in memory to the database, and delete old requests of busy keys.
+        """Write all requests in memory to the database, and delete old requests of busy API keys.
 
         If the database is unavailable, the requests stay in memory. Raises ``psycopg2.Error``.
         """
@@ -162,7 +162,7 @@ class RequestLog:
             self._count = sum(map(len, self._requests_by_key.values()))
 
     def _trim_key(self, database: Database, key_id: int, written: Collection[NewRequest]) -> None:
-        """Delete the old requests of an API key after every ``MAX_REQUESTS_PER_KEY`` new ones."""
+        """Delete an API key's old requests if ``MAX_REQUESTS_PER_KEY`` new ones were written."""
         if key_id not in self._trims and len(self._trims) >= _MAX_TRIMMED_KEYS:
             self._trims.clear()
         trim = self._trims.setdefault(key_id, _Trim())
@@ -188,13 +188,14 @@ def list_requests(
     *,
     status: str | None = None,
 ) -> PageOfRows[ApiRequest]:
-    """Return a page of the latest requests of a user's API key, newest first.
+    """Return a page of the latest requests with a user's API key, newest first.
 
-    Raises ``cursor.invalid``. Raises ``api_key.not_found`` for a revoked API key.
+    Raises ``cursor.invalid``. Raises ``api_key.not_found`` if the API key is revoked or belongs to
+    a different user.
 
     Args:
-        status: an HTTP status such as ``429`` or a class of statuses such as ``4xx``, or ``None``
-            for all requests.
+        status: an HTTP status such as ``429``, or a class of statuses such as ``4xx``. Only
+            requests with this status are returned. ``None`` selects all requests.
     """
     api_keys.get_key(uow, user_id, key_id)
     latest = select(ApiRequest).where(ApiRequest.key_id == key_id)

@@ -33,7 +33,7 @@ MAX_IMAGE_FILENAME_CHARACTERS = 255
 
 @dataclass(frozen=True)
 class Upload:
-    """An image that a user uploads."""
+    """An image to store for a user, with the options for its conversion."""
 
     filename: str
     data: bytes
@@ -98,7 +98,7 @@ PROCESS_ATTACHMENT = register_kind(
 def accept_upload(
     resources: Resources, user_id: int, upload: Upload, *, key: IdempotencyKey | None
 ) -> AcceptedJob:
-    """Validate and store an image that a user uploads, and enqueue its conversion.
+    """Validate and store an image for a user, and enqueue the image's conversion.
 
     Raises ``attachment.empty``, ``attachment.too_large``, ``attachment.unsupported_type``,
     ``quota.exceeded``, ``idempotency.key_reused`` and ``idempotency.in_progress``.

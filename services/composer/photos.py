@@ -1,4 +1,4 @@
-"""Searches for stock photos, caches the results, reports the use of photos, and copies photos."""
+"""Searches for stock photos, reports the use of a photo to its provider, and copies photos."""
 
 import hashlib
 from dataclasses import asdict, dataclass
@@ -92,10 +92,10 @@ class PhotoUse:
 
 @dataclass(frozen=True)
 class PhotoCopy:
-    """A request to copy a photo into a user's images.
+    """A request to copy a stock photo into a user's images.
 
     Attributes:
-        user_id: the owner of the new image.
+        user_id: the id of the user who will own the new image.
     """
 
     kind: ClassVar[RequestKind] = RequestKind("photos.copy", Queue.PHOTOS)
@@ -160,13 +160,13 @@ class CachedStockPhotos:
         return self.providers.get_provider(use.provider).download_url(use.photo)
 
     def copy(self, copy: PhotoCopy, lease: RequestLease, resources: Resources) -> AcceptedJob:
-        """Download a photo, store the photo as an upload of the user, and enqueue its conversion.
+        """Download a photo, store it as an image of the user, and enqueue the image's conversion.
 
         Raises the same errors as ``StockPhotos.download_copy`` and ``upload.accept_upload``.
         """
         lease.seconds_left()
         content = self.providers.get_provider(copy.provider).download_copy(copy.photo)
-        # Don't store a photo that no caller waits for.
+        # If all callers have disconnected, this call raises an error, so that no photo is stored.
         lease.seconds_left()
         image_type = sniff_image_type(content)
         if image_type is None:
@@ -176,7 +176,7 @@ class CachedStockPhotos:
         # prevents a second copy.
         fingerprint = hashlib.sha256(lease.request_id.encode()).digest()
         key = IdempotencyKey(copy.user_id, PhotoCopy.kind.task, lease.request_id, fingerprint)
-        # Request renditions, because images that are uploaded in the console have them too.
+        # Create smaller copies of the photo, as for images that are uploaded in the console.
         new_upload = Upload(filename, content, encrypted=False, with_renditions=True)
         return accept_upload(resources, copy.user_id, new_upload, key=key)
 

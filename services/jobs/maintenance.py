@@ -296,7 +296,7 @@ def _end_run(resources: Resources, run: MaintenanceRun, pause: timedelta, **outc
         lease_expires_at=None,
         last_finished_at=now,
         due_at=now + pause,
-        # After a successful run, new work may be handled at once.
+        # After a successful run, the next run may begin immediately if there is new work.
         send_after=now if run.kind.has_work and outcome["last_error"] is None else now + pause,
         **outcome,
     )

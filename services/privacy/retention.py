@@ -190,8 +190,8 @@ RULES = (
     _create_rule(models.SenderBody.received_at, _DAY),
     _create_expiry_rule(models.SenderSecret.expires_at),
     _create_rule(models.SenderCount.hour, 2 * _DAY),
-    # Keep a deleted sender longer than its reports, because deleting its row deletes all remaining
-    # reports at once.
+    # Keep a deleted sender longer than its reports. Deleting the sender's row also deletes its
+    # remaining reports, and deleting many rows at once would take long.
     _create_rule(models.Sender.deleted_at, Retained.REPORTS, longer=_DAY),
     _create_rule(models.Bounce.created_at, Retained.BOUNCES),
     _create_rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),

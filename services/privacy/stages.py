@@ -198,7 +198,7 @@ def _refers_to_owned(refers: InstrumentedAttribute[Any], owned: Any) -> Callable
 
 
 def _delete_requests(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the requests of a person's API keys."""
+    """Delete the log of requests with the person's API keys."""
     is_own = _refers_to_owned(models.ApiRequest.key_id, models.ApiKey)(user_id)
     places = select_first_places(models.ApiRequest, is_own, order=(), limit=MAX_ROWS)
     count = delete_rows(uow, models.ApiRequest, places)
@@ -206,9 +206,10 @@ def _delete_requests(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _blank_bounces(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Remove a person's id and the status codes from the person's bounces.
+    """Remove the person's id and the status code from each bounce of the person.
 
-    A bounce stays valid without the person's id, because it contains an HMAC of the address.
+    Without the person's id, a bounce still applies to the address, because the bounce contains an
+    HMAC of the address.
     """
     bounce = models.Bounce
     places = select_first_places(bounce, bounce.user_id == user_id, order=(), limit=MAX_ROWS)
@@ -284,7 +285,7 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 
 
 def _blank_labels(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Clear the labels of the mailings of a person's lists."""
+    """Clear the label of each mailing to the person's lists."""
     row = models.Mailing
     is_own = _refers_to_owned(row.list_id, models.MailingList)(user_id)
     query = select(row.id).where(is_own, row.label.is_not(None)).limit(MAX_ROWS)
@@ -294,20 +295,24 @@ def _blank_labels(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _delete_senders(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete a person's senders. First delete the rows of the senders in batches."""
+    """Delete the person's senders.
+
+    The stage first deletes the reports and bodies of the senders in batches, because a sender can
+    have many.
+    """
     for model in (models.SenderReport, models.SenderBody):
         is_own = _refers_to_owned(model.sender_id, models.Sender)(user_id)
         places = select_first_places(model, is_own, order=(), limit=MAX_ROWS)
         if count := delete_rows(uow, model, places):
             return Batch(count, 0)
-    # Deleting a sender also deletes its secrets and counts.
+    # Foreign keys delete the secrets and counts of a deleted sender.
     is_own = models.Sender.user_id == user_id
     places = select_first_places(models.Sender, is_own, order=(), limit=MAX_ROWS)
     return Batch(delete_rows(uow, models.Sender, places), None)
 
 
 def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Remove a person's id from the recent reports of senders."""
+    """Remove the person's id from reports of senders about the person."""
     row = models.SenderReport
     ids = list(uow.session.scalars(select(row.id).where(row.user_id == user_id).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(user_id=None))
@@ -315,7 +320,7 @@ def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _delete_marks(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the marks that make reports about a person count once."""
+    """Delete the marks that record which reports about the person have been counted."""
     mark = models.MailingMark
     places = select_first_places(mark, mark.user_id == user_id, order=(), limit=MAX_ROWS)
     count = delete_rows(uow, mark, places)
@@ -383,7 +388,7 @@ STAGES: Mapping[str, Stage] = {
     "orders": _create_blanking_stage(
         models.PaymentOrder.user_id, redirect_url=None, payment_url=None, claim_token_hmac=None
     ),
-    # Delete requests before their API keys.
+    # Delete the request log before the API keys, because the log refers to the keys.
     "requests": _delete_requests,
     "keys": _create_deleting_stage(models.ApiKey.user_id),
     "sessions": _create_deleting_stage(models.UserSession.user_id),

@@ -1,1 +1,1 @@
-"""Manages senders, receives their reports, and applies each report once."""
+"""Manages senders, stores the reports that they post, and applies each report exactly once."""

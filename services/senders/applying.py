@@ -1,9 +1,9 @@
-"""Applies the waiting bodies of senders in batches.
+"""Applies the stored request bodies of senders in batches.
 
-Only one worker applies bodies at a time. A batch contains bodies of a single sender, and the next
-batch takes the next sender, so that a sender with many bodies doesn't delay the others. The
-transaction that applies a batch also deletes its bodies. If the worker is killed, the whole batch
-is applied again.
+Only one worker applies bodies at a time. A batch contains bodies of a single sender. The next batch
+takes the next sender, so that a sender with many bodies doesn't delay the others. The transaction
+that applies a batch also deletes the batch's bodies. If a worker is killed before this transaction
+commits, the next worker applies the whole batch again.
 """
 
 import time
@@ -40,9 +40,9 @@ log = get_logger(__name__)
 MAX_RUN_SECONDS = 60.0
 MAX_BATCH_BODIES = 500
 MAX_BATCH_BYTES = 1024 * 1024
-# How long a body waits while another transaction locks the list.
+# The pause before the next attempt if another transaction holds the lock on a list.
 _LOCKED_PAUSE = timedelta(seconds=3)
-# How long a body waits after its first failure. The pause doubles with each further failure.
+# The pause after a body's first failed attempt. Each further failed attempt doubles the pause.
 _FAILURE_PAUSE = timedelta(seconds=10)
 _MAX_PAUSE_DOUBLINGS = 8
 _HAS_DUE_BODY = Statement(
@@ -79,7 +79,7 @@ class _WaitingBody(NamedTuple):
 
 
 class _Undo(Exception):
-    """Rolls back the transaction of a trial."""
+    """Raised to roll back the transaction of a trial run."""
 
 
 def has_waiting_bodies(resources: Resources) -> bool:
@@ -88,7 +88,10 @@ def has_waiting_bodies(resources: Resources) -> bool:
 
 
 def apply_waiting_bodies(resources: Resources) -> int:
-    """Apply waiting bodies for at most ``MAX_RUN_SECONDS``. Return the number of applied bodies."""
+    """Apply waiting bodies, and return the number of applied bodies.
+
+    The last batch starts within ``MAX_RUN_SECONDS``.
+    """
     ends_at = time.monotonic() + MAX_RUN_SECONDS
     applied = 0
     sender_id = 0
@@ -98,7 +101,7 @@ def apply_waiting_bodies(resources: Resources) -> int:
         if next_id is None:
             if sender_id == 0:
                 return applied
-            # Begin again with the first sender.
+            # Every sender had a turn. Start again with the first sender.
             sender_id = 0
             continue
         sender_id = next_id
@@ -116,10 +119,10 @@ APPLY_BODIES = register_maintenance(
 
 
 def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[ReceivedReport]:
-    """Return the outcomes of the reports in a body, without changing anything.
+    """Return the outcomes that the reports in a request body would have. Nothing changes.
 
-    Raises the same errors as the parser of the generic form. Raises ``TransientError`` if another
-    transaction keeps a list locked.
+    For the provider ``generic``, raises the same errors as the adapter's parser. Raises
+    ``TransientError`` if another transaction holds the lock on a list.
     """
     adapter = registry.get_adapter(SenderProvider(sender.provider))
     received = [ReceivedReport(event, clock.now()) for event in adapter.parse(body).events]
@@ -132,16 +135,17 @@ def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[Receive
 
 
 def _apply_batch(resources: Resources, sender_id: int) -> int:
-    """Apply the next bodies of a sender. Return the number of applied bodies."""
+    """Apply the next batch of a sender's bodies. Return the number of applied bodies."""
     with resources.unit_of_work() as uow:
         ids = _choose_bodies(uow, sender_id)
     return _apply_or_postpone(resources, sender_id, ids)
 
 
 def _apply_or_postpone(resources: Resources, sender_id: int, ids: Sequence[int]) -> int:
-    """Apply bodies in one transaction. If it fails, apply each body separately.
+    """Apply bodies together. If an error occurs, apply each body separately.
 
-    A body that fails again is postponed.
+    A body that also fails separately is postponed. If another transaction holds the lock on a list,
+    all of the bodies are postponed. Return the number of applied bodies.
     """
     try:
         _apply_bodies(resources, sender_id, ids)
@@ -189,7 +193,7 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
         query = select(SenderBody.id).where(SenderBody.id.in_([body.id for body in bodies]))
         locked_ids = uow.session.scalars(query.with_for_update(skip_locked=True)).all()
         if len(locked_ids) != len(bodies):
-            # Another worker applies the bodies, or the sender was deleted.
+            # Another worker is applying the bodies, or the sender was deleted in the meantime.
             return
         effects.find_members(uow, sender, received)
         effects.apply_reports(uow, sender, received)
@@ -217,7 +221,7 @@ def _read_bodies(
             data_key = resources.key_wrapper.unwrap(wrapped, row.context)
             body = decrypt(bytes(row.body), data_key, row.context)
         except DecryptionFailed:
-            # The operator has removed the key that the body was encrypted with.
+            # The operator has removed the encryption key of this body.
             received.append(ReceivedReport(UnusedEvent(UnusedReason.INVALID), row.received_at))
             continue
         received += _read_reports(provider, body, row.received_at)
@@ -235,7 +239,7 @@ def _read_reports(
 
 
 def _store_reports(uow: UnitOfWork, sender_id: int, received: Sequence[ReceivedReport]) -> None:
-    """Store the recent reports and the figures of the sender."""
+    """Add rows to the list of recent reports, and update the sender's hourly counts and state."""
     columns = [
         (each.received_at, each.occurred_at, *effects.describe_report(each)) for each in received
     ]

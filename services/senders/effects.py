@@ -1,11 +1,11 @@
-"""Decides the effects of reports, and applies them to members and mailings.
+"""Finds the members that reports concern, and applies the reports to members and mailings.
 
-A batch of reports is applied with a constant number of SQL statements. Only complaints and
-unsubscriptions, which are rare, need statements of their own.
+The number of SQL statements doesn't depend on the number of reports in a batch. The only exceptions
+are complaints and unsubscriptions. Each of them runs its own statements, because they are rare.
 
 ``apply_opt_outs`` runs first and in its own transaction, so that an opt-out takes effect even while
-a bulk action locks the list. ``apply_reports`` does everything else. If ``apply_reports`` fails,
-both run again, because an opt-out is idempotent.
+a bulk action locks the list. ``apply_reports`` applies everything else. If ``apply_reports`` fails,
+both functions run again. This is safe, because storing an opt-out twice has no effect.
 """
 
 import hashlib
@@ -28,9 +28,10 @@ from services.subscriptions.members import bounces, delivery_ids, opt_out_checks
 from services.subscriptions.members.bounces import MemberMailing, ReportedBounce
 from storage.unit_of_work import UnitOfWork
 
-# A time that is further in the future becomes the time of arrival.
+# A report may state a time that is at most this far in the future. A later time is replaced with
+# the time of arrival.
 _MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
-# Reports about older mailings change no figures.
+# A report on a mailing that is older than this doesn't change the mailing's figures.
 MAX_MAILING_AGE = timedelta(days=30)
 _OPT_OUT_SOURCES = {
     ReportKind.COMPLAINED: unsubscribe.SENDER_COMPLAINT,
@@ -43,7 +44,7 @@ _BOUNCE_FIGURES = {
     BounceClass.BLOCKED: "blocked",
     BounceClass.CONTENT: "blocked",
 }
-# The best outcome of a report that concerns several lists comes first.
+# If a report has a different outcome on each of several lists, the first outcome here is shown.
 _OUTCOME_ORDER = (
     ReportOutcome.APPLIED,
     ReportOutcome.DUPLICATE,
@@ -64,8 +65,9 @@ JOIN subscriptions AS m ON m.list_id = r.list_id AND m.user_id = r.user_id
 JOIN users AS u ON u.id = r.user_id AND u.erased_at IS NULL
 LEFT JOIN mailings AS mailing ON mailing.id = r.mailing_id AND mailing.list_id = r.list_id
 """)  # noqa: S608 - no input
-# Several people can match an address. A person whose subscription has the address comes first. A
-# person whose account has the address comes second. A person who had the address comes last.
+# Several members of a list can match an address. The statement returns only one member per list.
+# The first choice is the member whose subscription has the address. The second choice is the member
+# whose account has the address. The last choice is a member whose account had the address before.
 _FIND_BY_ADDRESS = text(f"""
 WITH addresses AS (
     SELECT number - 1 AS number, email
@@ -114,18 +116,26 @@ WHERE NOT EXISTS (
 """)
 
 
-# A user id, a list id, a mailing id and the name of a figure.
+# The key of a row in ``mailing_marks``, which prevents a report from being counted twice. The key
+# consists of a user id, a list id, a mailing id and the name of a figure.
 _Mark = tuple[int, int, int, str]
 
 
 @dataclass(slots=True)
 class ReceivedReport:
-    """A report or an unused event of a sender, with the effect that is filled in step by step.
+    """An event that a sender posted, and its effect.
+
+    The event is a report, or an event that Pressroom ignores or can't read. The functions of this
+    module fill in the effect step by step.
 
     Attributes:
+        occurred_at: the time that the sender states, or the time of arrival if that time is missing
+            or lies in the future.
+        address: the normalised address of the recipient. Only reports without a valid delivery id
+            have an address.
         members: the recipient's subscriptions that the report changes. A report without a delivery
             id may change subscriptions to several lists.
-        outcomes: the outcome for each of ``members``.
+        outcomes: the outcome for each item of ``members``, in the same order.
     """
 
     event: Report | UnusedEvent
@@ -148,9 +158,10 @@ class ReceivedReport:
 
 
 def find_members(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
-    """Find the members of all reports, and fill in ``members`` and the outcomes that are clear.
+    """Find the members that the reports concern, and fill in ``members`` and ``outcomes``.
 
-    Reports about events before the latest action of the person become stale.
+    ``apply_reports`` may change the outcomes later, for example to ``DUPLICATE``. A report is stale
+    if its event happened before the person last joined the list, came back or turned mail on.
     """
     keyring = uow.settings.keyring
     used = [each for each in received if isinstance(each.event, Report)]
@@ -175,7 +186,8 @@ class ReportFacts(NamedTuple):
     """The fields of a report that Pressroom keeps for the list of recent reports.
 
     Attributes:
-        code: the cause of a bounce, or the provider's name of an event that yields no report.
+        code: the cause of a bounce. For an event that Pressroom ignores or can't read, the
+            provider's name of the event's type.
         recipient: the masked address of the recipient, if no member was found.
     """
 
@@ -214,12 +226,12 @@ def has_opt_outs(received: Iterable[ReceivedReport]) -> bool:
 
 
 def apply_opt_outs(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> None:
-    """Store the opt-outs of complaints and unsubscriptions, without a lock on a list."""
+    """Store an opt-out for each complaint and unsubscription, without a lock on a list."""
     sources: dict[tuple[int, int], str] = {}
     for each in received:
         source = _get_source(each)
         for member, outcome in zip(each.members, each.outcomes, strict=True):
-            # A complaint is stronger than an unsubscription.
+            # If a member has both, store the complaint instead of the unsubscription.
             is_stronger = source == unsubscribe.SENDER_COMPLAINT or member.pair not in sources
             if source is not None and outcome is ReportOutcome.APPLIED and is_stronger:
                 sources[member.pair] = source
@@ -236,9 +248,9 @@ def apply_opt_outs(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> None:
 
 
 def apply_reports(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
-    """Apply all effects except the opt-outs of members, and fill in the outcomes.
+    """Apply all effects of the reports except the opt-outs of members, and fill in ``outcome``.
 
-    Raises ``TransientError`` if another transaction keeps a list locked.
+    Raises ``TransientError`` if another transaction holds the lock on a list.
     """
     _apply_bounces(uow, sender, received)
     _keep_addresses_opted_out(uow, sender, received)
@@ -249,7 +261,10 @@ def apply_reports(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedRe
 
 
 def _get_source(received: ReceivedReport) -> str | None:
-    """Return the source of the opt-out that a report causes, or ``None``."""
+    """Return the source for the opt-out of a complaint or an unsubscription.
+
+    Return ``None`` for all other events.
+    """
     event = received.event
     return _OPT_OUT_SOURCES.get(event.kind) if isinstance(event, Report) else None
 
@@ -257,7 +272,7 @@ def _get_source(received: ReceivedReport) -> str | None:
 def _iterate_outcomes(
     received: Iterable[ReceivedReport],
 ) -> Iterator[tuple[ReceivedReport, Report, int, MemberMailing, ReportOutcome]]:
-    """Yield each report with each of its members, the member's index and the outcome."""
+    """Yield each member of each report, with the member's index and the outcome for the member."""
     for each in received:
         if isinstance(each.event, Report):
             members = zip(each.members, [*each.outcomes], strict=True)
@@ -268,7 +283,7 @@ def _iterate_outcomes(
 def _find_by_delivery(
     uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport], keyring: Keyring
 ) -> None:
-    """Find the members of reports with a delivery id, and normalise all other addresses."""
+    """Find the member of each valid delivery id. Normalise the addresses of all other reports."""
     deliveries: list[tuple[ReceivedReport, delivery_ids.DeliveryId]] = []
     others: list[ReceivedReport] = []
     for each in received:
@@ -317,7 +332,8 @@ def _find_by_address(uow: UnitOfWork, sender: Sender, received: Sequence[Receive
         assert each.address is not None
         candidates = members[each.address]
         if each.event.kind in _ENGAGEMENT_KINDS:
-            # The mailing is unknown, so engagement counts only if the list is clear.
+            # The report names no list. If the address is active on several lists, the report could
+            # be on the mail of any of them, so the report is left unmatched.
             candidates = [member for member in candidates if member[2] == "active"]
             candidates = candidates if len(candidates) == 1 else []
         mailing_id = _derive_mailing_id(each)
@@ -329,8 +345,9 @@ def _find_by_address(uow: UnitOfWork, sender: Sender, received: Sequence[Receive
 
 
 def _derive_mailing_id(received: ReceivedReport) -> int:
-    """Return the id of a mailing for a report that has no delivery id.
+    """Return an artificial mailing id for a report that has no delivery id.
 
+    The id is a hash of the provider's message id, or of the day if the report has no message id.
     The id is negative, so that it differs from the ids of all rosters and mails.
     """
     assert isinstance(received.event, Report)
@@ -346,11 +363,11 @@ def _begin_day(day: date) -> datetime:
 
 
 def _choose_outcome(event: Report | UnusedEvent, member: MemberMailing) -> ReportOutcome:
-    """Return the outcome of a report before the search for duplicates."""
+    """Return the outcome that a report has unless the report is a duplicate."""
     assert isinstance(event, Report)
     is_late = member.mailing_at < clock.now() - MAX_MAILING_AGE
     if event.kind in (ReportKind.OPENED, ReportKind.CLICKED):
-        # Lists keep no engagement.
+        # Pressroom doesn't record opens and clicks.
         return ReportOutcome.OFF
     is_final = event.kind in _OPT_OUT_SOURCES or event.bounce_class is BounceClass.HARD
     return ReportOutcome.LATE if is_late and not is_final else ReportOutcome.APPLIED
@@ -363,7 +380,7 @@ def _choose_figure(event: Report) -> str:
 
 
 def _apply_bounces(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
-    """Record hard and soft bounces, and reset the soft bounces of members who received mail."""
+    """Record hard and soft bounces. A member's soft bounces end when a mail reaches the member."""
     places: list[tuple[ReceivedReport, int]] = []
     reported: list[ReportedBounce] = []
     reached: list[MemberMailing] = []
@@ -390,10 +407,11 @@ def _apply_bounces(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedR
 def _keep_addresses_opted_out(
     uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedReport]
 ) -> None:
-    """Keep complaints and unsubscriptions of unknown addresses as opt-outs without a person.
+    """Store opt-outs for complaints and unsubscriptions of addresses that belong to no member.
 
-    The opt-outs apply only to lists that the sender covers by name, because an address guessed
-    across owners must not change another owner's list.
+    Such an opt-out contains a hash of the address instead of a person's id. The opt-outs apply only
+    to lists whose ids the sender names, because a guessed address must not change the list of
+    another owner.
     """
     if sender.any_list or sender.list_ids is None:
         return
@@ -416,7 +434,11 @@ def _keep_addresses_opted_out(
 
 
 def _count_marks(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> None:
-    """Add the reports to the figures of their mailings. A repeated report becomes a duplicate."""
+    """Add each new report to the figures of its mailing.
+
+    A new report adds a row that prevents the report from being counted twice. If the row exists,
+    the report's outcome is changed to ``DUPLICATE``.
+    """
     places: dict[_Mark, list[tuple[ReceivedReport, int]]] = {}
     oldest = clock.now() - MAX_MAILING_AGE
     for each, event, index, member, outcome in _iterate_outcomes(received):

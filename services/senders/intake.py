@@ -1,7 +1,8 @@
-"""Verifies the calls of senders, and stores their bodies until a worker applies the reports.
+"""Verifies the requests of senders, and stores the request bodies until a worker applies them.
 
-An unknown sender, a paused sender and a wrong proof get the same answer in a comparable time. A
-call for an unknown sender is therefore verified with the secret of a decoy.
+A response must not reveal whether a sender exists. A request with an invalid proof therefore gets
+the same response as a request for an unknown or paused sender, after a similar time. A request for
+an unknown sender is verified with the secret of a decoy.
 """
 
 import base64
@@ -27,7 +28,7 @@ from storage.resources import Resources
 MAX_WAITING_BODIES = 10_000
 MAX_WAITING_BYTES = 256 * 1024 * 1024
 MAX_PROVIDER_BODY_BYTES = 1024 * 1024
-# Calls of a sender that is rejected this often in an hour make the sender's state ``failing``.
+# A sender gets the state ``failing`` after this many rejected requests in an hour.
 MAX_REFUSED_CALLS_PER_HOUR = 20
 SNS_HEADER = "x-amz-sns-message-type"
 _MAX_COUNTED_SENDERS = 10_000
@@ -40,7 +41,7 @@ FROM senders AS s LEFT JOIN sender_secrets AS k
 WHERE s.id = :sender_id AND s.deleted_at IS NULL
 ORDER BY k.id DESC
 """)
-# The row of the body is also the job that applies its reports. No row is stored if the sender was
+# Workers look for these rows, so no job is enqueued. The statement stores no row if the sender was
 # deleted in the meantime, or if too many bodies of the sender are waiting.
 _STORE_BODY = Statement("""
 INSERT INTO sender_bodies (sender_id, size, context, wrapped_key, wrapped_by, body)
@@ -71,10 +72,10 @@ RETURNING s.id
 
 @dataclass(frozen=True)
 class StoredSender:
-    """A sender with the data that verifies its calls.
+    """A sender with the data that verifies its requests.
 
     Attributes:
-        id: the sender's id, or ``None`` for the decoy of an unknown sender.
+        id: the sender's id, or ``None`` for the decoy that replaces an unknown sender.
         user_id: the id of the sender's owner.
     """
 
@@ -87,9 +88,9 @@ class StoredSender:
 
 
 class RefusedCalls:
-    """Counts rejected calls per sender in memory, and writes the counts to the database.
+    """Counts rejected requests per sender in memory, and writes the counts to the database later.
 
-    A rejected call isn't written at once, because the duration of the answer would reveal whether
+    If each rejected request were written at once, the duration of the response would reveal whether
     the sender exists.
     """
 
@@ -116,11 +117,14 @@ class RefusedCalls:
 
 
 def find_sender(resources: Resources, sender_id: int) -> StoredSender:
-    """Return the sender with this id, or the decoy. Raises ``psycopg2.Error``."""
+    """Return the sender with this id, or the decoy if there is no such sender.
+
+    Raises ``psycopg2.Error``.
+    """
     rows = resources.database.rows(_FIND_SENDER, sender_id=sender_id)
     if not rows:
         decoy, wrapped, context = resources.shared(_create_decoy)
-        # Decrypt the secret as for a known sender, so that both take the same time.
+        # Decrypt the decoy's secret, so that the duration is the same as for a known sender.
         resources.key_wrapper.unwrap(wrapped, context)
         return decoy
     provider, user_id, any_list, topic_arn, state, *_ = rows[0]
@@ -147,9 +151,10 @@ def _create_decoy(resources: Resources) -> tuple[StoredSender, WrappedKey, str]:
 
 
 async def verify_call(sender: StoredSender, request: SenderRequest) -> None:
-    """Verify that the call comes from the sender.
+    """Verify that the request comes from the sender.
 
-    Raises ``sender.signature_invalid``. Raises ``sender.busy`` if the proof can't be checked now.
+    Raises ``sender.signature_invalid`` if the proof is invalid, or if the sender is unknown or
+    paused. Raises ``sender.busy`` if the proof can't be checked now.
     """
     await registry.get_adapter(sender.provider).verify(request, sender.proof)
     if sender.id is None or sender.is_paused:
@@ -157,7 +162,11 @@ async def verify_call(sender: StoredSender, request: SenderRequest) -> None:
 
 
 def require_key(sender: StoredSender, caller: Caller) -> None:
-    """Raise ``sender.signature_invalid`` unless an API key may report as the sender."""
+    """Raise ``sender.signature_invalid`` unless the caller may post reports as the sender.
+
+    The caller must use an API key of the sender's owner with the scope ``sender``. A sender for any
+    list also requires the scope ``delivery``.
+    """
     needs = {Scope.SENDER, Scope.DELIVERY} if sender.any_list else {Scope.SENDER}
     is_own = sender.id is not None and sender.user_id == caller.user_id and not sender.is_paused
     is_key = caller.key_id is not None
@@ -166,10 +175,10 @@ def require_key(sender: StoredSender, caller: Caller) -> None:
 
 
 def store_body(resources: Resources, sender: StoredSender, body: bytes) -> None:
-    """Store a verified body in one transaction.
+    """Store a verified request body in one transaction.
 
-    Raises ``body.too_large``, ``psycopg2.Error`` and ``sender.busy``. For a generic body, raises
-    the same errors as the parser of the generic form.
+    Raises ``body.too_large``, ``psycopg2.Error`` and ``sender.busy``. For the provider ``generic``,
+    also raises the errors of the adapter's parser.
     """
     if sender.provider is SenderProvider.GENERIC:
         registry.get_adapter(sender.provider).parse(body)
@@ -194,5 +203,5 @@ def store_body(resources: Resources, sender: StoredSender, body: bytes) -> None:
 
 
 def build_request(headers: Mapping[str, str], body: bytes) -> SenderRequest:
-    """Return the request that an adapter verifies. ``headers`` has names in lower case."""
+    """Return a request for an adapter. The names in ``headers`` must be in lower case."""
     return SenderRequest(headers=headers, body=body, received_at=clock.now())

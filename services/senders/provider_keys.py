@@ -1,4 +1,4 @@
-"""Checks the keys and topics that owners copy from their providers."""
+"""Checks the keys and SNS topics that owners copy from their mail providers."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from integrations.senders.port import SenderProvider
 
 MAX_KEY_CHARACTERS = 2_000
 MAX_TOPIC_CHARACTERS = 512
-# The names of the keys that an owner copies from the provider.
+# For each provider whose key the owner copies, the API field that contains the key.
 KEY_NAMES: Mapping[SenderProvider, str] = {
     SenderProvider.MAILGUN: "signing_key",
     SenderProvider.SENDGRID: "public_key",
@@ -23,9 +23,9 @@ _TOPIC_ARN = re.compile(
 
 
 def choose_key(provider: SenderProvider, keys: Mapping[str, str]) -> str | None:
-    """Return the key of the provider among ``keys``, or ``None`` if ``keys`` is empty.
+    """Return the key that the provider uses, or ``None`` if ``keys`` is empty.
 
-    ``keys``: maps the names in ``KEY_NAMES`` to the values that the owner sent. Raises
+    ``keys``: maps the fields in ``KEY_NAMES`` to the values that the owner sent. Raises
     ``sender.key_invalid`` for an invalid key, and for a key that the provider doesn't use.
     """
     name = KEY_NAMES.get(provider)
@@ -40,7 +40,10 @@ def choose_key(provider: SenderProvider, keys: Mapping[str, str]) -> str | None:
 
 
 def require_topic(provider: SenderProvider, topic_arn: str | None) -> None:
-    """Raise ``sender.topic_invalid`` unless the topic suits the provider."""
+    """Raise ``sender.topic_invalid`` for an invalid topic, or for a topic that isn't used.
+
+    The provider ``ses`` requires a topic. All other providers must not have a topic.
+    """
     if provider is not SenderProvider.SES:
         if topic_arn is not None:
             raise SENDER_TOPIC_INVALID(rule=f"isn't used by the provider {provider}")

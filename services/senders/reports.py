@@ -1,4 +1,4 @@
-"""Lists the recent reports of senders, and removes the recipients of erased people."""
+"""Lists the recent reports of senders, and removes the masked addresses of erased people."""
 
 from sqlalchemy import ARRAY, BigInteger, any_, cast, select, update
 
@@ -10,8 +10,8 @@ from services.paging import PageOfRows, PageRequest
 from services.senders import senders
 from storage.unit_of_work import UnitOfWork
 
-# A page of reports with a certain outcome or kind reads at most this many reports, because a sender
-# may have millions of reports. The next page continues there.
+# The maximum number of reports that are read for one page, if the page is filtered by outcome or
+# kind. A sender may have millions of reports. The next page continues the search.
 _MAX_READ_REPORTS = 20_000
 
 
@@ -26,8 +26,8 @@ def list_reports(
 ) -> PageOfRows[SenderReport]:
     """Return a page of a sender's recent reports, newest first.
 
-    A page with an outcome or a kind may have few reports although more pages follow. Raises
-    ``cursor.invalid`` and ``sender.not_found``.
+    If ``outcome`` or ``kind`` is set, a page may contain few reports although more pages follow.
+    Raises ``cursor.invalid`` and ``sender.not_found``.
     """
     sender = senders.get_sender(uow, caller, sender_id)
     query = select(SenderReport.id).where(SenderReport.sender_id == sender.id)

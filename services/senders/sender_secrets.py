@@ -1,7 +1,7 @@
-"""Stores the secrets and public keys that verify the calls of senders.
+"""Stores the secrets and public keys that verify the requests of senders.
 
-The values are encrypted in the database. After a change, the former value stays valid for a day, so
-that the owner has time to update the provider.
+The secrets and keys are encrypted in the database. After a change, the former value stays valid for
+a day, so that the owner has time to change the settings of the mail provider.
 """
 
 import base64
@@ -14,10 +14,10 @@ from models import SenderSecret
 from services.webhooks.signing import FORMER_SECRET_LIFETIME, SECRET_PREFIX
 from storage.unit_of_work import UnitOfWork
 
-# The user name for HTTP Basic, which all senders share.
+# The user name for HTTP Basic. All senders have the same user name.
 USERNAME = "pressroom"
 _SECRET_BYTES = 32
-# The number of valid values is limited, because intake compares a call with each value.
+# The number of valid values per sender is limited, because a request is checked with each value.
 _MAX_LIVE_SECRETS = 5
 
 
@@ -29,7 +29,7 @@ def generate_secret(provider: SenderProvider) -> str:
 
 
 def store_secret(uow: UnitOfWork, sender_id: int, value: str) -> None:
-    """Store a new value, and let the former values expire within a day."""
+    """Store a new secret or public key, and let the sender's former values expire within a day."""
     table = SenderSecret
     ends_at = func.least(table.expires_at, func.now() + FORMER_SECRET_LIFETIME)
     former = update(table).where(table.sender_id == sender_id).values(expires_at=ends_at)

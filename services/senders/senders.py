@@ -1,7 +1,7 @@
 """Creates, changes and deletes senders.
 
-A sender reports about the mails of its owner's lists. A sender for any list reports about all lists
-of the installation, for example about the mails that a central program sends for many owners.
+A sender posts reports on the mails of its owner's lists. A sender for any list posts reports on all
+lists of the installation. An example is a central program that sends the mails of many owners.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -38,7 +38,7 @@ class NewSender:
     """The settings of a new sender.
 
     Attributes:
-        keys: maps the name of a provider's key, such as ``signing_key``, to its value.
+        keys: maps the API field of a provider's key, such as ``signing_key``, to the key.
     """
 
     name: str
@@ -51,7 +51,7 @@ class NewSender:
 
 @dataclass(frozen=True)
 class SenderChange:
-    """The requested changes of a sender. A setting that is ``None`` doesn't change.
+    """The requested changes to a sender. A setting that is ``None`` doesn't change.
 
     Attributes:
         covers_all_lists: whether the sender covers all lists of its owner from now on.
@@ -68,10 +68,10 @@ class SenderChange:
 
 @dataclass(frozen=True)
 class SenderFigures:
-    """The numbers of a sender's reports and of its rejected calls in the last 24 hours.
+    """The numbers of a sender's reports and rejected requests in the last 24 hours.
 
     Attributes:
-        outcomes: maps each outcome that occurred to the number of reports.
+        outcomes: maps each outcome to its number of reports. Outcomes without reports are missing.
     """
 
     outcomes: Mapping[str, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class SenderFigures:
 
 
 def create_sender(uow: UnitOfWork, caller: Caller, new: NewSender) -> tuple[Sender, str | None]:
-    """Create a sender of the caller, and notify the owner by mail.
+    """Create a sender that belongs to the caller, and notify the caller by mail.
 
     Raises ``auth.login_again``, ``sender.needs_delivery`` and the same errors as ``add_sender``.
     """
@@ -98,13 +98,13 @@ def add_sender(
 ) -> tuple[Sender, str | None]:
     """Create a sender without checking the scopes of a caller.
 
-    Returns the sender and the secret that Pressroom created, which is shown only once. The secret
-    is ``None`` for providers with keys of their own. Raises ``list.not_found``,
+    Returns the sender and the new secret. The secret is shown only once. ``None``
+    means that Pressroom doesn't create secrets for the provider. Raises ``list.not_found``,
     ``sender.key_invalid``, ``sender.too_many`` and ``sender.topic_invalid``.
 
     Args:
-        key_id: the API key to which the sender belongs, if any.
-        detail: tells the owner in the mail how the sender was created.
+        key_id: the id of the API key with which the sender is created, if any.
+        detail: a text for the mail to the owner, which says how the sender was created.
     """
     key = provider_keys.choose_key(new.provider, new.keys)
     key_name = provider_keys.KEY_NAMES.get(new.provider)
@@ -162,7 +162,7 @@ def get_sender(uow: UnitOfWork, caller: Caller, sender_id: int, *, lock: bool = 
 
 
 def count_outcomes(uow: UnitOfWork, sender_ids: Collection[int]) -> dict[int, SenderFigures]:
-    """Return the figures of each sender for the last 24 hours."""
+    """Count the reports and rejected requests of each sender in the last 24 hours."""
     counts: dict[int, dict[str, int]] = {sender_id: {} for sender_id in sender_ids}
     for sender_id, outcome, count in uow.session.execute(_COUNT_OUTCOMES, {"ids": [*counts]}):
         counts[sender_id][outcome] = count
@@ -175,7 +175,7 @@ def count_outcomes(uow: UnitOfWork, sender_ids: Collection[int]) -> dict[int, Se
 def change_sender(uow: UnitOfWork, caller: Caller, sender_id: int, to: SenderChange) -> Sender:
     """Change a sender.
 
-    Raises ``auth.login_again`` if a session without a recent login changes keys or the topic.
+    Raises ``auth.login_again`` if a session without a recent login changes a key or the topic.
     Raises ``list.not_found``, ``sender.key_invalid``, ``sender.needs_delivery``,
     ``sender.not_found`` and ``sender.topic_invalid``.
     """
@@ -235,7 +235,7 @@ def rotate_secret(uow: UnitOfWork, caller: Caller, sender_id: int) -> str:
     """Create and return a new secret for the sender. The former secret is valid for a day.
 
     Raises ``auth.login_again``, ``sender.needs_delivery`` and ``sender.not_found``. Raises
-    ``sender.key_invalid`` if the provider creates the keys of the sender.
+    ``sender.key_invalid`` if Pressroom doesn't create secrets for the sender's provider.
     """
     sessions.lock_caller(uow, caller)
     sender = get_sender(uow, caller, sender_id, lock=True)
@@ -260,9 +260,9 @@ def delete_sender(uow: UnitOfWork, caller: Caller, sender_id: int) -> int:
 
 
 def end_all_senders(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ()) -> None:
-    """Delete all senders of a person that an intruder may have created.
+    """Delete a person's senders, because an intruder may have created them.
 
-    ``but`` contains the ids of the senders to keep.
+    ``but``: the ids of the senders that aren't deleted.
     """
     end_senders(uow, user_id, {row.id for row in list_senders(uow, user_id)} - set(but))
 
@@ -270,8 +270,9 @@ def end_all_senders(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ())
 def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> None:
     """Delete senders of a person, for example after an API key was revoked.
 
-    The rows are kept until the retention period of the reports ends, because deleting a row deletes
-    all reports of the sender at once.
+    The secrets and waiting bodies are deleted at once. The sender's row is only marked as deleted,
+    because deleting the row would also delete all reports of the sender. Retention deletes the row
+    after the reports.
     """
     conditions = (Sender.user_id == user_id, Sender.id.in_(sorted(sender_ids)), is_not_deleted())
     ended = uow.session.scalars(select(Sender).where(*conditions).with_for_update()).all()
@@ -284,17 +285,17 @@ def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> N
 
 
 def build_events_url(public_base: str, sender_id: int) -> str:
-    """Return the URL to which the provider of a sender posts reports."""
+    """Return the URL to which the sender's provider posts reports."""
     return f"{public_base}/senders/{sender_id}/events"
 
 
 def is_not_deleted() -> ColumnElement[bool]:
-    """Return the SQL condition that a sender isn't deleted."""
+    """Return the SQL condition for senders that aren't deleted."""
     return Sender.deleted_at.is_(None)
 
 
 def _require_delivery(caller: Caller) -> None:
-    """Raise ``sender.needs_delivery`` unless the credential may act on every list."""
+    """Raise ``sender.needs_delivery`` unless the caller has the scope ``delivery``."""
     if Scope.DELIVERY not in caller.scopes:
         raise errors.SENDER_NEEDS_DELIVERY()
 

@@ -12,10 +12,10 @@ from storage.unit_of_work import UnitOfWork
 def revoke_key(
     uow: UnitOfWork, *, key_id: int, user_id: int | None = None, keep_endpoints: bool = False
 ) -> int:
-    """Revoke an API key and the keys that it created, and end their webhook endpoints and senders.
+    """Revoke an API key and all keys that it created, with their webhook endpoints and senders.
 
-    ``keep_endpoints``: whether the endpoints and senders of the keys are transferred to the
-    account. Otherwise they end.
+    ``keep_endpoints``: whether to transfer the endpoints and senders to the account. Otherwise,
+    they are deleted.
     """
     revoked = endpoints_of_keys.revoke_key(
         uow, key_id=key_id, user_id=user_id, keep_endpoints=keep_endpoints
@@ -30,5 +30,5 @@ def revoke_key(
 
 
 def list_senders_of_key(uow: UnitOfWork, key_id: int) -> list[Sender]:
-    """Return the senders of an API key and of the keys that it created, newest first."""
+    """Return the senders of an API key and of all keys that it created, newest first."""
     return senders.find_senders(uow, Sender.key_id.in_(api_keys.select_key_family(key_id)))

@@ -1,8 +1,8 @@
 """Validates the colour, logo and texts that an owner sets for the pages and mails of a list.
 
 Texts written by list owners can't contain markup, which could mislead readers who trust Pressroom.
-Mails that strangers can trigger, such as confirmation mails, contain only the small logo and short
-texts by the list's owner.
+Confirmation mails, which strangers can trigger, contain only short texts by the list's owner, and
+no logo.
 """
 
 import re
@@ -48,7 +48,7 @@ class Look:
 
 
 class MailHeader(TypedDict):
-    """The name, the colour and the logo of a list at the top of a mail."""
+    """The list's name, colour and logo, as shown at the top of a mail."""
 
     list_name: str
     colour: str | None
@@ -100,7 +100,7 @@ def read_look(uow: UnitOfWork, mailing_list: MailingList) -> Look:
 
 
 def read_mail_header(uow: UnitOfWork, mailing_list: MailingList) -> MailHeader:
-    """Return the template values for the top of a list's mail."""
+    """Return the list's name, colour and logo for the top of a mail."""
     look = read_look(uow, mailing_list)
     return {
         "list_name": hide_contact_details(mailing_list.title),

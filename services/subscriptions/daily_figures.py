@@ -274,10 +274,10 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 
 
 def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequence[MemberFigures]:
-    """Return the daily figures of all unarchived lists of an owner, including days without changes.
+    """Return an owner's figures for each day, added up over all unarchived lists.
 
-    Archived lists are left out, because their members don't count toward the owner's number of
-    members.
+    Days without changes are included. Archived lists are left out, because the owner's number of
+    members doesn't include their members.
     """
     query = (
         select(_DAYS.day, func.sum(_DAYS.joined), func.sum(_DAYS.gone))
@@ -297,10 +297,9 @@ def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequen
 
 
 def read_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, list[int]]:
-    """Return the growth in active members of each list on each day, keyed by list id.
+    """Map list ids to the growth in active members on each day, oldest day first.
 
-    ``days``: the number of days for which the growth is read, up to today in UTC. The first day
-    comes first.
+    ``days``: the number of days to include. The last day is today in UTC.
     """
     first_day = _compute_first_day(days)
     query = (

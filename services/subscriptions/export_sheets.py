@@ -261,7 +261,7 @@ def _build_roster(
 ) -> Sheet:
     """Return the columns and the query for a roster of a list's mail recipients.
 
-    ``day``: the day of the mailing in the delivery ids.
+    ``day``: the day in UTC on which the mailing begins, which each delivery id contains.
     """
     columns = (
         *("email", "name", "user_id", "trace_id", "one_click_url"),

@@ -87,7 +87,7 @@ class ExportOrder:
         statuses: the statuses of the members to export, or ``None`` for all statuses except
             ``removed``.
         bom: whether the file begins with a byte-order mark, so that Excel opens the file as UTF-8.
-        label: the label of the mailing that is made from a roster.
+        label: the owner's label for the mailing, if the export is a delivery roster.
     """
 
     kind: ExportKind

@@ -1,4 +1,4 @@
-"""Finds out which of the first steps with sign-ups and members an owner has taken."""
+"""Finds out whether a new owner has already set up a form, imported members or got sign-ups."""
 
 from dataclasses import dataclass
 
@@ -17,19 +17,20 @@ from storage.unit_of_work import UnitOfWork
 
 # The sources of subscriptions that people requested themselves.
 _SIGN_UP_SOURCES: frozenset[str] = frozenset((Via.FORM, Via.CHALLENGE, Via.LOGIN))
-# The query reads at most this number of consent entries, so that lists of any size stay fast.
+# The query reads at most this number of consent entries, so that it stays fast for long lists.
 _MAX_ENTRIES_READ = 1_000
 _DAYS = DAYS_AND_DELTAS.c
 
 
 @dataclass(frozen=True)
 class FirstSteps:
-    """The steps that an owner has taken with unarchived lists.
+    """The first steps that an owner has taken. Archived lists are ignored.
 
     Attributes:
-        has_form_or_import: whether people joined by a form on another website, or whether the owner
-            imported, added or moved members.
-        has_sign_up: whether anyone signed up. Unconfirmed sign-ups and former members count too.
+        has_form_or_import: whether people joined through a form outside Pressroom's own pages, or
+            the owner imported, added or moved members.
+        has_sign_up: whether anyone has ever signed up, even if the sign-up is unconfirmed or the
+            person has left.
     """
 
     has_form_or_import: bool
@@ -37,10 +38,7 @@ class FirstSteps:
 
 
 def find_first_steps(uow: UnitOfWork, owner_id: int) -> FirstSteps:
-    """Return which steps the owner has taken.
-
-    Members of an undone import don't count.
-    """
+    """Return which first steps the owner has taken, ignoring members of undone imports."""
     list_ids = select(MailingList.id).where(
         MailingList.user_id == owner_id, MailingList.archived_at.is_(None)
     )
@@ -54,7 +52,8 @@ def find_first_steps(uow: UnitOfWork, owner_id: int) -> FirstSteps:
     is_pending = exists().where(
         Subscription.list_id.in_(list_ids), Subscription.status == SubscriptionStatus.PENDING
     )
-    # The condition on ``ip`` lets the query use the index ``ix_consent_entries_network``.
+    # Without the condition on ``ip``, the query couldn't use ``ix_consent_entries_network``, which
+    # contains only entries with an IP address.
     form_entries = (
         select(ConsentEntry.url)
         .where(

@@ -12,9 +12,9 @@ def is_allowed(settings: Settings, mailing_list: MailingList, text: str) -> bool
 
 
 def find_site(mailing_list: MailingList) -> str | None:
-    """Return the owner's website, which is the first origin to which the list's forms redirect.
+    """Return the first origin to which the list's forms may redirect, or ``None``.
 
-    Return ``None`` if the list has no such origin.
+    Pressroom treats this origin as the owner's website.
     """
     return next(iter(mailing_list.redirect_origins), None)
 

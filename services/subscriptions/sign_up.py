@@ -47,7 +47,7 @@ def request_subscription(
 
     If the list requires a confirmation, the subscription is pending until the person opens the link
     in a confirmation mail. A person who has opted out of the list, or who has a record on the list,
-    must always confirm the sign-up. An address that has bounced must be confirmed too.
+    must always confirm the sign-up. The same applies if a bounce of the address turned mail off.
 
     Confirmation mails are subject to the rate limits for unsolicited mail. Submitted values are
     stored in a new record, or with the confirmation link if the list already has a record of the

@@ -1,6 +1,6 @@
-"""Ends the webhook endpoints of revoked API keys, and pauses the endpoints of expired API keys.
+"""Ends the webhook endpoints of an API key that is revoked.
 
-The senders of expired API keys are paused too.
+If an API key expires, its webhook endpoints and senders are paused.
 """
 
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ PROCESS_EXPIRED_KEYS = register_maintenance(
     run=lambda resources, _: process_expired_keys(resources),
 )
 _MAX_KEYS = 1_000
-# Finds API keys that expire soon or have expired, and that own active webhook endpoints or senders.
-# Keys that expire soon are omitted if the owner was already notified.
+# Finds API keys that have expired or will expire soon, if the keys own active webhook endpoints or
+# senders. A key that will expire soon is omitted if its owner was already notified.
 _FIND_EXPIRING_KEYS = Statement("""
 SELECT DISTINCT k.id, k.user_id FROM (
     SELECT key_id FROM webhook_endpoints WHERE state = 'active' AND key_id IS NOT NULL
@@ -75,9 +75,9 @@ def process_expired_keys(resources: Resources) -> int:
     """Pause the endpoints and senders of expired API keys, and notify the owners by mail.
 
     Returns the number of enqueued mails. An owner gets a mail two weeks before an API key with
-    active endpoints or senders expires. A mail about an API key is enqueued in the transaction that
-    changes the key or its endpoints, so the mail is sent only once. The transaction that enqueues a
-    mail also locks the recipient's row, so that no mail is sent to an erased person.
+    active endpoints or senders expires. The transaction that enqueues a mail also changes the key,
+    or pauses its endpoints and senders, so that the mail is sent only once. The transaction locks
+    the recipient's row, so that no mail is sent to an erased person.
     """
     due = resources.database.rows(_FIND_EXPIRING_KEYS, before=NOTICE_BEFORE_EXPIRY, limit=_MAX_KEYS)
     mails = 0
@@ -88,10 +88,9 @@ def process_expired_keys(resources: Resources) -> int:
 
 
 def _process_key(uow: UnitOfWork, key_id: int, user_id: int) -> bool:
-    """Pause the endpoints and senders of an expired API key, or notify the owner.
+    """Pause the endpoints and senders of an expired API key, and notify the owner.
 
-    The owner of a key that expires soon is notified once.
-
+    If the key hasn't expired yet, only notify the owner, unless the owner was already notified.
     Returns whether a mail was enqueued.
     """
     person_query = select(User).where(User.id == user_id, User.erased_at.is_(None))

@@ -1,7 +1,7 @@
-"""Builds the content of webhook requests from deliveries and their events.
+"""Builds the content of webhook requests from the events in the feed.
 
-Requests aren't stored. To show a request to the owner, ``rebuild_request`` builds it again from the
-event.
+Sent requests aren't stored. To show a sent request to the owner, ``rebuild_request`` builds the
+request again from its event.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,20 +19,21 @@ from services.webhooks import signing, webhook_endpoints
 from services.webhooks.deliveries import TEST_EVENT_TYPE
 from storage.unit_of_work import UnitOfWork
 
-# The headers that are the same in all webhook requests.
+# The headers with the same value in all webhook requests.
 FIXED_HEADERS = {"Content-Type": "application/json", "User-Agent": "Pressroom-Webhooks/1"}
 
 
 @dataclass(frozen=True)
 class RebuiltRequest:
-    """The latest request of a delivery, built again from the event.
+    """The latest request of a webhook delivery, built again from the event.
+
+    The request can't be rebuilt if the event was deleted, or if the person in the event was erased.
 
     Attributes:
-        headers: the headers of the request without the signature. ``headers`` is empty if the
-            request can't be rebuilt.
-        body: the body of the request, or ``None`` if the event was deleted or its person was
-            erased.
-        is_erased: whether the event's person was erased.
+        headers: the request's headers without the signature, or an empty mapping if the request
+            can't be rebuilt.
+        body: the request's body, or ``None`` if the request can't be rebuilt.
+        is_erased: whether the person in the event was erased.
     """
 
     delivery: WebhookDelivery
@@ -42,9 +43,9 @@ class RebuiltRequest:
 
 
 def load_events(uow: UnitOfWork, deliveries: Sequence[WebhookDelivery]) -> dict[int, Any]:
-    """Return the event of each delivery by the delivery's id, in the format of API responses.
+    """Map the id of each delivery to its event, in the format of API responses.
 
-    Deliveries whose event was deleted are missing from the result.
+    A delivery is omitted if its event was deleted.
     """
     event_ids = [row.event_id for row in deliveries if row.event_id is not None]
     events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(event_ids))).all()
@@ -57,7 +58,7 @@ def load_events(uow: UnitOfWork, deliveries: Sequence[WebhookDelivery]) -> dict[
 
 
 def get_message_id(delivery: WebhookDelivery) -> str:
-    """Return the ``webhook-id`` of a delivery."""
+    """Return the value of the header ``webhook-id`` for a delivery."""
     if delivery.event_id is None:
         return f"test_{delivery.id}"
     return signing.build_message_id(delivery.event_id)
@@ -66,7 +67,7 @@ def get_message_id(delivery: WebhookDelivery) -> str:
 def rebuild_request(
     uow: UnitOfWork, caller: Caller, endpoint_id: int, delivery_id: int
 ) -> RebuiltRequest:
-    """Build the latest request of a delivery again.
+    """Build a delivery's latest request again, so that its owner can see the request.
 
     Raises ``webhook.delivery_not_found`` and the same errors as ``get_endpoint``.
     """

@@ -60,7 +60,8 @@ def dump(database: SecretStr) -> Generator[bytes, None, None]:
     _require_primary(database)
     options = (
         *("--format=custom", "--compress=1", "--lock-wait-timeout=60000"),
-        # Bodies of senders are secrets that are deleted within a day, so no backup contains them.
+        # A backup doesn't contain the request bodies of senders, because these secrets are deleted
+        # from the database within a day.
         "--exclude-table-data=public.sender_bodies",
     )
     with _run_program("pg_dump", database, *options) as process:

@@ -42,7 +42,7 @@ NOW = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
         (timedelta(seconds=-30), "in less than a minute"),
         (timedelta(minutes=-15), "in 15 minutes"),
         (timedelta(days=-7), "in 7 days"),
-        # A file that has just been made expires in 7 days, not in 6.
+        # A file that expires after 7 days is shown as "in 7 days" right after its creation.
         (timedelta(days=-7, seconds=1), "in 7 days"),
         (timedelta(days=-365), "22 Nov 2027"),
     ],

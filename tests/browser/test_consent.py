@@ -65,7 +65,8 @@ def test_person_can_grant_some_scopes_to_an_app_and_revoke_them(
 
     page.goto(f"{stack.api_url}/account")
     page.get_by_role("link", name="Developers").click()
-    page.get_by_role("link", name="Connected apps", exact=True).click()
+    tabs = page.get_by_role("navigation", name="Developers")
+    tabs.get_by_role("link", name="Connected apps", exact=True).click()
     shows(page, LISTED)
     expect(page.get_by_role("heading", level=2)).to_have_text(NAME)
     granted = page.get_by_role("region", name=NAME)

@@ -179,7 +179,7 @@ def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
     expect(tweet).to_have_accessible_description("33 of 280 characters")
     tweet.fill("x" * 281)
     expect(tweet).to_have_accessible_description("281 of 280 characters")
-    # The texts are to the right of the post on a desk.
+    # In a wide window, the generated texts are to the right of the post.
     boxes = [
         console_page.get_by_label(name, exact=True).bounding_box() for name in ("Post", "Slug")
     ]

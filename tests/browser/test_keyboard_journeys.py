@@ -63,7 +63,7 @@ def test_owner_can_buy_credits_and_print_the_receipt_by_keyboard(
     keyboard.press("link", "Buy your first credits")
     keyboard.shows("Buy credits")
     keyboard.reach("radio", "500 credits", exact=False)
-    # The last choice is above the first.
+    # From the first radio button, the arrow key up selects the last radio button.
     keyboard.page.keyboard.press("ArrowUp")
     keyboard.write("Number of credits", "a lot")
     keyboard.enter()
@@ -159,7 +159,7 @@ def test_owner_can_create_and_test_a_webhook_by_keyboard(
         keyboard.watch_until(keyboard.page.get_by_role("cell", name="delivered"))
         keyboard.press("link", "Test event")
         keyboard.press("button", "Resend")
-        # In a narrow window, the cell contains the column's heading.
+        # In a narrow window, each table cell also contains the heading of its column.
         attempts = re.compile(r"^(Attempts: )?2$")
         keyboard.watch_until(keyboard.page.get_by_role("cell", name=attempts))
         for hook in receiver.hooks:

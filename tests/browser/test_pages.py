@@ -61,7 +61,7 @@ def test_api_docs_page_follows_the_colour_scheme_and_fits_a_phone(
     words = group.locator("small").bounding_box()
     assert name
     assert words
-    # The description is below the name, and as wide as the page.
+    # On a phone, the group's description is below the group's name, and uses most of the width.
     assert words["y"] >= name["y"] + name["height"]
     assert words["width"] > 250
 

@@ -1,4 +1,4 @@
-"""The requests of an API key, which its owner sees by the API and in the console."""
+"""Tests that an owner can list the latest requests with an API key."""
 
 import secrets
 from typing import Any
@@ -35,13 +35,13 @@ def id_of(stack: Stack, owner: Owner, key: str) -> int:
 
 @pytest.fixture
 def key(stack: Stack, owner: Owner) -> str:
-    """Another API key of the owner, with all scopes."""
+    """A second API key of the owner, with all scopes."""
     return stack.create_key(owner.user_id)
 
 
 @pytest.fixture
 def path(stack: Stack, owner: Owner, key: str) -> str:
-    """The path of the requests of the fixture `key`."""
+    """The path that lists the requests with the fixture `key`."""
     return f"/apikeys/{id_of(stack, owner, key)}/requests"
 
 
@@ -50,7 +50,7 @@ def requests_of(client: httpx2.Client, path: str, **query: str | int) -> list[di
 
 
 def await_requests(client: httpx2.Client, path: str, count: int) -> list[dict[str, Any]]:
-    """Wait until the process has written its batch, and return the requests, newest first."""
+    """Wait until at least ``count`` requests are listed, and return them, newest first."""
     eventually(lambda: len(requests_of(client, path)) >= count, what="the requests")
     return requests_of(client, path)
 
@@ -122,7 +122,7 @@ def test_only_the_last_1000_requests_of_an_api_key_are_listed(
     numbers = [each["milliseconds"] for each in requests_of(client, path, limit=1000)]
     assert numbers == list(range(1, MAX_REQUESTS_PER_KEY + 1))
     assert len(walk_pages(client, path, limit=250)) == MAX_REQUESTS_PER_KEY
-    # Older requests don't appear if newer ones don't match the filter.
+    # The filter applies only to the last 1,000 requests, even if older requests match.
     assert len(requests_of(client, path, status="2xx", limit=1000)) == MAX_REQUESTS_PER_KEY / 4
 
 
@@ -158,12 +158,13 @@ def test_requests_with_an_expired_api_key_are_not_recorded(
         await_requests(client, path, 1)
         stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", path.split("/")[2])
         problem(program.get("/lists"), 401, "auth.invalid_credentials")
-        # The process has cached the caller of this key.
+        # The API process has cached the caller of this API key, but still rejects the charge.
         problem(consume(program), 401, "auth.invalid_credentials")
     other = stack.create_key(owner.user_id)
     with stack.client(other) as program:
         data(program.get("/lists"))
-    # The process writes requests in order, so an earlier request would have been written too.
+    # The process writes requests in order. If it had recorded the rejected requests, they would be
+    # in the database before this later request.
     await_requests(client, f"/apikeys/{id_of(stack, owner, other)}/requests", 1)
     assert [each["status"] for each in requests_of(client, path)] == [200]
 
@@ -178,7 +179,8 @@ def test_revoked_api_key_takes_its_requests_and_those_of_its_descendants_with_it
         stack.query(INSERT, each, 2)
     await_requests(client, path, 3)
     with stack.client(key) as program:
-        # This request revokes its own key before the request is written.
+        # This request revokes its own API key, so that the key is revoked before the process writes
+        # the request.
         assert data(program.delete(path.removesuffix("/requests"))) == 1
     other = stack.create_key(owner.user_id)
     with stack.client(other) as program:

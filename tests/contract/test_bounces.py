@@ -1,4 +1,4 @@
-"""Tests of what a sender's bounces do to members, and of what lifts a bounce."""
+"""Tests which reported bounces turn a member's mail off, and how a bounce is lifted."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -39,13 +39,13 @@ from tests.support.lists.subscribers import (
 from tests.support.people.erasure import erase
 
 LIMIT = 5
-# Days before now of the mailings in a row that just turns mail off.
+# Five mailings that began these numbers of days ago. If all five bounce softly, mail is turned off.
 ROW = (8, 6, 4, 2, 0)
 
 
 @pytest.fixture
 def member(reader: Reader, list_id: int) -> Reader:
-    """A reader who joined the list long before any mailing of a test."""
+    """A member who joined the list long before the mailings in the tests."""
     return reader.joins(list_id)
 
 
@@ -55,7 +55,7 @@ def _age(stack: Stack, member: Reader) -> None:
 
 
 def age_history(stack: Stack, reader: Reader) -> None:
-    """Move all actions of the person into the past, so that no report is stale."""
+    """Move the person's actions 60 days into the past, because bounces before them are ignored."""
     stack.query(
         "UPDATE subscription_events SET created_at = created_at - interval '60 days'"
         " WHERE user_id = %s",
@@ -111,7 +111,7 @@ def test_hard_bounce_covers_the_lists_of_the_owner_that_the_sender_covers(
     assert member.stands(list_id) == member.stands(covered) == ("active", False)
     assert member.stands(not_covered) == member.stands(foreign) == ("active", True)
     assert member.stands(left) == ("unsubscribed", True)
-    # A sender of all lists covers every list of the owner, but never a list of another owner.
+    # A sender for all lists covers every list of its owner, but no lists of other owners.
     bounce_hard(stack, build_mailing(list_id, member.user_id, mailing_id=2))
     assert member.stands(not_covered) == ("active", False)
     assert member.stands(foreign) == ("active", True)
@@ -140,7 +140,7 @@ def test_soft_bounces_in_a_row_turn_mail_off_at_the_limit(
 ) -> None:
     mailings = [build_old_mailing(list_id, member.user_id, days=days) for days in ROW]
     for mailing in mailings[:-1]:
-        # A repeated report of a mailing counts once.
+        # Several reports about the same mailing are recorded as one bounce.
         assert bounce_softly(stack, mailing, mailing) == ["applied", "duplicate"]
         assert bounce_softly(stack, mailing) == ["duplicate"]
     assert member.stands(list_id) == ("active", True)
@@ -187,11 +187,11 @@ def test_mailing_that_reaches_the_member_ends_the_row_in_any_order(
 
     bounce_softly(stack, *map(mailing, (16, 14, 12)))
     reach(stack, mailing(10))
-    # A bounce from before the delivery arrives after the report of the delivery.
+    # The delivery has reset the count of soft bounces, so earlier mailings no longer count.
     bounce_softly(stack, mailing(11))
     bounce_softly(stack, *map(mailing, (8, 6, 4, 2)))
     assert member.stands(list_id) == ("active", True)
-    # In one batch, a delivery counts before the limit is checked.
+    # If a delivery is in the same batch, it ends soft bounces before the limit is checked.
     record(stack, [ReportedBounce(mailing(0), is_hard=False)], reached=[mailing(3)])
     assert member.stands(list_id) == ("active", True)
 
@@ -215,7 +215,7 @@ def test_delivery_takes_back_only_an_earlier_bounce_of_the_same_mailing(
     reach(stack, mailing(20, 2))
     bounce_softly(stack, mailing(8, 3))
     assert member.stands(list_id) == ("active", True)
-    # A bounce after the delivery holds.
+    # If the mail was delivered before it bounced, the bounce stays in effect.
     reach(stack, mailing(8, 2))
     bounce_softly(stack, mailing(0, 4))
     assert member.stands(list_id) == ("active", False)
@@ -298,7 +298,7 @@ def test_hard_bounce_of_a_confirmation_mail_ends_the_sign_up(
     assert bounce_softly(stack, build_mailing(list_id, user_id)) == ["unmatched"]
     assert bounce_hard(stack, build_mailing(list_id, user_id)) == "applied"
     assert client.get(f"/lists/{list_id}/members/{email}").status_code == 404
-    # A former member's sign-up ends in the earlier status, and no reminder follows.
+    # If a former member's sign-up ends, the former status returns, and no reminder is sent.
     member_list = new_list(client, confirm_required=True)["id"]
     data(add(client, member_list, email))
     client.delete(f"/subscriptions/{member_list}/members/{user_id}")
@@ -386,7 +386,8 @@ def test_bounced_filter_selects_members_by_the_bounces_that_count(
     assert find(**{"is": "none"}) == {never, softly, hard}
 
 
-# Everything that an owner can do to a member other than turning the member's mail on.
+# The functions in ``OWNER_PATHS`` are all actions of an owner that could turn a member's mail on
+# by mistake.
 def transfer(client: httpx2.Client, list_id: int, member: Reader) -> int:
     target: int = new_list(client)["id"]
     path = f"/subscriptions/{list_id}/members/{member.user_id}/transfer"
@@ -520,7 +521,7 @@ def test_bounce_outlives_the_erasure_of_the_member(
     assert shown["user_id"] != member.user_id
     assert (shown["status"], shown["email_enabled"]) == ("active", False)
     assert shown["email_off"]["reason"] == "bounced"
-    # The new record's bounce can be lifted.
+    # The owner can lift the bounce for the new member with the same address.
     path = f"/subscriptions/{list_id}/members/{shown['user_id']}/email"
     assert data(client.put(path, json={"enabled": True})) == 1
     assert known_member(client, list_id, member.email)["email_off"] is None
@@ -534,10 +535,10 @@ def test_owner_lifts_bounces_of_a_member_once_in_30_days(
     before = build_mailing(list_id, member.user_id, mailing_id=2)
     assert data(switch_by_owner(client, list_id, member, enabled=True)) == 1
     assert owner_view(client, list_id, member)["email_off"] is None
-    # A report about an earlier bounce arrives late.
+    # A bounce from before the owner turned mail on is ignored if it is reported only now.
     assert bounce_hard(stack, before) == "stale"
     assert member.stands(list_id) == ("active", True)
-    # Without a bounce, the owner may turn mail off and on.
+    # If no bounce turned the mail off, the owner may turn it on at any time.
     assert data(switch_by_owner(client, list_id, member, enabled=False)) == 1
     assert owner_view(client, list_id, member)["email_off"]["reason"] == "owner"
     assert data(switch_by_owner(client, list_id, member, enabled=True)) == 1
@@ -611,7 +612,7 @@ def test_mail_is_off_for_the_person_if_an_opt_out_exists_and_for_the_owner_other
     expected = {"reason": "person", "status": None, "at": opted_out_at}
     assert owner_view(client, list_id, member)["email_off"] == expected
     assert member.standing(list_id)["email_off"] == expected
-    # Rows of earlier releases may have no opt-out and no history.
+    # If an earlier release turned the mail off, an opt-out and a history event may be missing.
     for table in ("opt_outs", "subscription_events"):
         stack.query(f"DELETE FROM {table} WHERE list_id = %s", list_id)
     expected = {"reason": "owner", "status": None, "at": None}

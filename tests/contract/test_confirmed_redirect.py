@@ -63,7 +63,7 @@ def test_confirming_shows_a_page_of_pressroom_if_the_list_has_no_page(
     subscriber = make_pending(redirect_origins=origins)
     page = follow_redirect(stranger, confirm(stranger, subscriber))
     assert read_heading(page) == "You’re subscribed"
-    # The page links to the owner's website and to the list's sign-up page.
+    # The page contains links to the owner's website and to the list's sign-up page.
     websites = re.findall(r'href="([^"]*)"[^>]*>Continue to www.owner.example</a>', page.text)
     assert websites == origins
     [path] = re.findall(r'<p class="list"><a href="[^"]*(/s/[^"]*)">', page.text)

@@ -189,7 +189,7 @@ def begun(console: OwnerAtConsole, path: str, **typed: str) -> str:
 
 
 def members_behind_link(console: OwnerAtConsole, text: str) -> list[str]:
-    """Return the addresses on the page behind the link "See these members", in order."""
+    """Open the link "See these members", and return the sorted addresses on that page."""
     [path] = re.findall(r'href="[^"]*?(/console/[^"]+)">See these members</a>', text)
     return sorted(re.findall(r'name="chosen" value="(.*?)"', console.see(html.unescape(path))))
 

@@ -63,7 +63,7 @@ def written_of(fields: dict[str, str], *names: str) -> dict[str, str]:
 
 
 def tweets_of(fields: dict[str, str]) -> dict[str, str]:
-    """The tweets of all form fields, in the format of the API."""
+    """Join the tweets in the form fields, as in the API's field `tweets`."""
     texts = [text for name, text in sorted(fields.items()) if name.startswith("tweet_")]
     return {"tweets": "\n\n".join(texts)}
 
@@ -155,7 +155,7 @@ def test_console_composer_finds_and_credits_and_uses_stock_photos(
     assert "Pressroom Sandbox</a> on <a" in figure
     text, _ = press_button(shared_console, opened, {"page": "2"}, **fields)
     assert "page 2." in text
-    # The page still shows the chosen photo, but no other photo of the first page.
+    # Page 2 of the search results still shows the chosen photo, but no other photo from page 1.
     assert set(re.findall(r'<img src="([^"]+)"', text)) & set(images) == {images[0]}
     text, fields = press_button(
         shared_console, opened, {"use": "http://127.0.0.1:9/photos/x"}, 400, **fields
@@ -164,7 +164,7 @@ def test_console_composer_finds_and_credits_and_uses_stock_photos(
 
 
 def choose_photo(console: OwnerAtConsole, provider: str) -> tuple[str, dict[str, str]]:
-    """Search photos, and press the button of the first photo."""
+    """Search for photos, and choose the first photo."""
     find = {"find": "yes", "provider": provider, "words": fresh().content[-30:]}
     text, fields = compose(console, find, title="Kept")
     endpoint = html.unescape(re.findall(r'name="use" value="([^"]+)"', text)[0])
@@ -187,7 +187,7 @@ def test_console_composer_adds_a_photo_with_its_credit_to_the_images(
     assert (image["status"], image["alt_text"]) == (AttachmentStatus.READY, "Hills")
     assert image["title"] == "“Hills” by Pressroom Sandbox, CC0 1.0"
     assert image["original_filename"].startswith("openverse-")
-    # The copy is as large as the photo, and not only as large as the search result.
+    # The copy has the full size of the photo, not the small size of the search result.
     assert image["width"] > 1000
     assert image["renditions"]
 

@@ -20,7 +20,7 @@ from tests.support.people.consoles import (
     wrong_beside,
 )
 
-# The choice of the order form that shows fields for another number of credits.
+# With this choice, the order form shows a field for any number of credits.
 OTHER = {"pack": "other"}
 CREDITS, BUY, ORDERS = "/console/credits", "/console/credits/buy", "/console/credits/orders"
 
@@ -92,7 +92,7 @@ def test_console_shows_the_price_of_each_pack_and_orders_the_chosen_pack(
     text = console.see(BUY)
     for label, price in (("500", "5.00 USD"), ("1,000", "10.00 USD"), ("5,000", "50.00 USD")):
         assert re.search(rf'<span>{label} credits<span class="hint">[^<]*{price}', text), label
-    # A number that was typed before the pack was chosen doesn't count.
+    # If the user typed a number and then chose a pack, the number is ignored.
     text = console.do(BUY, pack="1000", credit_amount="7", currency="USD")
     assert heading(text) == "1,000 credits for 10.00 USD"
 

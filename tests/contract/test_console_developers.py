@@ -258,7 +258,8 @@ def test_console_rebuilds_the_request_of_a_delivery_without_its_signature(
     assert answer == receiver.body.decode()
     assert "The event is being sent again." in console.do(delivery_path)
     eventually(lambda: len(receiver.hooks) == 2, what="the event again")
-    # The database refuses to delete an event that is younger than 30 days.
+    # The database doesn't allow deleting an event that is younger than 30 days. Therefore the test
+    # makes the delivery refer to an event that doesn't exist.
     gone = "UPDATE webhook_deliveries SET event_id = %s WHERE endpoint_id = %s"
     stack.query(gone, MAX_ID, endpoint["id"])
     assert "because the event has been deleted" in console.see(delivery_path)

@@ -353,7 +353,7 @@ def test_console_cancels_a_queued_import(stack_without_workers: Stack) -> None:
         assert RUNNING in text
         # Without JavaScript a press of Enter looks again.
         assert LOOK_AGAIN in text
-        # The page itself says that the import was cancelled.
+        # No separate notice is needed, because the page itself says that the import was cancelled.
         assert 'class="notice"' not in console.do(path)
         text = ended(console, path)
         assert "Nothing was imported." in text

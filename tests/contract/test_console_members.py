@@ -252,13 +252,13 @@ def test_console_switches_mail_of_a_member_but_never_overrides_an_opt_out(
     page = console.see(path)
     assert "off by the member" in page
     assert "Turn mail on" not in page
-    # A page from before the opt-out still has the button.
+    # If the page was opened before the opt-out, the page still contains the button.
     assert "opted out" in shown(turn_mail_on(console, path), 409)
     assert member(console, id_of_list_with_members, reader.email)["email_enabled"] is False
 
 
 def turn_mail_on(console: OwnerAtConsole, path: str) -> httpx2.Response:
-    """Send the form of a member's page with the button to turn mail on."""
+    """Send the same request as the button "Turn mail on" on a member's page."""
     _, values = forms_of(console.visitor.get(path))[0]
     form = {"csrf_token": values["csrf_token"], "enabled": "yes"}
     return console.visitor.client.post(f"{path}/email", data=form)

@@ -1,4 +1,4 @@
-"""The console's overview: the checklist for new owners, and the figures of an account."""
+"""Tests of the console's overview, with the checklist for new owners and the owner's figures."""
 
 import re
 
@@ -21,7 +21,7 @@ LIST, FORM, SIGN_UP, KEY = STEPS
 
 
 def read_steps(text: str) -> dict[str, str]:
-    """Map each step of the checklist to "done", "next" or an empty text."""
+    """Map each step's label to its state: "done", "next", or an empty string for a later step."""
     [checklist] = re.findall(r'<ol class="checklist">(.*?)</ol>', text, re.S) or [""]
     steps = {}
     for state, content in re.findall(r"<li(?: class=\"(\w+)\")?>(.*?)</li>", checklist, re.S):
@@ -39,7 +39,7 @@ def read_figures(text: str) -> list[tuple[str, str]]:
 
 
 def sign_up(console: OwnerAtConsole, list_id: int, page: str) -> None:
-    """Subscribe a new person by a form on the page."""
+    """Subscribe a new person through a sign-up form on the page with this URL."""
     body = {"email": new_address()}
     reply = console.api.post(f"/subscriptions/{list_id}", json=body, headers={"Referer": page})
     assert reply.is_success, reply.text
@@ -59,7 +59,7 @@ def test_checklist_ticks_each_step_and_ends_after_the_last_step(
     assert list_red_buttons(text) == ["Get the form"]
     assert "<i>Daily" not in text
 
-    # A test on Pressroom's own sign-up page proves no form on another website.
+    # A sign-up on Pressroom's own page doesn't show that the owner has added a form to a website.
     sign_up(console, made["id"], f"{stack.api_url}/s/{made['slug']}")
     text = console.see(PAGE)
     assert read_steps(text) == {LIST: "done", FORM: "next", SIGN_UP: "done", KEY: "done"}

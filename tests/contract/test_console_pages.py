@@ -19,7 +19,7 @@ from tests.support.security.world import World, settled
 from tests.support.stack.without_workers import DOCS_URL
 
 ROOT = Path(__file__).parents[2]
-# The maximum size of a page with its style sheets and scripts, compressed and in bytes.
+# The maximum compressed size of a page together with its style sheets and scripts.
 MAX_PAGE_BYTES = 40_000
 # The console's GET routes that return a page, and no file, stream or redirect.
 PAGES = [
@@ -59,7 +59,7 @@ def page_text(
 
 @pytest.fixture(scope="module")
 def asset_bytes(sample_console: OwnerAtConsole) -> Callable[[str], int]:
-    """A function that returns the compressed size of a script or a style sheet of the console."""
+    """A function that returns the compressed size of a script or style sheet in bytes."""
 
     @cache
     def weight(url: str) -> int:

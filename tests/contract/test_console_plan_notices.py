@@ -137,13 +137,13 @@ def test_removal_shows_a_notice_instead_of_an_undo_that_the_plan_would_refuse(
             acted(api, listed, **action, filter={"field": "status", "is": "active"})
     with at_console(stack, owner) as console:
         text = console.see(f"/console/lists/{listed}/bulk-actions")
-        # The newest bulk action is the first.
+        # The page lists the newest bulk action first, so reverse the order.
         paths = re.findall(r'href="[^"]*(/console/lists/\d+/bulk-actions/\d+)"', text)[::-1]
         for path in paths:
             assert "Undo bulk action" in console.see(path)
     with console_with(stack, owner, PRESSROOM_QUOTA_PAID=NOTHING) as console:
         tagging, removal = map(console.see, paths)
-        # The undo of another bulk action adds nobody.
+        # Undoing a bulk action that added tags adds no members, so the plan allows the undo.
         assert "Undo bulk action" in tagging
         assert "You have reached your plan’s limit for members." in removal
         assert "Undo bulk action" not in removal

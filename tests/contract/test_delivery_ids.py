@@ -1,4 +1,4 @@
-"""Delivery ids: signed and powerless, in each roster row and in each mail of Pressroom."""
+"""Tests that rosters and Pressroom's mails contain signed delivery ids, which grant no access."""
 
 import base64
 import string

@@ -1,4 +1,4 @@
-"""The intake of reports: proof, status codes, bounds, and bodies that wait encrypted."""
+"""Tests of the route that receives reports: proofs, status codes, limits and encrypted bodies."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ SNS = {"x-amz-sns-message-type": "Notification"}
 
 @pytest.fixture
 def waiting_sender(client_without_workers: httpx2.Client) -> dict[str, Any]:
-    """A sender on the stack without workers, so that its bodies wait."""
+    """A sender whose request bodies stay in the database, because the stack has no workers."""
     return new_sender(client_without_workers)
 
 
@@ -166,7 +166,7 @@ def test_sender_with_too_many_waiting_bodies_is_busy(
     body = body_of(row)
     headers = signed(waiting_sender["secret"], body)
     problem(post_body(client, waiting_sender["id"], body, headers | SNS), 503, "sender.busy")
-    # Other senders aren't affected.
+    # The limit applies per sender, so another sender can still post reports.
     assert data(post(client, new_sender(client), row)) == 1
     stack_without_workers.query(
         "DELETE FROM sender_bodies WHERE sender_id = %s", waiting_sender["id"]

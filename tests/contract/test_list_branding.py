@@ -173,7 +173,8 @@ def test_confirmation_mail_shows_the_list_branding_and_names_the_installation(
     assert html.escape("“Welcome to <Tea>!”") in mail["html"]
     assert f"background:{BLUE}" in mail["html"]
     assert "<bdi>Tea</bdi>" in mail["html"]
-    # A stranger may have triggered the mail, and a picture can contain any text.
+    # The mail doesn't show the logo, because a stranger may have triggered the mail, and an image
+    # can contain any text.
     assert "<img" not in mail["html"]
 
 

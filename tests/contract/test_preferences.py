@@ -275,7 +275,7 @@ def test_preferences_of_one_list_have_its_colour_and_of_several_lists_the_defaul
     answers = browser.get(f"/preferences/answers?list={subscriber.list_id}")
     for page in (asked, opening, answers, *map(browser.get, paths)):
         assert accent in page.text
-        # Like all pages of a list, these pages name the service in the footer.
+        # Like all pages of a list, these pages name Pressroom only in the footer.
         assert "<header>" not in page.text
     put(client, new_list(client, "Another letter", colour="#6b21a8"), subscriber.email)
     for page in map(browser.get, paths):
@@ -389,7 +389,7 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     assert [each["action"] for each in of_list["history"]][-1] == "requested"
     assert of_list["consent"][-1]["how"] == "form"
     assert "Secret" not in page.text + reply.text
-    # Errors, bounces and reports are known too.
+    # The data about the person also contains bounces and the person's reports about lists.
     bounce_hard(stack, build_mailing(subscriber.list_id, subscriber.user_id))
     browser.post("/report", params={"trace_id": subscriber.trace_id})
     found = browser.get("/preferences/data.json").json()

@@ -50,7 +50,7 @@ def test_person_registers_with_a_mailed_link_and_can_log_in_elsewhere(
     assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
     sent = visitor.get("/register", sent="yes").text
     assert heading(sent) == "Check your e-mail"
-    # The link without a query leads back to the form.
+    # The link removes the query ``sent=yes`` from the URL, so that the form appears again.
     assert '<a href="?">request a new link</a>' in sent
     link = visitor.mailed_path(email, FINISH)
     # Opening the registration link creates no account, whichever program opens it.

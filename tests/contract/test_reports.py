@@ -1,4 +1,7 @@
-"""Reports of senders: what each kind does to members and mailings, once and in any order."""
+"""Tests of the effects that reports have on members and mailings.
+
+Each report takes effect only once, and the order of the reports doesn't matter.
+"""
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -38,12 +41,12 @@ FIGURES = "delivered, hard_bounced, soft_bounced, blocked, complained, unsubscri
 
 @pytest.fixture
 def sender(client: httpx2.Client) -> dict[str, Any]:
-    """A sender for all lists of the owner."""
+    """A sender that covers all lists of its owner."""
     return new_sender(client)
 
 
 def roster(stack: Stack, delivery_client: httpx2.Client, list_id: int) -> int:
-    """Export a roster; the id of its mailing."""
+    """Export a delivery roster, and return the id of the mailing."""
     job = data(delivery_client.post(f"/lists/{list_id}/exports", json={"kind": "delivery"}))
     return int(job["id"])
 
@@ -218,7 +221,8 @@ def test_complaint_by_address_opts_out_of_all_covered_lists(
         report("delivered", email=email),
         report("complained", email="no address"),
     )
-    # The list of the delivery is unknown, so it counts for none of them.
+    # Two lists have this address, so it is unknown which list's mail was delivered. The report is
+    # therefore unmatched.
     assert outcomes(client, sender) == ["applied", "unmatched", "unmatched"]
     for each in (list_id, other):
         eventually(partial(has_left, client, each, email), what="the opt-out")

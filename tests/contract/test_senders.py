@@ -1,4 +1,4 @@
-"""Senders: created, changed and deleted by their owner, with secrets that are shown once."""
+"""Tests of the API and the commands that create, change and delete senders."""
 
 import base64
 from datetime import timedelta
@@ -125,7 +125,8 @@ def test_sender_for_any_list_needs_the_scope_delivery(
     with stack.client(key) as delivery_client:
         made = new_sender(delivery_client, any_list=True)
         assert made["any_list"] is True
-        # Who knows the secret reports about any list, so a new secret needs the scope too.
+        # Anyone with the secret can post reports on any list, so rotating the secret also requires
+        # the scope.
         problem(client.post(f"{PATH}/{made['id']}/rotate"), 403, "sender.needs_delivery")
         data(delivery_client.post(f"{PATH}/{made['id']}/rotate"))
 
@@ -203,7 +204,7 @@ def test_expired_key_pauses_its_senders_and_tells_the_owner(
         lambda: any(expected in mail["text"] for mail in stack.mails(owner.email)),
         what="the mail about the key",
     )
-    # The resumed sender belongs to a key that works.
+    # Resuming the sender replaces its expired API key with the caller's key.
     resumed = data(client.patch(f"{PATH}/{made['id']}", json={"state": "working"}))
     assert resumed["key_id"] != key["id"]
     run_maintenance(stack, endpoints_of_keys.PROCESS_EXPIRED_KEYS.name)

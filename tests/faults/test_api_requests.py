@@ -1,4 +1,4 @@
-"""Tests of the requests of API keys when the database fails or an API process stops."""
+"""Tests which requests are recorded if the database fails or an API process stops."""
 
 import pytest
 

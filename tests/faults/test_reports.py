@@ -1,4 +1,4 @@
-"""Reports of senders while API, worker and Postgres are killed: each is applied exactly once."""
+"""Tests that each report is applied exactly once while the API, worker and Postgres are killed."""
 
 import time
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ _INSERT_MAILING = "INSERT INTO mailings (id, list_id, created_at, rows) VALUES (
 
 @dataclass
 class Site:
-    """A stack whose services are its own, so that no other test sees them die."""
+    """A stack with its own services, so that killing them doesn't affect other tests."""
 
     stack: Stack
     services: Services
@@ -55,7 +55,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 @dataclass
 class Poster:
-    """Posts each body until it is acknowledged."""
+    """Posts each request body again until Pressroom accepts it."""
 
     client: httpx2.Client
     sender: dict[str, Any]

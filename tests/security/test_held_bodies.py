@@ -40,7 +40,7 @@ from tests.support.security.attackers import (
 MEGABYTE = 1024 * 1024
 LARGE_SHARE = MAX_HELD_LARGE_BODY_BYTES // HOLDER_FRACTION
 SMALL_SHARE = MAX_HELD_SMALL_BODY_BYTES // HOLDER_FRACTION
-MOST_LOGINS, MOST_STRANGERS = 20, 100
+MOST_LOGINS, MOST_STRANGERS = 20, 200
 ADD_MEMBERS = "POST /auxilia/subscriptions/1/members/add"
 CONSUME = "POST /auxilia/credits/consume"
 

@@ -180,7 +180,7 @@ def test_first_login_step_is_invalid_in_another_browser(
     thief = make_visitor()
     shown = thief.get("/login")
     thief.client.cookies.set(FIRST_STEP, attacker_browser.client.cookies[FIRST_STEP])
-    assert thief.get("/login/factor").headers["location"].endswith("/login?next=%2Faccount")
+    assert thief.get("/login/factor").headers["location"].endswith("/login?next=%2Fconsole")
     form = {**hidden(shown), "code": app.recovery_codes[0]}
     reply = thief.client.post("/login/factor", data=form)
     assert "/login" in reply.headers["location"]

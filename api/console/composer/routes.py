@@ -54,11 +54,12 @@ _ROUTE = "console"
 PHOTOS_ON_PAGE = 12
 MAX_PHOTO_PAGE = 1_000
 MAX_SEARCH_CHARACTERS = 200
-# A longer text is far too long for a tweet, so only its length is counted.
+# Characters of a tweet after this number each count as one. Measuring a longer text by the rules of
+# X (Twitter) would take time, and the text is far too long for a tweet anyway.
 _MAX_MEASURED_CHARACTERS = 4_000
-# The prefix of the hidden fields with the search in which the user chose a photo.
+# The prefix of the hidden form fields that contain the search from which the user chose a photo.
 _USED_SEARCH = "used"
-# The prefix of the hidden fields with the user's last search.
+# The prefix of the hidden form fields that contain the user's latest search.
 _LAST_SEARCH = "found"
 PROVIDER_LABELS = {PhotoProviderName.UNSPLASH: "Unsplash", PhotoProviderName.OPENVERSE: "Openverse"}
 _NO_POST = TypedForm(
@@ -105,11 +106,11 @@ class Tweet:
 
 @dataclass(frozen=True)
 class UsedPhoto:
-    """The photo that the user chose from a search.
+    """The photo that the user chose from the search results.
 
     Attributes:
-        provider: the label of the photo's provider.
-        allows_copies: whether the photo can be added to the user's images.
+        provider: the displayed name of the photo's provider.
+        allows_copies: whether the provider allows users to copy the photo to their images.
     """
 
     photo: FoundPhoto
@@ -143,7 +144,7 @@ def show_composer(console: Console) -> Response:
 
 @router.post("")
 async def compose_post(request: Request, console: ConsoleForm) -> Response:
-    """Write texts for a post, search for photos or add a photo, depending on the pressed button."""
+    """Do what the pressed button says: write texts, search for photos, or use or copy a photo."""
     calls = ComposerCaller(request, console.state, console.caller)
     inputs = console.form
     is_writing = "write" in inputs
@@ -317,7 +318,7 @@ def _build_search(state: State, search_text: str, provider: str, page: str) -> P
 def _read_search(
     state: State, inputs: Mapping[str, str], prefix: str, page: str
 ) -> PhotoSearch | None:
-    """Return the search in the hidden fields that begin with ``prefix``."""
+    """Return the search in the hidden form fields with this prefix, or ``None``."""
     search_text = inputs.get(f"{prefix}_words", "")
     return (
         _build_search(state, search_text, inputs.get(f"{prefix}_provider", ""), page)
@@ -329,7 +330,7 @@ def _read_search(
 async def _read_cached_finds(
     state: State, inputs: Mapping[str, str], prefix: str
 ) -> PhotoFinds | None:
-    """Return the photos of an earlier search, or ``None`` if they aren't cached."""
+    """Return the photos of the search in the hidden fields, or ``None`` if they aren't cached."""
     search = _read_search(state, inputs, prefix, inputs.get(f"{prefix}_page", ""))
     if search is None:
         return None
@@ -430,7 +431,7 @@ def _build_used_photo(
 
 
 def _list_tweets(typed: Mapping[str, str]) -> list[Tweet]:
-    """Return the tweets that aren't empty, numbered from 1."""
+    """Return the form fields for the tweets that aren't empty, numbered from 1."""
     texts = [text for name in TWEET_FIELDS if (text := typed.get(name, "")).strip()]
     return [
         Tweet(name, f"Tweet {number}", text, _measure_tweet(text))
@@ -444,9 +445,9 @@ def _measure_tweet(text: str) -> int:
 
 
 def describe_writers(typed: Mapping[str, str]) -> dict[str, str]:
-    """Map each sentence about a writer to the labels of the writer's texts.
+    """Map each sentence about a writer to the labels of the texts from this writer.
 
-    If one writer wrote all texts, the labels are an empty text.
+    If all texts are from one writer, the labels are omitted, and the value is an empty string.
     """
     labels_by_sentence: dict[str, list[str]] = {}
     for name, label in PART_LABELS.items():

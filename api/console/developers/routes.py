@@ -46,7 +46,7 @@ router = build_router(PATH)
 KEEP_ENDPOINTS = "keep_endpoints"
 EVENTS_ON_PAGE = 40
 REQUESTS_ON_PAGE = 50
-# The filters of the page of an API key's requests.
+# The choices of the status filter on the page with an API key's requests.
 _STATUS_CHOICES = (
     ("", "All statuses"),
     ("2xx", "Successful (2xx)"),
@@ -192,7 +192,7 @@ def create_key(console: RecentConsoleForm) -> Response:
 def show_requests(
     console: Console, uow: Transaction, key_id: PathId, cursor: Cursor = None
 ) -> Response:
-    """Show the latest requests of an API key, which may be expired."""
+    """Show the latest requests with an API key, even if the key is expired."""
     selected_status = console.request.query_params.get(_STATUS_FIELD, "")
     statuses = [value for value, _ in _STATUS_CHOICES if value and value == selected_status]
     page = api_requests.list_requests(
@@ -230,7 +230,8 @@ def show_key_revocation(console: Console, uow: Transaction, key_id: PathId) -> R
 def revoke_own_key(console: ConsoleForm, uow: Transaction, key_id: PathId) -> Response:
     """Revoke an API key and all keys that it created.
 
-    The webhook endpoints and senders of the revoked keys are deleted, unless the user keeps them.
+    The webhook endpoints and senders of the revoked keys are deleted too, unless the user chooses
+    to keep them.
     """
     label = _get_key(uow, console, key_id).label
     keep_endpoints = KEEP_ENDPOINTS in console.form

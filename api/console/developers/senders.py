@@ -1,4 +1,4 @@
-"""Pages on which an owner manages senders and sees their reports."""
+"""Pages on which an owner manages senders and sees the senders' reports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ _PROVIDER_LABELS = {
     SenderProvider.BREVO: "Brevo",
     SenderProvider.RESEND: "Resend",
 }
-# The form has one field for the key of any provider.
+# The form uses the same field for the keys of all providers.
 _KEY_FIELD = "key"
 
 
@@ -53,7 +53,8 @@ class SenderView:
     """A sender, formatted for a page.
 
     Attributes:
-        list_titles: the titles of the covered lists, or ``None`` for all lists.
+        list_titles: the titles of the lists that the sender covers, or ``None`` for all lists of
+            the owner.
     """
 
     sender: Sender
@@ -102,7 +103,7 @@ def show_new_sender(console: RecentConsole, form: EmptyForm) -> Response:
 
 @router.post("/new")
 def create_sender(console: RecentConsoleForm) -> Response:
-    """Create a sender, and show its secret, which is shown only once."""
+    """Create a sender, and show the new secret. Later pages never show the secret again."""
     form = console.form
     list_id = parse_id_or_text(read_text(form, "list_id"))
     provider = form.get("provider", "")

@@ -153,7 +153,7 @@ class DeliveryView:
 
     @property
     def full_body(self) -> str:
-        """Return the stored part of the latest response's body."""
+        """Return the body of the latest response, as far as it is stored."""
         return (self.delivery.answer or b"").decode(errors="replace").strip()
 
     @property
@@ -254,9 +254,9 @@ def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId)
 def show_delivery(
     console: Console, uow: Transaction, endpoint_id: PathId, delivery_id: PathId
 ) -> Response:
-    """Show the last response to a delivery, and the request, which is built again from the event.
+    """Show a delivery's latest request and response.
 
-    The request's body is indented, so that people can read it.
+    The request is built again from the event, and its body is indented to make it readable.
     """
     [view] = _build_views(uow, [webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id)])
     request = messages.rebuild_request(uow, console.caller, endpoint_id, delivery_id)

@@ -85,13 +85,13 @@ class ImportView:
 
     @property
     def is_cancelling(self) -> bool:
-        """Return whether the owner has cancelled the running import or undo."""
+        """Return whether the owner has cancelled the import, or its undo if one is running."""
         worker = self.undo if self.is_undoing else self.job
         return worker is not None and worker.cancel_requested
 
     @property
     def headline(self) -> str | None:
-        """Return the result of a finished import of members, or ``None``."""
+        """Return the number of added or updated members if an import of members has succeeded."""
         task = self.task
         is_done = task.status == "succeeded" and not task.dry_run and task.undone_at is None
         if not is_done or self.is_undoing or task.kind != ImportKind.MEMBERS:

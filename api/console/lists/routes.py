@@ -44,7 +44,7 @@ router = build_router(f"{CONSOLE_PATH}/lists")
 
 LISTS_ON_PAGE = 50
 DAYS_OF_NET = 30
-# The short and the full label of each period.
+# Maps each period of the growth chart, in days, to a short label and a full label.
 _PERIOD_LABELS = {
     "30": ("30 d", "30 days"),
     "90": ("90 d", "90 days"),
@@ -316,7 +316,8 @@ def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
         _ORIGINS_FIELD: read_lines(form, _ORIGINS_FIELD),
     }
     if limit := form.get(_BOUNCE_LIMIT_FIELD, "").strip():
-        # Keep an invalid number as text, so that the form shows the error next to the field.
+        # Pass on text that isn't a number unchanged, so that validation rejects the text and the
+        # form shows the error next to the field.
         values[_BOUNCE_LIMIT_FIELD] = int(limit) if limit.isdecimal() else limit
     notice = "The settings were saved."
     return _change_list(console, list_id, values, show_settings, tab="settings", notice=notice)

@@ -209,7 +209,7 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
         is_removal = bulk.action == BulkActionKind.REMOVE
         notice = None
         if is_removal and view.undo_until is not None:
-            # Only the undo of a removal adds members.
+            # The plan limits the number of members, and only the undo of a removal adds members.
             notice = find_plan_notice(uow, console.user_id, PlanQuota.MEMBERS)
         return console.render_page(
             "bulk_action.html",
@@ -225,9 +225,10 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
 def _build_members_query(
     bulk: BulkAction, filter_json: dict[str, Any], tag_name: str | None
 ) -> str | None:
-    """Return the query of a link to the members that a bulk action changed.
+    """Return the query string of a link to the members whom a bulk action changed.
 
-    Return ``None`` if no filter can find these members, for example after their tag was removed.
+    Return ``None`` if no filter can find these members. For example, if the bulk action removed a
+    tag, no filter finds the members who had the tag before.
 
     ``tag_name``: the tag that the bulk action added or removed, or ``None``.
     """
@@ -238,7 +239,8 @@ def _build_members_query(
         BulkActionKind.EMAIL_OFF: ("email_enabled", False),
         BulkActionKind.REMOVE: ("status", SubscriptionStatus.REMOVED),
     }[BulkActionKind(bulk.action)]
-    # The filter of the bulk action doesn't match the changed members if it compares the same field.
+    # If the bulk action's filter compares the field that the bulk action changed, the filter may no
+    # longer match the changed members.
     conditions = [] if _uses_field(filter_json, field) else [filter_json]
     if value is not None:
         conditions.append({"field": field, "is": value})
@@ -249,7 +251,7 @@ def _build_members_query(
 
 
 def _uses_field(filter_json: object, field: str) -> bool:
-    """Return whether a condition of a filter compares the field."""
+    """Return whether any condition in the filter compares the field."""
     if isinstance(filter_json, dict):
         parts = [*filter_json.values()]
         return filter_json.get("field") == field or _uses_field(parts, field)

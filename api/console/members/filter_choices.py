@@ -36,7 +36,7 @@ _DATE_OPERATOR_LABELS = {
     Operator.NOT_BEFORE: "is on or after",
     Operator.NOT_AFTER: "is on or before",
 }
-# A date that is further in the past is a larger number of days ago.
+# "Before a date" means "more than a number of days ago".
 _DAYS_AGO_OPERATOR_LABELS: Mapping[str, str] = {
     Operator.BEFORE: "is more than",
     Operator.NOT_AFTER: "is at least",
@@ -88,7 +88,7 @@ class Choice:
     """A member attribute that the filter form can test.
 
     Attributes:
-        kind: the kind of the typed value: a value of ``ValueKind``, or ``DAYS_AGO`` for a date as
+        kind: the kind of value that the user types: a member of ``ValueKind``, or ``DAYS_AGO`` for
             a number of days ago.
         operators: maps each supported operator to a label.
         options: maps each possible value to a label, or is empty if the user types the value.
@@ -108,7 +108,10 @@ class Choice:
 
 
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
-    """Return the member attributes that the filter form can test, by ``build_choice_key``."""
+    """Return the member attributes that the filter form can test.
+
+    The keys of the result are created by ``build_choice_key``.
+    """
     own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own_fields}
     rows = tags.list_tags(uow, mailing_list.id, PageRequest(MAX_TAGS_TO_CHOOSE)).rows
@@ -128,9 +131,10 @@ def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice
 
 
 def build_choice_key(name: str, kind: str) -> str:
-    """Return the key of a member attribute in ``list_choices``.
+    """Return the key of a member attribute in the result of ``list_choices``.
 
-    An attribute with a date has a second key, under which the user types a number of days ago.
+    A date attribute has two keys: one if the user types a date, and one if the user types a number
+    of days ago.
     """
     return f"{name}:{DAYS_AGO}" if kind == DAYS_AGO else name
 

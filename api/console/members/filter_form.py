@@ -64,7 +64,7 @@ class Row:
 
     @property
     def choice_key(self) -> str:
-        """Return the key of the row's attribute in ``filter_choices.list_choices``."""
+        """Return the key of the row's member attribute in the result of ``list_choices``."""
         return build_choice_key(self.name, self.kind)
 
     @property

@@ -85,7 +85,7 @@ LISTS_TO_CHOOSE = 100
 # Maps an error code to the form field that shows the error.
 MEMBER_PLACES = {TAG_TOO_MANY_OF_MEMBER.code: "tags"}
 _FIELD_PREFIX = "fields."
-# The query of the link that finds members whose address bounces.
+# The query string of the members page that shows only members whose mail bounces.
 _BOUNCED_QUERY = urlencode({"filter": '{"field":"bounced","in":["soft","hard"]}'})
 # The query of the link that finds members who came by a campaign.
 _CAMPAIGN_QUERY = urlencode({"filter": '{"field":"utm_campaign","exists":true}'})
@@ -328,6 +328,8 @@ def show_member(
 
 def _may_turn_mail_on(record: SubscriptionRecord, *, has_lifted_bounce: bool) -> bool:
     """Return whether the list's owner may turn a member's mail on.
+
+    The owner can't reverse an opt-out, and can lift a bounce only once in 30 days.
 
     ``has_lifted_bounce``: whether the owner has lifted a bounce of the member in the last 30 days.
     """

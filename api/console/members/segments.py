@@ -49,7 +49,7 @@ from storage.unit_of_work import UnitOfWork
 router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}")
 
 SEGMENTS_ON_PAGE = 50
-# The time limit for counting the members of all segments or tags on a page.
+# A page with segments or tags spends at most this time on counting their members.
 MAX_COUNTING_TIME = timedelta(milliseconds=300)
 TAGS_ON_PAGE = 50
 # Maps an error code to the form field that shows the error.
@@ -88,12 +88,12 @@ def _count_matches(
     mailing_list: MailingList,
     filters: Sequence[Callable[[UnitOfWork], MemberFilter]],
 ) -> Iterator[MemberCount | None]:
-    """Yield the number of members who match each filter.
+    """Yield the number of matching members for each filter.
 
     Yield ``None`` for an invalid filter. After ``MAX_COUNTING_TIME``, yield ``None`` for all
     remaining filters.
 
-    ``filters``: functions that read a filter in a unit of work.
+    ``filters``: functions that read one filter each from the database.
     """
     end = monotonic() + MAX_COUNTING_TIME.total_seconds()
     for read_filter in filters:

@@ -65,7 +65,7 @@ _CONSENT_LABELS = {
 _CLAIM_LABELS = {"owner": "your statement", "file": "stated in the file"}
 
 
-# Labels for the reasons why a member gets no mail.
+# Maps each reason why a member gets no mail to a label.
 _EMAIL_OFF_LABELS = {
     "bounced": "off after a hard bounce",
     "soft_bounced": "off after several soft bounces",
@@ -75,7 +75,7 @@ _EMAIL_OFF_LABELS = {
 
 
 def describe_mail(email_off: EmailOff | None) -> str:
-    """Return whether a member gets mail, and why not."""
+    """Return "on" if a member gets mail, or else the reason why the member gets no mail."""
     if email_off is None:
         return "on"
     label = _EMAIL_OFF_LABELS[email_off.reason]

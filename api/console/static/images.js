@@ -144,8 +144,8 @@ function addButton(field) {
   }
 }
 
-// Count the characters of a tweet as X (Twitter) does: a link counts as 23 characters, and an emoji
-// or a wide character counts as two. The server counts more exactly.
+// Count the characters of a tweet like X (Twitter): a link counts as 23 characters, and an emoji or a
+// wide character, such as a Chinese one, counts as two. The server follows the rules more exactly.
 function weigh(text) {
   const words = text.normalize("NFC").replace(/https?:\/\/\S+/g, "-".repeat(23));
   let weight = 0;

@@ -19,7 +19,7 @@
   const showBoxes = () => {
     for (const box of document.querySelectorAll("[data-ticks][hidden]")) box.hidden = false;
   };
-  // A button that acts on the ticked rows shows their number.
+  // If a button acts on ticked rows, show the number of ticked rows in the button.
   const countTicks = () => {
     for (const button of document.querySelectorAll("[data-counts]")) {
       const count = button.form.querySelectorAll(`[name="${button.dataset.counts}"]:checked`).length;
@@ -30,7 +30,7 @@
   const refresh = () => { showBoxes(); countTicks(); };
   refresh();
   document.addEventListener("htmx:afterSwap", refresh);
-  // The browser ticks the boxes again after someone returns to the page.
+  // Count again when someone returns to the page, because the browser restores the ticks.
   addEventListener("pageshow", countTicks);
   document.addEventListener("change", ({ target }) => {
     if (target.dataset.ticks) {
@@ -41,7 +41,7 @@
     countTicks();
   });
 
-  // Buttons below an input fill in one of the existing values.
+  // Each button below an input fills the input with an existing value.
   for (const choices of document.querySelectorAll("[data-fills]")) {
     const input = document.getElementById(choices.dataset.fills);
     choices.hidden = false;

@@ -35,10 +35,10 @@ def read_ticked_boxes(form: dict[str, str]) -> dict[str, frozenset[int]]:
 
 
 def read_unticked_boxes(form: dict[str, str]) -> KeptAccess:
-    """Return the ids of the API keys, passkeys, endpoints and senders that the form keeps.
+    """Return the ids of the API keys, passkeys, endpoints and senders that the user keeps.
 
-    The user keeps an item if its checkbox isn't ticked. API keys that were created after the page
-    was loaded are revoked too.
+    The user keeps an item by leaving its checkbox unticked. An item that was created after the page
+    was loaded is not kept.
     """
     ticked = read_ticked_boxes(form)
     return KeptAccess(

@@ -1,1 +1,1 @@
-"""Simulates mail providers that post reports about sent mails to Pressroom."""
+"""Simulates mail providers that post reports on sent mails to Pressroom."""

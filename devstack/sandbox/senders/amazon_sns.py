@@ -1,8 +1,8 @@
 """Simulates the parts of Amazon SNS that Pressroom calls, and signs messages like SNS.
 
-The sandbox serves a signing certificate, the certificate of its issuer and the root. Like SNS, the
-sandbox serves each certificate without the certificates of its issuers. The certificates are
-created when the first message is signed or the first certificate is fetched.
+The sandbox serves a signing certificate, the issuer's certificate and the root certificate. Like
+SNS, the sandbox serves each of them at a separate URL. The certificates are created when the first
+message is signed or the first certificate is fetched.
 """
 
 import base64
@@ -42,7 +42,7 @@ AuthorityKey = ec.EllipticCurvePrivateKey
 
 @dataclass(frozen=True)
 class SigningCertificates:
-    """The certificates of a chain, and the private key of the signing certificate."""
+    """A chain of three certificates, and the private key of the signing certificate."""
 
     root: x509.Certificate
     issuer: x509.Certificate
@@ -56,11 +56,11 @@ def create_certificates(
     issuer_url: str = f"http://crt.sandbox.example{ISSUER_PATH}",
     signer_expires_at: datetime | None = None,
 ) -> SigningCertificates:
-    """Create a chain of a root, an issuer and a signing certificate.
+    """Create a root certificate, an issuer's certificate and a signing certificate.
 
     Args:
-        name: the DNS name of the signing certificate.
-        issuer_url: the URL of the issuer's certificate in the signing certificate.
+        name: the DNS name in the signing certificate.
+        issuer_url: the URL of the issuer's certificate. The signing certificate contains this URL.
     """
     now = datetime.now(UTC)
     root_key = ec.generate_private_key(ec.SECP256R1())
@@ -84,10 +84,10 @@ def create_certificates(
 
 
 class SnsServer:
-    """The sandbox's stand-in for SNS.
+    """The sandbox's simulation of SNS.
 
     Attributes:
-        confirmed_topics: the ARN of the topic of each confirmed subscription.
+        confirmed_topics: the ARNs of the topics whose subscriptions Pressroom confirmed.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class SnsServer:
     def build_notification(
         self, message: str, *, topic_arn: str = TOPIC_ARN, version: str = "2"
     ) -> dict[str, str]:
-        """Return a signed message with the text ``message``."""
+        """Return the fields of a signed notification with the text ``message``."""
         return self.sign(
             {**_build_fields("Notification", topic_arn), "Message": message}, version=version
         )
@@ -109,7 +109,7 @@ class SnsServer:
     def build_confirmation(
         self, message_type: str, *, topic_arn: str = TOPIC_ARN, version: str = "2"
     ) -> dict[str, str]:
-        """Return a signed message that asks for a confirmation.
+        """Return the fields of a signed message that asks for a confirmation.
 
         Args:
             message_type: ``SubscriptionConfirmation`` or ``UnsubscribeConfirmation``.
@@ -118,14 +118,14 @@ class SnsServer:
         self._tokens[token] = topic_arn
         fields = _build_fields(message_type, topic_arn) | {
             "Message": "Visit the SubscribeURL.",
-            # Pressroom must not use the URL of the message.
+            # Pressroom must not request this URL, because the message could be fake.
             "SubscribeURL": f"https://elsewhere.example/?Token={token}",
             "Token": token,
         }
         return self.sign(fields, version=version)
 
     def sign(self, fields: dict[str, str], *, version: str = "2") -> dict[str, str]:
-        """Return the fields of a message with a signature over them."""
+        """Return the fields of a message, and add a signature of these fields."""
         is_notification = fields["Type"] == "Notification"
         names = _NOTIFICATION_FIELDS if is_notification else _CONFIRMATION_FIELDS
         text = "".join(f"{name}\n{fields[name]}\n" for name in names if name in fields)
@@ -176,7 +176,7 @@ def build_router(server: SnsServer) -> APIRouter:
         if action != "ConfirmSubscription":
             return Response(status_code=HTTPStatus.BAD_REQUEST)
         if protection == "true":
-            # SNS requires the signature of a customer for this parameter.
+            # SNS accepts this parameter only in a request that an AWS account has signed.
             return Response(status_code=HTTPStatus.FORBIDDEN)
         is_confirmed = server.confirm(topic_arn, token)
         return Response(status_code=HTTPStatus.OK if is_confirmed else HTTPStatus.BAD_REQUEST)

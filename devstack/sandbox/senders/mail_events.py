@@ -1,6 +1,6 @@
-"""Writes events about mails as each mail provider does.
+"""Builds events on mails in the format of each mail provider.
 
-The providers document the fields. Each builder returns an event of a mail to one recipient.
+The fields follow the documentation of the providers. Each event concerns a mail to one recipient.
 """
 
 import base64
@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 Fields = dict[str, Any]
 
-# The values of fields that Pressroom must not keep.
+# Events contain these values, but Pressroom must not store them.
 _SUBJECT = "Your letter"
 _LINK = "https://example.com/article"
 _IP_ADDRESS = "192.0.2.7"
@@ -22,7 +22,7 @@ _PROXY_AGENT = "Mozilla/5.0"
 
 
 class EventKind(StrEnum):
-    """The kind of an event of a mail. Pressroom ignores the kind ``accepted``."""
+    """The kind of an event, which says what happened to a mail. Pressroom ignores ``accepted``."""
 
     ACCEPTED = "accepted"
     DELIVERED = "delivered"
@@ -55,7 +55,7 @@ class MailEvent(BaseModel):
 
     @property
     def bounce_status_and_reply(self) -> tuple[str, str]:
-        """Return the status of a bounce, and the reply of the recipient's server."""
+        """Return the enhanced status code of a bounce, and the reply of the recipient's server."""
         match self.kind:
             case EventKind.SOFT_BOUNCE:
                 return "4.2.2", "452 4.2.2 The mailbox is full"
@@ -75,13 +75,13 @@ class MailEvent(BaseModel):
 
 
 def build_generic_event(event: MailEvent) -> Fields:
-    """Return a report in Pressroom's own form."""
+    """Return a report in Pressroom's own report format."""
     kinds = {
         EventKind.OPENED_BY_MACHINE: "opened",
         EventKind.HARD_BOUNCE: "bounced",
         EventKind.SOFT_BOUNCE: "bounced",
         EventKind.BLOCKED: "bounced",
-        # The form has no kind that Pressroom ignores.
+        # This format has no kind ``accepted``, so use another kind.
         EventKind.ACCEPTED: "delivered",
     }
     kind = kinds.get(event.kind, str(event.kind))
@@ -112,7 +112,7 @@ def build_ses_event(event: MailEvent) -> Fields:
         EventKind.CLICKED: ("Click", {**agent, "link": _LINK}),
         EventKind.HARD_BOUNCE: ("Bounce", {**bounce, "bounceType": "Permanent"}),
         EventKind.SOFT_BOUNCE: ("Bounce", {**bounce, "bounceType": "Transient"}),
-        # SES calls a bounce permanent, even if only a policy caused it.
+        # If a policy of the recipient's server caused a bounce, SES still calls it permanent.
         EventKind.BLOCKED: ("Bounce", {**bounce, "bounceType": "Permanent"}),
         EventKind.COMPLAINED: (
             "Complaint",
@@ -191,7 +191,7 @@ def build_postmark_event(event: MailEvent) -> Fields:
 
 
 def build_mailgun_event(event: MailEvent) -> Fields:
-    """Return the event without the signature, which is a part of the body."""
+    """Return the event without the signature, which is added to the request body later."""
     status, text = event.bounce_status_and_reply
     outcome = {"delivery-status": {"enhanced-code": status, "message": text}}
     bot = "apple" if event.kind is EventKind.OPENED_BY_MACHINE else ""
@@ -270,7 +270,8 @@ def build_brevo_event(event: MailEvent) -> Fields:
         "event": names.get(event.kind, str(event.kind)),
         "email": event.email,
         "id": 1,
-        # The time zone of the account, which Pressroom can't know.
+        # Brevo writes these times in the time zone of the account. Pressroom must ignore them,
+        # because the time zone is unknown.
         "date": event.occurred_at.strftime("%Y-%m-%d %H:%M:%S"),
         "ts": seconds + 3600,
         "ts_event": seconds + 3600,

@@ -1,4 +1,7 @@
-"""Posts reports of mail providers to Pressroom, on request of a script or of the sandbox's page."""
+"""Posts reports to Pressroom in the format of each mail provider.
+
+Scripts and the sandbox's page ``/senders`` start the posting.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,13 +33,14 @@ _TIMEOUT_SECONDS = 30.0
 
 
 class Posting(BaseModel):
-    """How to post reports to a sender of Pressroom.
+    """How to post reports to the URL of a sender.
 
     Attributes:
-        url: the URL of the sender.
-        secret: the sender's secret. Without it, the sandbox uses its own secret of the provider.
+        url: the URL of the sender in Pressroom.
+        secret: the sender's secret. If it is missing, the sandbox uses its own secret for the
+            provider.
         times: the number of times that each request is posted.
-        is_reversed: whether the last event is posted first.
+        is_reversed: whether the events are posted in reverse order.
     """
 
     url: AnyHttpUrl
@@ -81,7 +85,7 @@ class PostedForm(Posting):
 
 @dataclass(frozen=True)
 class PostedRequest:
-    """A request to Pressroom, and the status of the response. 0 means that no response came."""
+    """A request to Pressroom, and the status of the response, or 0 if there was no response."""
 
     body: str
     status: int
@@ -136,7 +140,7 @@ async def _post_events(
 
 
 async def _post(posting: Posting, requests: Sequence[ProviderRequest]) -> list[PostedRequest]:
-    # Import the HTTP library only to post, because it takes megabytes of memory.
+    # Import the HTTP library only when it is needed, because it takes megabytes of memory.
     import httpx2
 
     async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, trust_env=False) as client:
@@ -159,7 +163,7 @@ async def _send(client: "httpx2.AsyncClient", url: str, request: ProviderRequest
 
 
 def _list_keys(keys: ProviderKeys) -> dict[str, str]:
-    """Return the key or topic of the sandbox's account at each provider."""
+    """Return the sandbox's key or topic for each provider that has one."""
     return {
         "ses": TOPIC_ARN,
         "mailgun": signed_requests.MAILGUN_SIGNING_KEY,

@@ -1,7 +1,7 @@
 """Builds the requests of mail providers, with valid and invalid proofs.
 
-The sandbox has a fixed secret for Mailgun and Resend, and creates a key for SendGrid. Pressroom
-creates the secrets of the generic form, Postmark and Brevo.
+The sandbox has fixed secrets for Mailgun and Resend, and creates a key for SendGrid. For the
+generic report format, Postmark and Brevo, Pressroom creates the secrets.
 """
 
 import base64
@@ -28,20 +28,21 @@ MAILGUN_SIGNING_KEY = "sandbox-mailgun-signing-key"
 RESEND_SIGNING_SECRET = "whsec_c2FuZGJveC1yZXNlbmQtc2lnbmluZy1zZWNyZXQ="  # noqa: S105
 USERNAME = "pressroom"
 
-# A longer time than Pressroom tolerates for any signature with a time limit.
+# Pressroom rejects a signature of this age, unless the provider's signatures have no time limit.
 _OLD_SIGNATURE_AGE = timedelta(days=2)
 _FOREIGN_SECRET = "whsec_" + base64.b64encode(b"other" * 6).decode()
-# The names of the headers that contain the message id, the time and the signature.
+# The prefixes of the headers that contain the message id, the time and the signature.
 _HEADER_PREFIXES = {ProviderName.GENERIC: "webhook", ProviderName.RESEND: "svix"}
 
 
 class ProofVariant(StrEnum):
     """The proof of a request.
 
-    ``old`` is a valid signature from two days ago. Pressroom accepts old signatures of SendGrid and
-    SNS, because they have no time limit. ``altered`` is a valid signature of another body, or of
-    another topic of SNS. Credentials have no time and cover no body. For Postmark and Brevo, the
-    last two variants are therefore invalid credentials.
+    ``old`` means a valid signature from two days ago. Pressroom accepts old signatures of SendGrid
+    and SNS, because they have no time limit. ``altered`` means a valid signature for a different
+    request body or, with SNS, for a different topic. Postmark and Brevo send credentials, which
+    depend neither on the time nor on the request body. For these two providers, ``old`` and
+    ``altered`` therefore mean invalid credentials.
     """
 
     VALID = "valid"
@@ -62,9 +63,9 @@ class RequestPlan:
     """How to build the requests of a provider.
 
     Attributes:
-        secret: the sender's secret, or ``None`` for the sandbox's own secret of the provider.
-        topic_arn: the topic of messages of SNS.
-        signature_version: the version of the signatures of SNS.
+        secret: the sender's secret, or ``None`` for the sandbox's own secret for the provider.
+        topic_arn: the topic that the messages of SNS name.
+        signature_version: the version of the signatures that SNS creates.
     """
 
     provider: ProviderName
@@ -75,7 +76,7 @@ class RequestPlan:
 
 
 class ProviderKeys:
-    """The sandbox's keys, which sign the requests of SendGrid and SNS."""
+    """Builds signed requests. Contains the sandbox's keys for SendGrid and SNS."""
 
     def __init__(self, sns: SnsServer) -> None:
         self.sns = sns
@@ -94,7 +95,7 @@ class ProviderKeys:
     def build_requests(
         self, plan: RequestPlan, events: Sequence[MailEvent]
     ) -> list[ProviderRequest]:
-        """Return the requests that report the events, in order."""
+        """Return requests that contain the events, in the same order."""
         contents = [EVENT_BUILDERS[plan.provider](event) for event in events]
         match plan.provider:
             case ProviderName.GENERIC:
@@ -112,7 +113,7 @@ class ProviderKeys:
         return [self._sign(plan, body) for body in bodies]
 
     def build_topic_change(self, plan: RequestPlan, message_type: str) -> ProviderRequest:
-        """Return a ``SubscriptionConfirmation`` or an ``UnsubscribeConfirmation`` of SNS."""
+        """Return a request with a ``SubscriptionConfirmation`` or ``UnsubscribeConfirmation``."""
         fields = self.sns.build_confirmation(
             message_type, topic_arn=_choose_topic(plan), version=plan.signature_version
         )
@@ -193,14 +194,14 @@ def _sign_mailgun(plan: RequestPlan, content: dict[str, Any]) -> ProviderRequest
     timestamp = str(int((datetime.now(UTC) - age).timestamp()))
     token = secrets.token_hex(25)
     digest = hmac.new(key.encode(), f"{timestamp}{token}".encode(), hashlib.sha256).hexdigest()
-    # The signature of Mailgun covers the token, and not the event.
+    # Mailgun's signature covers the token but not the event, so change the token.
     sent_token = f"{token}0" if plan.proof is ProofVariant.ALTERED else token
     signature = {"timestamp": timestamp, "token": sent_token, "signature": digest}
     return ProviderRequest(_serialise({"signature": signature, **content}))
 
 
 def _choose_topic(plan: RequestPlan) -> str:
-    """Return a topic of somebody else for a request of SNS that is altered."""
+    """Return the topic of the request, or a different topic for the proof ``altered``."""
     is_other = plan.proof is ProofVariant.ALTERED
     return f"{plan.topic_arn}-other" if is_other else plan.topic_arn
 

@@ -115,5 +115,5 @@ def join_tweets(tweets: Iterable[str]) -> dict[str, str]:
 
 
 def split_tweets(tweets: str) -> list[str]:
-    """Return the tweets in the response field `tweets`."""
+    """Split the value of the response field `tweets` into single tweets."""
     return tweets.split(_TWEET_SEPARATOR)

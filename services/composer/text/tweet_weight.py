@@ -1,4 +1,7 @@
-"""Measures the weight of tweets as in version 3 of the twitter-text configuration."""
+"""Measures the length of tweets as X (Twitter) does.
+
+The module implements version 3 of the twitter-text configuration.
+"""
 
 import re
 import unicodedata
@@ -9,12 +12,13 @@ from services.composer.text import hyperlinks
 MAX_TWEET_WEIGHT = 280
 URL_WEIGHT = 23
 _MAX_URL_CHARACTERS = 2048
-# The ranges of code points that count as one character of a tweet. All other code points count as
-# two characters.
+# The ranges of code points that X (Twitter) counts as one character. X (Twitter) counts all other
+# code points as two characters.
 _LIGHT_RANGES = ((0, 4351), (8192, 8205), (8208, 8223), (8242, 8247))
 _PICTURE = "[\u203c-\u32ff\U0001f000-\U0001faff]"
 _SHADED = f"{_PICTURE}[\ufe0f\U0001f3fb-\U0001f3ff]*"
-# The emoji that can begin a sequence of joined emoji, such as people and flags.
+# Several emoji can be joined into one, such as a family of several people. The pattern matches the
+# emoji that can be the first in such a sequence.
 _JOINING = (
     "[\u26d3\u26f9\u2764\U0001f344\U0001f34b\U0001f3c3-\U0001f3cc\U0001f3f3\U0001f3f4"
     "\U0001f408-\U0001f49f\U0001f575\U0001f62e\U0001f635\U0001f636\U0001f642"
@@ -34,17 +38,17 @@ _URL = re.compile(
     re.I,
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
-# The top-level domains that X (Twitter) certainly recognises in URLs. X (Twitter) counts a URL as a
-# short link if it recognises the top-level domain, and otherwise counts the URL's characters. For
-# an unknown top-level domain, Pressroom uses the higher of the two counts.
+# The top-level domains that X (Twitter) certainly recognises. A URL with a recognised domain counts
+# as ``URL_WEIGHT`` characters. Other URLs count like plain text. For a URL with a domain that isn't
+# in this set, Pressroom uses the higher of both counts.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 
 def measure_tweet_weight(text: str) -> int:
-    """Return the weight of a tweet, in which wide characters, such as Chinese, count twice.
+    """Return the length of a tweet as X (Twitter) counts it.
 
-    The weight is the same as on X (Twitter), except that URLs with an unknown top-level domain may
-    weigh more.
+    For example, each Chinese character counts as two characters. If a URL has an unknown top-level
+    domain, the result may be higher than on X (Twitter).
     """
     text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
     weight = 0

@@ -74,8 +74,8 @@ class Members:
     """The table or subquery that an SQL condition applies to, and the tags in the filter.
 
     Attributes:
-        list_id: the id of the members' list, or ``None`` if the condition is for several lists.
-            Only the name ``bounced`` needs the id.
+        list_id: the id of the list to which the members belong, or ``None`` for members of several
+            lists. Only filters with the name ``bounced`` need the id.
         tag_ids: maps tag names in the filter to tag ids, but omits tags that the list doesn't have.
     """
 
@@ -237,7 +237,7 @@ def _compare_tags(comparison: Comparison, members: Members) -> Condition:
 
 
 def _select_bounced_users(members: Members, *, is_hard: bool) -> Select[Any]:
-    """Build a query for the members with a hard or soft bounce that counts."""
+    """Build a query for the members with a hard or soft bounce that nobody has lifted."""
     return select(Bounce.user_id).where(
         Bounce.list_id == members.list_id,
         Bounce.user_id.is_not(None),
@@ -248,7 +248,7 @@ def _select_bounced_users(members: Members, *, is_hard: bool) -> Select[Any]:
 
 
 def _compare_bounces(comparison: Comparison, members: Members) -> Condition:
-    # The subqueries don't depend on the member, so that Postgres runs each of them only once.
+    # The subqueries don't refer to the outer row, so that Postgres runs each of them only once.
     user_id = members.rows.c.user_id
     has_hard = user_id.in_(_select_bounced_users(members, is_hard=True))
     has_soft = user_id.in_(_select_bounced_users(members, is_hard=False))
@@ -267,7 +267,7 @@ def _build_indexed_bounce_condition(comparison: Comparison, members: Members) ->
     queries = [
         _select_bounced_users(members, is_hard=state is BounceState.HARD) for state in states
     ]
-    # With an array, Postgres looks up the members in the index on user ids.
+    # Convert each subquery to an array, so that Postgres looks up the members in an index.
     bounced_users = [func.array(query.scalar_subquery()) for query in queries]
     return or_(*(members.rows.c.user_id == any_(each) for each in bounced_users))
 

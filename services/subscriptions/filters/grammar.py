@@ -105,7 +105,8 @@ def parse_filter(
 
     The error message names the invalid part of the filter, for example ``filter.all[2].any[0].is``.
 
-    ``today``: the day in UTC from which ``days_ago`` counts. The default is the current day.
+    ``today``: the day in UTC from which ``days_ago`` is counted back. The default is the current
+    day.
     """
     return _Parser(names, today or clock.now().date()).parse_node(written, "filter", 1)
 

@@ -80,7 +80,7 @@ class MemberFilter:
     ) -> Condition:
         """Build an SQL condition for members of the list who match the filter.
 
-        The caller must restrict the rows to the list.
+        The caller must select only rows of the filter's list.
 
         Args:
             rows: the table ``subscriptions``, or a subquery with the same columns.
@@ -175,8 +175,8 @@ def read_for_running_job(
 ) -> MemberFilter:
     """Parse the stored filter of a bulk action or export that began at ``begun_at``.
 
-    ``days_ago`` counts from the day of ``begun_at``, so that a bulk action that runs past midnight
-    selects the same members on both days.
+    ``days_ago`` is counted back from the day of ``begun_at``. Therefore a bulk action that runs
+    past midnight selects the same members on both days.
 
     If the owner retires a field while the job is running, the filter still compares the field's
     values. Raises ``segment.tag_deleted`` if the filter uses a deleted tag.

@@ -29,7 +29,7 @@ _SPAN_RULE = (
     "must be a date such as 2026-11-21 or a time such as 2026-11-21T09:30:00Z, in the years "
     f"{_YEARS[0]} to {_YEARS[-1]}"
 )
-# The key of an object that stands for a day before today.
+# In a filter, the JSON object ``{"days_ago": 90}`` stands for the day 90 days before today.
 DAYS_AGO = "days_ago"
 MAX_DAYS_AGO = 3650
 
@@ -64,7 +64,7 @@ class ValueKind(StrEnum):
 
 
 class BounceState(StrEnum):
-    """The worst bounce of a member that still counts."""
+    """The worst kind of bounce that is in effect for a member."""
 
     NONE = "none"
     SOFT = "soft"
@@ -186,8 +186,8 @@ class InvalidValue(Exception):
 def parse_value(name: FilterName, value: object, *, today: date | None) -> Value:
     """Convert a filter's value for its SQL condition, or raise ``InvalidValue``.
 
-    ``today``: the day in UTC from which ``days_ago`` counts, or ``None`` if the operator doesn't
-    accept ``days_ago``.
+    ``today``: the day in UTC from which ``days_ago`` is counted back, or ``None`` if the operator
+    doesn't accept ``days_ago``.
     """
     if name.kind is ValueKind.WORD:
         folded = value.casefold() if isinstance(value, str) else None

@@ -92,7 +92,8 @@ _CHANGED_NAMES = """nullif(
             ), '{}')"""
 
 
-# Links the bounces of erased people to the added members with the same addresses.
+# Links bounces to the members that the import adds, if the bounces are linked to nobody and have
+# the same address. For example, an erasure unlinks the bounces of a person.
 CLAIM_BOUNCES = f"""
 UPDATE bounces AS b SET user_id = j.user_id
 FROM {JUDGED} AS j JOIN {STAGED_DIGESTS} AS d ON d.number = j.number

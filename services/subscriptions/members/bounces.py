@@ -1,12 +1,12 @@
-"""Records the bounces of senders' mails, and turns mail off for addresses that bounce.
+"""Records bounces that senders report, and turns mail off for addresses that bounce.
 
-A bounce is a fact about an address, not a decision of the person, so a bounce isn't an opt-out. The
-table ``bounces`` contains an HMAC of the address, so that a bounce outlives the removal and the
-erasure of a member.
+A bounce isn't an opt-out, because the person made no decision. The table ``bounces`` contains an
+HMAC of the address, so that a bounce remains when the member is removed or erased.
 
-A bounce counts until it is lifted. A soft bounce also stops counting when a later mailing reaches
-the member. A database trigger lifts a member's bounces when the member's mail is turned on. Code
-that adds a member or turns mail on without the person's consent must call ``claim_bounces``.
+A bounce is in effect until it is lifted or ends. A soft bounce ends when the same mailing or a
+later mailing reaches the member. When a member's mail is turned on, a database trigger lifts the
+member's bounces. Code that adds a member, or that turns mail on without the person's consent, must
+call ``claim_bounces``.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,20 +27,21 @@ from services.subscriptions.members.opt_out_checks import (
 )
 from storage.unit_of_work import UnitOfWork
 
-# The minimum time from the first to the last mailing in a row of soft bounces that turns mail off,
-# so that an outage of a week doesn't turn off the mail of a daily letter's members.
+# Soft bounces turn mail off only if the first and the last bounced mailing are at least this far
+# apart. Otherwise, an outage of a few days would turn mail off for readers of a daily newsletter.
 MIN_SOFT_BOUNCE_SPAN = timedelta(days=7)
-# Soft bounces of older mailings don't count.
+# A soft bounce is ignored if its mailing began longer ago than this.
 MAX_MAILING_AGE = timedelta(days=30)
-# The period in which a list's owner may lift a member's bounces once.
+# A list's owner may lift the bounces of each member only once in this period.
 OWNER_LIFT_PERIOD = timedelta(days=30)
 SENDER = Actor(ActorKind.SENDER, Via.SENDER)
 
-# The SQL condition that a row of ``bounces`` counts. The partial index has the same condition.
+# The SQL condition for bounces that are in effect. A partial index has the same condition.
 COUNTS = "ended_at IS NULL AND lifted_at IS NULL"
 
-# A hard bounce concerns all of the owner's lists that the sender covers. A bounce to a pending
-# member is about a confirmation mail, so it concerns only the list of the report.
+# Finds the subscriptions that reported bounces affect. A hard bounce affects the person's active
+# subscriptions to all of the owner's lists that the sender covers. A hard bounce of a confirmation
+# mail, which is sent before the subscription is active, affects only the list in the report.
 _FIND_TARGETS = text("""
 SELECT r.number - 1 AS number, m.id, m.list_id, m.user_id, m.status, u.email, l.user_id AS owner_id
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]), CAST(:are_hard AS boolean[]))
@@ -70,8 +71,8 @@ SELECT r.list_id, r.user_id,
     (SELECT max(f.left_at) FROM former_addresses AS f WHERE f.user_id = r.user_id) AS moved_at
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[])) AS r (list_id, user_id)
 """)
-# A soft bounce doesn't count if a later mailing has already reached the member. If a hard bounce
-# follows a soft bounce of the same mailing, the row becomes a hard bounce.
+# If a later mailing has already reached the member, a soft bounce is stored as ended. If the same
+# mailing bounces first softly and then hard, its row is changed to a hard bounce.
 _ADD_BOUNCES = text("""
 INSERT INTO bounces (list_id, address_hmac, mailing_id, user_id, is_hard, status, mailing_at,
     bounced_at, stopped_at, ended_at)
@@ -92,7 +93,8 @@ ON CONFLICT (list_id, address_hmac, mailing_id) DO UPDATE SET
     WHERE excluded.is_hard AND NOT bounces.is_hard
 RETURNING list_id, user_id, mailing_id
 """)
-# To prevent deadlocks, statements that change several bounces lock them in the order of the key.
+# To prevent deadlocks, statements that change several bounces lock the rows in the order of their
+# primary keys.
 _END_SOFT_BOUNCES = text(f"""
 WITH locked AS (
     SELECT b.list_id, b.address_hmac, b.mailing_id, r.mailing_at
@@ -167,22 +169,27 @@ FROM bounces WHERE list_id = :list_id AND user_id = :user_id
 ON CONFLICT DO NOTHING
 """)
 _RELEASE_BOUNCES = text("UPDATE bounces SET user_id = NULL WHERE user_id = :user_id")
-_HAS_BOUNCES = text("SELECT EXISTS (SELECT FROM bounces WHERE list_id = :list_id)")
+# With the order of the primary key, Postgres reads one row by the key. Otherwise, Postgres may read
+# the whole table to find any bounce of the list.
+_FIND_ANY_BOUNCE = text("""
+SELECT 1 FROM bounces WHERE list_id = :list_id
+ORDER BY list_id, address_hmac, mailing_id LIMIT 1
+""")
 
-# A list's id and a user id.
+# A list id and a user id.
 Pair = tuple[int, int]
-# A list's id, a user id and a mailing's id.
+# A list id, a user id and a mailing id.
 _Key = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class MemberMailing:
-    """A mailing to one member, and the time at which something happened to the member's mail.
+    """A mail to one member, and the time of an event that a sender reported about the mail.
 
     Attributes:
-        mailing_id: the id of the mailing. If the mailing is unknown, a negative number that always
-            is the same for the provider's message id, or for the list and the day.
-        mailing_at: the beginning of the mailing, or of the mailing's day.
+        mailing_id: the id of the mailing. If the mailing is unknown, ``mailing_id`` is a negative
+            number that is computed from the provider's message id or from the day.
+        mailing_at: when the mailing began. If the time is unknown, the start of the mailing's day.
         occurred_at: the time of the event according to the sender.
     """
 
@@ -211,22 +218,22 @@ class ReportedBounce:
 
 
 class BounceOutcome(StrEnum):
-    """The effect of a reported bounce on the list of the report."""
+    """The result of processing a reported bounce, for the list in the report."""
 
     APPLIED = "applied"
     DUPLICATE = "duplicate"  # The bounce was recorded before.
-    STALE = "stale"  # The bounce is older than the latest action about the member.
-    LATE = "late"  # The mailing is too old for a soft bounce.
-    UNMATCHED = "unmatched"  # The list has no member who can get mail.
+    STALE = "stale"  # A later action has made the bounce irrelevant (see ``LatestActions``).
+    LATE = "late"  # The bounce is soft, and its mailing is older than ``MAX_MAILING_AGE``.
+    UNMATCHED = "unmatched"  # The person isn't an active member of the list.
 
 
 @dataclass(frozen=True, slots=True)
 class LatestActions:
-    """The times of the latest actions that make older reports about a member stale.
+    """The times of a member's latest actions. An action makes earlier bounces irrelevant.
 
     Attributes:
-        acted_at: when the person last joined, came back or turned mail on.
-        lifted_at: when the person or the owner last lifted a bounce.
+        acted_at: when the person last joined, rejoined or turned mail on.
+        lifted_at: when the person or the list's owner last lifted a bounce.
         moved_at: when the person last changed the address of the account.
     """
 
@@ -235,7 +242,7 @@ class LatestActions:
     moved_at: datetime | None
 
     def is_stale(self, mailing: MemberMailing) -> bool:
-        """Return whether a bounce of the mailing is stale."""
+        """Return whether a later action has made a bounce of the mailing irrelevant."""
         is_older = any(
             at is not None and mailing.occurred_at < at for at in (self.acted_at, self.lifted_at)
         )
@@ -243,10 +250,10 @@ class LatestActions:
 
 
 class _Target(NamedTuple):
-    """A subscription that a reported bounce concerns.
+    """A subscription that a reported bounce affects.
 
     Attributes:
-        number: the index of the reported bounce.
+        number: the index of the reported bounce in its batch.
         id: the id of the subscription.
     """
 
@@ -272,18 +279,19 @@ def record_bounces(
 ) -> list[BounceOutcome]:
     """Record bounces, and turn mail off for members whose address doesn't work.
 
-    A hard bounce turns mail off on each list of the list's owner that the sender covers. A hard
-    bounce to a pending member ends the sign-up, because it is about the confirmation mail. Soft
-    bounces turn mail off after ``soft_bounce_limit`` mailings in a row. Repeated and old bounces
-    change nothing. Return the outcome of each bounce, in the order of ``bounces``.
+    A hard bounce turns mail off on all of the owner's lists that the sender covers. If a
+    confirmation mail bounces hard, the unconfirmed sign-up ends. Soft bounces turn mail off after
+    ``soft_bounce_limit`` consecutive mailings have bounced. Repeated bounces and old bounces change
+    nothing. Return the outcome of each bounce, in the order of ``bounces``.
 
-    Raises ``TransientError`` if another transaction keeps a list locked.
+    Raises ``TransientError`` if waiting for a lock takes too long.
 
     Args:
-        covered_list_ids: the ids of the lists that the sender covers, or ``None`` for all lists of
-            the list's owner.
-        reached: the mailings in the same batch that reached a member. They end soft bounces before
-            the limit is checked, so that the order of the reports doesn't matter.
+        covered_list_ids: the ids of the lists that the sender covers, or ``None`` if the sender
+            covers all lists of the owner.
+        reached: the mailings that reached a member, as reported in the same batch. The function
+            ends soft bounces of earlier mailings before it checks the limit, so that the order of
+            the reports doesn't matter.
     """
     pairs = {target.pair for target in _find_targets(uow, bounces, covered_list_ids)}
     present_ids = locks.lock_members(uow, pairs)
@@ -330,12 +338,13 @@ def record_bounces(
 
 
 def end_soft_bounces(uow: UnitOfWork, reached: Iterable[MemberMailing]) -> None:
-    """End a member's row of soft bounces if a later mailing has reached the member.
+    """End a member's soft bounces if a later mailing has reached the member.
 
-    A mailing reached a member if it was delivered, or if the person opened or clicked it. If the
-    mailing was delivered after its own soft bounce, this bounce ends too. No mail is turned on.
+    A mailing has reached a member if the mail was delivered, opened or clicked. If a mail was first
+    bounced softly and then delivered, this bounce ends too. A soft bounce that has turned mail off
+    doesn't end.
 
-    The function needs no lock, and writes nothing for members without soft bounces.
+    The function needs no lock. For members without soft bounces, the function writes nothing.
     """
     latest: dict[Pair, MemberMailing] = {}
     for mailing in reached:
@@ -355,7 +364,7 @@ def end_soft_bounces(uow: UnitOfWork, reached: Iterable[MemberMailing]) -> None:
 
 
 def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pair, LatestActions]:
-    """Return the latest actions about each pair of a list and a member."""
+    """Return the latest actions of members. Each pair contains a list id and a user id."""
     if not pairs:
         return {}
     rows = uow.session.execute(_FIND_LATEST_ACTIONS, _split_pairs(pairs))
@@ -366,45 +375,45 @@ def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pai
 
 
 def claim_bounces(uow: UnitOfWork, list_id: int, person: User) -> bool:
-    """Return whether a bounce keeps the list's mail to a person off.
+    """Return whether the list must not mail a person because of a bounce.
 
-    Bounces of the person's address that belong to no member are linked to the person, so that the
-    person or the owner can lift the bounces.
+    If bounces of the person's address are linked to nobody, for example after an erasure, the
+    function links the bounces to the person, so that the person or the owner can lift the bounces.
     """
     values = _build_person_parameters(uow, list_id, person)
     return bool(uow.session.scalar(_CLAIM_BOUNCES, values))
 
 
 def lift_bounces(uow: UnitOfWork, list_id: int, person: User, *, by_owner: bool = False) -> None:
-    """Lift a person's bounces, because the person or the list's owner turns mail on."""
+    """Lift a person's bounces when the person or the list's owner turns mail on."""
     values = _build_person_parameters(uow, list_id, person)
     uow.session.execute(_LIFT_BOUNCES, values | {"by_owner": by_owner})
 
 
 def has_owner_lifted(uow: UnitOfWork, list_id: int, user_id: int) -> bool:
-    """Return whether the owner lifted a bounce of the member in ``OWNER_LIFT_PERIOD``."""
+    """Return whether the list's owner lifted a bounce of the member in the last 30 days."""
     values = {"list_id": list_id, "user_id": user_id, "period": OWNER_LIFT_PERIOD}
     return bool(uow.session.scalar(_HAS_OWNER_LIFTED, values))
 
 
 def copy_bounces(uow: UnitOfWork, list_id: int, user_id: int, *, to_list_id: int) -> None:
-    """Copy a member's bounces to another list, because the member is transferred."""
+    """Copy a member's bounces to the list to which the member is transferred."""
     values = {"list_id": list_id, "user_id": user_id, "to_list_id": to_list_id}
     uow.session.execute(_COPY_BOUNCES, values)
 
 
 def release_bounces(uow: UnitOfWork, user_id: int) -> None:
-    """Remove a person's id from the bounces of an address that the person no longer uses."""
+    """Unlink a person from all bounces, because the person changes the address."""
     uow.session.execute(_RELEASE_BOUNCES, {"user_id": user_id})
 
 
 def has_bounces(uow: UnitOfWork, list_id: int) -> bool:
-    """Return whether any address of the list has bounced."""
-    return bool(uow.session.scalar(_HAS_BOUNCES, {"list_id": list_id}))
+    """Return whether any bounce is stored for the list."""
+    return uow.session.scalar(_FIND_ANY_BOUNCE, {"list_id": list_id}) is not None
 
 
 def build_no_bounce_condition(member: str) -> str:
-    """Build an SQL condition for members whose mail no bounce keeps off.
+    """Build an SQL condition for members without a bounce that turned mail off.
 
     ``member``: the alias of ``subscriptions`` in the SQL statement that contains the condition.
     """
@@ -415,9 +424,11 @@ def build_no_bounce_condition(member: str) -> str:
 
 
 def build_bounce_query(list_id: str, condition: str) -> str:
-    """Build an SQL query for a list's bounces that keep mail off, restricted by a condition.
+    """Build an SQL query for the bounces on a list that have turned mail off.
 
-    OFFSET 0 makes Postgres look up bounces one by one (see ``imports.judge_statements``).
+    ``OFFSET 0`` makes Postgres look up each bounce in an index (see ``imports.judge_statements``).
+
+    ``condition``: an SQL condition that the bounces must also match.
     """
     stops = f"{COUNTS} AND stopped_at IS NOT NULL"
     return f"SELECT FROM bounces WHERE list_id = {list_id} AND {stops} AND {condition} OFFSET 0"
@@ -448,7 +459,7 @@ def _judge_age(bounce: ReportedBounce, latest_actions: LatestActions) -> BounceO
 def _add_bounces(
     uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
 ) -> list[_Target]:
-    """Store the bounces of the targets, and return the targets whose bounce is new."""
+    """Store a bounce for each target, and return the targets whose bounce wasn't stored before."""
     if not targets:
         return []
     keyring = uow.settings.keyring
@@ -473,7 +484,7 @@ def _add_bounces(
 def _stop_mail(
     uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
 ) -> None:
-    """Turn mail off for the targets of hard bounces, and for targets at the soft bounce limit."""
+    """Turn mail off after hard bounces, and after soft bounces that reached the list's limit."""
     actions = {target.pair: changes.BOUNCED for target in targets if bounces[target.number].is_hard}
     soft_pairs = {target.pair for target in targets} - actions.keys()
     if soft_pairs:
@@ -511,7 +522,7 @@ def _sort_key(mailing: MemberMailing) -> tuple[datetime, int, datetime]:
 
 
 def _split_pairs(pairs: Iterable[Pair]) -> dict[str, list[int]]:
-    """Return the ids of lists and users in the parameters of a statement with two arrays."""
+    """Return two SQL parameters: an array of the list ids, and an array of the user ids."""
     pairs = list(pairs)
     return {
         "list_ids": [list_id for list_id, _ in pairs],

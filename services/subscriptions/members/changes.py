@@ -57,7 +57,7 @@ class Via(StrEnum):
     IMPORT = "import"
     BULK = "bulk"  # The list's owner started a bulk action.
     COMMAND = "command"
-    SENDER = "sender"  # A program that sends the list's mails posted a report.
+    SENDER = "sender"  # A report from a program that sends the list's mails.
 
 
 class ActorKind(StrEnum):
@@ -238,8 +238,8 @@ def record_event(
         status: the subscription's status before the change, or ``None`` for a new subscription.
         email_enabled: whether mail was enabled before the change, or ``None`` for a new
             subscription.
-        owner_id: the id of the list's owner, if the caller knows it. With the id, the events of
-            many subscriptions are stored with few SQL statements.
+        owner_id: the id of the list's owner, or ``None`` if the caller doesn't know the id. With
+            the id, few SQL statements store the events of many subscriptions.
     """
     uow.session.add(
         SubscriptionEvent(
@@ -310,7 +310,7 @@ def announce_change(
     """Announce a change to a subscription in the feed of the list's owner.
 
     Args:
-        owner_id: the id of the list's owner, if the caller knows it.
+        owner_id: the id of the list's owner, or ``None`` if the caller doesn't know the id.
         details: additional values for the feed event.
     """
     data = {

@@ -1,7 +1,8 @@
 """Finds out why and since when members get no mail from a list.
 
-The reason isn't stored, so that the reason is right for every member without mail. It follows from
-the person's opt-out of mail, from a bounce, or from the subscription's history.
+The reason isn't stored, but is derived from the person's opt-out of mail, from a bounce, or from
+the subscription's history. Therefore a reason is also found if an earlier release turned the mail
+off.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,8 +21,9 @@ from storage.database import Statement
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The latest event that turned mail off decides if neither an opt-out nor a bounce does. A bounce is
-# deleted earlier than the history.
+# Finds the opt-out, the bounce and the latest history event that turned a member's mail off. The
+# event states the reason if there is no opt-out and no bounce. For example, retention may have
+# deleted the bounce, but not the history.
 _FIND_EMAIL_OFFS = """
 SELECT m.id, o.created_at, b.is_hard, b.status, b.stopped_at, e.action, e.created_at
 FROM unnest(CAST(:ids AS bigint[])) AS r (id)
@@ -62,7 +64,7 @@ class EmailOffReason(StrEnum):
     OWNER = "owner"
 
 
-# The reasons that are also names of actions in a subscription's history.
+# The reasons that have the same names as actions in a subscription's history.
 _BOUNCE_REASONS = (EmailOffReason.BOUNCED, EmailOffReason.SOFT_BOUNCED)
 
 
@@ -91,7 +93,10 @@ def find_email_off(uow: UnitOfWork, record: Subscription) -> EmailOff | None:
 
 
 def find_email_offs(uow: UnitOfWork, records: Iterable[Subscription]) -> Mapping[int, EmailOff]:
-    """Return why members get no mail, by subscription id. Members with mail are omitted."""
+    """Map subscription ids to the reasons why members get no mail.
+
+    Members who get mail are omitted.
+    """
     off = [_Record(each.id, each.email) for each in records if not each.email_enabled]
     return _find_in_transaction(uow, off)
 
@@ -99,14 +104,14 @@ def find_email_offs(uow: UnitOfWork, records: Iterable[Subscription]) -> Mapping
 def find_email_offs_of_rows(
     uow: UnitOfWork, rows: Iterable[Mapping[str, Any]]
 ) -> Mapping[int, EmailOff]:
-    """Return the result of ``find_email_offs`` for rows with columns of ``subscriptions``."""
+    """Return the result of ``find_email_offs`` for rows that map column names to values."""
     return _find_in_transaction(uow, _select_off(rows))
 
 
 def read_email_offs_of_rows(
     resources: Resources, rows: Iterable[Mapping[str, Any]]
 ) -> Mapping[int, EmailOff]:
-    """Return the result of ``find_email_offs_of_rows`` without a transaction."""
+    """Return the same as ``find_email_offs_of_rows``, but without an open transaction."""
     read_rows = partial(resources.database.rows, _STATEMENT)
     return _find(_select_off(rows), resources.keyring, read_rows)
 

@@ -95,7 +95,8 @@ _LOCK_PEOPLE_SHARED = text(
     "SELECT id FROM users WHERE id = ANY (CAST(:user_ids AS bigint[])) AND erased_at IS NULL"
     " ORDER BY id FOR KEY SHARE"
 )
-# Postgres has room for a few thousand advisory locks of all transactions.
+# If a job locks more subscriptions to one list, it locks the whole list instead. The lock table of
+# Postgres has room for only a few thousand advisory locks of all transactions together.
 _MAX_LOCKED_PAIRS_PER_LIST = 50
 
 
@@ -219,11 +220,11 @@ def lock_subscription(
 def lock_members(uow: UnitOfWork, pairs: Collection[tuple[int, int]]) -> set[int]:
     """Lock many subscriptions for a job until the transaction ends.
 
-    Return the ids of the people who exist and haven't been erased. Raises ``TransientError`` if
+    If ``pairs`` contains very many subscriptions to one list, the whole list is locked, as for a
+    bulk action. Return the ids of the people who haven't been erased. Raises ``TransientError`` if
     waiting for a lock takes too long.
 
-    ``pairs``: the list id and the user id of each subscription. A list with very many of the
-    subscriptions is locked as for a bulk action.
+    ``pairs``: the list id and the user id of each subscription.
     """
     counts = Counter(list_id for list_id, _ in pairs)
     is_crowded = {each: count > _MAX_LOCKED_PAIRS_PER_LIST for each, count in counts.items()}

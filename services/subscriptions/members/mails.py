@@ -251,8 +251,8 @@ def render_confirmation_mail(
 
     The rendered mail is also used as a preview for the list's owner.
     """
-    # Put the owner's text into quotation marks, because a stranger may have triggered the mail. For
-    # the same reason, the mail doesn't show the logo, which could contain any text.
+    # A stranger may have triggered the mail. Therefore the mail puts the owner's text into
+    # quotation marks, and doesn't show the logo, which could contain any text.
     words = mailing_list.confirmation_text
     header = branding.read_mail_header(uow, mailing_list) | {"logo_url": None}
     return render_mail(

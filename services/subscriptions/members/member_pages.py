@@ -223,7 +223,7 @@ def _add_attributes(
 ) -> list[_Row]:
     """Replace the ids of fields and tags with field keys and tag names in each row.
 
-    Each row also gets the key ``email_off``.
+    The function also adds the key ``email_off``, with the reason why the member gets no mail.
     """
     for row in rows:
         row["email_off"] = email_offs.get(row["id"])

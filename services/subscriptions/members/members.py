@@ -79,8 +79,8 @@ def set_email(
     """Enable or disable the list's mail to a member, on behalf of the list's owner.
 
     Raises ``subscription.opted_out`` if the owner tries to enable mail for a member who has opted
-    out. Raises ``subscription.bounced`` if the owner tries to lift the member's bounces twice in 30
-    days.
+    out. Raises ``subscription.bounced`` if the owner tries to turn mail on after a bounce, but has
+    already done so for this member in the last 30 days.
     """
     member = _lock_member(uow, mailing_list, user_id)
     person = accounts.get_user(uow, user_id)

@@ -1,4 +1,4 @@
-"""Ends sign-ups that the person hasn't confirmed."""
+"""Ends sign-ups that haven't been confirmed."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from services.subscriptions.members.changes import Actor
 from storage.unit_of_work import UnitOfWork
 
 _PENDING = SubscriptionStatus.PENDING
-# The condition that excludes events about an unconfirmed sign-up.
+# The SQL condition that excludes events of unconfirmed sign-ups from a subscription's history.
 IS_MORE_THAN_REQUEST = or_(
     SubscriptionEvent.status_before != _PENDING, SubscriptionEvent.status_after != _PENDING
 )
@@ -33,8 +33,8 @@ FROM lapsed
 def end_requests(uow: UnitOfWork, subscription_ids: Sequence[int], actor: Actor) -> None:
     """End the sign-ups of pending subscriptions, so that no reminder is sent.
 
-    A new reader's subscription is deleted, and a former member's subscription returns to its
-    earlier status. The caller must have locked the subscriptions.
+    If the person was a member before, the subscription gets its status from before the sign-up.
+    Otherwise, the subscription is deleted. The caller must have locked the subscriptions.
     """
     of_member = (
         SubscriptionEvent.list_id == Subscription.list_id,

@@ -32,7 +32,7 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The sources of opt-outs that a sender reported.
+# The sources of opt-outs that a sender reported: a complaint, or an unsubscription at the provider.
 SENDER_COMPLAINT = "sender-complaint"
 SENDER_UNSUBSCRIBE = "sender-unsubscribe"
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
@@ -67,8 +67,8 @@ def opt_out(
 def record_reported_opt_out(uow: UnitOfWork, list_id: int, person: User, *, source: str) -> None:
     """Store an opt-out that a sender reported, and enqueue a job that unsubscribes the person.
 
-    The opt-out takes effect with the commit, and needs no lock on the list. The function stores
-    nothing about an erased person.
+    The opt-out takes effect with the commit. The function doesn't lock the list, and stores nothing
+    about an erased person.
 
     ``source``: ``SENDER_COMPLAINT`` or ``SENDER_UNSUBSCRIBE``.
     """
@@ -212,7 +212,7 @@ def set_email(
 ) -> None:
     """Enable or disable the list's mail to a person, without changing the subscription's status.
 
-    Enabling mail lifts the person's bounces (``lift_bounces.sql``).
+    If mail is enabled, a database trigger lifts the person's bounces (``lift_bounces.sql``).
 
     ``wait``: whether to wait while a bulk action locks the list, or to raise ``list.busy``
     immediately.

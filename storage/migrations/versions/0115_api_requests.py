@@ -1,7 +1,7 @@
 """Add the table api_requests.
 
-Release 1.0.0 doesn't use the table api_requests. When release 1.0.0 erases a person, the foreign key
-deletes the requests of the person's API keys.
+Release 1.0.0 doesn't use the table api_requests. When release 1.0.0 erases a person and deletes the
+person's API keys, the foreign key deletes the keys' rows in api_requests.
 """
 
 from alembic import op

@@ -1,7 +1,7 @@
-"""Add senders with their reports, and mailings.
+"""Add tables for senders, for the reports of senders, and for mailings.
 
-Release 1.0.0 exports rosters without a label, and creates no mailings. When release 1.0.0 erases a
-person, the foreign keys delete the person's senders and their rows.
+Release 1.0.0 exports rosters without a label, and creates no mailings. If release 1.0.0 deletes a
+row in users, foreign keys delete the person's senders with their reports.
 """
 
 from alembic import op
@@ -113,7 +113,7 @@ def upgrade() -> None:
             REFERENCES senders(id) ON DELETE CASCADE
     )
     """)
-    # Don't try to compress encrypted bodies.
+    # Store the bodies without compression, because encrypted data can't be compressed.
     op.execute("ALTER TABLE sender_bodies ALTER COLUMN body SET STORAGE EXTERNAL")
     op.execute("CREATE INDEX ix_sender_bodies_sender_id_size ON sender_bodies (sender_id, size)")
     op.execute("CREATE INDEX ix_sender_bodies_received_at ON sender_bodies (received_at)")

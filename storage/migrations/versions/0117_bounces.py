@@ -1,8 +1,8 @@
-"""Add bounces, and lists.soft_bounce_limit.
+"""Add the table bounces, and the column lists.soft_bounce_limit.
 
 Release 1.0.0 doesn't use the table bounces. When release 1.0.0 turns a member's mail on, a trigger
-lifts the member's bounces. When release 1.0.0 deletes a person, the foreign key keeps the bounces
-without the person's id.
+lifts the member's bounces. When release 1.0.0 deletes a row in users, the foreign key sets the
+user_id of the person's bounces to NULL.
 """
 
 from alembic import op

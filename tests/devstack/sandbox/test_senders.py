@@ -25,7 +25,7 @@ from tests.support.senders.adapters import ADDRESS, DELIVERY_ID, describe, parse
 
 SECRET = "s3cret"
 PROVIDERS = ("ses", "postmark", "mailgun", "sendgrid", "brevo", "resend")
-# What the adapter of each provider reads in the sandbox's event.
+# Maps each kind of event in the sandbox to the effect that every provider's adapter reads from it.
 EFFECTS = {
     "accepted": "ignored",
     "delivered": "delivered",
@@ -53,7 +53,7 @@ def senders_app_url(senders_app: FastAPI) -> Iterator[str]:
 
 
 class Intake:
-    """A sender of Pressroom, which keeps the requests that it gets."""
+    """A server that receives the sandbox's requests instead of Pressroom, and stores them."""
 
     def __init__(self) -> None:
         self.requests: list[SenderRequest] = []
@@ -131,7 +131,7 @@ def test_sandbox_posts_each_kind_of_event_as_the_provider_does(
         [request] = intake.requests
         assert is_accepted(adapter, request, senders_app)
         [report] = parse(adapter, request.body).events
-        # Only some providers tell the status of a policy's rejection.
+        # Only some providers send a status code if a policy caused the bounce.
         assert describe(report).removesuffix(" 5.7.1") == effect
         if effect != "ignored" and (provider, kind) != ("resend", "unsubscribed"):
             assert report.delivery_id == DELIVERY_ID  # type: ignore[union-attr]

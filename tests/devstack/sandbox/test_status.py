@@ -35,7 +35,10 @@ def test_sandbox_status_shows_no_duration_before_anything_was_measured() -> None
     counts = iter((b"3", b"3", b"5"))
 
     class Teller(QuietHandler):
-        """Tells of the requests of two seconds each, of which the second sample has no new one."""
+        """Serves metrics that describe requests with a duration of two seconds.
+
+        The second sample contains no new request.
+        """
 
         def do_GET(self) -> None:
             count = int(next(counts))

@@ -13,6 +13,6 @@ def sns_server() -> Iterator[FaultySns]:
 
 @pytest.fixture
 def sns(sns_server: FaultySns) -> FaultySns:
-    """A stand-in for Amazon SNS, whose replies the test can change."""
+    """A simulation of Amazon SNS. A test can change its replies."""
     sns_server.reset()
     return sns_server

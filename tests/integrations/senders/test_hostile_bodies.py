@@ -25,7 +25,8 @@ ADAPTERS: list[SenderAdapter] = [
     BrevoAdapter(),
     ResendAdapter(),
 ]
-# The names and values that adapters read. Random objects of these reach most of their code.
+# Adapters look for these field names and values. Random objects that consist of them reach most of
+# the adapters' code.
 NAMES = (
     *("RecordType", "Type", "Metadata", "Tag", "Email", "Recipient", "Details", "BouncedAt"),
     *("MessageID", "SuppressSending", "SuppressionReason", "UserAgent", "event-data", "event"),
@@ -58,7 +59,7 @@ CONTENTS = st.recursive(
 
 
 def check(adapter: SenderAdapter, body: bytes) -> None:
-    """Check that each event in the body is a harmless report or an unused event."""
+    """Parse a body, and check that all texts in the parsed events are short and printable."""
     for event in adapter.parse(body).events:
         if isinstance(event, UnusedEvent):
             assert event.event_type is None or len(event.event_type) <= 100

@@ -90,7 +90,8 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
     (action("opened", bot="apple"), "opened machine"),
     (action("opened", bot="gmail"), "opened machine"),
     (action("clicked", bot="generic"), "clicked machine"),
-    # A program can follow a link to unsubscribe, but the provider's word counts.
+    # Unsubscriptions and complaints have an effect, even if Mailgun thinks that a program caused
+    # them.
     (action("unsubscribed", bot="gmail"), "unsubscribed"),
     (action("complained", bot="generic"), "complained"),
     ({**FAILURE, "event": "accepted"}, "ignored"),

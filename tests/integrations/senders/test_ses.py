@@ -135,7 +135,7 @@ def test_ses_report_contains_only_the_fields_that_pressroom_uses() -> None:
     )
     content = bounce("Permanent", "NoEmail", "5.1.1")
     assert parse_one(ADAPTER, notify(content)) == report
-    # Feedback notifications have another name for the type.
+    # In feedback notifications of SES, the field with the event's type has a different name.
     content["notificationType"] = content.pop("eventType")
     assert parse_one(ADAPTER, notify(content)) == report
 

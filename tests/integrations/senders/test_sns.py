@@ -43,7 +43,7 @@ def verify_fields(
     received_at: datetime | None = None,
     adapter: SesAdapter | None = None,
 ) -> str | None:
-    """Return the code of the error with which the adapter refuses a message, or ``None``."""
+    """Return the code of the adapter's error, or ``None`` if the adapter accepts the message."""
     return verify(
         adapter or SesAdapter(sns.base_url),
         orjson.dumps(fields),
@@ -177,7 +177,7 @@ OTHER_TOPIC_ARN = f"{TOPIC_ARN}-other"
 
 
 def invent_certificate(fields: Mapping[str, str], number: int) -> dict[str, str]:
-    """Return an unsigned message of another topic that names a missing certificate."""
+    """Return an unsigned message of another topic, with the URL of a missing certificate."""
     path = f"/SimpleNotificationService-{number:x}.pem"
     url = f"https://sns.us-east-1.amazonaws.com{path}"
     return {**fields, "TopicArn": OTHER_TOPIC_ARN, "SigningCertURL": url}
@@ -186,7 +186,7 @@ def invent_certificate(fields: Mapping[str, str], number: int) -> dict[str, str]
 def verify_together(
     adapter: SesAdapter, messages: list[dict[str, str]], received_at: datetime | None = None
 ) -> list[str | None]:
-    """Return the code of each message's error. The adapter gets all messages at the same time."""
+    """Verify all messages at the same time. Return an error code or ``None`` for each message."""
 
     async def verify_one(fields: dict[str, str]) -> str | None:
         request = SenderRequest({}, orjson.dumps(fields), received_at or datetime.now(UTC))
@@ -239,7 +239,7 @@ def test_refused_certificate_is_fetched_again_after_a_minute(
         return len(sns.paths)
 
     assert [count_requests(1, seconds) for seconds in (0, 59, 61)] == [1, 0, 1]
-    # Invented URLs can't fill the memory.
+    # Only a limited number of rejected URLs is stored, so that fake URLs can't fill the memory.
     monkeypatch.setattr(sns_certificates, "_MAX_REFUSED_URLS", 2)
     assert [count_requests(number, 61) for number in (1, 2, 3, 3, 1)] == [0, 1, 1, 0, 1]
 
@@ -257,7 +257,7 @@ def test_old_certificate_serves_while_sns_is_unreachable(
     for hours, code in ((25, None), (27, BUSY)):
         late = now + timedelta(hours=hours)
         sns.paths.clear()
-        # Only one message waits for the refresh if the old certificate is still valid.
+        # SNS is asked only once for all five messages.
         assert verify_together(adapter, [fields] * 5, late) == [code] * 5
         assert sns.paths == [CERTIFICATE_PATH]
     sns.slow_paths.clear()
@@ -310,7 +310,7 @@ def test_certificate_without_a_chain_to_a_root_is_rejected(
 USELESS_ISSUERS = [
     *(Response(status_code=status) for status in (302, 403, 404)),
     respond(FOREIGN.issuer, Encoding.DER),
-    # The certificate contains the URL of another issuer.
+    # The reply is not an issuer's certificate, but a foreign signing certificate.
     respond(FOREIGN.signer, Encoding.DER),
     Response(b"<html>Sign in</html>"),
     Response(b"\n" * 16_385),
@@ -422,7 +422,7 @@ def test_message_is_busy_if_sns_hangs_or_is_unreachable(
 
 @pytest.fixture
 def fresh_roots() -> Iterator[None]:
-    """Forget the system's roots before and after the test."""
+    """Clear the cache of the system's root certificates before and after the test."""
     load_system_roots.cache_clear()
     yield
     load_system_roots.cache_clear()
@@ -434,7 +434,7 @@ def test_roots_are_those_of_the_system(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "roots.pem").write_bytes(root)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "roots.pem"))
     assert load_system_roots() == (FOREIGN.root,)
-    # A folder contains one root per file, and the file's name ends with a number.
+    # OpenSSL also reads a folder with one root certificate per file. Each name ends with a number.
     (tmp_path / "5ed36f99.0").write_bytes(root)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))

@@ -121,8 +121,8 @@ def test_only_the_form_of_standard_webhooks_is_a_signing_secret() -> None:
     assert is_signing_secret(SECRET)
     for text in ("", "whsec_", "whsec_ü", "whsec_A", SECRET.removeprefix("whsec_")):
         assert not is_signing_secret(text)
-    # The text must be base64 of the standard alphabet, without other characters.
+    # The secret must use the standard base64 alphabet, and contain no other characters.
     for text in ("ab-_" * 10, f"{'YWJj' * 10} ", f"{'YWJj' * 5}!{'YWJj' * 5}", f"{'YWJj' * 10}A"):
         assert not is_signing_secret(f"whsec_{text}")
-    # An invalid secret doesn't keep a valid secret from verifying.
+    # A request is accepted if one of the secrets is invalid but another secret is valid.
     assert is_accepted(sign(), secrets=("whsec_A", SECRET))

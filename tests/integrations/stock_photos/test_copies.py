@@ -1,4 +1,4 @@
-"""Copies of photos: where they come from, and how large they may be."""
+"""Tests from which URL a stock photo is copied, and how large the photo may be."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ PHOTO = Photo("7c829a03-fb24-4b57-9b03-65f43ed19395")
 
 
 class PhotoServer:
-    """A server that sends a photo of ``size`` bytes."""
+    """A stand-in for Openverse that sends a photo of ``size`` bytes."""
 
     def __init__(self) -> None:
         self.size = 100

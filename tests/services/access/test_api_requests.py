@@ -1,4 +1,4 @@
-"""Tests of how a process stores the requests of API keys: limits, outages and duplicates."""
+"""Tests of how a process records requests with API keys: limits, outages and duplicates."""
 
 import time
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def proxy(stack: Stack) -> Iterator[Proxy]:
 
 @pytest.fixture
 def database(stack: Stack, proxy: Proxy) -> Iterator[Database]:
-    """A database that the fixture `proxy` can make unavailable."""
+    """A connection to the database through the fixture `proxy`, which can simulate an outage."""
     settings = stack.settings().model_copy(update={"database_url": SecretStr(proxy.url)})
     opened = open_database(settings, pool_size=1, application_name="log", single_statements=2)
     with closing(opened):
@@ -56,7 +56,7 @@ def key_id(stack: Stack, owner: Owner) -> int:
 
 
 def record(log: RequestLog, key_id: int, numbers: range) -> None:
-    """Record requests that happen in the order of their numbers."""
+    """Record a request for each number. The request with number n begins at second n."""
     start = time.time() - 100_000
     for number in numbers:
         log.record(NewRequest(key_id, start + number, "GET", "/lists", 200, None, "x", number))
@@ -76,7 +76,7 @@ def test_busy_api_key_keeps_only_its_last_1000_requests_in_memory_and_in_the_dat
         log.write_requests(database)
         assert len(stored_numbers(stack, key_id)) < 2 * most
     assert stored_numbers(stack, key_id) == list(range(3 * most, 4 * most))
-    # Of more requests in one batch, only the last are written.
+    # If a batch has more requests than are kept, only the latest requests are written.
     record(log, key_id, range(4 * most, 7 * most))
     log.write_requests(database)
     assert stored_numbers(stack, key_id) == list(range(6 * most, 7 * most))
@@ -95,7 +95,8 @@ def test_two_processes_trim_the_requests_of_one_api_key_at_the_same_time(
         list(pool.map(write, (0, 10_000)))
     numbers = stored_numbers(stack, key_id)
     assert MAX_REQUESTS_PER_KEY <= len(numbers) <= 3 * MAX_REQUESTS_PER_KEY
-    # The last requests of the process whose requests happened last are all there.
+    # The process with the offset 10,000 recorded the latest requests. None of its last 1,000
+    # requests was deleted.
     assert numbers[-MAX_REQUESTS_PER_KEY:] == list(range(14_000, 15_000))
 
 
@@ -115,7 +116,7 @@ def test_requests_during_a_database_outage_are_written_later_up_to_a_limit(
     assert REGISTRY.get_sample_value("pressroom_unrecorded_requests_total") == before + dropped
     log.write_requests(database)
     assert sum(len(stored_numbers(stack, key_id)) for key_id in key_ids) == MAX_UNWRITTEN_REQUESTS
-    # After the outage, new requests are recorded again.
+    # After the outage, the process records new requests again.
     record(log, key_ids[-1], range(count, count + 1))
     log.write_requests(database)
     assert stored_numbers(stack, key_ids[-1])[-1] == count

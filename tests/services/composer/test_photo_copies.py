@@ -1,4 +1,4 @@
-"""Copies of stock photos in a user's images, when workers or callers go away."""
+"""Tests of copying a stock photo if a worker crashes or all callers disconnect."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -17,7 +17,7 @@ JPEG = b"\xff\xd8\xff\xe0 a photo"
 
 @dataclass
 class Provider:
-    """A provider of one photo."""
+    """A fake stock photo provider, which always returns the same photo."""
 
     def get_provider(self, _: PhotoProviderName) -> "Provider":
         return self
@@ -28,7 +28,7 @@ class Provider:
 
 @dataclass
 class Lease:
-    """The lease on a request, whose callers leave after ``patience`` steps."""
+    """A fake lease on a request. All callers disconnect after ``patience`` steps."""
 
     request_id: str
     patience: int = 10

@@ -15,6 +15,6 @@ def importing(make_lasting_stack: Callable[[str], Stack]) -> Importing:
 
 @pytest.fixture
 def bulk_actions(importing: Importing) -> BulkActions:
-    """A new owner with an empty mailing list, and helpers that run bulk actions on its members."""
+    """Helpers that run bulk actions on an empty mailing list of a new owner."""
     owner = importing.stack.create_owner()
     return BulkActions(importing, owner, importing.new_list(owner))

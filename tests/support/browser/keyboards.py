@@ -191,7 +191,7 @@ class Keyboard:
         expect(box).to_be_checked()
 
     def clear_checkboxes(self) -> None:
-        """Clear all checked boxes of the page with the keyboard."""
+        """Uncheck all checkboxes on the page with the keyboard."""
         names = self.page.locator("input[type=checkbox]:checked").evaluate_all(
             "boxes => boxes.map(box => box.name)"
         )

@@ -77,8 +77,8 @@ def needed_by(words: Sequence[str]) -> set[str]:
     if "--wait" in words:
         return {variable_of(name) for name in {"database_url", *LogSettings.model_fields}}
     names = list_settings(words[1], [Queue(name) for name in options(words, "--queue")])
-    # Payments that move no money and a stand-in for Amazon have no place in production; no process
-    # waits for a file.
+    # Leave out the settings for simulated payments and for the stand-in for Amazon SNS, which are
+    # not for production. Leave out ``ready_file``, because no process waits for a file.
     return {
         variable_of(name)
         for name in names - {"ready_file", "sns_base_url"}

@@ -29,7 +29,7 @@ def read_heading(reply: httpx2.Response, status: int = 200) -> str:
 
 
 def read_text(reply: httpx2.Response) -> str:
-    """Return the HTML of a page without the places where a narrow window may break an address."""
+    """Return the HTML of a page without ``<wbr>`` tags, which allow line breaks in addresses."""
     return reply.text.replace("<wbr>", "")
 
 

@@ -1,4 +1,4 @@
-"""Reports of a sender about bounces, as a worker records them."""
+"""Records bounces in the database, as a worker does for the reports of a sender."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ def build_mailing(
     mailing_at: datetime | None = None,
     occurred_at: datetime | None = None,
 ) -> MemberMailing:
-    """Return a mailing to a member. By default, everything happened just now."""
+    """Return a mailing that was sent to a member. Without times, it was sent just now."""
     now = clock.now()
     return MemberMailing(list_id, user_id, mailing_id, mailing_at or now, occurred_at or now)
 
@@ -29,7 +29,10 @@ def build_mailing(
 def build_old_mailing(
     list_id: int, user_id: int, *, days: int, mailing_id: int | None = None
 ) -> MemberMailing:
-    """Return a mailing of some days ago whose report is new. Its id rises with its time."""
+    """Return a mailing that began ``days`` days ago, with an event that happened just now.
+
+    By default, later mailings have higher ids.
+    """
     return build_mailing(
         list_id,
         user_id,
@@ -68,6 +71,6 @@ def record(
 
 
 def reach(stack: Stack, *mailings: MemberMailing) -> None:
-    """Report that mailings were delivered, opened or clicked."""
+    """Record that the mailings reached their recipients."""
     with stack.resources.unit_of_work() as uow:
         bounces.end_soft_bounces(uow, mailings)

@@ -108,7 +108,8 @@ CALLS: dict[str, Call] = {
     f"POST {_SENDER}/rotate": Call(404),
     f"GET {_SENDER}/reports": Call(404),
     f"POST {_SENDER}/try": Call(404, json={"body": _NO_REPORTS}),
-    # There is no sender with this id, because a rejected call leaves a trace at the sender.
+    # The path contains the id of a list, so that no sender exists. With the id of a sender, the
+    # rejected call would be counted in the sender's row.
     f"POST {_SENDER}/events": Call(401, own=401, values={"sender_id": "list_id"}, json={}),
     "POST /attachments": Call(200, files={"file": ("picture.png", encoded("PNG"))}),
     "GET /attachments": Call(200),

@@ -135,7 +135,7 @@ def _add_orders(world: World) -> None:
 
 
 def _add_endpoint(world: World) -> None:
-    """A sender, and a webhook endpoint with a delivery that reaches nothing, paused then."""
+    """Create a sender, and a paused webhook endpoint with a delivery that can't succeed."""
     client, url = world.client, f"http://127.0.0.1:9/{world.mark}"
     made = data(client.post("/webhook-endpoints", json={"url": url, "types": ["order.disputed"]}))
     path = f"/webhook-endpoints/{made['id']}"
@@ -181,7 +181,7 @@ def tables(stack: Stack) -> dict[str, list[str]]:
 
 
 def everything(world: World) -> Rows:
-    """Each table as it is, in one number, except the records of requests with API keys."""
+    """Return the number of rows and a digest of each table, except for ``api_requests``."""
     stack = world.stack
     conditions = dict.fromkeys(tables(stack), "true")
     del conditions["api_requests"]

@@ -1,4 +1,4 @@
-"""Runs a sender's adapter on a request or a body, without a stack."""
+"""Verifies requests and parses request bodies with a provider's adapter, without a stack."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from integrations.senders.port import (
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 NOW_SECONDS = int(NOW.timestamp())
 ADDRESS = "ada@example.org"
-# The form of a delivery id. Adapters don't verify the MAC.
+# This text looks like a delivery id, but its MAC is invalid. Adapters don't verify the MAC.
 DELIVERY_ID = "k7" * 26
 OTHER_ID = "z3" * 26
 
@@ -34,7 +34,7 @@ def verify(
     topic_arn: str | None = None,
     received_at: datetime = NOW,
 ) -> str | None:
-    """Return the code of the error with which the adapter refuses a request, or ``None``."""
+    """Return the code of the adapter's error, or ``None`` if the adapter accepts the request."""
     request = SenderRequest(headers, body, received_at)
     try:
         asyncio.run(adapter.verify(request, SenderProof(secrets, topic_arn)))
@@ -44,9 +44,9 @@ def verify(
 
 
 def notify(content: object, **fields: object) -> dict[str, Any]:
-    """Return a message of Amazon SNS without a signature.
+    """Return an unsigned message of Amazon SNS.
 
-    ``content``: the event of SES, or a text instead.
+    ``content``: an event of SES, or a text that the message contains instead of an event.
     """
     return {
         "Type": "Notification",
@@ -71,7 +71,7 @@ def parse_one(adapter: SenderAdapter, content: object) -> Report | UnusedEvent:
 
 
 def describe(event: Report | UnusedEvent) -> str:
-    """Return the effect of an event in a few words, such as ``bounced hard 5.1.1``."""
+    """Return a short description of an event, such as ``bounced hard 5.1.1``."""
     if isinstance(event, UnusedEvent):
         return event.reason.value
     words = [event.kind, event.bounce_class, event.status, "machine" if event.is_machine else None]

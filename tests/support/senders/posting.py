@@ -1,4 +1,4 @@
-"""Signed reports in the generic form, as the program of an owner posts them."""
+"""Builds and posts signed reports in the generic format, like an owner's program."""
 
 import json
 import secrets
@@ -17,7 +17,7 @@ Report = dict[str, Any]
 
 
 def report(kind: str, **fields: object) -> Report:
-    """A report about something that happens now."""
+    """Return a report on an event that happens now."""
     return {"kind": kind, "occurred_at": datetime.now(UTC).isoformat(), **fields}
 
 
@@ -31,7 +31,7 @@ def body_of(*reports: Report) -> bytes:
 
 
 def signed(secret: str, body: bytes) -> dict[str, str]:
-    """The headers of a signed request."""
+    """Return the headers that sign a request body."""
     message_id, sent_at = f"msg_{secrets.token_hex(8)}", datetime.now(UTC)
     return {
         "webhook-id": message_id,
@@ -41,7 +41,7 @@ def signed(secret: str, body: bytes) -> dict[str, str]:
 
 
 def post(client: httpx2.Client, sender: dict[str, Any], *reports: Report) -> httpx2.Response:
-    """Post reports as a sender that was returned when it was created."""
+    """Post reports as a sender. ``sender`` is the response that created it, with the secret."""
     body = body_of(*reports)
     headers = signed(sender["secret"], body) | {"Content-Type": "application/json"}
     return post_body(client, sender["id"], body, headers)
@@ -50,13 +50,13 @@ def post(client: httpx2.Client, sender: dict[str, Any], *reports: Report) -> htt
 def post_body(
     client: httpx2.Client, sender_id: object, body: bytes, headers: dict[str, str]
 ) -> httpx2.Response:
-    """Post a body without the credentials of the client."""
+    """Post a request body to the client's server, but without the client's API key."""
     url = client.base_url.join(f"/senders/{sender_id}/events")
     return httpx2.post(url, content=body, headers=headers, timeout=30)
 
 
 def settle(stack: Stack, sender: dict[str, Any]) -> None:
-    """Wait until all bodies of the sender are applied."""
+    """Wait until a worker has applied all request bodies of the sender."""
     query = "SELECT count(*) FROM sender_bodies WHERE sender_id = %s"
     eventually(
         lambda: stack.query(query, sender["id"]) == [(0,)], what="the reports applied", within=30
@@ -64,13 +64,13 @@ def settle(stack: Stack, sender: dict[str, Any]) -> None:
 
 
 def deliver(stack: Stack, client: httpx2.Client, sender: dict[str, Any], *reports: Report) -> None:
-    """Post reports, and wait until they are applied."""
+    """Post reports, and wait until a worker has applied them."""
     assert data(post(client, sender, *reports)) == 1
     settle(stack, sender)
 
 
 def reports_of(client: httpx2.Client, sender: dict[str, Any]) -> list[dict[str, Any]]:
-    """The recent reports of a sender, in the order in which they were posted."""
+    """Return the recent reports of a sender, in the order in which they were posted."""
     path = f"/senders/{sender['id']}/reports"
     return list(reversed(data(client.get(path, params={"limit": 1000}))["items"]))
 
@@ -82,7 +82,7 @@ def outcomes(client: httpx2.Client, sender: dict[str, Any]) -> list[str]:
 def delivery_for(
     stack: Stack, list_id: int, user_id: int, mailing_id: int = 1, day: datetime | None = None
 ) -> str:
-    """A delivery id, as the list's roster has it."""
+    """Return a valid delivery id, as a roster of the list contains it."""
     moment = day or datetime.now(UTC)
     delivery = DeliveryId(list_id, user_id, mailing_id, moment.date())
     return create_delivery_id(stack.resources.keyring, delivery)

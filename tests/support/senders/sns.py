@@ -1,4 +1,4 @@
-"""The sandbox's stand-in for Amazon SNS, with faults."""
+"""Runs the sandbox's simulation of Amazon SNS, and lets it fail."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,14 +15,14 @@ from tests.support.http.servers import serving_app
 
 @dataclass
 class FaultySns:
-    """The stand-in, and what it does instead of answering correctly.
+    """A simulation of Amazon SNS that can send wrong or late replies.
 
     Attributes:
         base_url: the value of the setting ``PRESSROOM_SNS_BASE_URL``.
         paths: the paths of all requests, in order.
-        queries: the query of each request, in the same order.
-        replies: the reply to each path, instead of the correct one.
-        slow_paths: the paths whose requests take longer than Pressroom waits.
+        queries: the query strings of all requests, in the same order as ``paths``.
+        replies: maps a path to the reply that is sent instead of the correct reply.
+        slow_paths: replies for these paths take longer than Pressroom waits.
     """
 
     server: SnsServer = field(default_factory=SnsServer)
@@ -37,7 +37,7 @@ class FaultySns:
         return create_certificates()
 
     def reset(self) -> None:
-        """Answer correctly again, with the first certificates."""
+        """Remove all faults and recorded requests, and restore the original certificates."""
         self.server.certificates = self.certificates
         for collection in (self.paths, self.queries, self.server.confirmed_topics):
             collection.clear()

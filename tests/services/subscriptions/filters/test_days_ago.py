@@ -1,4 +1,4 @@
-"""Tests of filters with days that are counted back from the day on which the filter is used."""
+"""Tests of filters with ``days_ago``, which is counted back from the day of the filter's use."""
 
 from datetime import timedelta
 
@@ -19,7 +19,7 @@ A_DAY = timedelta(days=1)
 
 @pytest.fixture
 def joined(bulk_actions: BulkActions) -> list[str]:
-    """The addresses of members. One joined today, one yesterday, and two on the day before."""
+    """The addresses of four members: one joined today, one yesterday, and two the day before."""
     addresses = bulk_actions.add(4)
     for days, address in zip((0, 1, 2, 2), addresses, strict=True):
         bulk_actions.stack.query(
