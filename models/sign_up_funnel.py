@@ -5,10 +5,15 @@ No row of these tables is about a single person.
 
 from datetime import date
 
-from sqlalchemy import ForeignKey, Index
+from sqlalchemy import ForeignKey, Index, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import Model, SerialId
+
+_ORIGIN_COLUMNS = (
+    *("list_id", "day", "utm_source", "utm_medium", "utm_campaign", "referrer"),
+    *("joined", "gone"),
+)
 
 
 class SignUpView(Model):
@@ -62,3 +67,12 @@ class OriginDayDelta(Model):
     referrer: Mapped[str]
     joined: Mapped[int]
     gone: Mapped[int]
+
+
+# Read days and deltas in a single statement, because two statements could count a change twice or
+# not at all.
+ORIGINS_AND_DELTAS = (
+    select(*(getattr(OriginDay, name) for name in _ORIGIN_COLUMNS))
+    .union_all(select(*(getattr(OriginDayDelta, name) for name in _ORIGIN_COLUMNS)))
+    .subquery()
+)

@@ -11,11 +11,23 @@ from datetime import date, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, func, select, text
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Text,
+    and_,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+    text,
+    union_all,
+)
 
 from core import clock
 from core.errors.mailing import FIGURES_RANGE
-from models import DAYS_AND_DELTAS, MailingList, SignUpView, Tier
+from models import DAYS_AND_DELTAS, ORIGINS_AND_DELTAS, MailingList, SignUpView, Tier
 from storage.replica_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -44,43 +56,18 @@ _SIGN_UPS_BY_KEY = f"""
 SELECT {{key}} AS key, {_SIGN_UP_COUNTS} FROM subscription_events AS e {{join}}
 WHERE {_IS_SIGN_UP} GROUP BY 1
 """  # noqa: S608
-_ORIGIN_FIGURES = f"""
-WITH changes AS (
-    SELECT {{column}} AS key, joined, gone, 0 AS asked, 0 AS confirmed FROM origin_days
-    WHERE list_id = :list_id AND day BETWEEN :first_day AND :last_day
-    UNION ALL
-    SELECT {{column}}, joined, gone, 0, 0 FROM origin_day_deltas
-    WHERE list_id = :list_id AND day BETWEEN :first_day AND :last_day
-    UNION ALL
-    -- Members without an origin are all members except those with an origin.
-    SELECT '', joined, gone, 0, 0 FROM member_days
-    WHERE list_id = :list_id AND day BETWEEN :first_day AND :last_day
-    UNION ALL
-    SELECT '', joined, gone, 0, 0 FROM member_day_deltas
-    WHERE list_id = :list_id AND day BETWEEN :first_day AND :last_day
-    UNION ALL
-    SELECT '', -joined, -gone, 0, 0 FROM origin_days
-    WHERE list_id = :list_id AND day BETWEEN :first_day AND :last_day
-    UNION ALL
-    SELECT '', -joined, -gone, 0, 0 FROM origin_day_deltas
-    WHERE list_id = :list_id AND day BETWEEN :first_day AND :last_day
-    UNION ALL
-    SELECT coalesce(m.origin ->> :name, ''), 0, 0,
-        CAST(e.action = 'requested' AS int), CAST(e.action = 'confirmed' AS int)
-    FROM subscription_events AS e {_JOIN_MEMBER} WHERE {_IS_SIGN_UP}
-), by_key AS (
-    SELECT key, sum(joined) AS joined, sum(gone) AS gone, sum(asked) AS asked,
-        sum(confirmed) AS confirmed,
-        row_number() OVER (
-            ORDER BY key = '', sum(joined) DESC, sum(asked) DESC, sum(gone) DESC, key
-        ) AS place
-    FROM changes GROUP BY key
+_SIGN_UPS_BY_ORIGIN = (
+    text(f"""
+SELECT coalesce(m.origin ->> :name, '') AS key, 0 AS joined, 0 AS gone,
+    CAST(e.action = 'requested' AS int) AS asked, CAST(e.action = 'confirmed' AS int) AS confirmed
+FROM subscription_events AS e {_JOIN_MEMBER} WHERE {_IS_SIGN_UP}
+""")  # noqa: S608
+    .columns(
+        key=Text(),
+        **dict.fromkeys(("joined", "gone", "asked", "confirmed"), BigInteger()),
+    )
+    .subquery("sign_ups")
 )
-SELECT CASE WHEN place <= :most OR key = '' THEN key ELSE :rest END AS key,
-    CAST(sum(joined) AS bigint) AS joined, CAST(sum(gone) AS bigint) AS gone,
-    CAST(sum(asked) AS bigint) AS asked, CAST(sum(confirmed) AS bigint) AS confirmed
-FROM by_key GROUP BY 1 ORDER BY bool_or(key = ''), bool_or(place > :most), min(place)
-"""  # noqa: S608
 _FIND_FAULTS = text("""
     SELECT list_id, source, type, CAST(sum(active) AS bigint), CAST(sum(counted) AS bigint)
     FROM (
@@ -333,19 +320,46 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
 def _read_origin_figures(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
 ) -> Sequence[MemberFigures]:
-    values = {
-        **_build_range(list_id, days),
-        "first_day": days.first,
-        "last_day": days.last,
-        "name": by.value,
-        "most": MAX_ORIGIN_KEYS,
-        "rest": REST_KEY,
-    }
-    # ``by.value`` is a member of ``FiguresBy`` and the name of a column.
-    query = text(_ORIGIN_FIGURES.format(column=by.value))
+    """Return the figures of the largest keys, of all other keys, and of the empty key.
+
+    The daily figures by origin leave out members without an origin. The number of these members is
+    the difference to the daily figures of all members.
+    """
+    origins = ORIGINS_AND_DELTAS.c
+    no_value = literal("", Text)
+    zero = literal(0, BigInteger)
+    of_list = origins.list_id == list_id, origins.day.between(days.first, days.last)
+    of_all_members = _DAYS.list_id == list_id, _DAYS.day.between(days.first, days.last)
+    by_origin = select(
+        cast(origins[by.value], Text).label("key"),
+        origins.joined,
+        origins.gone,
+        zero.label("asked"),
+        zero.label("confirmed"),
+    )
+    changes = union_all(
+        by_origin.where(*of_list),
+        select(no_value, _DAYS.joined, _DAYS.gone, zero, zero).where(*of_all_members),
+        select(no_value, -origins.joined, -origins.gone, zero, zero).where(*of_list),
+        select(*_SIGN_UPS_BY_ORIGIN.c),
+    ).subquery()
+    sums = [func.sum(each).label(each.key) for each in changes.c if each.key != "key"]
+    joined_sum, gone_sum, asked_sum, _ = sums
+    sizes = [each.desc() for each in (joined_sum, asked_sum, gone_sum)]
+    place = func.row_number().over(order_by=[changes.c.key == "", *sizes, changes.c.key])
+    keys = select(changes.c.key, *sums, place.label("place")).group_by(changes.c.key).subquery()
+    is_small = and_(keys.c.place > MAX_ORIGIN_KEYS, keys.c.key != "")
+    shown_key = case((is_small, REST_KEY), else_=keys.c.key).label("key")
+    totals = [cast(func.sum(keys.c[each.key]), BigInteger) for each in sums]
+    query = select(shown_key, *totals).group_by(shown_key)
+    # The row of the small keys and the row of the empty key are the last rows.
+    query = query.order_by(
+        func.bool_or(keys.c.key == ""), func.bool_or(is_small), func.min(keys.c.place)
+    )
+    parameters = {**_build_range(list_id, days), "name": by.value}
     figures = [
-        MemberFigures(row.key, row.joined, row.gone, None, row.asked, row.confirmed)
-        for row in uow.session.execute(query, values)
+        MemberFigures(key, joined, left, None, asked, confirmed)
+        for key, joined, left, asked, confirmed in uow.session.execute(query, parameters)
     ]
     return [each for each in figures if each.joined or each.left or each.asked or each.confirmed]
 

@@ -73,7 +73,7 @@ def fill_origin(origin: Origin | None) -> dict[str, str | None] | None:
 
 
 def _is_personal(text: str) -> bool:
-    """Return whether a text contains an ``@`` or a personal id, also if it is percent-encoded."""
+    """Return whether a text or its decoded form contains an ``@`` or a personal id."""
     decoded = unicodedata.normalize("NFKC", unquote(text))
     return any("@" in each or _PERSONAL_ID.search(each) for each in (text, decoded))
 

@@ -44,7 +44,7 @@ class ViewCounter:
     def write_views(self, database: Database) -> None:
         """Add the counts in memory to the database. Raises ``psycopg2.Error``.
 
-        After an error the counts are lost, because writing them again could count views twice.
+        After an error, the counts are lost. A second write could count views twice.
         """
         with self._lock:
             counts = self._counts
