@@ -57,6 +57,8 @@ def test_list_statistics_count_sign_ups_by_origin(
             "": [1, 1, 1, 0, 1],
         }
         run_maintenance(stack, "maintenance.fold_counts")
+    waiting = "SELECT count(*) FROM origin_day_deltas WHERE list_id = %s"
+    assert stack.query(waiting, list_id) == [(0,)]
     other = next(each for each in ORIGIN_KINDS if each != by)
     assert read_rows(client, list_id, other) == {"": [5, 3, 3, 1, 2]}
     assert read_rows(client, list_id, "source") == {"form": [5, 3, 3, 1, 2]}

@@ -116,6 +116,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "PATCH /lists/{list_id}": (_write(times=3),),
     "GET /lists/{list_id}/stats": (
         _page(),
+        _page("by origin", by="utm_source"),
         _page("by source, a year", by="source", **{"from": "2026-01-01", "to": "2026-12-31"}),
     ),
     "GET /lists/{list_id}/embed": (_read(),),
