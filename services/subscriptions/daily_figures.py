@@ -358,8 +358,8 @@ def _read_origin_figures(
     )
     parameters = {**_build_range(list_id, days), "name": by.value}
     figures = [
-        MemberFigures(key, joined, left, None, asked, confirmed)
-        for key, joined, left, asked, confirmed in uow.session.execute(query, parameters)
+        MemberFigures(key, joined_count, left_count, None, *sign_ups)
+        for key, joined_count, left_count, *sign_ups in uow.session.execute(query, parameters)
     ]
     return [each for each in figures if each.joined or each.left or each.asked or each.confirmed]
 

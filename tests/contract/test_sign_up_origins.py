@@ -36,7 +36,7 @@ STORED = {
 
 
 @pytest.fixture
-def cookie_client(stack: Stack) -> Iterator[httpx2.Client]:
+def browser_client(stack: Stack) -> Iterator[httpx2.Client]:
     """Yield a client without a login that keeps cookies."""
     with stack.client() as client:
         yield client
@@ -165,15 +165,15 @@ def test_sign_up_page_copies_campaign_and_referring_host_into_its_form(
 
 @pytest.mark.parametrize("name", ["", "x" * 190])
 def test_corrected_sign_up_keeps_its_origin_and_first_of_all_the_answers(
-    client: httpx2.Client, cookie_client: httpx2.Client, name: str
+    client: httpx2.Client, browser_client: httpx2.Client, name: str
 ) -> None:
     mailing_list, email = new_list(client, confirm_required=True), new_address()
     path = f"/s/{mailing_list['slug']}"
     long_origin = dict.fromkeys(UTM_NAMES, "\u8336" * 100) if name else {}
     sent = {"email": email, "name": name, "utm_source": "fair", **long_origin}
-    reply = cookie_client.post(path, data=sent, headers=BROWSER_HEADERS)
-    follow_redirect(cookie_client, reply)
-    form = cookie_client.get(path, params={"correct": "yes"})
+    reply = browser_client.post(path, data=sent, headers=BROWSER_HEADERS)
+    follow_redirect(browser_client, reply)
+    form = browser_client.get(path, params={"correct": "yes"})
     assert f'value="{email}"' in form.text
     if name:
         assert f'value="{name}"' in form.text
