@@ -54,6 +54,7 @@ from services.composer.photos import CachedStockPhotos, record_quotas
 from services.composer.requests import MetadataCache
 from services.security_events import is_plan_error, record_plan_error
 from services.senders.intake import RefusedCalls
+from services.subscriptions.sign_up_views import ViewCounter
 from storage.redis.client import open_async_redis
 from storage.redis.request_calls import RequestCalls, Send
 from storage.resources import Resources, open_resources
@@ -61,6 +62,7 @@ from storage.resources import Resources, open_resources
 log = get_logger(__name__)
 
 _WRITE_KEY_RECORDS_EVERY_SECONDS = 2.0
+_WRITE_SIGN_UP_VIEWS_EVERY_SECONDS = 60
 _RELEASE_MEMORY_EVERY_SECONDS = 10.0
 _CANCEL_AGAIN_AFTER_SECONDS = 0.2
 
@@ -147,6 +149,7 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
         state.request_calls.run(),
         state.queue_ages.run(),
         _write_key_records(state),
+        _write_sign_up_views(state),
         _release_memory(),
     )
     with (
@@ -167,6 +170,7 @@ async def _run_application(settings: Settings, drain: Drain, app: FastAPI) -> As
         state.used_keys.write_uses(resources.database)
         state.request_log.write_requests(resources.database)
         state.refused_calls.write_counts(resources)
+        state.sign_up_views.write_views(resources.database)
     await state.request_calls.flush()
     await state.challenges.aclose()
     state.rate_limiter.close()
@@ -218,6 +222,7 @@ def _build_state(resources: Resources, redis: Redis, drain: Drain) -> State:
         used_keys=UsedKeys(),
         request_log=RequestLog(),
         refused_calls=RefusedCalls(),
+        sign_up_views=ViewCounter(),
         challenges=Challenges(settings),
         payments=PaymentChannels(settings),
         subscriber=Subscriber(redis, resources.waiter),
@@ -266,6 +271,16 @@ async def _write_key_records(state: State) -> None:
                 await BACKGROUND.run(write)
             except (psycopg2.Error, SQLAlchemyError, DomainError) as error:
                 log.warning(failure, reason=type(error).__name__)
+
+
+async def _write_sign_up_views(state: State) -> None:
+    """Write the counted views of sign-up pages to the database once a minute."""
+    while True:
+        await asyncio.sleep(_WRITE_SIGN_UP_VIEWS_EVERY_SECONDS)
+        try:
+            await BACKGROUND.run(state.sign_up_views.write_views, state.resources.database)
+        except (psycopg2.Error, DomainError) as error:
+            log.warning("sign_up_views.not_written", reason=type(error).__name__)
 
 
 # Optimization: memory that the API returns to the system (decision 17).

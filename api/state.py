@@ -31,6 +31,7 @@ from services.access.api_requests import RequestLog
 from services.composer.photos import CachedStockPhotos
 from services.composer.requests import MetadataCache
 from services.senders.intake import RefusedCalls
+from services.subscriptions.sign_up_views import ViewCounter
 from storage.redis.request_calls import RequestCalls
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -49,6 +50,7 @@ class State:
     used_keys: UsedKeys
     request_log: RequestLog
     refused_calls: RefusedCalls
+    sign_up_views: ViewCounter
     challenges: Challenges
     payments: PaymentChannels
     subscriber: Subscriber

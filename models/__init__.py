@@ -68,6 +68,7 @@ from models.sender import (
     SenderSecret,
     SenderState,
 )
+from models.sign_up_funnel import ORIGINS_AND_DELTAS, OriginDay, OriginDayDelta, SignUpView
 from models.subscriber_count import (
     COUNTS_AND_DELTAS,
     DAYS_AND_DELTAS,

@@ -7,11 +7,16 @@ consent tables aren't partitioned by time, because consent records aren't delete
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, allow_values
+
+# The maximum size of an origin as JSON. Five values of 100 characters, a host of 253 characters and
+# a path of 300 characters fit, even if each character takes four bytes.
+MAX_ORIGIN_BYTES = 4_000
 
 # The SQL condition that a row contains a whole IP address, not a network. Networks are written in
 # CIDR notation, with a slash.
@@ -46,6 +51,7 @@ class ConsentEntry(Model):
         CheckConstraint("char_length(ip) <= 50", name="ip_bounded"),
         CheckConstraint("char_length(url) <= 2048", name="url_bounded"),
         CheckConstraint("char_length(browser) <= 100", name="browser_bounded"),
+        CheckConstraint(f"octet_length(origin::text) <= {MAX_ORIGIN_BYTES}", name="origin_bounded"),
         # ``user_id`` is the first column of the index, so that an erasure can find the entries of a
         # person.
         Index("ix_consent_entries_user_id_list_id_id", "user_id", "list_id", "id"),
@@ -81,6 +87,8 @@ class ConsentEntry(Model):
     # The import that added the person to the source list of a transfer. `import_id` is NULL unless
     # a transfer copied the entry.
     import_id: Mapped[int | None]
+    # Where the sign-up came from, such as `{"utm_source": "fair"}`. NULL if nothing is known.
+    origin: Mapped[dict[str, Any] | None]
 
 
 class ConsentClaim(Model):
@@ -96,6 +104,7 @@ class ConsentClaim(Model):
         CheckConstraint("char_length(url) <= 2048", name="url_bounded"),
         CheckConstraint("char_length(wording) <= 2000", name="wording_bounded"),
         CheckConstraint("char_length(claimed_by) BETWEEN 1 AND 100", name="claimed_by_bounded"),
+        CheckConstraint(f"octet_length(origin::text) <= {MAX_ORIGIN_BYTES}", name="origin_bounded"),
         Index("ix_consent_claims_subscription_id", "subscription_id"),
         Index("ix_consent_claims_whole_ip", "occurred_at", postgresql_where=_WHOLE_IP),
     )
@@ -116,6 +125,9 @@ class ConsentClaim(Model):
     # The list into which the file was imported. `of_list_id` is NULL unless a transfer copied the
     # claim to another list.
     of_list_id: Mapped[int | None]
+    # Where the sign-up came from, as the file claims. The names are the same as in
+    # `consent_entries`.
+    origin: Mapped[dict[str, Any] | None]
 
 
 class ConsentWording(Model):

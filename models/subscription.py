@@ -99,6 +99,17 @@ class Subscription(Model):
             postgresql_using="gin",
             postgresql_where="fields <> '{}'",
         ),
+        # An index for filters by origin. The second column finds members by a whole value, and the
+        # third column by a part of a value. ``list_id`` is the first column, because many lists may
+        # have members with the same origin.
+        Index(
+            "ix_subscriptions_origin",
+            "list_id",
+            text("(casefold(origin::text COLLATE pg_unicode_fast)::jsonb) jsonb_path_ops"),
+            text("casefold(origin::text COLLATE pg_unicode_fast) gin_trgm_ops"),
+            postgresql_using="gin",
+            postgresql_where="origin IS NOT NULL",
+        ),
         # A trigram index, which finds members by any part of a name or address. ``list_id`` is the
         # first column, so that a search reads only the entries of one list.
         Index(
@@ -145,6 +156,10 @@ class Subscription(Model):
     submitted: Mapped[dict[str, Any] | None]
     # The language of the page on which the person subscribed, or NULL if it is unknown.
     language: Mapped[str | None]
+    # Where the person's first sign-up for the list came from, such as `{"utm_source": "fair"}`, or
+    # NULL if nothing is known. The column is a copy of the origin of a consent entry or claim, so
+    # that filters can use an index.
+    origin: Mapped[dict[str, Any] | None]
     # The latest import that activated the subscription.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))
     # The time at which the import `import_id` activated the subscription. An undo of the import

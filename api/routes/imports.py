@@ -81,7 +81,9 @@ Mapping = Annotated[
         "first_name, middle_name, last_name, tier, paid_expiry, status, "
         "subscribed, unsubscribed, confirmed, tags, joined_at, fields.<key>, "
         "consent.at, consent.ip, consent.url, consent.wording, "
-        "consent.confirmed_at, consent.confirmed_ip or ignore. Use "
+        "consent.confirmed_at, consent.confirmed_ip, origin.utm_source, "
+        "origin.utm_medium, origin.utm_campaign, origin.utm_term, origin.utm_content, "
+        "origin.referrer, origin.landing or ignore. Use "
         "fields.<key>:<type> to create a field.",
         examples=['{"Mail": "email", "Company": "fields.company"}'],
     ),

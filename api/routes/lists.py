@@ -105,7 +105,7 @@ def read_list_stats(
         date | None, Query(alias="to", description="The last day. Defaults to today.")
     ] = None,
 ) -> Envelope[schemas.ListFigures]:
-    """Count the members who joined and left a list, by day, source or tier.
+    """Count the members who joined and left a list, by day, source, tier or value of the origin.
 
     Members who are added by an import count as joined. Members count as left after an undone
     import, a removal, an erasure, or a transfer to another list. Pending members don't count as
@@ -182,12 +182,28 @@ Language = Annotated[
     responses=error_responses(*LIST_ERRORS),
 )
 def read_embedded_form(
-    state: StateOf, uow: Transaction, caller: ListReader, list_id: ListId, language: Language = None
+    state: StateOf,
+    uow: Transaction,
+    caller: ListReader,
+    list_id: ListId,
+    language: Language = None,
+    origin: Annotated[
+        bool,
+        Query(
+            description="Whether to add a short script, which fills hidden fields with the "
+            "campaign in the page's URL, the page's path and the referring website"
+        ),
+    ] = False,
 ) -> Envelope[schemas.EmbeddedForm]:
-    """Retrieve the sign-up form of a list as plain HTML, which you can paste into any web page."""
+    """Retrieve the sign-up form of a list as plain HTML, which you can paste into any web page.
+
+    Without the script, a sign-up gets its origin from the `Referer` header.
+    """
     form = ListForm.read(uow, lists.get_own_list(uow, caller, list_id), state.resources.settings)
     reader_language = reader_languages.choose_language(language or "")
-    return build_envelope(render_embedded_form(state, form, language=reader_language))
+    return build_envelope(
+        render_embedded_form(state, form, language=reader_language, has_origin_script=origin)
+    )
 
 
 @router.get(

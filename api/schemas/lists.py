@@ -278,7 +278,25 @@ class ListPreview(Schema):
 
 
 class FiguresRow(Schema):
-    key: str = Field(description="The day, source or tier", examples=["2026-11-20"])
+    key: str = Field(
+        description="The day, source, tier or value of the origin. In statistics by a value of the "
+        "origin, other stands for all values after the 100 largest ones, and an empty key for "
+        "members without the value.",
+        examples=["2026-11-20"],
+    )
+    seen: int | None = Field(
+        default=None,
+        description="Lower bound of how often people requested the sign-up page, or null if the "
+        "statistics aren't by day",
+        examples=[410],
+    )
+    asked: int = Field(
+        default=0,
+        description="Number of sign-ups that required a confirmation, by the member's current "
+        "source, tier and origin",
+        examples=[40],
+    )
+    confirmed: int = Field(default=0, description="Number of confirmed sign-ups", examples=[31])
     joined: int = Field(
         description="Number of times that a person became an active member", examples=[31]
     )
@@ -296,7 +314,8 @@ class ListFigures(Schema):
     )
     last_day: date = Field(examples=["2026-11-20"])
     rows: list[FiguresRow] = Field(
-        description="One row per day in order, or one row per source or tier with changes"
+        description="One row per day in order, or one row per source, tier or value of the origin "
+        "with changes"
     )
     asked: int = Field(
         description="Number of requests for confirmation that were sent in this period",

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from api.schemas.envelope import Schema, Timestamp
 from models import Mailing
-from services.subscriptions.members.bounces import MAX_MAILING_AGE
+from services.subscriptions.members.bounce_reports import MAX_MAILING_AGE
 
 _ENGAGEMENT_TEXT = "{} null, because the list keeps no engagement."
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from pydantic_core import PydanticCustomError
 
 from api.schemas.envelope import (
@@ -28,6 +28,7 @@ from services.subscriptions.members import email_offs
 from services.subscriptions.members.changes import Via
 from services.subscriptions.members.email_offs import EmailOffReason
 from services.subscriptions.members.members import MemberEdit
+from services.subscriptions.sign_up_origins import clean_value, fill_origin
 
 _MOMENT_COLUMNS = ("paid_expiry", "joined_at", "created_at", "updated_at")
 _EDITABLE_COLUMNS = ("name", "type", "paid_expiry")
@@ -63,6 +64,24 @@ class EmailOff(Schema):
         description="Enhanced status code of the bounce (RFC 3463)", examples=["5.1.1"]
     )
     at: Timestamp | None = Field(description="Time when mail was turned off, or null if unknown")
+
+
+class SignUpOrigin(Schema):
+    """Where a sign-up came from."""
+
+    utm_source: str | None = Field(default=None, examples=["spring-fair"])
+    utm_medium: str | None = Field(default=None, examples=["poster"])
+    utm_campaign: str | None = Field(default=None, examples=["tea-2026"])
+    utm_term: str | None = Field(default=None, examples=[None])
+    utm_content: str | None = Field(default=None, examples=[None])
+    referrer: str | None = Field(
+        default=None,
+        description="Host of the page with the link or form",
+        examples=["www.example.com"],
+    )
+    landing: str | None = Field(
+        default=None, description="Path of the page with the form", examples=["/tea/join"]
+    )
 
 
 class SubscriptionRecord(Schema):
@@ -107,6 +126,11 @@ class SubscriptionRecord(Schema):
         description="Id of the import that last activated the member. Only the owner sees this id.",
         examples=[None],
     )
+    origin: SignUpOrigin | None = Field(
+        default=None,
+        description="Where the first sign-up came from, or null if unknown. Only the owner sees "
+        "the origin.",
+    )
     created_at: Timestamp
     updated_at: Timestamp
     user: Person | None = None
@@ -150,7 +174,14 @@ def build_member_item(row: dict[str, Any]) -> dict[str, Any]:
         "status": row["email_off"].status,
         "at": format_plain_moment(row["email_off"].at),
     }
-    return {**row, **moments, "email_off": email_off, "user": person, "list": None}
+    return {
+        **row,
+        **moments,
+        "email_off": email_off,
+        "origin": fill_origin(row["origin"]),
+        "user": person,
+        "list": None,
+    }
 
 
 class MembersPagination(Pagination):
@@ -211,6 +242,14 @@ class HistoryEntry(Schema):
     created_at: Timestamp
 
 
+def _clean_origin_value(value: object, info: ValidationInfo) -> str | None:
+    return clean_value(str(info.field_name), value)
+
+
+# An invalid value is dropped before it is validated, because it must not cause an error.
+_CleanedValue = Annotated[str | None, BeforeValidator(_clean_origin_value)]
+
+
 class _SignUp(Body):
     email: Address = Field(examples=["reader@example.com"])
     name: str | None = Field(
@@ -227,6 +266,25 @@ class _SignUp(Body):
     challenge_token: str | None = Field(default=None, alias="challenge-token", examples=["0.aXbYc"])
     challenge_action: str | None = Field(
         default=None, alias="challenge-action", examples=["subscribe"]
+    )
+
+    utm_source: _CleanedValue = Field(
+        default=None,
+        description="Source of the campaign. Invalid values of the origin are ignored.",
+        examples=["spring-fair"],
+    )
+    utm_medium: _CleanedValue = Field(default=None, examples=["poster"])
+    utm_campaign: _CleanedValue = Field(default=None, examples=["tea-2026"])
+    utm_term: _CleanedValue = Field(default=None, examples=["green tea"])
+    utm_content: _CleanedValue = Field(default=None, examples=["red-button"])
+    referrer: _CleanedValue = Field(
+        default=None,
+        description="Host of the page that linked to the form. Without `referrer` and `landing`, "
+        "the `Referer` header supplies both.",
+        examples=["www.example.com"],
+    )
+    landing: _CleanedValue = Field(
+        default=None, description="Path of the page with the form", examples=["/tea/join"]
     )
 
 
@@ -346,6 +404,9 @@ class MemberConsent(Schema):
         "another list."
     )
     import_id: int | None = Field(examples=[None])
+    origin: SignUpOrigin | None = Field(
+        default=None, description="Where the sign-up came from, or null if unknown"
+    )
 
     @classmethod
     def of(cls, evidence: ConsentEvidence, others: Mapping[str, int]) -> Self:

@@ -21,6 +21,7 @@ from integrations.challenges.port import ChallengeProviderName
 from integrations.challenges.siteverify import WIDGETS
 from models import MailingList
 from services.subscriptions import page_urls
+from services.subscriptions.sign_up_origins import clean_origin
 
 # ``marked`` selects a text for translation into the reader's language.
 _INVALID_ADDRESS = marked("This isn’t a valid e-mail address.")
@@ -81,7 +82,7 @@ async def answer_form(
         return redirect_to(redirect_url)
     response = redirect_to(page_urls.subscribed_url(settings, mailing_list.id))
     names = ("email", "name", "fields")
-    values = {name: inputs[name] for name in names if name in inputs}
+    values = {name: inputs[name] for name in names if name in inputs} | {**clean_origin(inputs)}
     now = clock.now()
     set_answers_cookie(response, state, SentAnswers(mailing_list.id, values, now, now))
     return response

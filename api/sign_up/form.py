@@ -17,6 +17,7 @@ from services.accounts import accounts, email_addresses
 from services.subscriptions import branding, page_urls, redirects
 from services.subscriptions.consent import wordings
 from services.subscriptions.sign_up_fields import read_sign_up_fields
+from services.subscriptions.sign_up_origins import clean_origin
 from storage.unit_of_work import UnitOfWork
 
 
@@ -81,7 +82,7 @@ def render_form(
     """Render the page with a list's sign-up form.
 
     Args:
-        values: the typed values, as ``nest_inputs`` returns them.
+        values: the typed values, as ``nest_inputs`` returns them, and the origin of the visit.
         errors: the errors in a submitted form, or ``None`` for a new form.
     """
     settings = state.resources.settings
@@ -113,6 +114,7 @@ def render_form(
         inputs=inputs,
         problem=errors.message if errors else None,
         redirect_url=redirect_url,
+        origin=clean_origin(values),
         **build_widget_values(state, mailing_list),
     )
     response.headers.update(errors.headers if errors else {})

@@ -4,17 +4,25 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from api.auth.page_sessions import find_page_session
 from api.auth.requirements import PUBLIC
 from api.bodies.form_or_json import nest_inputs, read_body_fields
 from api.html.problems import get_reader_language
+from api.middleware.request_rewriting import is_head
 from api.record_ids import find_list
 from api.route_classes import ThreadedRoute
 from api.sign_up.answer import answer_form
 from api.sign_up.form import ListForm, render_form
 from api.sign_up.subscribed import read_answers_cookie
-from api.state import StateOf, Transaction
+from api.state import State, StateOf, Transaction
+from core import clock
 from core.errors import requests
+from core.machine_agents import is_machine_agent
 from services.subscriptions import page_urls
+from services.subscriptions.sign_up_origins import UTM_NAMES, Origin, clean_origin
+
+# Browsers and their predecessors send these headers if a page is loaded before anybody asks for it.
+_PREFETCH_HEADERS = ("sec-purpose", "purpose", "x-moz")
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
 
@@ -28,13 +36,19 @@ def show_form(
     redirect_url: Annotated[str | None, Query()] = None,
     correct: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Show the sign-up form.
+    """Show the sign-up form. Hidden inputs contain the origin of the visit.
 
     ``correct``: whether the form contains the answers that this browser last sent.
     """
+    # Find the session before the transaction takes a database connection.
+    viewer_id = _find_viewer(request, state)
     mailing_list = find_list(uow, slug)
+    if viewer_id != mailing_list.user_id and _may_be_person(request):
+        state.sign_up_views.count_view(mailing_list.id, clock.now().date())
     form = ListForm.read(uow, mailing_list, state.resources.settings)
-    values: dict[str, Any] = {"redirect_url": redirect_url} if redirect_url else {}
+    values: dict[str, Any] = {**_read_origin(request)}
+    if redirect_url:
+        values["redirect_url"] = redirect_url
     if correct and (answers := read_answers_cookie(request, state, mailing_list.id)):
         values |= answers.values
     return render_form(get_reader_language(request), state, form, values=values)
@@ -51,3 +65,28 @@ async def submit_form(request: Request, state: StateOf, slug: str) -> Response:
     # Pressroom's pages.
     page_url = page_urls.sign_up_url(state.resources.settings, mailing_list.slug)
     return await answer_form(request, state, mailing_list, inputs, page_url=page_url)
+
+
+def _find_viewer(request: Request, state: State) -> int | None:
+    """Return the id of the person who is logged in to Pressroom's pages, or ``None``."""
+    session = find_page_session(request, state)
+    return None if session is None else session.user_id
+
+
+def _may_be_person(request: Request) -> bool:
+    """Return whether a person may have made the request, and not a program or a prefetch."""
+    headers = request.headers
+    agent = headers.get("user-agent")
+    is_prefetch = any(name in headers for name in _PREFETCH_HEADERS)
+    return not (is_head(request.scope) or is_prefetch or not agent or is_machine_agent(agent))
+
+
+def _read_origin(request: Request) -> Origin:
+    """Return the ``utm_*`` parameters of the page's URL, and the host of the referring page."""
+    query = request.query_params
+    return clean_origin(
+        {
+            **{name: query.get(name) for name in UTM_NAMES},
+            "referrer": request.headers.get("referer"),
+        }
+    )

@@ -3,6 +3,8 @@
 Links in a previewed mail contain an invalid token, so that clicking a link changes nothing.
 """
 
+from importlib.resources import files
+
 from api.html.frame import render_fragment, render_list_page
 from api.schemas.lists import EmbeddedForm, ListPreview, PreviewPart
 from api.sign_up.form import ListForm, build_widget_values, render_form
@@ -12,7 +14,10 @@ from models import MailingList
 from services.accounts import accounts, email_addresses
 from services.subscriptions import branding, page_urls
 from services.subscriptions.members import mails
+from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 from storage.unit_of_work import UnitOfWork
+
+_ORIGIN_SCRIPT = files(__package__).joinpath("embed_origin.js").read_text().strip()
 
 
 def render_preview(
@@ -61,8 +66,14 @@ def render_preview(
     return ListPreview(html=bytes(page.body).decode())
 
 
-def render_embedded_form(state: State, form: ListForm, *, language: str) -> EmbeddedForm:
-    """Return the HTML code that embeds the sign-up form in another website."""
+def render_embedded_form(
+    state: State, form: ListForm, *, language: str, has_origin_script: bool = False
+) -> EmbeddedForm:
+    """Return the HTML code that embeds the sign-up form in another website.
+
+    ``has_origin_script``: whether the code contains a script that fills hidden inputs with the
+    origin of the visit.
+    """
     settings = state.resources.settings
     mailing_list = form.mailing_list
     # Use the list's id in the URL, because the slug may change.
@@ -73,6 +84,8 @@ def render_embedded_form(state: State, form: ListForm, *, language: str) -> Embe
         action=action,
         inputs=build_inputs(language, form.fields.values(), {}, {}, form.required_keys),
         wording=form.wording,
+        origin_names=ORIGIN_NAMES if has_origin_script else (),
+        origin_script=_ORIGIN_SCRIPT,
         **build_widget_values(state, mailing_list),
     )
     page_url = page_urls.sign_up_url(settings, mailing_list.slug)

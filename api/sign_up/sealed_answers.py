@@ -16,6 +16,7 @@ import orjson
 
 from core import clock
 from core.keyring import Keyring
+from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 from storage import encryption
 from storage.encryption import DecryptionFailed
 
@@ -32,7 +33,7 @@ class SentAnswers:
     """The answers in a sign-up form that a reader has sent.
 
     Attributes:
-        values: the typed values, as ``nest_inputs`` returns them.
+        values: the typed values, as ``nest_inputs`` returns them, and the origin.
         submitted_at: when the reader sent the form.
         mailed_at: when the form or the button *Send again* last requested a confirmation mail.
     """
@@ -50,9 +51,13 @@ class SentAnswers:
 def seal_answers(keyring: Keyring, answers: SentAnswers) -> str:
     """Return the encrypted answers as text for a cookie or a hidden input.
 
-    If the answers are too long for a cookie, the text contains only the e-mail address.
+    If the answers are too long for a cookie, the text contains no origin. If the answers are still
+    too long, the text contains only the e-mail address.
     """
     plain = _serialize(answers)
+    if len(plain) > _MAX_ANSWERS_BYTES:
+        typed = {name: value for name, value in answers.values.items() if name not in ORIGIN_NAMES}
+        plain = _serialize(replace(answers, values=typed))
     if len(plain) > _MAX_ANSWERS_BYTES:
         plain = _serialize(replace(answers, values={"email": answers.email}))
     key = keyring.current

@@ -24,6 +24,7 @@ from models import MailingList
 from services.subscriptions import lists, member_attributes, sign_up
 from services.subscriptions.members.changes import ActorKind, Via
 from services.subscriptions.sign_up_fields import read_sign_up_fields
+from services.subscriptions.sign_up_origins import clean_origin, read_referring_page
 from storage.unit_of_work import UnitOfWork
 
 
@@ -60,6 +61,10 @@ async def subscribe_stranger(
     actor = actors.build_actor(request, ActorKind.STRANGER, via, None)
     if page_url is not None:
         actor = replace(actor, page_url=page_url)
+    origin = clean_origin(submission.model_dump())
+    if page_url is None and not origin.keys() & {"referrer", "landing"}:
+        # The form is on the owner's site, without the script that fills the origin.
+        origin = {**origin, **read_referring_page(request.headers.get("referer"))}
     if mailing_list.challenge_enabled:
         challenge, response = _read_challenge(request, state, mailing_list, submission)
         await challenge.check(response)
@@ -80,7 +85,7 @@ async def subscribe_stranger(
             current_list,
             submission.email,
             actor,
-            submission=replace(attributes, language=language),
+            submission=replace(attributes, language=language, origin=origin),
         )
 
     async with pad_duration():

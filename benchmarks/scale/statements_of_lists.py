@@ -72,7 +72,7 @@ FROM generate_series(1, {lists}::bigint) AS n
 """,
     "subscriptions": """
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,
-    source, import_id, imported_at, created_at, updated_at, joined_at, tag_ids, fields)
+    source, import_id, imported_at, created_at, updated_at, joined_at, tag_ids, fields, origin)
 SELECT pg_temp.list_id(list), pg_temp.person_id(person), status,
     CASE WHEN n % 20 > 0 THEN 'free' WHEN n % 60 = 0 THEN 'gold' ELSE 'silver' END,
     CASE WHEN n % 20 = 0 THEN '{anchor}'::timestamptz + (n % 360 - 59) * interval '1 day' END,
@@ -85,7 +85,11 @@ SELECT pg_temp.list_id(list), pg_temp.person_id(person), status,
     CASE WHEN is_rare OR n % 4 = 0 THEN jsonb_build_object(
         1 + (list - 1) / 2 * 2, CASE WHEN is_rare THEN 'Utqiagvik' ELSE
             ('{{Paris,Rome,Berlin,Madrid,Lisbon,Vienna,Oslo,Riga}}'::text[])[1 + n / 4 % 8] END,
-        2 + (list - 1) / 2 * 2, n % 100) ELSE '{{}}' END
+        2 + (list - 1) / 2 * 2, n % 100) ELSE '{{}}' END,
+    CASE WHEN is_rare OR n % 2 = 0 THEN jsonb_build_object(
+        'utm_source', CASE WHEN is_rare THEN 'utqiagvik' ELSE 'source-' || n / 2 % 8 END,
+        'referrer', 'www.site-' || n % 997 || '.example') ||
+        CASE WHEN is_rare THEN '{{"utm_campaign": "north"}}'::jsonb ELSE '{{}}' END END
 FROM (
     SELECT n, pg_temp.subscriber(n) AS person, status, pg_temp.subscribed_list(n) AS list,
         -- Twenty members of the largest list are rare, at any size of the database.

@@ -5,6 +5,7 @@ owner enters in the settings of the webhook. Brevo documents its events at
 developers.brevo.com/docs/transactional-webhooks.
 """
 
+from core.machine_agents import is_machine_agent
 from integrations.senders.bounce_statuses import find_status
 from integrations.senders.credentials import verify_credentials
 from integrations.senders.delivery_ids import find_delivery_id, get_named_value
@@ -26,7 +27,6 @@ from integrations.senders.port import (
     SenderProvider,
     SenderRequest,
 )
-from integrations.senders.user_agents import is_machine_agent
 
 _KINDS = {
     "delivered": ReportKind.DELIVERED,

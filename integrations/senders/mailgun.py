@@ -10,6 +10,7 @@ import hmac
 from datetime import timedelta
 
 from core.errors.senders import SENDER_SIGNATURE_INVALID
+from core.machine_agents import is_machine_agent
 from integrations.senders.bounce_statuses import find_status
 from integrations.senders.delivery_ids import find_delivery_id, get_named_value
 from integrations.senders.event_times import parse_unix_time
@@ -31,7 +32,6 @@ from integrations.senders.port import (
     SenderProvider,
     SenderRequest,
 )
-from integrations.senders.user_agents import is_machine_agent
 
 # Mailgun retries a request for eight hours, so genuine signatures are younger than this. Older
 # signatures are rejected, because a stolen signature would be valid for any event.

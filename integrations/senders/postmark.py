@@ -5,6 +5,7 @@ Postmark doesn't sign requests. Instead, it sends HTTP Basic credentials or a he
 events at postmarkapp.com/developer/webhooks.
 """
 
+from core.machine_agents import is_machine_agent
 from integrations.senders.bounce_statuses import find_status
 from integrations.senders.credentials import verify_credentials
 from integrations.senders.delivery_ids import find_delivery_id, get_named_value
@@ -26,7 +27,6 @@ from integrations.senders.port import (
     SenderProvider,
     SenderRequest,
 )
-from integrations.senders.user_agents import is_machine_agent
 
 _KINDS = {
     "SpamComplaint": ReportKind.COMPLAINED,

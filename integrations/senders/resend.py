@@ -3,6 +3,7 @@
 Resend uses Svix to sign requests. Resend documents its events at resend.com/docs/webhooks.
 """
 
+from core.machine_agents import is_machine_agent
 from integrations.senders.bounce_statuses import find_status
 from integrations.senders.delivery_ids import find_delivery_id, get_named_value
 from integrations.senders.event_times import parse_iso_time
@@ -24,7 +25,6 @@ from integrations.senders.port import (
     SenderRequest,
 )
 from integrations.senders.standard_webhooks import SVIX_HEADERS, verify_message
-from integrations.senders.user_agents import is_machine_agent
 
 _KINDS = {
     "email.delivered": ReportKind.DELIVERED,

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from core.errors.senders import SENDER_SIGNATURE_INVALID
+from core.machine_agents import is_machine_agent
 from integrations.senders.bounce_statuses import find_status
 from integrations.senders.delivery_ids import find_delivery_id
 from integrations.senders.event_times import parse_unix_time
@@ -38,7 +39,6 @@ from integrations.senders.port import (
     SenderProvider,
     SenderRequest,
 )
-from integrations.senders.user_agents import is_machine_agent
 
 SIGNATURE_HEADER = "x-twilio-email-event-webhook-signature"
 TIMESTAMP_HEADER = "x-twilio-email-event-webhook-timestamp"

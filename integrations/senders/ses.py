@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from core.errors.senders import SENDER_SIGNATURE_INVALID
+from core.machine_agents import is_machine_agent
 from integrations.senders.bounce_statuses import find_status
 from integrations.senders.delivery_ids import find_delivery_id, get_named_value
 from integrations.senders.event_times import parse_iso_time
@@ -37,7 +38,6 @@ from integrations.senders.port import (
 from integrations.senders.sns import SnsMessage, SnsMessageType, parse_message
 from integrations.senders.sns_certificates import SnsCertificates
 from integrations.senders.sns_topics import parse_topic
-from integrations.senders.user_agents import is_machine_agent
 
 SIGNATURE_V1_WARNING = "sns_signature_v1"
 

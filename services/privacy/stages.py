@@ -120,6 +120,7 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
         uow.session.execute(delete(model).where(model.subscription_id.in_(ids)))
     operator = Actor(ActorKind.OPERATOR, Via.COMMAND)
     removed = models.SubscriptionStatus.REMOVED
+    # A database trigger also clears the column ``origin``.
     blank: dict[str, Any] = dict.fromkeys(("name", "email", "submitted", "joined_at", "language"))
     blank |= {"fields": {}, "tag_ids": [], "email_enabled": False}
     for record in records:

@@ -11,11 +11,23 @@ from datetime import date, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, func, select, text
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Text,
+    and_,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+    text,
+    union_all,
+)
 
 from core import clock
 from core.errors.mailing import FIGURES_RANGE
-from models import DAYS_AND_DELTAS, MailingList, Tier
+from models import DAYS_AND_DELTAS, ORIGINS_AND_DELTAS, MailingList, SignUpView, Tier
 from storage.replica_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -23,18 +35,39 @@ from storage.unit_of_work import UnitOfWork
 # A query for daily figures may span at most this number of days, because the response contains one
 # row per day.
 MAX_DAYS = 1_100
+# The maximum number of keys in figures by a value of the origin.
+MAX_ORIGIN_KEYS = 100
+# The key of the row that contains all further keys of an origin.
+REST_KEY = "other"
 _DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)
 _MAX_VERIFICATION_DURATION = timedelta(hours=1)
 _DAYS = DAYS_AND_DELTAS.c
-_COUNT_SIGN_UPS = text("""
-SELECT count(*) FILTER (WHERE action = 'requested'), count(*) FILTER (WHERE action = 'confirmed')
-FROM subscription_events
-WHERE list_id = :list_id
-    AND (action = 'confirmed' OR action = 'requested' AND status_after = 'pending')
-    AND created_at >= CAST(:first AS timestamp) AT TIME ZONE 'UTC'
-    AND created_at < CAST(:after AS timestamp) AT TIME ZONE 'UTC'
-""")
+_SIGN_UP_COUNTS = (
+    "count(*) FILTER (WHERE e.action = 'requested') AS asked, "
+    "count(*) FILTER (WHERE e.action = 'confirmed') AS confirmed"
+)
+_IS_SIGN_UP = """e.list_id = :list_id
+    AND (e.action = 'confirmed' OR e.action = 'requested' AND e.status_after = 'pending')
+    AND e.created_at >= CAST(:first AS timestamp) AT TIME ZONE 'UTC'
+    AND e.created_at < CAST(:after AS timestamp) AT TIME ZONE 'UTC'"""
+_JOIN_MEMBER = "JOIN subscriptions AS m ON m.user_id = e.user_id AND m.list_id = e.list_id"
+_SIGN_UPS_BY_KEY = f"""
+SELECT {{key}} AS key, {_SIGN_UP_COUNTS} FROM subscription_events AS e {{join}}
+WHERE {_IS_SIGN_UP} GROUP BY 1
+"""  # noqa: S608
+_SIGN_UPS_BY_ORIGIN = (
+    text(f"""
+SELECT coalesce(m.origin ->> :name, '') AS key, 0 AS joined, 0 AS gone,
+    CAST(e.action = 'requested' AS int) AS asked, CAST(e.action = 'confirmed' AS int) AS confirmed
+FROM subscription_events AS e {_JOIN_MEMBER} WHERE {_IS_SIGN_UP}
+""")  # noqa: S608
+    .columns(
+        key=Text(),
+        **dict.fromkeys(("joined", "gone", "asked", "confirmed"), BigInteger()),
+    )
+    .subquery("sign_ups")
+)
 _FIND_FAULTS = text("""
     SELECT list_id, source, type, CAST(sum(active) AS bigint), CAST(sum(counted) AS bigint)
     FROM (
@@ -55,8 +88,24 @@ class FiguresBy(StrEnum):
     DAY = "day"
     SOURCE = "source"
     TIER = "tier"
+    UTM_SOURCE = "utm_source"
+    UTM_MEDIUM = "utm_medium"
+    UTM_CAMPAIGN = "utm_campaign"
+    REFERRER = "referrer"
 
 
+_ORIGIN_KINDS = frozenset(
+    {FiguresBy.UTM_SOURCE, FiguresBy.UTM_MEDIUM, FiguresBy.UTM_CAMPAIGN, FiguresBy.REFERRER}
+)
+# Maps a grouping to the SQL expression of a sign-up's key, and to the join that the key needs.
+_SIGN_UP_KEYS: Mapping[FiguresBy, Mapping[str, str]] = {
+    FiguresBy.DAY: {
+        "key": "CAST(CAST(e.created_at AT TIME ZONE 'UTC' AS date) AS text)",
+        "join": "",
+    },
+    FiguresBy.SOURCE: {"key": "m.source", "join": _JOIN_MEMBER},
+    FiguresBy.TIER: {"key": "m.type", "join": _JOIN_MEMBER},
+}
 _KEY_COLUMNS: Mapping[FiguresBy, ColumnElement[Any]] = {
     FiguresBy.DAY: _DAYS.day,
     FiguresBy.SOURCE: _DAYS.source,
@@ -70,11 +119,20 @@ class MemberFigures:
 
     Members that the list's owner added or removed are included in the daily figures. Members of
     an undone import count neither as joined nor as left.
+
+    Attributes:
+        seen: how often the list's sign-up page was requested, or ``None`` if the figures aren't
+            grouped by day. The number is a lower bound.
+        asked: the number of sign-ups that required a confirmation.
+        confirmed: the number of confirmed sign-ups.
     """
 
     key: str
     joined: int = 0
     left: int = 0
+    seen: int | None = None
+    asked: int = 0
+    confirmed: int = 0
 
     @property
     def net(self) -> int:
@@ -137,12 +195,19 @@ def choose_days(first: date | None, last: date | None) -> DayRange:
 def read_figures(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
 ) -> Sequence[MemberFigures]:
-    """Return the list's daily figures, grouped by day, source or tier.
+    """Return the list's daily figures, grouped by day, source, tier or a value of the origin.
 
-    The result includes days without changes, but omits sources and tiers without changes. If the
+    The result includes days without changes, but omits other keys without changes. If the
     figures are grouped by tier, a member who gets a new tier leaves the old tier and joins the new
     tier.
+
+    Sign-ups are grouped by the member's current source, tier and origin. Grouped by a value of the
+    origin, the result contains the ``MAX_ORIGIN_KEYS`` largest keys, largest first. The row
+    ``REST_KEY`` contains all other keys, and the row with an empty key contains the members without
+    the value.
     """
+    if by in _ORIGIN_KINDS:
+        return _read_origin_figures(uow, list_id, days, by)
     joined_sum: ColumnElement[Any] = func.sum(_DAYS.joined)
     left_sum: ColumnElement[Any] = func.sum(_DAYS.gone)
     if by is FiguresBy.TIER:
@@ -153,14 +218,22 @@ def read_figures(
         .where(_DAYS.list_id == list_id, _DAYS.day.between(days.first, days.last))
         .group_by(_KEY_COLUMNS[by])
     )
-    figures = {
-        str(key): MemberFigures(str(key), int(joined_count), int(left_count))
+    changes = {
+        str(key): (int(joined_count), int(left_count))
         for key, joined_count, left_count in uow.session.execute(query)
     }
+    sign_ups = _count_sign_ups_by_key(uow, list_id, days, by)
+    views = _count_views(uow, list_id, days) if by is FiguresBy.DAY else {}
+
+    def build_figures(key: str) -> MemberFigures:
+        view_count = views.get(key, 0) if by is FiguresBy.DAY else None
+        joined_and_left = changes.get(key, (0, 0))
+        return MemberFigures(key, *joined_and_left, view_count, *sign_ups.get(key, (0, 0)))
+
     if by is FiguresBy.DAY:
-        return [figures.get(str(day)) or MemberFigures(str(day)) for day in days.days]
-    sorted_figures = [figures[key] for key in _sort_keys(figures, by)]
-    return [each for each in sorted_figures if each.joined or each.left]
+        return [build_figures(str(day)) for day in days.days]
+    figures = [build_figures(key) for key in _sort_keys(changes.keys() | sign_ups.keys(), by)]
+    return [each for each in figures if each.joined or each.left or each.asked or each.confirmed]
 
 
 def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
@@ -168,8 +241,8 @@ def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
 
     A confirmation is counted on the day of the confirmation, not on the day of the sign-up.
     """
-    values = {"list_id": list_id, "first": days.first, "after": days.last + timedelta(days=1)}
-    return SignUps(*uow.session.execute(_COUNT_SIGN_UPS, values).one())
+    query = text(f"SELECT {_SIGN_UP_COUNTS} FROM subscription_events AS e WHERE {_IS_SIGN_UP}")  # noqa: S608
+    return SignUps(*uow.session.execute(query, _build_range(list_id, days)).one())
 
 
 def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int]:
@@ -242,6 +315,74 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
                 return [FiguresFault(*row) for row in connection.execute(_FIND_FAULTS)]
         except ReplicaFailed:
             failures += 1
+
+
+def _read_origin_figures(
+    uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
+) -> Sequence[MemberFigures]:
+    """Return the figures of the largest keys, of all other keys, and of the empty key.
+
+    The daily figures by origin leave out members without an origin. The number of these members is
+    the difference to the daily figures of all members.
+    """
+    origins = ORIGINS_AND_DELTAS.c
+    no_value = literal("", Text)
+    zero = literal(0, BigInteger)
+    of_list = origins.list_id == list_id, origins.day.between(days.first, days.last)
+    of_all_members = _DAYS.list_id == list_id, _DAYS.day.between(days.first, days.last)
+    by_origin = select(
+        cast(origins[by.value], Text).label("key"),
+        origins.joined,
+        origins.gone,
+        zero.label("asked"),
+        zero.label("confirmed"),
+    )
+    changes = union_all(
+        by_origin.where(*of_list),
+        select(no_value, _DAYS.joined, _DAYS.gone, zero, zero).where(*of_all_members),
+        select(no_value, -origins.joined, -origins.gone, zero, zero).where(*of_list),
+        select(*_SIGN_UPS_BY_ORIGIN.c),
+    ).subquery()
+    sums = [func.sum(each).label(each.key) for each in changes.c if each.key != "key"]
+    joined_sum, gone_sum, asked_sum, _ = sums
+    sizes = [each.desc() for each in (joined_sum, asked_sum, gone_sum)]
+    place = func.row_number().over(order_by=[changes.c.key == "", *sizes, changes.c.key])
+    keys = select(changes.c.key, *sums, place.label("place")).group_by(changes.c.key).subquery()
+    is_small = and_(keys.c.place > MAX_ORIGIN_KEYS, keys.c.key != "")
+    shown_key = case((is_small, REST_KEY), else_=keys.c.key).label("key")
+    totals = [cast(func.sum(keys.c[each.key]), BigInteger) for each in sums]
+    query = select(shown_key, *totals).group_by(shown_key)
+    # The row of the small keys and the row of the empty key are the last rows.
+    query = query.order_by(
+        func.bool_or(keys.c.key == ""), func.bool_or(is_small), func.min(keys.c.place)
+    )
+    parameters = {**_build_range(list_id, days), "name": by.value}
+    figures = [
+        MemberFigures(key, joined_count, left_count, None, *sign_ups)
+        for key, joined_count, left_count, *sign_ups in uow.session.execute(query, parameters)
+    ]
+    return [each for each in figures if each.joined or each.left or each.asked or each.confirmed]
+
+
+def _count_sign_ups_by_key(
+    uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
+) -> dict[str, SignUps]:
+    query = text(_SIGN_UPS_BY_KEY.format(**_SIGN_UP_KEYS[by]))
+    return {
+        row.key: SignUps(row.asked, row.confirmed)
+        for row in uow.session.execute(query, _build_range(list_id, days))
+    }
+
+
+def _count_views(uow: UnitOfWork, list_id: int, days: DayRange) -> dict[str, int]:
+    query = select(SignUpView.day, SignUpView.seen).where(
+        SignUpView.list_id == list_id, SignUpView.day.between(days.first, days.last)
+    )
+    return {str(day): seen for day, seen in uow.session.execute(query)}
+
+
+def _build_range(list_id: int, days: DayRange) -> dict[str, Any]:
+    return {"list_id": list_id, "first": days.first, "after": days.last + timedelta(days=1)}
 
 
 def _sort_keys(keys: Collection[str], by: FiguresBy) -> list[str]:

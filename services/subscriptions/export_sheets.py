@@ -44,6 +44,7 @@ from services.subscriptions.fields import format_value
 from services.subscriptions.filters import member_filter
 from services.subscriptions.filters.member_filter import MemberFilter
 from services.subscriptions.members import delivery_ids, mails, opt_out_checks, traces
+from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
@@ -206,6 +207,7 @@ def build_members_sheet(
             func.coalesce(member.joined_at, member.created_at),
             member.tag_ids,
             member.fields,
+            member.origin,
             member.id,
         )
         .join(exported, exported.c.id == member.id)
@@ -217,7 +219,7 @@ def build_members_sheet(
         # Omit records without an e-mail address, which belong to erased people.
         query = query.where(member.email.is_not(None))
     field_columns = (f"fields.{key}" for key in field_keys.values())
-    columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *field_columns)
+    columns = (*_MEMBERS_COLUMNS, *CONSENT_COLUMNS, "tags", *field_columns, *ORIGIN_NAMES)
     further_places = range(len(_MEMBERS_COLUMNS), len(columns))
     no_values = [None] * len(field_keys)
 
@@ -225,7 +227,7 @@ def build_members_sheet(
         all_evidence = evidence.read_evidence_by_member(connection, [row.id for row in rows])
         for row in rows:
             email, name, status, tier, expiry, has_mail, source, user_id, *further = row
-            created_at, joined_at, tag_ids, field_values, subscription_id = further
+            created_at, joined_at, tag_ids, field_values, origin, subscription_id = further
             tags = (
                 sorted(tag_names[each] for each in tag_ids if each in tag_names) if tag_ids else []
             )
@@ -243,6 +245,7 @@ def build_members_sheet(
                 *evidence.build_export_values(all_evidence.get(subscription_id, ())),
                 tags,
                 *([field_values.get(each) for each in field_keys] if field_values else no_values),
+                *map((origin or {}).get, ORIGIN_NAMES),
             )
 
     text_places = (0, 1, _EMAIL_ENABLED_PLACE, *further_places)

@@ -55,6 +55,23 @@ _FOLD_DAYS = text("""
     )
     SELECT count(*) FROM taken
     """)
+# The array of ids makes Postgres look up rows by primary key.
+_FOLD_ORIGINS = text("""
+    WITH taken AS (
+        DELETE FROM origin_day_deltas WHERE id = ANY (ARRAY(
+            SELECT id FROM origin_day_deltas ORDER BY id LIMIT :max_deltas FOR UPDATE SKIP LOCKED
+        ))
+        RETURNING list_id, day, utm_source, utm_medium, utm_campaign, referrer, joined, gone
+    ), folded AS (
+        INSERT INTO origin_days AS o
+            (list_id, day, utm_source, utm_medium, utm_campaign, referrer, joined, gone)
+        SELECT list_id, day, utm_source, utm_medium, utm_campaign, referrer, sum(joined), sum(gone)
+        FROM taken GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
+        ON CONFLICT (list_id, day, utm_source, utm_medium, utm_campaign, referrer) DO UPDATE SET
+            joined = o.joined + excluded.joined, gone = o.gone + excluded.gone
+    )
+    SELECT count(*) FROM taken
+    """)
 
 
 def fold_everything(resources: Resources) -> int:
@@ -63,7 +80,7 @@ def fold_everything(resources: Resources) -> int:
     Return the number of changes that were merged.
     """
     total = 0
-    for fold_batch in (fold_counts, fold_days):
+    for fold_batch in (fold_counts, fold_days, fold_origins):
         folded_count = _MAX_BATCH_DELTAS
         while folded_count == _MAX_BATCH_DELTAS:
             with resources.unit_of_work() as uow:
@@ -94,3 +111,11 @@ def fold_days(uow: UnitOfWork, *, max_deltas: int) -> int:
     Return the number of changes that were merged.
     """
     return uow.session.scalar(_FOLD_DAYS, {"max_deltas": max_deltas}) or 0
+
+
+def fold_origins(uow: UnitOfWork, *, max_deltas: int) -> int:
+    """Add at most ``max_deltas`` stored changes to the daily figures by origin, oldest first.
+
+    Return the number of changes that were merged.
+    """
+    return uow.session.scalar(_FOLD_ORIGINS, {"max_deltas": max_deltas}) or 0

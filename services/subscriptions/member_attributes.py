@@ -14,6 +14,7 @@ from models import MailingList, MemberField, Subscription, SubscriptionStatus
 from services.subscriptions import fields, tags
 from services.subscriptions.fields import FieldValue, OwnFields
 from services.subscriptions.members import locks
+from services.subscriptions.sign_up_origins import Origin, fill_origin
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.unit_of_work import UnitOfWork
 
@@ -61,10 +62,15 @@ class AttributeFormatter:
         }
 
     def format_record(self, record: Subscription) -> dict[str, Any]:
-        """Return a member's fields, tags, join date and import id."""
+        """Return a member's fields, tags, join date, import id and origin."""
         attributes = self.format_attributes(record.fields, record.tag_ids)
         joined_at = record.joined_at or record.created_at
-        return {**attributes, "joined_at": joined_at, "import_id": record.import_id}
+        return {
+            **attributes,
+            "joined_at": joined_at,
+            "import_id": record.import_id,
+            "origin": fill_origin(record.origin),
+        }
 
 
 def create_formatter(
@@ -156,7 +162,7 @@ def merge_attributes(
 
 @dataclass(frozen=True)
 class Submission:
-    """The name and field values that a person has entered into a sign-up form.
+    """The name and field values that a person has entered into a sign-up form, and their origin.
 
     Anybody can enter another person's address into a sign-up form. If the list already has a record
     of the person, the submission changes this record only after the person has confirmed the
@@ -166,21 +172,29 @@ class Submission:
     Attributes:
         fields: maps field ids, as text, to the submitted values.
         language: the language of the page that contained the sign-up form.
+        origin: where the sign-up came from.
     """
 
     name: str | None = None
     fields: Mapping[str, FieldValue] = field(default_factory=dict)
     language: str | None = None
+    origin: Origin = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, Any]:
         """Return the submission as values for the columns of a new subscription."""
-        return {"name": self.name, "fields": dict(self.fields), "language": self.language}
+        return {
+            "name": self.name,
+            "fields": dict(self.fields),
+            "language": self.language,
+            "origin": dict(self.origin) or None,
+        }
 
     @property
     def unconfirmed_values(self) -> dict[str, Any] | None:
         """Return the submission for a confirmation link, or ``None`` if the submission is empty."""
-        return self.columns if self.name or self.fields or self.language else None
+        has_values = self.name or self.fields or self.language or self.origin
+        return self.columns if has_values else None
 
 
 EMPTY_SUBMISSION = Submission()

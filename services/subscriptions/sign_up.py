@@ -1,6 +1,6 @@
 """Signs people up for lists, through a public form, a login or a confirmation link."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from models import MailedLink, MailingList, OptOutKind, Subscription, Subscripti
 from services.accounts import accounts, email_addresses, mailed_tokens, unsolicited_mail
 from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import deny_lists, lists, member_attributes
+from services.subscriptions.consent import entries
 from services.subscriptions.member_attributes import EMPTY_SUBMISSION, Submission
 from services.subscriptions.members import (
     bounces,
@@ -29,6 +30,8 @@ from storage.unit_of_work import UnitOfWork
 # The minimum time between two confirmation mails for one subscription, because strangers may enter
 # a person's address.
 MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
+# The values of the column ``source`` of members who were added by someone else.
+_SOURCES_WITHOUT_SIGN_UP = ("import", "owner")
 _CONFIRMABLE_STATUSES = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
 
@@ -73,7 +76,11 @@ def request_subscription(
     if not has_record:
         has_mail = OptOutKind.EMAIL not in opt_out_kinds and not has_bounced
         values = {**submission.columns, "email_enabled": has_mail}
-    record = _write_record(uow, locked, "requested", actor, status=status, **values)
+    # The consent entry of a request for an existing record has no origin. The origin takes effect
+    # with the confirmation.
+    origin = None if has_record else submission.origin
+    requester = replace(actor, origin=origin)
+    record = _write_record(uow, locked, "requested", requester, status=status, **values)
     if must_confirm:
         unconfirmed_values = submission.unconfirmed_values if has_record else None
         _mail_confirmation(uow, record, email, actor.ip, unconfirmed_values)
@@ -206,7 +213,11 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
     values = member_attributes.build_confirmed_columns(
         uow, mailing_list.user_id, record, link.submitted
     )
-    confirmed_record = _activate(uow, locked, "confirmed", actor, **values)
+    origin = (link.submitted or {}).get("origin")
+    if origin and not _has_origin(uow, record):
+        values["origin"] = origin
+    confirmer = replace(actor, origin=origin)
+    confirmed_record = _activate(uow, locked, "confirmed", confirmer, **values)
     mails.enqueue_mail(uow, mails.MAIL_WELCOME, confirmed_record)
     return confirmed_record
 
@@ -223,6 +234,16 @@ def _require_confirmable(record: Subscription | None) -> Subscription:
     if record is None or record.status not in _CONFIRMABLE_STATUSES:
         raise SUBSCRIPTION_NOT_PENDING()
     return record
+
+
+def _has_origin(uow: UnitOfWork, record: Subscription) -> bool:
+    """Return whether the origin of a member is already known, or was unknown at the first sign-up.
+
+    Only the first sign-up of a person for a list determines the person's origin.
+    """
+    if record.origin is not None or record.source not in _SOURCES_WITHOUT_SIGN_UP:
+        return True
+    return entries.has_confirmed_entry(uow, record)
 
 
 def _activate(

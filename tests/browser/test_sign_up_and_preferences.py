@@ -191,6 +191,46 @@ def test_embedded_form_returns_to_its_site_after_a_wrong_address_is_corrected(
     assert known_member(client, list_id, "ada@example.com")["source"] == "form"
 
 
+@pytest.mark.parametrize(
+    ("scripts", "origin"),
+    [
+        (
+            True,
+            {
+                "utm_source": "fair",
+                "utm_campaign": "tea 2026",
+                "referrer": "news.example.com",
+                "landing": "/tea/join",
+            },
+        ),
+        # Without a script, browsers send other sites only the host of the page with the form.
+        (False, {"referrer": "localhost"}),
+    ],
+)
+def test_embedded_form_sends_the_campaign_and_the_pages_of_the_visit(
+    client: httpx2.Client,
+    owner_site: Site,
+    open_empty_page: Open,
+    scripts: bool,
+    origin: dict[str, str],
+) -> None:
+    page = open_empty_page(scripts=scripts)
+    list_id = make_list(client)
+    snippet = data(client.get(f"/lists/{list_id}/embed", params={"origin": "1"}))["html"]
+    owner_site.page = f"<!doctype html><html lang=en><title>A site</title>{snippet}"
+    page.goto(
+        f"{owner_site.url}/tea/join?utm_source=Fair&utm_campaign=Tea%202026&other=1",
+        referer="https://news.example.com/item?id=1",
+    )
+    email = new_address()
+    page.get_by_label("E-mail address").fill(email)
+    page.get_by_role("button", name="Subscribe").click()
+    require_heading(page, "Thank you")
+    member = known_member(client, list_id, email)
+    found = {name: value for name, value in member["origin"].items() if value is not None}
+    assert found == origin
+
+
 def test_reader_can_change_preferences_download_data_and_be_erased(
     stack: Stack, client: httpx2.Client, list_page: Page
 ) -> None:

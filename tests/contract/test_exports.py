@@ -41,6 +41,7 @@ COLUMNS = [
     *("user_id", "created_at", "joined_at", "consent_at", "consent_how", "consent_ip"),
     *("consent_url", "consent_wording", "consent_confirmed_at", "consent_confirmed_ip"),
     *("consent_claimed_by", "tags"),
+    *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "referrer", "landing"),
 ]
 
 
@@ -267,7 +268,10 @@ def test_delivery_export_of_a_list_without_email_channel_is_rejected(
 
 
 # What a member is to the owner of a list; another record has ids and moments of its own.
-SAME = ("email", "name", "status", "type", "paid_expiry", "email_enabled", "joined_at", "tags")
+SAME = (
+    *("email", "name", "status", "type", "paid_expiry", "email_enabled", "joined_at", "tags"),
+    "origin",
+)
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,8 @@ def test_new_list_has_statistics_for_each_of_the_last_thirty_days(
     assert [str(days[0]), str(days[-1])] == [found["first_day"], found["last_day"]]
     assert days == [days[0] + timedelta(days=number) for number in range(30)]
     assert timedelta(0) <= today() - days[-1] <= timedelta(days=1)
-    assert found["rows"] == [{"joined": 0, "left": 0, "net": 0}] * 30
+    nothing = dict.fromkeys(("joined", "left", "net", "seen", "asked", "confirmed"), 0)
+    assert found["rows"] == [nothing] * 30
     assert stats(client, list_id, by="source")["rows"] == []
     assert stats(client, list_id, by="tier")["rows"] == []
 

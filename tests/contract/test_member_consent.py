@@ -7,6 +7,7 @@ import httpx2
 
 from devstack.harness.stack import Stack
 from services.subscriptions.consent.wordings import MAX_WORDINGS
+from services.subscriptions.sign_up_origins import UTM_NAMES
 from tests.support.commands.running import printed
 from tests.support.http.replies import TIMESTAMP, data, problem
 from tests.support.imports.bulk import add, imported, of_addresses
@@ -26,6 +27,7 @@ BROWSER = {"Referer": f"{PAGE}?campaign=secret-word#form", "User-Agent": FIREFOX
 ORIGIN = {"ip": "127.0.0.1", "url": PAGE, "browser": "Firefox on Linux"}
 NOWHERE: dict[str, object] = {
     **dict.fromkeys(("ip", "url", "browser", "wording", "wording_version", "others_of_network")),
+    "origin": None,
     "confirmed": False,
 }
 WORDING = "I want <Tea> by e-mail.\nI can leave at any time."
@@ -69,6 +71,11 @@ def test_sign_up_form_records_consent_with_page_and_wording(
         "others_of_network": 0,
         "list_id": list_id,
         "import_id": None,
+        "origin": {
+            **dict.fromkeys(UTM_NAMES),
+            "referrer": "www.example.com",
+            "landing": "/tea/join",
+        },
     }
     # The member is on the list: once more changes nothing.
     subscribe(stranger, list_id, email)

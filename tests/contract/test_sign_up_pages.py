@@ -10,6 +10,7 @@ import pytest
 
 from api.cookies import SIGN_UP_COOKIE
 from devstack.harness.stack import Stack
+from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_heading, require_headers
 from tests.support.http.replies import data
 from tests.support.http.replies import send as send_picture
@@ -235,6 +236,23 @@ def test_embedded_form_has_the_same_inputs_without_frame_and_style_and_script(
     assert html.escape(WORDING) in told["html"]
     for word in ("<iframe", "<script", "<style", " style=", " class="):
         assert word not in told["html"]
+
+
+def test_embedded_form_with_origin_has_hidden_inputs_and_a_script_of_at_most_1_kb(
+    client: httpx2.Client,
+) -> None:
+    made = new_list(client, title=TITLE)
+    path = f"/lists/{made['id']}/embed"
+    plain = data(client.get(path))["html"]
+    form = data(client.get(path, params={"origin": "1"}))["html"]
+    assert tuple(inputs(form)) == tuple(inputs(plain))
+    hidden = re.findall(r'<input type="hidden" name="([^"]+)">', form)
+    assert tuple(hidden) == ORIGIN_NAMES
+    [script] = re.findall(r"<script>.*</script>", form, re.DOTALL)
+    assert len(script.encode()) <= 1024
+    assert form.index(script) < form.index("</form>")
+    for word in ("cookie", "localStorage", "http"):
+        assert word not in script
 
 
 def test_sign_up_page_never_reveals_the_redirect_origins_of_the_list(

@@ -29,6 +29,11 @@ BY_INDEX: list[tuple[Json, str]] = [
     ({"field": "joined_at", "before": "2001-01-01"}, "ix_subscriptions_status_created_at"),
     ({"field": "created_at", "after": "2100-01-01"}, "ix_subscriptions_status_created_at"),
     ({"field": "import_id", "is": 9_000_000}, "ix_subscriptions_import_id"),
+    *(
+        ({"field": "utm_source", **condition}, "ix_subscriptions_origin")
+        for condition in ({"is": "utqiagvik"}, {"contains": "qiagv"}, {"begins": "utqi"})
+    ),
+    ({"field": "utm_campaign", "exists": True}, "ix_subscriptions_origin"),
     # Postgres may use any index on `bounces` whose first column is the list's id.
     ({"field": "bounced", "is": "hard"}, "uq_subscriptions_user_id_list_id"),
     ({"field": "bounced", "in": ["soft", "hard"]}, "uq_subscriptions_user_id_list_id"),
@@ -51,6 +56,8 @@ BY_INDEX: list[tuple[Json, str]] = [
 BY_LOOKING: list[Json] = [
     {"field": "fields.city", "contains": "xyz"},
     {"field": "tag", "is_not": "vip"},
+    {"field": "utm_source", "contains": "qi"},
+    {"field": "utm_campaign", "exists": False},
     {"field": "email_enabled", "is": False},
     {"field": "bounced", "is": "none"},
     {"field": "updated_at", "before": "2001-01-01"},
@@ -108,7 +115,7 @@ def test_selective_member_filter_uses_its_index_on_large_list(
     plans = plans_of(stack, sent)
     used = {node.get("Index Name"): node for plan in plans for node in nodes(plan)}
     assert index in used
-    if index == "ix_subscriptions_words":
+    if index in {"ix_subscriptions_words", "ix_subscriptions_origin"}:
         # Members of other lists are not looked at.
         assert "list_id" in used[index]["Index Cond"]
     assert [scan for plan in plans for scan in whole_scans("", plan, large)] == []

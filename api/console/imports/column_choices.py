@@ -17,9 +17,11 @@ from services.subscriptions.imports.column_layout import (
     CONSENT_PREFIX,
     FIELD_PREFIX,
     IGNORED,
+    ORIGIN_PREFIX,
     ConsentSubject,
 )
 from services.subscriptions.imports.dates import DateOrder
+from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 
 MAX_NAME_CHARACTERS = 80
 # Choices in a column's select box that aren't roles.
@@ -65,6 +67,13 @@ _ROLE_LABELS = {
     "consent.wording": "Consent: wording",
     "consent.confirmed_at": "Consent: confirmed on",
     "consent.confirmed_ip": "Consent: confirmed from IP",
+    "origin.utm_source": "Origin: utm_source",
+    "origin.utm_medium": "Origin: utm_medium",
+    "origin.utm_campaign": "Origin: utm_campaign",
+    "origin.utm_term": "Origin: utm_term",
+    "origin.utm_content": "Origin: utm_content",
+    "origin.referrer": "Origin: website",
+    "origin.landing": "Origin: page",
     IGNORED: "Don’t import",
 }
 # Groups the roles in a column's select box.
@@ -73,6 +82,7 @@ _ROLE_GROUPS = {
     "Membership": ("tags", "joined_at", "tier", "paid_expiry"),
     "Permission to send mail": ("status", "subscribed", "unsubscribed", "confirmed"),
     "Consent": tuple(CONSENT_PREFIX + part for part in CONSENT_PARTS),
+    "Origin of the sign-up": tuple(ORIGIN_PREFIX + name for name in ORIGIN_NAMES),
 }
 
 

@@ -37,7 +37,8 @@ from services.composer.rules import fit_slug
 from services.paging import PageRequest
 from services.subscriptions import colours, daily_figures, fields, lists, page_urls
 from services.subscriptions.colours import DEFAULT_COLOUR
-from services.subscriptions.daily_figures import DayRange, FiguresBy
+from services.subscriptions.daily_figures import DayRange, FiguresBy, MemberFigures
+from storage.unit_of_work import UnitOfWork
 
 router = build_router(f"{CONSOLE_PATH}/lists")
 
@@ -51,6 +52,7 @@ _PERIOD_LABELS = {
     "1095": ("3 y", "3 years"),
 }
 _USUAL_PERIOD = "30"
+_MAX_ORIGINS_ON_PAGE = 10
 # Maps an error code to the form field that shows the error.
 PLACES = {LIST_SLUG_TAKEN.code: "slug"}
 PROVIDERS = {"turnstile": "Cloudflare Turnstile", "hcaptcha": "hCaptcha", "recaptcha": "reCAPTCHA"}
@@ -153,18 +155,30 @@ def show_list(
     mailing_list = console.get_own_list(uow, list_id)
     by_source = daily_figures.count_members(uow, mailing_list.id, FiguresBy.SOURCE)
     by_tier = daily_figures.count_members(uow, mailing_list.id, FiguresBy.TIER)
+    figures = daily_figures.read_figures(uow, mailing_list.id, day_range, FiguresBy.DAY)
     return console.render_page(
         "list.html",
         list=describe_list(uow, console.state, mailing_list),
         by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
         by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
-        plot=build_growth_plot(
-            daily_figures.read_figures(uow, mailing_list.id, day_range, FiguresBy.DAY)
-        ),
+        plot=build_growth_plot(figures),
+        seen=sum(each.seen or 0 for each in figures),
+        origins=_list_origins(uow, mailing_list.id, day_range),
         sign_ups=daily_figures.count_sign_ups(uow, mailing_list.id, day_range),
         period=period,
         periods=_PERIOD_LABELS,
     )
+
+
+def _list_origins(uow: UnitOfWork, list_id: int, days: DayRange) -> list[MemberFigures]:
+    """Return the largest sources of campaigns, and the largest websites, for the list's page."""
+    figures = [
+        each
+        for by in (FiguresBy.UTM_SOURCE, FiguresBy.REFERRER)
+        for each in daily_figures.read_figures(uow, list_id, days, by)
+        if each.joined and each.key not in ("", daily_figures.REST_KEY)
+    ]
+    return sorted(figures, key=lambda each: -each.joined)[:_MAX_ORIGINS_ON_PAGE]
 
 
 @router.get("/{list_id}/public")

@@ -58,6 +58,13 @@ _NAME_LABELS = {
     "created_at": "Added",
     "updated_at": "Last changed",
     "tag": "Tag",
+    "utm_source": "utm_source",
+    "utm_medium": "utm_medium",
+    "utm_campaign": "utm_campaign",
+    "utm_term": "utm_term",
+    "utm_content": "utm_content",
+    "referrer": "Came from website",
+    "landing": "Signed up on page",
 }
 _STATUS_LABELS = {
     SubscriptionStatus.PENDING: "not confirmed",

@@ -50,6 +50,8 @@ MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
 # The query string of the members page that shows only members whose mail bounces.
 _BOUNCED_QUERY = urlencode({"filter": '{"field":"bounced","in":["soft","hard"]}'})
+# The query string of the members page that shows only members who came by a campaign.
+_CAMPAIGN_QUERY = urlencode({"filter": '{"field":"utm_campaign","exists":true}'})
 # Maps an error code to the form field that shows the error.
 _ADDRESS_PLACES = {
     EMAIL_INVALID.code: "email",
@@ -124,6 +126,7 @@ def _render_members(
         statuses=STATUSES,
         tiers=TIERS,
         bounced_query=_BOUNCED_QUERY,
+        campaign_query=_CAMPAIGN_QUERY,
     )
 
 

@@ -28,6 +28,7 @@ _NAMES = {
     "list": marked("List"),
     "name": marked("Name"),
     "occurred_at": marked("Date"),
+    "origin": marked("Origin"),
     "paid_expiry": marked("Paid until"),
     "reason": marked("Reason"),
     "source": marked("Source"),
@@ -111,6 +112,8 @@ def make_value_formatter(language: str) -> Callable[[str, Any], str]:
     def format_value(name: str, value: Any) -> str:
         if isinstance(value, list):
             return ", ".join(str(each) for each in value)
+        if isinstance(value, dict):
+            return ", ".join(f"{key}: {each}" for key, each in value.items())
         if isinstance(value, bool):
             return translate(language, _YES_AND_NO[value])
         if name.endswith("_at") or name == "paid_expiry":

@@ -1,15 +1,17 @@
 """Consent claims, which are statements in an imported file about how members agreed to get mail."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+import orjson
 from sqlalchemy import text
 
 from core.settings import origins
 from core.settings.notations import Retained
 from models import ConsentHow
 from services.subscriptions.consent.entries import normalise_ip
+from services.subscriptions.sign_up_origins import Origin
 from storage.unit_of_work import UnitOfWork
 
 MAX_CLAIMED_WORDING_CHARACTERS = 2_000
@@ -29,6 +31,7 @@ class ClaimedConsent:
     ip: str | None = None
     url: str | None = None
     wording: str | None = None
+    origin: Origin = field(default_factory=dict)
 
 
 # OFFSET 0 makes Postgres look up members one by one. Check the status outside the subquery, because
@@ -36,15 +39,15 @@ class ClaimedConsent:
 # than the retention period for IP addresses, store only the IP address's network.
 _RECORD_CLAIMS = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
-    claimed_by)
+    origin, claimed_by)
 SELECT i.id, m.id, c.how, t.moment,
     CASE WHEN t.moment < now() - :age AND strpos(c.ip, '/') = 0 THEN network_of_ip(c.ip)
         ELSE c.ip END,
-    c.url, c.wording, :claimed_by
+    c.url, c.wording, CAST(c.origin AS jsonb), :claimed_by
 FROM imports AS i
 CROSS JOIN unnest(CAST(:people AS bigint[]), CAST(:hows AS text[]), CAST(:moments AS timestamptz[]),
-    CAST(:ips AS text[]), CAST(:urls AS text[]), CAST(:wordings AS text[]))
-    AS c (user_id, how, moment, ip, url, wording)
+    CAST(:ips AS text[]), CAST(:urls AS text[]), CAST(:wordings AS text[]),
+    CAST(:origins AS text[])) AS c (user_id, how, moment, ip, url, wording, origin)
 CROSS JOIN LATERAL (SELECT CASE
     WHEN c.moment BETWEEN 'epoch' AND now() THEN c.moment ELSE now() END
 ) AS t (moment)
@@ -92,6 +95,7 @@ def record_claims(
         "ips": [normalise_ip(each.ip) for each in claims],
         "urls": [origins.strip_query((each.url or "").strip()) for each in claims],
         "wordings": [each[:MAX_CLAIMED_WORDING_CHARACTERS] or None for each in wordings],
+        "origins": [orjson.dumps(each.origin).decode() if each.origin else None for each in claims],
         "claimed_by": claimed_by,
         "age": timedelta(days=uow.settings.retention[Retained.IP_ADDRESSES]),
     }

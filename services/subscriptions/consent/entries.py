@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import Mapping
 
-from sqlalchemy import select
+from sqlalchemy import exists, select
 
 from models import ConsentEntry, ConsentHow, MailingList, Subscription
 from storage.unit_of_work import UnitOfWork
@@ -11,6 +11,8 @@ from storage.unit_of_work import UnitOfWork
 # Kinds of consent entries that record an action by the list's owner and don't prove the person's
 # consent.
 _OWNER_KINDS = frozenset({ConsentHow.OWNER, ConsentHow.IMPORT, ConsentHow.TRANSFER})
+# Kinds of consent entries that prove that the person wanted to join the list.
+_CONFIRMED_KINDS = (ConsentHow.CONFIRMATION, ConsentHow.LOGIN, ConsentHow.LINK)
 # Maps the channel of a request (``Via``) to the kind of consent entry that is recorded.
 HOW_BY_VIA: Mapping[str, ConsentHow] = {
     "login": ConsentHow.LOGIN,
@@ -39,17 +41,19 @@ def record_entry(
     ip: str | None,
     url: str | None,
     browser: str | None,
+    origin: Mapping[str, str] | None,
 ) -> None:
     """Record how a person joined a list.
 
-    If the list's owner added the person, the entry contains no IP address, URL, browser or consent
-    wording.
+    If the list's owner added the person, the entry contains no IP address, URL, browser, consent
+    wording or origin.
     """
     entry = ConsentEntry(list_id=subscription.list_id, user_id=subscription.user_id, how=how)
     if how not in _OWNER_KINDS:
         entry.ip = normalise_ip(ip)
         entry.url = url
         entry.browser = browser
+        entry.origin = dict(origin) if origin else None
         # Read the version of the wording from the database, because the ``MailingList`` object may
         # be outdated.
         version = select(MailingList.consent_wording_version).where(
@@ -57,6 +61,18 @@ def record_entry(
         )
         entry.wording_version = version.scalar_subquery()
     uow.session.add(entry)
+
+
+def has_confirmed_entry(uow: UnitOfWork, subscription: Subscription) -> bool:
+    """Return whether the person has proved before that they want to join the list."""
+    query = select(
+        exists().where(
+            ConsentEntry.user_id == subscription.user_id,
+            ConsentEntry.list_id == subscription.list_id,
+            ConsentEntry.how.in_(_CONFIRMED_KINDS),
+        )
+    )
+    return bool(uow.session.scalar(query))
 
 
 def normalise_ip(text: str | None) -> str | None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import BigInteger, Boolean, Connection, DateTime, String, select, text
+from sqlalchemy.dialects.postgresql import JSONB
 
 from core import clock
 from models import ConsentHow, Subscription
@@ -34,6 +35,7 @@ class ConsentEvidence(NamedTuple):
             in.
         list_id: the id of the list that the person joined, even if the owner later transferred the
             person to another list.
+        origin: where the sign-up came from, or ``None`` if nothing is known.
         place: a number that determines the order of evidence with the same timestamp.
     """
 
@@ -48,6 +50,7 @@ class ConsentEvidence(NamedTuple):
     confirmed: bool
     list_id: int
     import_id: int | None
+    origin: Mapping[str, str] | None
     place: int
 
 
@@ -65,14 +68,16 @@ SELECT m.id AS subscription_id, e.occurred_at, e.how, e.ip, e.url, e.browser, (
         SELECT FROM consent_entries AS c WHERE c.user_id = e.user_id AND c.list_id = e.list_id
             AND c.how = 'confirmation' AND c.occurred_at >= e.occurred_at
     ) AS confirmed,
-    coalesce(e.of_list_id, m.list_id) AS list_id, e.import_id, e.id * 2 AS place
+    coalesce(e.of_list_id, m.list_id) AS list_id, e.import_id, e.origin,
+    e.id * 2 AS place
 FROM subscriptions AS m CROSS JOIN LATERAL (
     SELECT * FROM consent_entries WHERE user_id = m.user_id AND list_id = m.list_id OFFSET 0
 ) AS e
 WHERE m.id = ANY(CAST(:ids AS bigint[]))
 UNION ALL
 SELECT m.id, c.occurred_at, c.how, c.ip, c.url, NULL, c.wording, NULL, c.claimed_by, false,
-    coalesce(c.of_list_id, m.list_id), c.import_id, 1 + 2 * (8 * c.import_id + array_position(
+    coalesce(c.of_list_id, m.list_id), c.import_id, c.origin,
+    1 + 2 * (8 * c.import_id + array_position(
         '{form,confirmation,login,link,owner,import,transfer}'::text[], c.how::text))
 FROM subscriptions AS m CROSS JOIN LATERAL (
     SELECT * FROM consent_claims WHERE subscription_id = m.id OFFSET 0
@@ -80,7 +85,7 @@ FROM subscriptions AS m CROSS JOIN LATERAL (
 WHERE m.id = ANY(CAST(:ids AS bigint[]))
 UNION ALL
 SELECT id, imported_at, 'import', NULL, NULL, NULL, NULL, NULL, 'owner', false, list_id, import_id,
-    0
+    NULL, 0
 FROM subscriptions
 WHERE id = ANY(CAST(:ids AS bigint[])) AND import_id IS NOT NULL AND email IS NOT NULL
 """)
@@ -90,6 +95,7 @@ WHERE id = ANY(CAST(:ids AS bigint[])) AND import_id IS NOT NULL AND email IS NO
         wording_version=BigInteger(),
         occurred_at=DateTime(timezone=True),
         confirmed=Boolean(),
+        origin=JSONB(),
     )
     .subquery("evidence")
 )

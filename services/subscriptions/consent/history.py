@@ -13,19 +13,19 @@ _ALL_ROWS = 2**31 - 1
 _COPY_ENTRIES = text("""
 WITH of_member AS (
     SELECT how, occurred_at, ip, url, browser, wording_version,
-        coalesce(of_list_id, list_id) AS of_list_id, import_id
+        coalesce(of_list_id, list_id) AS of_list_id, import_id, origin
     FROM consent_entries WHERE user_id = :user_id AND list_id = :list_id
     ORDER BY id DESC LIMIT :most
 ), source AS (
     SELECT * FROM of_member
     UNION ALL
-    SELECT 'import', imported_at, NULL, NULL, NULL, NULL, list_id, import_id
+    SELECT 'import', imported_at, NULL, NULL, NULL, NULL, list_id, import_id, NULL
     FROM subscriptions WHERE id = :source_id AND import_id IS NOT NULL
 )
 INSERT INTO consent_entries (list_id, user_id, how, occurred_at, ip, url, browser, wording_version,
-    of_list_id, import_id)
+    of_list_id, import_id, origin)
 SELECT :to_list_id, :user_id, how, occurred_at, ip, url, browser, wording_version, of_list_id,
-    import_id
+    import_id, origin
 FROM source AS s
 -- Skip entries about the target list, and entries that an earlier transfer copied.
 WHERE of_list_id <> :to_list_id AND NOT EXISTS (
@@ -36,9 +36,9 @@ ORDER BY occurred_at
 """)
 _COPY_CLAIMS = text("""
 INSERT INTO consent_claims (import_id, subscription_id, how, occurred_at, ip, url, wording,
-    claimed_by, of_list_id)
+    claimed_by, of_list_id, origin)
 SELECT import_id, :target_id, how, occurred_at, ip, url, wording, claimed_by,
-    coalesce(of_list_id, :list_id)
+    coalesce(of_list_id, :list_id), origin
 FROM consent_claims WHERE subscription_id = :source_id
 ON CONFLICT DO NOTHING
 """)

@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from operator import ge, gt, le, lt
@@ -48,6 +48,7 @@ from services.subscriptions.filters.names import (
     Value,
     ValueKind,
 )
+from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 
 Condition = ColumnElement[bool]
 
@@ -111,7 +112,7 @@ class Comparison:
         """
         if self.name.field_id is not None:
             return _build_indexed_field_condition(self, members)
-        if self.operator is Operator.EXISTS:
+        if self.operator is Operator.EXISTS and self.name.name not in ORIGIN_NAMES:
             return None
         build = _INDEXED_CONDITION_BUILDERS.get(self.name.name)
         return None if build is None else build(self, members)
@@ -271,6 +272,13 @@ def _build_indexed_bounce_condition(comparison: Comparison, members: Members) ->
     return or_(*(members.rows.c.user_id == any_(each) for each in bounced_users))
 
 
+def _compare_origin(comparison: Comparison, members: Members) -> Condition:
+    value = members.rows.c.origin.op("->>", return_type=Text())(literal(comparison.name.name))
+    if comparison.operator is Operator.EXISTS:
+        return value.is_not(None)
+    return _compare_text(comparison, value)
+
+
 _CONDITION_BUILDERS: Mapping[str, _ConditionBuilder] = {
     **dict.fromkeys(("status", "type", "import_id"), _compare_column),
     "email": _compare_address,
@@ -287,6 +295,7 @@ _CONDITION_BUILDERS: Mapping[str, _ConditionBuilder] = {
         comparison, func.coalesce(members.rows.c.joined_at, members.rows.c.created_at)
     ),
     **dict.fromkeys(("created_at", "updated_at"), _compare_moment_column),
+    **dict.fromkeys(ORIGIN_NAMES, _compare_origin),
     "tag": _compare_tags,
 }
 
@@ -298,6 +307,33 @@ def _build_indexed_text_condition(
     if is_part and len(str(comparison.values[0])) < MIN_INDEXED_CHARACTERS:
         return None
     return build(comparison, members)
+
+
+def _build_indexed_origin_condition(comparison: Comparison, members: Members) -> Condition | None:
+    """Build an SQL condition that uses an index to find members by a value of their origin.
+
+    The trigram part of the index contains the origin as JSON text. A search by a part of a value
+    may find the text in another value of the origin, so the filter checks these members again.
+    """
+    name = comparison.name.name
+    operator = comparison.operator
+    origin = members.rows.c.origin
+    origin_text = _fold_case(cast(origin, Text()))
+    values = [str(value) for value in comparison.values]
+    if operator is Operator.EXISTS:
+        has_name = origin_text.like(_build_pattern(Operator.CONTAINS, f'"{name}"'))
+        return and_(origin.is_not(None), has_name)
+    if operator in {Operator.IS, Operator.IN}:
+        document = cast(origin_text, JSONB())
+        return and_(origin.is_not(None), _contains_any_value(document, name, values))
+    if len(values[0]) < MIN_INDEXED_CHARACTERS:
+        return None
+    # In JSON text, a value is quoted, and quotes and backslashes in the value are escaped.
+    quoted = _write_json(values[0])[1:-1]
+    if operator is Operator.BEGINS:
+        quoted = f'"{quoted}'
+    part = replace(comparison, operator=Operator.CONTAINS, values=(quoted,))
+    return and_(origin.is_not(None), _compare_text(part, cast(origin, Text())))
 
 
 _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
@@ -315,6 +351,7 @@ _INDEXED_CONDITION_BUILDERS: Mapping[str, _IndexedConditionBuilder] = {
             _compare_moment(comparison, members.rows.c.created_at),
         ),
     ),
+    **dict.fromkeys(ORIGIN_NAMES, _build_indexed_origin_condition),
     "tag": lambda comparison, members: and_(
         members.rows.c.tag_ids != _EMPTY, _compare_tags(comparison, members)
     ),
@@ -369,10 +406,16 @@ def _build_indexed_field_condition(comparison: Comparison, members: Members) -> 
     if comparison.operator not in {Operator.IS, Operator.IN}:
         return None
     fields = members.rows.c.fields
-    key = json.dumps(str(comparison.name.field_id))
     document = cast(_fold_case(cast(fields, Text())), JSONB())
-    json_texts = (_write_json(value) for value in comparison.values)
+    key = str(comparison.name.field_id)
+    return and_(fields != _EMPTY, _contains_any_value(document, key, comparison.values))
+
+
+def _contains_any_value(
+    document: ColumnElement[Any], key: str, values: Iterable[Value]
+) -> Condition:
+    """Build an SQL condition that a case-folded JSON document contains one of the values."""
+    json_texts = (_write_json(value) for value in values)
     forms = (form for json_text in json_texts for form in _list_unicode_forms(json_text))
-    parts = [literal(f"{{{key}: {form}}}", Text()) for form in forms]
-    contains_value = [document.contains(cast(_fold_case(part), JSONB())) for part in parts]
-    return and_(fields != _EMPTY, or_(*contains_value))
+    parts = [literal(f"{{{json.dumps(key)}: {form}}}", Text()) for form in forms]
+    return or_(*(document.contains(cast(_fold_case(part), JSONB())) for part in parts))

@@ -14,6 +14,7 @@ from core.ids import MAX_ID
 from models import FieldType, MemberField, SubscriptionStatus, Tier
 from services.subscriptions import tags
 from services.subscriptions.fields import InvalidAttribute
+from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 
 # The prefix of field keys in a filter, which distinguishes fields from columns.
 FIELD_PREFIX = "fields."
@@ -140,6 +141,7 @@ COMMON_NAMES = (
     FilterName("joined_at", ValueKind.MOMENT),
     FilterName("created_at", ValueKind.MOMENT),
     FilterName("updated_at", ValueKind.MOMENT),
+    *(FilterName(name, ValueKind.TEXT, is_optional=True) for name in ORIGIN_NAMES),
     TAG_NAME,
 )
 

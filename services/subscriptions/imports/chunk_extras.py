@@ -1,7 +1,7 @@
-"""Applies the extras of a chunk's rows, which are fields, tags, join dates and consent claims.
+"""Applies the extras of a chunk's rows: fields, tags, join dates, consent claims and origins.
 
-A second temporary table contains the fields, tags and join dates of a chunk's rows. Chunks whose
-rows have no fields, tags and join dates don't use the second table.
+A second temporary table contains the fields, tags, join dates and origins of a chunk's rows. Chunks
+whose rows have none of these extras don't use the second table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +16,13 @@ from models import ConsentHow, MemberImport
 from services.subscriptions import tags
 from services.subscriptions.consent.claims import ClaimedConsent, record_claims
 from services.subscriptions.imports import staging
+from services.subscriptions.imports.column_layout import ORIGIN_PREFIX
 from services.subscriptions.imports.judge_statements import JUDGE_AGAIN
 from services.subscriptions.imports.judged_rows import JudgedRow
 from services.subscriptions.imports.rows import RowExtras
 from services.subscriptions.imports.staging import JUDGED, STAGED_EXTRAS
 from services.subscriptions.imports.verdicts import ADDED, ALREADY
+from services.subscriptions.sign_up_origins import Origin
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -50,12 +52,16 @@ def create_tags(resources: Resources, task: MemberImport, rows: Sequence[JudgedR
 def copy_extras(uow: UnitOfWork, rows: Sequence[JudgedRow], tag_ids: TagIds) -> None:
     lines = []
     for number, extras in _list_extras(rows):
-        if extras.fields or extras.tags or extras.joined_at:
+        origin = _get_origin(extras.claim)
+        if extras.fields or extras.tags or extras.joined_at or origin:
             fields = staging.escape_value(orjson.dumps(extras.fields).decode())
             ids = sorted({tag_ids[name] for name in extras.tags if name in tag_ids})
             ids_text = ",".join(map(str, ids))
             joined_at = extras.joined_at or staging.NULL
-            lines.append(f"{number}\t{fields}\t{{{ids_text}}}\t{joined_at}\n")
+            origin_text = (
+                staging.escape_value(orjson.dumps(origin).decode()) if origin else staging.NULL
+            )
+            lines.append(f"{number}\t{fields}\t{{{ids_text}}}\t{joined_at}\t{origin_text}\n")
     staging.copy_lines(uow, STAGED_EXTRAS, "".join(lines))
 
 
@@ -123,16 +129,36 @@ def add_claims(
 def _list_claims(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
     """Yield a claim about the person's consent, and a claim that the consent was confirmed.
 
+    The origin belongs to the first claim. If a row has an origin but no consent, the claim is of
+    the kind ``import``.
+
     ``claim`` maps each part of the consent, such as ``ip``, to the text in the file.
     """
     get = claim.get
-    if not claim.keys() <= {"confirmed_at", "confirmed_ip"}:
+    origin = _get_origin(claim)
+    parts = {part for part in claim if not part.startswith(ORIGIN_PREFIX)}
+    if not parts <= {"confirmed_at", "confirmed_ip"}:
         how = ConsentHow(get("how", ConsentHow.FORM))
         consented_at = _parse_moment(get("at"))
-        yield ClaimedConsent(email, how, consented_at, get("ip"), get("url"), get("wording"))
+        yield ClaimedConsent(
+            email, how, consented_at, get("ip"), get("url"), get("wording"), origin
+        )
+        origin = {}
     confirmed_at = _parse_moment(get("confirmed_at"))
     if confirmed_at or get("confirmed_ip"):
-        yield ClaimedConsent(email, ConsentHow.CONFIRMATION, confirmed_at, get("confirmed_ip"))
+        confirmation = ConsentHow.CONFIRMATION
+        yield ClaimedConsent(email, confirmation, confirmed_at, get("confirmed_ip"), origin=origin)
+        origin = {}
+    if origin:
+        yield ClaimedConsent(email, ConsentHow.IMPORT, origin=origin)
+
+
+def _get_origin(claim: Mapping[str, str]) -> Origin:
+    return {
+        part.removeprefix(ORIGIN_PREFIX): value
+        for part, value in claim.items()
+        if part.startswith(ORIGIN_PREFIX)
+    }
 
 
 def _parse_moment(cell: str | None) -> datetime | None:

@@ -10,10 +10,12 @@ from models import FieldType, MemberField
 from services.subscriptions.imports.column_vocabulary import COLUMNS, PRODUCTS
 from services.subscriptions.imports.known_words import normalise_word
 from services.subscriptions.imports.rows import SuppressionStatus
+from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 
 CONSENT_PARTS = ("at", "how", "ip", "url", "wording", "confirmed_at", "confirmed_ip")
-# The prefixes of roles such as ``consent.ip`` and ``fields.city``.
+# The prefixes of roles such as ``consent.ip``, ``origin.utm_source`` and ``fields.city``.
 CONSENT_PREFIX = "consent."
+ORIGIN_PREFIX = "origin."
 FIELD_PREFIX = "fields."
 # The role that the API reports for a column that isn't imported.
 IGNORED = "ignored"
@@ -22,7 +24,8 @@ IGNORED = "ignored"
 ROLES = (
     *("email", "name", "first_name", "middle_name", "last_name", "tier", "paid_expiry"),
     *("status", "subscribed", "unsubscribed", "confirmed"),
-    *("tags", "joined_at", *(CONSENT_PREFIX + part for part in CONSENT_PARTS), "ignore"),
+    *("tags", "joined_at", *(CONSENT_PREFIX + part for part in CONSENT_PARTS)),
+    *(*(ORIGIN_PREFIX + name for name in ORIGIN_NAMES), "ignore"),
 )
 MAX_COLUMN_NAMES_SHOWN = 30
 MAX_COLUMN_NAME_CHARACTERS_SHOWN = 60
@@ -47,6 +50,7 @@ _SINGLE_ROLES: Mapping[str, Collection[str]] = {
     "joined_at": (),
     "created_at": ("joined_at",),
     **{CONSENT_PREFIX + part: () for part in CONSENT_PARTS},
+    **{ORIGIN_PREFIX + name: () for name in ORIGIN_NAMES},
 }
 # The roles that several columns of a file can have. Each role is mapped to a related role, or to
 # "". A role is not assigned automatically if the owner's column mapping assigns its related role.

@@ -12,7 +12,12 @@ from services.subscriptions.fields import (
     MAX_KEY_CHARACTERS,
     MAX_LABEL_CHARACTERS,
 )
-from services.subscriptions.imports.column_layout import FIELD_PREFIX, Basis, ColumnLayout
+from services.subscriptions.imports.column_layout import (
+    FIELD_PREFIX,
+    ORIGIN_PREFIX,
+    Basis,
+    ColumnLayout,
+)
 from services.subscriptions.imports.column_vocabulary import OWN_COLUMNS, find_concept
 from services.subscriptions.imports.field_values import guess_type
 from services.subscriptions.imports.known_words import normalise_word
@@ -112,7 +117,8 @@ def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list
     """Return the columns whose header is compared with the keys and labels of the owner's fields.
 
     The result includes status columns that were recognised only by their cells or by single words
-    in their header.
+    in their header. The result also includes origin columns that were recognised by their header,
+    because owners may have a field such as ``utm_source`` from before Pressroom knew origins.
     """
     meanings = layout.describe_roles()
     uncertain = {
@@ -120,7 +126,12 @@ def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list
         for index, column in layout.consent.items()
         if column.basis is not Basis.KNOWN and meanings[index] == "status"
     }
-    nameable = {*_find_unknown_columns(layout, columns)} | uncertain
+    origins = {
+        index
+        for index, role in meanings.items()
+        if role.startswith(ORIGIN_PREFIX) and index not in layout.mapped
+    }
+    nameable = {*_find_unknown_columns(layout, columns)} | uncertain | origins
     return [index for index in columns if index in nameable]
 
 

@@ -1,7 +1,7 @@
-"""Reads the fields, tags, join date and consent in a record.
+"""Reads the fields, tags, join date, consent and origin in a record.
 
 If a value is invalid, only the value is omitted, and the rest of the row is imported. The result of
-an import lists the invalid values that were omitted.
+an import lists the invalid values that were omitted, except values of an origin.
 """
 
 import csv
@@ -23,11 +23,13 @@ from services.subscriptions.imports.column_layout import (
     CONSENT_PARTS,
     CONSENT_PREFIX,
     MAX_COLUMN_NAME_CHARACTERS_SHOWN,
+    ORIGIN_PREFIX,
     ColumnLayout,
 )
 from services.subscriptions.imports.dates import require_past
 from services.subscriptions.imports.field_values import abbreviate_cell, parse_value
 from services.subscriptions.imports.rows import OmittedValue, RowExtras
+from services.subscriptions.sign_up_origins import ORIGIN_NAMES, clean_value
 from services.subscriptions.tags import MAX_TAGS_OF_MEMBER
 
 MAX_CLAIM_CHARACTERS = 2_000
@@ -49,9 +51,13 @@ class RowExtrasReader:
         self._joined_at_columns = layout.find_columns("joined_at", "created_at")
         parts = ((part, layout.find_first_column(CONSENT_PREFIX + part)) for part in CONSENT_PARTS)
         self._consent_columns = {part: index for part, index in parts if index is not None}
+        origins = (ORIGIN_PREFIX + name for name in ORIGIN_NAMES)
+        columns = ((role, layout.find_first_column(role)) for role in origins)
+        self._origin_columns = {role: index for role, index in columns if index is not None}
         self.indexes = [
             *(*layout.fields, *self._tag_columns),
             *(*self._joined_at_columns, *self._consent_columns.values()),
+            *self._origin_columns.values(),
         ]
 
     def read(self, cells: Sequence[str]) -> RowExtras | None:
@@ -63,6 +69,7 @@ class RowExtrasReader:
         fields = dict(self._read_fields(cells, left_out))
         tag_names = self._read_tags(cells, left_out) if self._tag_columns else ()
         claim = dict(self._read_claims(cells, left_out)) if self._consent_columns else {}
+        claim.update(self._read_origin(cells))
         joined_at = self._read_joined_at(cells, claim, left_out)
         if not (fields or tag_names or claim or joined_at or left_out):
             return None
@@ -114,6 +121,12 @@ class RowExtrasReader:
                     yield part, value
             except ValueError as error:
                 left_out.append(self._build_omission(index, error, text))
+
+    def _read_origin(self, cells: Sequence[str]) -> Iterator[tuple[str, str]]:
+        for role, index in self._origin_columns.items():
+            value = clean_value(role.removeprefix(ORIGIN_PREFIX), unguard_cell(cells[index]))
+            if value is not None:
+                yield role, value
 
     def _read_joined_at(
         self, cells: Sequence[str], claim: Mapping[str, str], left_out: list[OmittedValue]

@@ -19,6 +19,7 @@ from models import MemberImport, SubscriptionStatus, Tier
 from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
 from services.subscriptions import bulk_files
+from services.subscriptions.imports.column_layout import ORIGIN_PREFIX
 from services.subscriptions.imports.judged_rows import (
     DUPLICATE_CODE,
     EARLIER_ROW_REASON,
@@ -259,6 +260,15 @@ def _preview_rows(rows: Sequence[AnyRow], keys: Mapping[str, str]) -> Iterator[d
                 "joined_at": extras.joined_at,
                 "tags": extras.tags,
                 "fields": {keys[id_]: each for id_, each in extras.fields.items() if id_ in keys},
-                "consent": extras.claim,
+                "consent": {
+                    part: value
+                    for part, value in extras.claim.items()
+                    if not part.startswith(ORIGIN_PREFIX)
+                },
+                "origin": {
+                    part.removeprefix(ORIGIN_PREFIX): value
+                    for part, value in extras.claim.items()
+                    if part.startswith(ORIGIN_PREFIX)
+                },
                 "left_out": [str(each) for each in extras.left_out[:MAX_LEFT_OUT_SHOWN]],
             }

@@ -23,7 +23,7 @@ _STAGED = """
     has_left boolean, is_withheld boolean, fresh_id bigint
 """
 _STAGED_DIGESTS = "number int, digest bytea, is_current boolean"
-_STAGED_EXTRAS = "number int, fields jsonb, tag_ids bigint[], joined_at timestamptz"
+_STAGED_EXTRAS = "number int, fields jsonb, tag_ids bigint[], joined_at timestamptz, origin jsonb"
 _JUDGED = """
     number int, email text, name text, tier text, paid_expiry timestamptz, clears_expiry boolean,
     user_id bigint, is_new_person boolean, subscription_id bigint, verdict text,

@@ -12,7 +12,12 @@ from core.errors.imports import IMPORT_NOT_FOUND, IMPORT_RUNNING, IMPORT_UNDO_OV
 from models import JobStatus, MemberImport
 from services.feed.catalogue import FeedEventType, announce_event
 from services.subscriptions.consent.claims import delete_claims
-from services.subscriptions.imports.undo_figures import CORRECT_FOR_REMOVED, CORRECT_FOR_RESTORED
+from services.subscriptions.imports.undo_figures import (
+    CORRECT_FOR_REMOVED,
+    CORRECT_FOR_RESTORED,
+    CORRECT_ORIGINS_FOR_REMOVED,
+    CORRECT_ORIGINS_FOR_RESTORED,
+)
 from services.subscriptions.undo import RestoredBatch, Undo
 from storage.unit_of_work import UnitOfWork
 
@@ -62,7 +67,8 @@ WITH first AS (
         updated_at = b.updated_at_before
     FROM batch AS b WHERE m.id = b.subscription_id AND m.updated_at = b.applied_at
     RETURNING m.list_id, m.user_id, m.status, m.email_enabled, m.source, m.type,
-        old.status AS last_status, old.type AS last_type, b.type_after, b.activated, b.applied_at
+        old.status AS last_status, old.type AS last_type, b.type_after, b.activated, b.applied_at,
+        m.origin
 ), touched AS (
     UPDATE subscriptions AS m SET
         name = CASE WHEN m.name IS NOT DISTINCT FROM b.name_after
@@ -106,7 +112,8 @@ WITH first AS (
     WHERE c.ctid = l.place
     RETURNING c.subscription_id, c.activated, c.applied_at, c.type_before, c.type_after,
         old.type_before AS last_type_before
-), corrected AS ({CORRECT_FOR_RESTORED}), noted AS (
+), corrected AS ({CORRECT_FOR_RESTORED}),
+corrected_origins AS ({CORRECT_ORIGINS_FOR_RESTORED}), noted AS (
     INSERT INTO subscription_events (list_id, user_id, action, actor, actor_id, via,
         status_before, status_after, email_enabled_before, email_enabled_after)
     SELECT list_id, user_id, 'import_undone', 'import', :user_id, 'import',
@@ -124,8 +131,9 @@ WITH batch AS (
     WHERE import_id = :import_id AND id > :after ORDER BY id LIMIT :batch
 ), removed AS (
     DELETE FROM subscriptions AS m USING batch WHERE m.id = batch.id AND batch.is_untouched
-    RETURNING m.source, m.type, m.imported_at
-), corrected AS ({CORRECT_FOR_REMOVED})
+    RETURNING m.source, m.type, m.imported_at, m.origin
+), corrected AS ({CORRECT_FOR_REMOVED}),
+corrected_origins AS ({CORRECT_ORIGINS_FOR_REMOVED})
 SELECT (SELECT count(*) FROM removed), (SELECT max(id) FROM batch)
 """  # noqa: S608
 

@@ -53,6 +53,34 @@ _CORRECT_REMOVED = """
         (r.imported_at, r.type, -1, 0, 0, 0), (now(), r.type, 0, -1, 0, 0)
     ) AS v
 """
+# Each row of ``{corrections}`` is a correction for one member: the member's origin, a time, and the
+# differences of ``joined`` and ``gone``.
+_INSERT_ORIGIN_CORRECTIONS = """
+INSERT INTO origin_day_deltas
+    (list_id, day, utm_source, utm_medium, utm_campaign, referrer, joined, gone)
+SELECT :list_id, CAST(c.moment AT TIME ZONE 'UTC' AS date), coalesce(c.origin ->> 'utm_source', ''),
+    coalesce(c.origin ->> 'utm_medium', ''), coalesce(c.origin ->> 'utm_campaign', ''),
+    coalesce(c.origin ->> 'referrer', ''), sum(c.joined), sum(c.gone)
+FROM ({corrections}) AS c (origin, moment, joined, gone)
+WHERE c.origin IS NOT NULL
+GROUP BY 2, 3, 4, 5, 6
+"""
+_CORRECT_RESTORED_ORIGINS = """
+    SELECT u.origin, v.* FROM untouched AS u CROSS JOIN LATERAL (VALUES
+        (u.applied_at, -1, 0), (now(), 0, -1)
+    ) AS v WHERE u.last_status = 'active' AND u.status <> 'active'
+"""
+_CORRECT_REMOVED_ORIGINS = """
+    SELECT r.origin, v.* FROM removed AS r CROSS JOIN LATERAL (VALUES
+        (r.imported_at, -1, 0), (now(), 0, -1)
+    ) AS v
+"""
+CORRECT_ORIGINS_FOR_RESTORED = _INSERT_ORIGIN_CORRECTIONS.format(
+    corrections=_CORRECT_RESTORED_ORIGINS
+)
+CORRECT_ORIGINS_FOR_REMOVED = _INSERT_ORIGIN_CORRECTIONS.format(
+    corrections=_CORRECT_REMOVED_ORIGINS
+)
 # Corrects the figures after an undo has restored members. The statement reads the members from the
 # query ``untouched``, and the changes of later imports from the query ``later``.
 CORRECT_FOR_RESTORED = _INSERT_CORRECTIONS.format(

@@ -157,10 +157,10 @@ FROM changed
 
 def build_insert_statement(*, has_extras: bool) -> str:
     """Build the SQL statement that subscribes people who have no subscription to the list yet."""
-    extras = "coalesce(e.fields, '{}'), coalesce(e.tag_ids, '{}'), e.joined_at,"
+    extras = "coalesce(e.fields, '{}'), coalesce(e.tag_ids, '{}'), e.joined_at, e.origin,"
     return f"""
 INSERT INTO subscriptions (list_id, user_id, status, type, paid_expiry, email_enabled, name, email,
-    source, {"fields, tag_ids, joined_at," if has_extras else ""}
+    source, {"fields, tag_ids, joined_at, origin," if has_extras else ""}
     import_id, imported_at, created_at, updated_at)
 SELECT :list_id, j.user_id, 'active', coalesce(j.tier, 'free'),
     CASE WHEN j.tier IS NOT NULL THEN j.paid_expiry END, j.wants_mail,

@@ -78,6 +78,7 @@ class Actor:
     Attributes:
         page_url: the URL of the page that sent the request, without the query string.
         browser: the name of the browser that sent the request.
+        origin: where the sign-up came from, by the names in ``sign_up_origins.ORIGIN_NAMES``.
         reason: the person's reason for unsubscribing or disabling mail, or ``None``.
     """
 
@@ -87,6 +88,7 @@ class Actor:
     ip: str | None = None
     page_url: str | None = None
     browser: str | None = None
+    origin: Mapping[str, str] | None = None
     reason: str | None = None
 
 
@@ -285,7 +287,13 @@ def _record_consent_entry(
     uow: UnitOfWork, subscription: Subscription, how: ConsentHow, actor: Actor
 ) -> None:
     entries.record_entry(
-        uow, subscription, how, ip=actor.ip, url=actor.page_url, browser=actor.browser
+        uow,
+        subscription,
+        how,
+        ip=actor.ip,
+        url=actor.page_url,
+        browser=actor.browser,
+        origin=actor.origin,
     )
 
 

@@ -87,7 +87,7 @@ _COLUMNS = (
     # Exclude the values of retired fields, because a member may have values for many retired
     # fields.
     _record.fields.op("-", return_type=_record.fields.type)(func.array(_RETIRED)).label("fields"),
-    _record.tag_ids,
+    *_record["tag_ids", "origin"],
 )
 # An owner sees the name in a member's account only if the member was logged in when subscribing.
 _SHOWN_NAME = case((_record.source == Via.LOGIN.value, _person.name)).label("user_name")

@@ -43,7 +43,7 @@ OWNER_SOURCE = "owner"
 # list.
 _TRANSFERRED_COLUMNS = (
     *("user_id", "name", "email"),
-    *("confirmation_asked_at", "submitted", "language"),
+    *("confirmation_asked_at", "submitted", "language", "origin"),
 )
 # The statuses of the subscriptions that a person's overview shows.
 _CURRENT_STATUSES = (SubscriptionStatus.ACTIVE, SubscriptionStatus.PENDING)

@@ -10,6 +10,10 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 Json = dict[str, Any]
+_ORIGIN_NAMES = (
+    *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content"),
+    *("referrer", "landing"),
+)
 Compare = Callable[[Any, Any], bool]
 
 
@@ -31,6 +35,7 @@ class PlainMember:
     updated_at: datetime
     tags: frozenset[str] = frozenset()
     fields: Json = field(default_factory=dict)
+    origin: Json = field(default_factory=dict)
 
 
 def is_meant(written: Json, member: PlainMember) -> bool:
@@ -60,6 +65,8 @@ def is_meant(written: Json, member: PlainMember) -> bool:
 def _value(name: str, member: PlainMember) -> Any:
     if name.startswith("fields."):
         return member.fields.get(name.removeprefix("fields."))
+    if name in _ORIGIN_NAMES:
+        return member.origin.get(name)
     return member.tags or None if name == "tag" else getattr(member, name)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from models import FieldType
+from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 
 Json = dict[str, Any]
 
@@ -36,6 +37,7 @@ FIELDS = {
 }
 NUMBERS = (-1.5, 0, 0.1, 1, 7, 7.25, 1e15)
 BOUNCES = ("none", "none", "soft", "hard")
+ORIGINS = ("fair", "Fair 100%", "utm_source", 'a"b', "a\\b", "köln", "straße", '": "fair')
 DAYS = ("1969-07-20", "2000-02-29", "2025-12-31", "2026-01-01")
 SOURCES = ("import", "login", "form")
 STATUSES = ("pending", "active", "active", "active", "unsubscribed", "removed")
@@ -58,6 +60,12 @@ def random_text(dice: random.Random) -> str:
     return "".join(dice.choices(LETTERS, k=dice.randint(1, 6))).strip() or "x"
 
 
+def random_origin(dice: random.Random) -> Json | None:
+    """Values of some names. Most of them look like JSON, or are words of the names."""
+    values = {name: dice.choice(ORIGINS) for name in ORIGIN_NAMES if dice.random() < 0.4}
+    return values or None
+
+
 def random_values(dice: random.Random) -> Json:
     """Of some fields, by their keys."""
     values: Json = {
@@ -71,6 +79,7 @@ def random_values(dice: random.Random) -> Json:
 
 
 _TEXT = st.sampled_from(TEXTS) | st.text(LETTERS, min_size=1, max_size=3)
+_ORIGIN = st.sampled_from((*ORIGINS, "fai", "FAIR", "STRASSE", "utm_", '"', "\\", ": ", "none"))
 _ADDRESS = st.sampled_from(
     ("ann@example.com", "ANN@Example.com", "ann", "@example.", "n%", "a_", "no address", "ZOË@")
 )
@@ -118,7 +127,8 @@ def conditions(import_ids: list[int]) -> st.SearchStrategy[Json]:
         _one("fields.born", _ORDERED, st.sampled_from(DAYS) | _AGO),
         _one("fields.agreed", ("is", "is_not"), st.booleans()),
         _equal("fields.size", st.sampled_from((*CHOICES, "s", "gone"))),
-        *(_missing(name) for name in ("email", "name", "import_id", "tag")),
+        *(_equal(name, _ORIGIN, *parts) for name in ORIGIN_NAMES),
+        *(_missing(name) for name in ("email", "name", "import_id", "tag", *ORIGIN_NAMES)),
         *(_missing(f"fields.{key}") for key in FIELDS),
     )
 

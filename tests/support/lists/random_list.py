@@ -108,6 +108,7 @@ def _member(
         joined_at=dice.choice((None, *written.MOMENTS)),
         tag_ids=sorted(dice.sample(sorted(tag_ids.values()), dice.choice((0, 0, 1, 2, 3)))),
         fields={str(field_ids[key]): value for key, value in values.items()},
+        origin=written.random_origin(dice),
     )
     return record, User(email=f"{random_hash_id()}@example.com"), values
 
@@ -150,6 +151,7 @@ def _plain(
         joined_at=record.joined_at or record.created_at,
         tags=frozenset(names[each] for each in record.tag_ids if each in names),
         fields=values,
+        origin=record.origin or {},
     )
 
 

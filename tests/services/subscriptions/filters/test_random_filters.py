@@ -30,7 +30,21 @@ examples = settings(
 def test_random_member_filter_finds_exactly_the_matching_members(
     random_list: RandomList, data: st.DataObject
 ) -> None:
-    sent = data.draw(written.filters(random_list.import_ids))
+    require_matches(random_list, data.draw(written.filters(random_list.import_ids)))
+
+
+@pytest.mark.parametrize("operator", ["is", "contains", "begins", "exists"])
+def test_filter_by_origin_finds_quotes_backslashes_and_wildcards(
+    random_list: RandomList, operator: str
+) -> None:
+    """Origins are indexed as JSON text, in which quotes and backslashes are escaped."""
+    operands = (True,) if operator == "exists" else written.ORIGINS
+    for name in ("utm_source", "landing"):
+        for operand in operands:
+            require_matches(random_list, {"field": name, operator: operand})
+
+
+def require_matches(random_list: RandomList, sent: Json) -> None:
     with random_list.stack.resources.unit_of_work() as uow:
         criteria = member_filter.read_filter(uow, random_list.load(uow), sent)
         of_list = select(Subscription.id).where(Subscription.list_id == random_list.list_id)

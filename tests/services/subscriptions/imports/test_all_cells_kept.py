@@ -60,14 +60,16 @@ def is_kept(member: dict[str, Any], meaning: str, cell: str) -> bool:
         "fields": member["fields"].get(name) == cell,
         "tags": set(split_tags(cell)) == member["tags"],
         "joined_at": member["joined_at"][:10] == cell[:10],
+        # Of a website its host is kept.
+        "origin": member["origin"].get(name, "-") in cell.lower(),
     }
     return bool(expected[kind])
 
 
 def kept(importing: Importing, owner: Owner, list_id: int, email: str) -> dict[str, Any]:
-    [(subscription_id, values, names, joined_at)] = importing.stack.query(
+    [(subscription_id, values, names, joined_at, origin)] = importing.stack.query(
         "SELECT s.id, s.fields, ARRAY(SELECT name FROM tags WHERE id = ANY(s.tag_ids)),"
-        " to_char(s.joined_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS')"
+        " to_char(s.joined_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), s.origin"
         " FROM subscriptions AS s WHERE list_id = %s AND email = %s",
         *(list_id, email),
     )
@@ -85,4 +87,5 @@ def kept(importing: Importing, owner: Owner, list_id: int, email: str) -> dict[s
         "tags": set(names),  # type: ignore[call-overload]
         "joined_at": joined_at or "",
         "claims": claims,
+        "origin": origin or {},
     }

@@ -174,6 +174,35 @@ def test_import_reads_consent_claims_from_the_file() -> None:
     assert found.joined_at == "2024-01-02T10:05:00.000000Z"
 
 
+@pytest.mark.parametrize(
+    ("header", "roles"),
+    [
+        (
+            "utm_source,utm_medium,utm_campaign,utm_term,utm_content,referrer",
+            ("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "referrer"),
+        ),
+        ("UTM Source,UTM Medium,referring_site", ("utm_source", "utm_medium", "referrer")),
+        ("referrer_source,attribution_url", ("referrer", "landing")),
+    ],
+    ids=["Kit", "beehiiv", "Ghost"],
+)
+def test_import_recognises_the_origin_columns_of_products(
+    header: str, roles: tuple[str, ...]
+) -> None:
+    cells = ["/Tea" if role == "landing" else f"Value-{role}".replace("_", "-") for role in roles]
+    found = one(f"email,{header}\na@example.com,{','.join(cells)}\n")
+    expected = {f"origin.{role}": cell.lower() for role, cell in zip(roles, cells, strict=True)}
+    if "landing" in roles:
+        expected["origin.landing"] = "/Tea"
+    assert found.claim == expected
+    assert (found.fields, found.joined_at) == ({}, None)
+
+
+def test_import_drops_invalid_and_personal_values_of_an_origin_without_a_report() -> None:
+    found = one("email,utm_source,utm_medium\na@example.com,b@example.com,Mail\n")
+    assert (found.claim, found.left_out) == ({"origin.utm_medium": "mail"}, [])
+
+
 def test_import_mapping_assigns_any_column_to_any_member_attribute() -> None:
     mapping = {"a": "fields.company", "b": "tags", "c": "joined_at", "d": "consent.at"}
     mapping |= {"company": "ignore", "e": "tags"}

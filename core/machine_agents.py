@@ -1,0 +1,20 @@
+"""Recognises programs that act without a person, by their user agents in ``machines.toml``."""
+
+import tomllib
+from pathlib import Path
+
+_MAX_SEARCHED_CHARACTERS = 2_000
+_AGENTS = tomllib.loads(Path(__file__).with_name("machines.toml").read_text("utf-8"))
+_EXACT_AGENTS = frozenset(_AGENTS["exact"])
+_AGENT_PARTS = tuple(part.lower() for part in _AGENTS["parts"])
+
+
+def is_machine_agent(user_agent: object) -> bool:
+    """Return whether a user agent belongs to a proxy, scanner or crawler and not to a person.
+
+    A missing user agent isn't recognised, because most senders report no user agent.
+    """
+    if not isinstance(user_agent, str):
+        return False
+    text = user_agent[:_MAX_SEARCHED_CHARACTERS].lower()
+    return user_agent in _EXACT_AGENTS or any(part in text for part in _AGENT_PARTS)

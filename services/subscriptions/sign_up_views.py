@@ -1,0 +1,57 @@
+"""Counts how often the sign-up pages of lists are requested, per list and day.
+
+API processes count in memory, and write the counts to the database once a minute. A killed process
+loses the counts of its last minute, so the counts are lower bounds. A count contains no cookie, no
+IP address and nothing else about a visitor.
+"""
+
+from collections import Counter
+from datetime import date
+from threading import Lock
+
+import orjson
+
+from storage.database import Database, Statement
+
+# The maximum number of lists and days that a process counts at the same time. Further lists aren't
+# counted until the next write.
+MAX_COUNTED_LISTS = 50_000
+
+# The rows are sorted, so that two processes lock the rows in the same order.
+_ADD_VIEWS = Statement("""
+    INSERT INTO sign_up_views AS v (list_id, day, seen)
+    SELECT new.list_id, new.day, new.seen
+    FROM json_to_recordset(CAST(:views AS json)) AS new (list_id bigint, day date, seen bigint)
+    JOIN lists ON lists.id = new.list_id
+    ORDER BY new.list_id, new.day
+    ON CONFLICT (list_id, day) DO UPDATE SET seen = v.seen + excluded.seen
+""")
+
+
+class ViewCounter:
+    """The requests of sign-up pages that this process hasn't written to the database yet."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts: Counter[tuple[int, date]] = Counter()
+
+    def count_view(self, list_id: int, day: date) -> None:
+        with self._lock:
+            key = (list_id, day)
+            if key in self._counts or len(self._counts) < MAX_COUNTED_LISTS:
+                self._counts[key] += 1
+
+    def write_views(self, database: Database) -> None:
+        """Add the counts in memory to the database. Raises ``psycopg2.Error``.
+
+        After an error, the counts are lost. A second write could count views twice.
+        """
+        with self._lock:
+            counts = self._counts
+            self._counts = Counter()
+        if counts:
+            rows = [
+                {"list_id": list_id, "day": day, "seen": seen}
+                for (list_id, day), seen in counts.items()
+            ]
+            database.rows(_ADD_VIEWS, views=orjson.dumps(rows).decode())

@@ -1,0 +1,170 @@
+"""How many people saw, asked for and confirmed a subscription, per day and per origin."""
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from core import clock
+from devstack.harness.stack import Stack
+from tests.support.http.replies import data
+from tests.support.imports.bulk import addresses, imported, sheet
+from tests.support.lists.subscribers import confirm, known_member, mailed, new_address, new_list
+from tests.support.people.consoles import at_console, rows_of
+from tests.support.people.erasure import erase
+from tests.support.people.visiting import a_visitor
+from tests.support.stack.maintenance import run_maintenance
+
+PERSON = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0"}
+COUNTS = ("asked", "confirmed", "joined", "left", "net")
+ORIGIN_KINDS = ("utm_source", "utm_medium", "utm_campaign", "referrer")
+
+
+def read_rows(client: httpx2.Client, list_id: int, by: str, **query: str) -> dict[str, list[int]]:
+    """Return the counts of each key, in the order of ``COUNTS``."""
+    path = f"/lists/{list_id}/stats"
+    rows: list[dict[str, Any]] = data(client.get(path, params={"by": by, **query}))["rows"]
+    return {row["key"]: [row[name] for name in COUNTS] for row in rows}
+
+
+def subscribe(stranger: httpx2.Client, list_id: int, **origin: str) -> str:
+    email = new_address()
+    body = {"email": email, **origin}
+    assert data(stranger.post(f"/subscriptions/{list_id}", json=body)) == 1
+    return email
+
+
+def remove(client: httpx2.Client, list_id: int, email: str) -> None:
+    user_id = known_member(client, list_id, email)["user_id"]
+    data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
+
+
+@pytest.mark.parametrize("by", ORIGIN_KINDS)
+def test_list_statistics_count_sign_ups_by_origin(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, by: str
+) -> None:
+    list_id = new_list(client, confirm_required=True)["id"]
+    first, second, _ = (subscribe(stranger, list_id, **{by: "fair"}) for _ in range(3))
+    subscribe(stranger, list_id, **{by: "mail"})
+    plain = subscribe(stranger, list_id)
+    for email in (first, second, plain):
+        confirm(stranger, *mailed(stack, email))
+    remove(client, list_id, second)
+    for _ in range(2):
+        assert read_rows(client, list_id, by) == {
+            "fair": [3, 2, 2, 1, 1],
+            "mail": [1, 0, 0, 0, 0],
+            "": [1, 1, 1, 0, 1],
+        }
+        run_maintenance(stack, "maintenance.fold_counts")
+    waiting = "SELECT count(*) FROM origin_day_deltas WHERE list_id = %s"
+    assert stack.query(waiting, list_id) == [(0,)]
+    other = next(each for each in ORIGIN_KINDS if each != by)
+    assert read_rows(client, list_id, other) == {"": [5, 3, 3, 1, 2]}
+    assert read_rows(client, list_id, "source") == {"form": [5, 3, 3, 1, 2]}
+    assert read_rows(client, list_id, "tier") == {"free": [5, 3, 3, 1, 2]}
+    day = str(clock.now().date())
+    assert read_rows(client, list_id, "day")[day] == [5, 3, 3, 1, 2]
+    assert read_rows(client, list_id, by, to="2026-01-01") == {}
+
+
+def test_undone_import_changes_no_figures_by_origin(
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    known = subscribe(stranger, list_id, utm_source="fair")
+    remove(client, list_id, known)
+    before = read_rows(client, list_id, "utm_source")
+    assert before == {"fair": [0, 0, 1, 1, 0]}
+    rows = [[email, "Twitter"] for email in (*addresses(3), known)]
+    result = imported(client, list_id, sheet(["email", "utm_source"], *rows))
+    assert read_rows(client, list_id, "utm_source") == {
+        "twitter": [0, 0, 3, 0, 3],
+        "fair": [0, 0, 2, 1, 1],
+    }
+    data(client.delete(f"/imports/{result['import_id']}/members"))
+    assert read_rows(client, list_id, "utm_source") == before
+
+
+def test_erased_member_counts_as_left_by_origin(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = subscribe(stranger, list_id, utm_source="fair")
+    erase(stack.resources, email)
+    assert read_rows(client, list_id, "utm_source") == {"fair": [0, 0, 1, 1, 0]}
+
+
+def test_statistics_by_origin_have_the_100_largest_keys_and_the_rest_as_other(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    stack.query(
+        "INSERT INTO origin_days (list_id, day, utm_source, utm_medium, utm_campaign, referrer,"
+        " joined, gone) SELECT %s, CURRENT_DATE, 's' || n, '', '', '', n, 0"
+        " FROM generate_series(1, 103) AS n",
+        list_id,
+    )
+    # A source that really is called "other" belongs to the rest.
+    stack.query("UPDATE origin_days SET utm_source = 'other' WHERE utm_source = 's1'")
+    joined = {key: row[2] for key, row in read_rows(client, list_id, "utm_source").items()}
+    largest = {f"s{number}": number for number in range(103, 3, -1)}
+    assert [*joined.items()][:101] == [*largest.items(), ("other", 3 + 2 + 1)]
+
+
+def test_seen_counts_only_page_views_that_a_person_may_have_made(stack: Stack) -> None:
+    owner = stack.create_owner()
+    with stack.client(owner.key) as client:
+        mailing_list = new_list(client)
+        path = f"/s/{mailing_list['slug']}"
+        with stack.run_second_api(None) as second, a_visitor(second) as visitor:
+            view_as_person_and_machines(visitor.client, path)
+            visitor.enter(owner.email)
+            assert visitor.client.get(path, headers=PERSON).status_code == 200
+        # A stopped process writes its counts.
+        rows = data(client.get(f"/lists/{mailing_list['id']}/stats"))["rows"]
+        assert [row["seen"] for row in rows] == [0] * 29 + [2]
+        subscribe(client, mailing_list["id"])
+        for by in ("source", "utm_source"):
+            figures = data(client.get(f"/lists/{mailing_list['id']}/stats", params={"by": by}))
+            assert [row["seen"] for row in figures["rows"]] == [None]
+
+
+def view_as_person_and_machines(client: httpx2.Client, path: str) -> None:
+    """View a page twice as a person, and several times as a program or before anybody asks."""
+    for query in ({}, {"utm_source": "fair"}):
+        assert client.get(path, params=query, headers=PERSON).status_code == 200
+    for headers in (
+        {"Sec-Purpose": "prefetch"},
+        {"Purpose": "prefetch"},
+        {"User-Agent": "Mozilla/5.0 (compatible; Googlebot/2.1)"},
+        {"User-Agent": "Mozilla/5.0 (compatible; Unknown/1.0; +https://example.com/crawler)"},
+        {"User-Agent": "curl/8.5.0"},
+        {"User-Agent": ""},
+    ):
+        assert client.get(path, headers={**PERSON, **headers}).status_code == 200
+    assert client.head(path, headers=PERSON).status_code == 200
+    assert client.get(f"{path}-unknown", headers=PERSON).status_code == 404
+
+
+def test_console_list_page_shows_the_funnel_and_origins(
+    stack: Stack, stranger: httpx2.Client
+) -> None:
+    with at_console(stack) as console:
+        list_id = new_list(console.api, confirm_required=True)["id"]
+        path = f"/console/lists/{list_id}"
+        emails = [
+            subscribe(stranger, list_id, **origin)
+            for origin in (
+                {"utm_source": "fair", "referrer": "news.example.com"},
+                {"referrer": "news.example.com"},
+                {"utm_source": "silent"},
+            )
+        ]
+        for email in emails[:2]:
+            confirm(stranger, *mailed(stack, email))
+        assert "Sign-up page seen" not in console.see(path)
+        stack.query("INSERT INTO sign_up_views VALUES (%s, CURRENT_DATE, 1234)", list_id)
+        text = console.see(path)
+        assert "Sign-up page seen at least 1,234 times. Confirmation requests: 3." in text
+        assert [row for row in rows_of(text) if row[0].startswith(("news", "fair", "silent"))] == [
+            ["news.example.com", "2", "0"],
+            ["fair", "1", "0"],
+        ]

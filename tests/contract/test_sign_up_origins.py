@@ -1,0 +1,304 @@
+"""Where a sign-up came from: what is stored with its consent entry, and what a member shows."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from devstack.harness.stack import Stack
+from services.subscriptions.sign_up_origins import ORIGIN_NAMES, UTM_NAMES
+from tests.support.http.pages import BROWSER_HEADERS, follow_redirect, read_text
+from tests.support.http.replies import data
+from tests.support.imports.bulk import addresses, counts, exported, imported, sheet
+from tests.support.lists.people_on_lists import Subscriber
+from tests.support.lists.preferences import open_preferences
+from tests.support.lists.segments import new_field, put
+from tests.support.lists.subscribers import confirm, known_member, mailed, new_address, new_list
+from tests.support.people.erasure import erase
+
+UTM = ("utm_source", "utm_medium", "utm_campaign")
+SENT = {
+    "utm_source": "Spring-Fair",
+    "utm_medium": "Poster",
+    "utm_campaign": "Tea 2026",
+    "utm_term": "green tea",
+    "utm_content": "red",
+    "referrer": "News.example.com",
+    "landing": "/Tea/Join",
+}
+STORED = {
+    **{name: value.lower() for name, value in SENT.items()},
+    "landing": "/Tea/Join",
+}
+
+
+@pytest.fixture
+def browser_client(stack: Stack) -> Iterator[httpx2.Client]:
+    """Yield a client without a login that keeps cookies."""
+    with stack.client() as client:
+        yield client
+
+
+def fill(**values: str) -> dict[str, str | None]:
+    return {**dict.fromkeys(ORIGIN_NAMES), **values}
+
+
+def subscribe(
+    stranger: httpx2.Client,
+    list_id: int,
+    email: str,
+    **values: Any,
+) -> None:
+    body = {"email": email, **values}
+    assert data(stranger.post(f"/subscriptions/{list_id}", json=body)) == 1
+
+
+def read_origins(client: httpx2.Client, member: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return the kind and the origin of each consent entry of a member, newest first."""
+    path = f"/lists/{member['list_id']}/members/{member['user_id']}/consent"
+    return [(each["how"], each["origin"]) for each in data(client.get(path))["items"]]
+
+
+def read_hidden_inputs(text: str) -> dict[str, str]:
+    pattern = r'<input type="hidden" name="([^"]+)" value="([^"]*)">'
+    return dict(re.findall(pattern, text))
+
+
+def test_json_sign_up_stores_the_origin_with_its_consent_entry(
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    subscribe(stranger, list_id, email, **SENT)
+    member = known_member(client, list_id, email)
+    assert member["origin"] == STORED
+    assert read_origins(client, member) == [("form", STORED)]
+    path = f"/lists/{list_id}/members/{member['user_id']}"
+    assert data(client.get(path))["origin"] == STORED
+
+
+def test_invalid_values_of_an_origin_never_cost_a_sign_up(
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    wrong: list[Any] = ["ada@example.com", 5, {"a": 1}, ["x"], "\0", "x" * 50_000, None]
+    values = dict(zip(ORIGIN_NAMES, wrong, strict=True))
+    subscribe(stranger, list_id, email, **values)
+    member = known_member(client, list_id, email)
+    assert member["origin"] is None
+    assert read_origins(client, member) == [("form", None)]
+
+
+def test_later_sign_ups_never_change_the_origin_of_a_member(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    subscribe(stranger, list_id, email, utm_source="first")
+    member = known_member(client, list_id, email)
+    subscribe(stranger, list_id, email, utm_source="second")
+    data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
+    subscribe(stranger, list_id, email, utm_source="third")
+    assert read_origins(client, member)[0] == ("form", None)
+    confirm(stranger, *mailed(stack, email))
+    assert known_member(client, list_id, email)["origin"] == fill(utm_source="first")
+    assert read_origins(client, member) == [
+        ("confirmation", fill(utm_source="third")),
+        ("form", None),
+        ("form", fill(utm_source="first")),
+    ]
+
+
+def test_origin_of_a_stranger_takes_effect_only_with_the_confirmation(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    """The owner added the member, so the confirmed sign-up is the member's first sign-up."""
+    email = new_address()
+    member = put(client, list_id, email)
+    data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
+    subscribe(stranger, list_id, email, utm_source="fair")
+    waiting = known_member(client, list_id, email)
+    assert (waiting["status"], waiting["origin"]) == ("pending", None)
+    confirm(stranger, *mailed(stack, email))
+    found = known_member(client, list_id, email)
+    assert (found["status"], found["origin"]) == ("active", fill(utm_source="fair"))
+    # Wait for the welcome mail, because a removed member gets none.
+    mailed(stack, email, 2)
+    data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
+    stack.query(
+        "UPDATE subscriptions SET confirmation_asked_at = NULL, origin = NULL WHERE id = %s",
+        found["id"],
+    )
+    subscribe(stranger, list_id, email, utm_source="later")
+    newest = next(each for each in mailed(stack, email, 3) if "/confirm?token=" in each["text"])
+    confirm(stranger, newest)
+    # The first sign-up had no origin in this case, and a later sign-up doesn't supply one.
+    assert known_member(client, list_id, email)["origin"] is None
+
+
+def test_sign_up_page_copies_campaign_and_referring_host_into_its_form(
+    client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    mailing_list, email = new_list(client), new_address()
+    path = f"/s/{mailing_list['slug']}"
+    query = {"utm_source": 'Fair"><b>', "utm_medium": "Poster", "utm_term": "a@b.example"}
+    page = stranger.get(
+        path, params=query, headers={"Referer": "https://news.example.com/item?id=1"}
+    )
+    assert "set-cookie" not in page.headers
+    assert "<script" not in page.text
+    assert read_hidden_inputs(page.text) == {
+        "utm_source": "fair&#34;&gt;&lt;b&gt;",
+        "utm_medium": "poster",
+        "referrer": "news.example.com",
+    }
+    sent = {**read_hidden_inputs(page.text), "utm_source": "fair", "email": email}
+    # A wrong address shows the form again, which keeps the origin.
+    again = stranger.post(path, data={**sent, "email": "wrong"}, headers=BROWSER_HEADERS)
+    assert read_hidden_inputs(again.text) == {name: sent[name] for name in sent if name != "email"}
+    assert stranger.post(path, data=sent, headers=BROWSER_HEADERS).status_code == 303
+    assert known_member(client, mailing_list["id"], email)["origin"] == fill(
+        utm_source="fair", utm_medium="poster", referrer="news.example.com"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "x" * 190])
+def test_corrected_sign_up_keeps_its_origin_and_first_of_all_the_answers(
+    client: httpx2.Client, browser_client: httpx2.Client, name: str
+) -> None:
+    mailing_list, email = new_list(client, confirm_required=True), new_address()
+    path = f"/s/{mailing_list['slug']}"
+    long_origin = dict.fromkeys(UTM_NAMES, "\u8336" * 100) if name else {}
+    sent = {"email": email, "name": name, "utm_source": "fair", **long_origin}
+    reply = browser_client.post(path, data=sent, headers=BROWSER_HEADERS)
+    follow_redirect(browser_client, reply)
+    form = browser_client.get(path, params={"correct": "yes"})
+    assert f'value="{email}"' in form.text
+    if name:
+        assert f'value="{name}"' in form.text
+    else:
+        assert read_hidden_inputs(form.text) == {"utm_source": "fair"}
+
+
+def test_embedded_form_without_script_uses_the_referring_page(
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    headers = {**BROWSER_HEADERS, "Referer": "https://www.owner.example/tea/join?ad=1"}
+    form = {"email": email, "utm_source": "Fair", "referrer": "", "landing": ""}
+    reply = stranger.post(f"/subscriptions/{list_id}", data=form, headers=headers)
+    assert reply.status_code == 303
+    assert known_member(client, list_id, email)["origin"] == fill(
+        utm_source="fair", referrer="www.owner.example", landing="/tea/join"
+    )
+
+
+def test_import_records_origins_as_claims_of_the_file(
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    known, new, plain = addresses(3)
+    subscribe(stranger, list_id, known, utm_source="fair")
+    header = ["email", "First Name", "Last Name", "status", "tier", "created_at", "Where", *UTM]
+    dates = ["2024-03-24 10:23:10 UTC", "News.example.com"]
+    rows = [
+        [known, "", "", "active", "free", *dates, "Twitter", "Social", "Launch"],
+        [new, "", "", "active", "free", *dates, "Twitter", "Social", "Launch"],
+        [plain, "", "", "active", "free", "", "", "", "", "ada@example.com"],
+    ]
+    mapping = json.dumps({"Where": "origin.referrer"})
+    result = imported(client, list_id, sheet(header, *rows), mapping=mapping)
+    # The file adds the date on which the known member joined.
+    assert counts(result) == {"received": 3, "added": 2, "already": 1, "updated": 1}
+    claimed = fill(
+        utm_source="twitter",
+        utm_medium="social",
+        utm_campaign="launch",
+        referrer="news.example.com",
+    )
+    member = known_member(client, list_id, new)
+    assert member["origin"] == claimed
+    path = f"/lists/{list_id}/members/{member['user_id']}/consent"
+    entries = data(client.get(path))["items"]
+    assert [(each["claimed_by"], each["origin"]) for each in entries] == [
+        ("beehiiv", claimed),
+        ("owner", None),
+    ]
+    assert known_member(client, list_id, plain)["origin"] is None
+    # The file claims another origin for a member who signed up. The member's origin stays.
+    signed_up = known_member(client, list_id, known)
+    assert signed_up["origin"] == fill(utm_source="fair")
+    assert ("import", claimed) in read_origins(client, signed_up)
+
+
+def test_origin_column_still_fills_a_field_of_the_same_name(
+    client: httpx2.Client, list_id: int
+) -> None:
+    """Before Pressroom knew origins, imports created such fields."""
+    new_field(client, "utm_source")
+    [email] = addresses(1)
+    imported(client, list_id, sheet(["email", "utm_source"], [email, "Twitter"]))
+    member = known_member(client, list_id, email)
+    assert member["fields"]["utm_source"] == "Twitter"
+    assert member["origin"] == fill(utm_source="twitter")
+
+
+def test_export_of_members_ends_with_the_origin(
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    subscribe(stranger, list_id, email, utm_source="=fair", landing="/tea")
+    [row] = exported(client, list_id)
+    assert tuple(row)[-len(ORIGIN_NAMES) :] == ORIGIN_NAMES
+    assert [row[name] for name in ORIGIN_NAMES] == ["'=fair", "", "", "", "", "", "/tea"]
+
+
+def test_person_sees_and_downloads_the_origin_of_their_sign_up(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    subscribe(stranger, list_id, email, utm_source="fair", landing="/tea")
+    user_id = known_member(client, list_id, email)["user_id"]
+    with stack.client() as browser:
+        open_preferences(browser, Subscriber(stack, list_id, user_id, email))
+        page = read_text(browser.get("/preferences/data"))
+        [known] = browser.get("/preferences/data.json").json()["lists"]
+    assert page.count("landing: /tea, utm_source: fair") == 2
+    stored = {"utm_source": "fair", "landing": "/tea"}
+    assert (known["origin"], known["consent"][0]["origin"]) == (stored, stored)
+
+
+def test_origin_follows_a_transferred_member(
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    target_id = new_list(client)["id"]
+    subscribe(stranger, list_id, email, utm_source="fair")
+    user_id = known_member(client, list_id, email)["user_id"]
+    path = f"/subscriptions/{list_id}/members/{user_id}/transfer"
+    assert data(client.post(path, params={"dst_list_id": target_id})) == 1
+    moved = known_member(client, target_id, email)
+    assert moved["origin"] == fill(utm_source="fair")
+    assert ("form", fill(utm_source="fair")) in read_origins(client, moved)
+
+
+def test_erasure_leaves_no_origin_of_the_person(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    subscribe(stranger, list_id, email, utm_source="fair")
+    user_id = known_member(client, list_id, email)["user_id"]
+    erase(stack.resources, email)
+    assert stack.query("SELECT origin FROM subscriptions WHERE user_id = %s", user_id) == [(None,)]
+    assert stack.query("SELECT origin FROM consent_entries WHERE user_id = %s", user_id) == []
+
+
+def test_release_1_0_0_erases_the_origin_together_with_the_address(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    """Release 1.0.0 clears the address of an erased person without knowing the origin."""
+    email = new_address()
+    subscribe(stranger, list_id, email, utm_source="fair")
+    member = known_member(client, list_id, email)
+    stack.query("UPDATE subscriptions SET email = NULL WHERE id = %s", member["id"])
+    assert stack.query("SELECT origin FROM subscriptions WHERE id = %s", member["id"]) == [(None,)]
