@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from sqlalchemy import ARRAY, BigInteger, any_, cast, func, text, update
+from sqlalchemy import ARRAY, BigInteger, any_, case, cast, func, text, update
 
 from core import clock
 from models import Subscription, SubscriptionStatus
@@ -375,6 +375,10 @@ def _stop_mail(
             actions[list_id, user_id] = changes.SOFT_BOUNCED
     if not actions:
         return
+    # The undo of an import skips members whose ``updated_at`` differs from ``imported_at``. A
+    # bounce must not keep a member of a bad import on the list.
+    is_unchanged = Subscription.updated_at == Subscription.imported_at
+    updated_at = case((is_unchanged, Subscription.updated_at), else_=func.clock_timestamp())
     owner_ids = {target.id: target.owner_id for target in targets if target.pair in actions}
     statement = (
         update(Subscription)
@@ -383,7 +387,7 @@ def _stop_mail(
             Subscription.status == SubscriptionStatus.ACTIVE,
             Subscription.email_enabled,
         )
-        .values(email_enabled=False, updated_at=func.clock_timestamp())
+        .values(email_enabled=False, updated_at=updated_at)
         .returning(Subscription)
         .execution_options(populate_existing=True)
     )
