@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import psycopg2
+from psycopg2.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
 from sqlalchemy import delete, func, select, text, update
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from core import clock
 from core.errors import DomainError, ServerFailed, TransientError
@@ -44,7 +46,7 @@ log = get_logger(__name__)
 MAX_RUN_SECONDS = 60.0
 MAX_BATCH_BODIES = 500
 MAX_BATCH_BYTES = 1024 * 1024
-# The pause before the next attempt if another transaction holds the lock on a list.
+# The pause before the next attempt if another transaction holds a lock on a list or a person.
 _LOCKED_PAUSE = timedelta(seconds=3)
 # The pause after a body's first failed attempt. Each further failed attempt doubles the pause.
 _FAILURE_PAUSE = timedelta(seconds=10)
@@ -157,17 +159,22 @@ def _apply_batch(resources: Resources, sender_id: int) -> int:
 def _apply_or_postpone(resources: Resources, sender_id: int, ids: Sequence[int]) -> int:
     """Apply bodies together. If an error occurs, apply each body separately.
 
-    A body that also fails separately is postponed. If another transaction holds the lock on a list,
-    all of the bodies are postponed. Return the number of applied bodies.
+    A body that also fails separately is postponed. If another transaction holds a lock on a list or
+    a person, all of the bodies are postponed, so that the bodies of other senders don't wait.
+    Return the number of applied bodies.
     """
     try:
         _apply_bodies(resources, sender_id, ids)
-    except (OperationalError, InterfaceError):
-        raise
-    except TransientError:
-        _postpone(resources, ids, is_failure=False)
-        return 0
-    except Exception:  # The other bodies must be applied even if one body fails.
+    except Exception as error:  # The other bodies must be applied even if one body fails.
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if isinstance(cause, TransientError | LockNotAvailable | DeadlockDetected):
+            _postpone(resources, ids, is_failure=False)
+            return 0
+        if isinstance(cause, psycopg2.OperationalError | psycopg2.InterfaceError) and not (
+            isinstance(cause, QueryCanceled)
+        ):
+            # The database is unavailable.
+            raise
         log.exception("senders.bodies_failed", sender_id=sender_id, bodies=len(ids))
         if len(ids) > 1:
             return sum(_apply_or_postpone(resources, sender_id, [body_id]) for body_id in ids)
@@ -194,6 +201,10 @@ def _choose_bodies(uow: UnitOfWork, sender_id: int) -> list[int]:
 def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> None:
     with resources.unit_of_work() as uow:
         sender = uow.session.get(Sender, sender_id)
+        if sender is not None and sender.deleted_at is not None:
+            # The bodies arrived while the sender was being deleted.
+            uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(ids)))
+            return
         rows = _load_bodies(uow, ids)
     if sender is None or not rows:
         return
