@@ -14,7 +14,7 @@ from models import Sender
 from services.accounts import accounts
 from services.senders import senders
 from services.senders.provider_keys import KEY_NAMES, MAX_KEY_CHARACTERS
-from services.senders.senders import NewSender
+from services.senders.senders import MAX_NAME_CHARACTERS, NewSender
 from services.subscriptions import lists
 
 app = create_group("Manage senders, which report bounces and complaints.")
@@ -24,12 +24,19 @@ _FIELDS = "id name provider list_ids any_list key_id state last_report_at last_r
 _ROW_FIELDS = "id name provider state last_report_at"
 
 
+def _check_name(name: str) -> str:
+    """Return the name without spaces around it. Raises ``typer.BadParameter``."""
+    if not 1 <= len(stripped := name.strip()) <= MAX_NAME_CHARACTERS:
+        raise typer.BadParameter(f"must have 1 to {MAX_NAME_CHARACTERS} characters")
+    return stripped
+
+
 @app.command("create")
 def create_sender(
     email: Email,
     *,
     provider: Annotated[SenderProvider, typer.Option(help="The provider that posts reports.")],
-    name: Annotated[str, typer.Option(help="A name for the sender.")],
+    name: Annotated[str, typer.Option(help="A name for the sender.", callback=_check_name)],
     list_name: Annotated[
         list[str] | None,
         typer.Option(

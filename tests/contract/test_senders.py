@@ -308,6 +308,16 @@ def test_command_reads_the_key_of_a_provider_from_stdin_and_never_from_an_option
     assert len(data(client.get(PATH))) == 2
 
 
+@pytest.mark.parametrize("name", ["", " ", "x" * 201])
+def test_command_requires_a_name_of_1_to_200_characters(
+    stack: Stack, owner: Owner, name: str
+) -> None:
+    options = ("--provider", "generic", "--name", name)
+    done = pressroom(stack, "senders", "create", owner.email, *options)
+    assert done.returncode == 2
+    assert "must have 1 to 200 characters" in done.stderr
+
+
 def test_commands_create_list_and_revoke_senders(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
