@@ -287,6 +287,18 @@ def test_bounce_about_a_person_who_is_not_a_member_is_unmatched(
     assert member.stands(list_id) == ("unsubscribed", True)
 
 
+def test_hard_bounce_of_a_mail_to_a_former_member_turns_mail_off_on_other_lists(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    other = int(new_list(client)["id"])
+    member.leaves(list_id).joins(other)
+    age_history(stack, member)
+    mailing = build_mailing(list_id, member.user_id)
+    assert bounce_hard(stack, mailing) == "applied"
+    assert member.stands(other) == ("active", False)
+    assert bounce_hard(stack, mailing) == "duplicate"
+
+
 def test_hard_bounce_of_a_confirmation_mail_ends_the_sign_up(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
