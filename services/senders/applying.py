@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from core import clock
 from core.errors import DomainError, ServerFailed, TransientError
+from core.errors.senders import REPORT_TOO_MANY
 from core.logging import get_logger
 from integrations.senders.port import (
     ParsedBody,
@@ -44,6 +45,7 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 MAX_RUN_SECONDS = 60.0
+MAX_TRIED_REPORTS = 1_000
 MAX_BATCH_BODIES = 500
 MAX_BATCH_BYTES = 1024 * 1024
 # The pause before the next attempt if another transaction holds a lock on a list or a person.
@@ -137,10 +139,13 @@ def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[Receive
     """Return the outcomes that the reports in a request body would have. Nothing changes.
 
     For the provider ``generic``, raises the same errors as the adapter's parser. Raises
-    ``TransientError`` if another transaction holds the lock on a list.
+    ``report.too_many`` for more than ``MAX_TRIED_REPORTS`` reports, because the caller waits for
+    the result. Raises ``TransientError`` if another transaction holds the lock on a list.
     """
     adapter = get_adapter(resources, SenderProvider(sender.provider))
     received = [ReceivedReport(event, clock.now()) for event in adapter.parse(body).events]
+    if len(received) > MAX_TRIED_REPORTS:
+        raise REPORT_TOO_MANY(most=MAX_TRIED_REPORTS)
     with suppress(_Undo), resources.unit_of_work() as uow:
         effects.find_members(uow, sender, received)
         # Skip ``apply_opt_outs``, because it changes no outcome and is slow for many complaints.

@@ -1,7 +1,8 @@
 """Finds the members that reports concern, and applies the reports to members and mailings.
 
-The number of SQL statements doesn't depend on the number of reports in a batch. The only exceptions
-are complaints and unsubscriptions. Each of them runs its own statements, because they are rare.
+The number of SQL statements hardly depends on the number of reports in a batch. The only exceptions
+are complaints and unsubscriptions of members. Each of them runs its own statements, because they
+are rare.
 
 ``apply_opt_outs`` runs first and in its own transaction, so that an opt-out takes effect even while
 a bulk action locks the list. ``apply_reports`` applies everything else. If ``apply_reports`` fails,
@@ -17,12 +18,11 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from sqlalchemy import text
-from sqlalchemy.dialects.postgresql import insert
 
 from core import clock
 from core.keyring import Keyring
 from integrations.senders.port import BounceClass, Report, ReportKind, UnusedEvent, UnusedReason
-from models import OptOut, OptOutKind, ReportOutcome, Sender, User
+from models import ReportOutcome, Sender, User
 from services.accounts.email_addresses import InvalidAddress, normalise_addresses
 from services.senders import notices
 from services.senders.reports import mask_recipient
@@ -42,6 +42,8 @@ from storage.unit_of_work import UnitOfWork
 _MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 # A report on a mailing that is older than this doesn't change the mailing's figures.
 MAX_MAILING_AGE = timedelta(days=30)
+# A sender may name a thousand lists, so a batch of complaints can store millions of opt-outs.
+_MAX_OPT_OUTS_PER_STATEMENT = 10_000
 # The limits of the alarm about a mailing. Google and Yahoo allow bulk senders less than 0.3 %
 # complaints. The shares are fractions, because a product of a float isn't exact.
 _MIN_ALARM_ROWS = 500
@@ -124,6 +126,16 @@ SELECT EXISTS (
     SELECT FROM users AS u JOIN subscriptions AS m ON m.user_id = u.id
     WHERE u.email = :address AND m.list_id = :list_id
 )
+""")
+# The order prevents deadlocks.
+_KEEP_ADDRESSES = text("""
+INSERT INTO opt_outs (list_id, address_hmac, kind, source)
+SELECT list_id, address_hmac, 'list', source
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:digests AS bytea[]), CAST(:sources AS text[]))
+    WITH ORDINALITY AS r (list_id, address_hmac, source, number)
+ORDER BY list_id, address_hmac, number
+ON CONFLICT DO NOTHING
+RETURNING list_id, address_hmac
 """)
 _ADD_MARKS = text("""
 INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind)
@@ -473,32 +485,54 @@ def _keep_addresses_opted_out(
 ) -> None:
     """Store opt-outs for complaints and unsubscriptions of addresses that belong to no member.
 
-    Such an opt-out contains a hash of the address instead of a person's id. The opt-outs apply only
-    to lists whose ids the sender names, because a guessed address must not change the list of
+    Such an opt-out contains an HMAC of the address instead of a person's id. The opt-outs apply
+    only to lists whose ids the sender names, because a guessed address must not change the list of
     another owner. If the report has a delivery id, for example of an erased person, the opt-out
     applies only to the list of the mail.
     """
     if sender.any_list or sender.list_ids is None:
         return
+    digests: dict[str, bytes] = {}
+    places: list[tuple[ReceivedReport, int]] = []
     for each in received:
-        source = _get_source(each)
-        if source is None or each.members or each.address is None:
-            continue
-        list_ids = sender.list_ids
-        if each.delivery is not None:
-            values = {"address": each.address, "list_id": each.delivery.list_id}
-            if uow.session.scalar(_HAS_MEMBER, values):
-                # The address now belongs to a different person, who got no such mail.
-                continue
-            list_ids = [list_id for list_id in list_ids if list_id == each.delivery.list_id]
-        if not list_ids:
-            continue
-        digest = opt_out_checks.compute_address_digest(uow.settings.keyring, each.address)
-        columns = {"address_hmac": digest, "kind": OptOutKind.LIST, "source": source}
-        rows = [{"list_id": list_id, **columns} for list_id in list_ids]
-        statement = insert(OptOut).values(rows).on_conflict_do_nothing().returning(OptOut.id)
-        is_new = bool(uow.session.scalars(statement).all())
-        each.outcome = ReportOutcome.APPLIED if is_new else ReportOutcome.DUPLICATE
+        if _get_source(each) is not None and not each.members and each.address is not None:
+            if each.address not in digests:
+                digests[each.address] = opt_out_checks.compute_address_digest(
+                    uow.settings.keyring, each.address
+                )
+            list_ids = _choose_opted_out_lists(uow, sender.list_ids, each)
+            places += [(each, list_id) for list_id in list_ids]
+    for start in range(0, len(places), _MAX_OPT_OUTS_PER_STATEMENT):
+        chunk = places[start : start + _MAX_OPT_OUTS_PER_STATEMENT]
+        values = {
+            "list_ids": [list_id for _, list_id in chunk],
+            "digests": [digests[each.address or ""] for each, _ in chunk],
+            "sources": [_get_source(each) for each, _ in chunk],
+        }
+        rows = uow.session.execute(_KEEP_ADDRESSES, values).all()
+        added = {(list_id, bytes(digest)) for list_id, digest in rows}
+        for each, list_id in chunk:
+            key = (list_id, digests[each.address or ""])
+            if key in added:
+                # If the batch repeats the report, the repetition is a duplicate.
+                added.remove(key)
+                each.outcome = ReportOutcome.APPLIED
+            elif each.outcome is ReportOutcome.UNMATCHED:
+                each.outcome = ReportOutcome.DUPLICATE
+
+
+def _choose_opted_out_lists(
+    uow: UnitOfWork, covered_ids: Sequence[int], received: ReceivedReport
+) -> Sequence[int]:
+    """Return the lists from which the address of a report without a member is opted out."""
+    if received.delivery is None:
+        return covered_ids
+    list_id = received.delivery.list_id
+    values = {"address": received.address, "list_id": list_id}
+    if list_id not in covered_ids or uow.session.scalar(_HAS_MEMBER, values):
+        # The address may now belong to a different person, who got no such mail.
+        return ()
+    return (list_id,)
 
 
 def _count_marks(uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedReport]) -> None:

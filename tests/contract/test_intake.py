@@ -17,6 +17,7 @@ from tests.support.lists.subscribers import new_address, new_list
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import (
     body_of,
+    outcomes,
     post,
     post_body,
     reject_calls,
@@ -203,6 +204,23 @@ def test_deletion_of_a_sender_waits_for_no_worker_and_drops_all_waiting_bodies(
     applying.apply_waiting_bodies(stack.resources)
     assert stack.query(count, waiting_sender["id"]) == [(0,)]
     assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", list_id) == []
+
+
+def test_body_that_no_key_of_the_installation_decrypts_is_invalid_and_delays_no_other(
+    stack_without_workers: Stack,
+    client_without_workers: httpx2.Client,
+    waiting_sender: dict[str, Any],
+) -> None:
+    stack, client = stack_without_workers, client_without_workers
+    for _ in range(2):
+        data(post(client, waiting_sender, report("delivered", email=new_address())))
+    stack.query(
+        "UPDATE sender_bodies SET wrapped_by = 'retired'"
+        " WHERE id = (SELECT min(id) FROM sender_bodies WHERE sender_id = %s)",
+        waiting_sender["id"],
+    )
+    applying.apply_waiting_bodies(stack.resources)
+    assert outcomes(client, waiting_sender) == ["invalid", "unmatched"]
 
 
 def test_call_is_rejected_if_no_key_of_the_installation_decrypts_the_secret(

@@ -3,6 +3,7 @@
 Each report takes effect only once, and the order of the reports doesn't matter.
 """
 
+import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -13,6 +14,8 @@ import sqlalchemy
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
+from models import Sender
+from services.senders import applying
 from services.subscriptions.members import locks
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add
@@ -331,6 +334,30 @@ def test_complaint_of_an_unknown_address_is_kept_on_lists_that_the_sender_names(
     assert data(client.get(f"/lists/{list_id}"))["subscriber_count"] == 0
 
 
+def test_thousand_complaints_of_unknown_addresses_need_one_statement(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    list_ids = [int(new_list(client)["id"]) for _ in range(3)]
+    named = new_sender(client, list_ids=list_ids)
+    emails = [new_address() for _ in range(999)]
+    complaints = [report("complained", email=each) for each in (*emails, emails[0])]
+    statements: list[str] = []
+    engine = stack.resources.database.engine
+
+    def record(*arguments: object) -> None:
+        statements.append(str(arguments[2]))
+
+    with stack.resources.unit_of_work() as uow:
+        sender = uow.session.get_one(Sender, named["id"])
+    sqlalchemy.event.listen(engine, "before_cursor_execute", record)
+    try:
+        tried = applying.run_trial(stack.resources, sender, body_of(*complaints))
+    finally:
+        sqlalchemy.event.remove(engine, "before_cursor_execute", record)
+    assert [each.outcome for each in tried] == ["applied"] * 999 + ["duplicate"]
+    assert len([each for each in statements if "INSERT INTO opt_outs" in each]) == 1
+
+
 def test_complaint_about_a_mail_to_an_erased_person_is_kept_on_the_list_of_the_mail(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
@@ -466,6 +493,9 @@ def test_trial_shows_the_effects_and_changes_nothing(
     for table in ("opt_outs", "bounces"):
         assert not stack.query(f"SELECT 1 FROM {table} WHERE list_id = %s", list_id)
     problem(client.post(path, json={"body": "{"}), 422, "report.invalid")
+    of_brevo = f"/senders/{new_sender(client, provider='brevo')['id']}/try"
+    many = json.dumps([{"event": "delivered", "email": "a@b.example"}] * 1001)
+    problem(client.post(of_brevo, json={"body": many}), 422, "report.too_many")
     problem(other_owner.post(path, json=body), 404, "sender.not_found")
 
 
