@@ -1,5 +1,6 @@
 """The commands of ``pressroom senders``."""
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,8 @@ from integrations.senders.port import SenderProvider
 from models import Sender
 from services.accounts import accounts
 from services.senders import senders
-from services.senders.senders import NewSender
+from services.senders.provider_keys import KEY_NAMES, MAX_KEY_CHARACTERS
+from services.senders.senders import MAX_NAME_CHARACTERS, NewSender
 from services.subscriptions import lists
 
 app = create_group("Manage senders, which report bounces and complaints.")
@@ -22,12 +24,19 @@ _FIELDS = "id name provider list_ids any_list key_id state last_report_at last_r
 _ROW_FIELDS = "id name provider state last_report_at"
 
 
+def _check_name(name: str) -> str:
+    """Return the name without spaces around it. Raises ``typer.BadParameter``."""
+    if not 1 <= len(stripped := name.strip()) <= MAX_NAME_CHARACTERS:
+        raise typer.BadParameter(f"must have 1 to {MAX_NAME_CHARACTERS} characters")
+    return stripped
+
+
 @app.command("create")
 def create_sender(
     email: Email,
     *,
     provider: Annotated[SenderProvider, typer.Option(help="The provider that posts reports.")],
-    name: Annotated[str, typer.Option(help="A name for the sender.")],
+    name: Annotated[str, typer.Option(help="A name for the sender.", callback=_check_name)],
     list_name: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,16 +51,32 @@ def create_sender(
     any_list: Annotated[
         bool, typer.Option("--any-list", help="Cover every list of the installation.")
     ] = False,
+    topic_arn: Annotated[
+        str | None,
+        typer.Option(metavar="ARN", help="The topic of Amazon SNS, for the provider ses."),
+    ] = None,
+    key_stdin: Annotated[
+        bool,
+        typer.Option("--key-stdin", help="Read the key of mailgun, sendgrid or resend from stdin."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Create a sender for an account. The secret is shown only once.
 
-    To create a sender with a key of the provider, use the console or the API.
+    For the providers mailgun, sendgrid and resend, the command asks for the key of the provider.
     """
+    keys = _read_keys(provider, from_stdin=key_stdin)
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         user = accounts.get_user_by_email(uow, email)
         list_ids = [lists.get_named(uow, each).id for each in list_name or ()]
-        new = NewSender(name, provider, list_ids=list_ids or None, any_list=any_list)
+        new = NewSender(
+            name,
+            provider,
+            list_ids=list_ids or None,
+            any_list=any_list,
+            topic_arn=topic_arn,
+            keys=keys,
+        )
         sender, secret = senders.add_sender(
             uow, user.id, new, key_id=None, detail="with a command on the server"
         )
@@ -84,6 +109,29 @@ def revoke_sender(
             raise SENDER_NOT_FOUND()
         senders.end_senders(uow, rows[0].user_id, [sender_id])
     print_record({"id": sender_id, "revoked": 1}, as_json=as_json)
+
+
+def _read_keys(provider: SenderProvider, *, from_stdin: bool) -> dict[str, str]:
+    """Return the key of a provider under the name of its API field, read from stdin or a prompt.
+
+    The result is empty if the provider uses no such key. Raises ``typer.BadParameter``.
+    """
+    key_name = KEY_NAMES.get(provider)
+    if key_name is None:
+        if from_stdin:
+            raise typer.BadParameter(
+                f"the provider {provider} uses no key", param_hint="--key-stdin"
+            )
+        return {}
+    if from_stdin:
+        key = sys.stdin.read(MAX_KEY_CHARACTERS + 1).strip()
+        if len(key) > MAX_KEY_CHARACTERS:
+            rule = f"must have at most {MAX_KEY_CHARACTERS:,} characters"
+            raise typer.BadParameter(rule, param_hint="--key-stdin")
+        return {key_name: key}
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("needs a terminal to ask for the key; use --key-stdin")
+    return {key_name: str(typer.prompt("Key", hide_input=True, err=True))}
 
 
 def _describe(settings: Settings, sender: Sender, columns: str) -> dict[str, Any]:

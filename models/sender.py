@@ -16,7 +16,8 @@ class SenderState(StrEnum):
     # No report has arrived since the sender was created.
     WAITING = "waiting"
     WORKING = "working"
-    # Many requests of the sender were rejected within an hour. No valid report has arrived since.
+    # Many requests were rejected within an hour, the subscription to the topic ended, or no report
+    # arrived after a large mailing. The sender's `warnings` contain the reason.
     FAILING = "failing"
     # All requests of the sender are rejected. Either the sender's API key expired, or the owner
     # paused the sender.

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import AuthorityInformationAccessOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
@@ -46,9 +46,12 @@ def load_system_roots() -> tuple[x509.Certificate, ...]:
 
 def parse_certificates(content: bytes) -> list[x509.Certificate]:
     """Parse certificates in PEM, or one certificate in DER. Raises ``ValueError``."""
-    if content.lstrip().startswith(b"-----"):
-        return x509.load_pem_x509_certificates(content)
-    return [x509.load_der_x509_certificate(content)]
+    try:
+        if content.lstrip().startswith(b"-----"):
+            return x509.load_pem_x509_certificates(content)
+        return [x509.load_der_x509_certificate(content)]
+    except x509.InvalidVersion as error:
+        raise ValueError(str(error)) from None
 
 
 def is_trusted_sns_chain(
@@ -70,7 +73,7 @@ def is_issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> boo
     """Return whether the issuer has signed the certificate."""
     try:
         certificate.verify_directly_issued_by(issuer)
-    except (InvalidSignature, TypeError, ValueError):
+    except (InvalidSignature, TypeError, UnsupportedAlgorithm, ValueError):
         return False
     return True
 

@@ -14,11 +14,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import psycopg2
+from psycopg2.errors import DeadlockDetected, LockNotAvailable, QueryCanceled
 from sqlalchemy import delete, func, select, text, update
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
 from core import clock
 from core.errors import DomainError, ServerFailed, TransientError
+from core.errors.senders import REPORT_TOO_MANY
 from core.logging import get_logger
 from integrations.senders.port import (
     ParsedBody,
@@ -42,9 +45,10 @@ from storage.unit_of_work import UnitOfWork
 log = get_logger(__name__)
 
 MAX_RUN_SECONDS = 60.0
+MAX_TRIED_REPORTS = 1_000
 MAX_BATCH_BODIES = 500
 MAX_BATCH_BYTES = 1024 * 1024
-# The pause before the next attempt if another transaction holds the lock on a list.
+# The pause before the next attempt if another transaction holds a lock on a list or a person.
 _LOCKED_PAUSE = timedelta(seconds=3)
 # The pause after a body's first failed attempt. Each further failed attempt doubles the pause.
 _FAILURE_PAUSE = timedelta(seconds=10)
@@ -135,13 +139,16 @@ def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[Receive
     """Return the outcomes that the reports in a request body would have. Nothing changes.
 
     For the provider ``generic``, raises the same errors as the adapter's parser. Raises
-    ``TransientError`` if another transaction holds the lock on a list.
+    ``report.too_many`` for more than ``MAX_TRIED_REPORTS`` reports, because the caller waits for
+    the result. Raises ``TransientError`` if another transaction holds the lock on a list.
     """
     adapter = get_adapter(resources, SenderProvider(sender.provider))
     received = [ReceivedReport(event, clock.now()) for event in adapter.parse(body).events]
+    if len(received) > MAX_TRIED_REPORTS:
+        raise REPORT_TOO_MANY(most=MAX_TRIED_REPORTS)
     with suppress(_Undo), resources.unit_of_work() as uow:
         effects.find_members(uow, sender, received)
-        effects.apply_opt_outs(uow, received)
+        # Skip ``apply_opt_outs``, because it changes no outcome and is slow for many complaints.
         effects.apply_reports(uow, sender, received)
         raise _Undo
     return received
@@ -157,17 +164,22 @@ def _apply_batch(resources: Resources, sender_id: int) -> int:
 def _apply_or_postpone(resources: Resources, sender_id: int, ids: Sequence[int]) -> int:
     """Apply bodies together. If an error occurs, apply each body separately.
 
-    A body that also fails separately is postponed. If another transaction holds the lock on a list,
-    all of the bodies are postponed. Return the number of applied bodies.
+    A body that also fails separately is postponed. If another transaction holds a lock on a list or
+    a person, all of the bodies are postponed, so that the bodies of other senders don't wait.
+    Return the number of applied bodies.
     """
     try:
         _apply_bodies(resources, sender_id, ids)
-    except (OperationalError, InterfaceError):
-        raise
-    except TransientError:
-        _postpone(resources, ids, is_failure=False)
-        return 0
-    except Exception:  # The other bodies must be applied even if one body fails.
+    except Exception as error:  # The other bodies must be applied even if one body fails.
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if isinstance(cause, TransientError | LockNotAvailable | DeadlockDetected):
+            _postpone(resources, ids, is_failure=False)
+            return 0
+        if isinstance(cause, psycopg2.OperationalError | psycopg2.InterfaceError) and not (
+            isinstance(cause, QueryCanceled)
+        ):
+            # The database is unavailable.
+            raise
         log.exception("senders.bodies_failed", sender_id=sender_id, bodies=len(ids))
         if len(ids) > 1:
             return sum(_apply_or_postpone(resources, sender_id, [body_id]) for body_id in ids)
@@ -194,6 +206,10 @@ def _choose_bodies(uow: UnitOfWork, sender_id: int) -> list[int]:
 def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> None:
     with resources.unit_of_work() as uow:
         sender = uow.session.get(Sender, sender_id)
+        if sender is not None and sender.deleted_at is not None:
+            # The bodies arrived while the sender was being deleted.
+            uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(ids)))
+            return
         rows = _load_bodies(uow, ids)
     if sender is None or not rows:
         return

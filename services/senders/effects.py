@@ -1,7 +1,8 @@
 """Finds the members that reports concern, and applies the reports to members and mailings.
 
-The number of SQL statements doesn't depend on the number of reports in a batch. The only exceptions
-are complaints and unsubscriptions. Each of them runs its own statements, because they are rare.
+The number of SQL statements hardly depends on the number of reports in a batch. The only exceptions
+are complaints and unsubscriptions of members. Each of them runs its own statements, because they
+are rare.
 
 ``apply_opt_outs`` runs first and in its own transaction, so that an opt-out takes effect even while
 a bulk action locks the list. ``apply_reports`` applies everything else. If ``apply_reports`` fails,
@@ -11,28 +12,29 @@ both functions run again. This is safe, because storing an opt-out twice has no 
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from sqlalchemy import text
-from sqlalchemy.dialects.postgresql import insert
 
 from core import clock
 from core.keyring import Keyring
 from integrations.senders.port import BounceClass, Report, ReportKind, UnusedEvent, UnusedReason
-from models import OptOut, OptOutKind, ReportOutcome, Sender, User
+from models import ReportOutcome, Sender, User
 from services.accounts.email_addresses import InvalidAddress, normalise_addresses
 from services.senders import notices
 from services.senders.reports import mask_recipient
 from services.subscriptions.members import (
     bounce_reports,
+    changes,
     delivery_ids,
     opt_out_checks,
     unsubscribe,
 )
 from services.subscriptions.members.bounce_reports import MemberMailing, ReportedBounce
+from services.subscriptions.members.delivery_ids import DeliveryId
 from storage.unit_of_work import UnitOfWork
 
 # A report may state a time that is at most this far in the future. A later time is replaced with
@@ -40,6 +42,8 @@ from storage.unit_of_work import UnitOfWork
 _MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 # A report on a mailing that is older than this doesn't change the mailing's figures.
 MAX_MAILING_AGE = timedelta(days=30)
+# A sender may name a thousand lists, so a batch of complaints can store millions of opt-outs.
+_MAX_OPT_OUTS_PER_STATEMENT = 10_000
 # The limits of the alarm about a mailing. Google and Yahoo allow bulk senders less than 0.3 %
 # complaints. The shares are fractions, because a product of a float isn't exact.
 _MIN_ALARM_ROWS = 500
@@ -77,6 +81,26 @@ JOIN subscriptions AS m ON m.list_id = r.list_id AND m.user_id = r.user_id
 JOIN users AS u ON u.id = r.user_id AND u.erased_at IS NULL
 LEFT JOIN mailings AS mailing ON mailing.id = r.mailing_id AND mailing.list_id = r.list_id
 """)  # noqa: S608 - no input
+# Finds the lists to which members were transferred, directly or in several steps. Both events of a
+# transfer have the same time, because one transaction stores them.
+_FIND_TRANSFERS = text(f"""
+WITH RECURSIVE places AS (
+    SELECT number - 1 AS number, list_id, user_id, since
+    FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]),
+        CAST(:times AS timestamptz[])) WITH ORDINALITY AS r (list_id, user_id, since, number)
+    UNION
+    SELECT places.number, arrival.list_id, places.user_id, arrival.created_at
+    FROM places JOIN subscription_events AS departure
+        ON departure.list_id = places.list_id AND departure.user_id = places.user_id
+        AND departure.action = '{changes.TRANSFERRED_AWAY}' AND departure.created_at >= places.since
+    JOIN subscription_events AS arrival
+        ON arrival.user_id = departure.user_id AND arrival.created_at = departure.created_at
+        AND arrival.action = '{changes.TRANSFERRED_IN}'
+)
+SELECT DISTINCT places.number, l.id
+FROM places JOIN lists AS l ON l.id = places.list_id AND {_COVERED}
+ORDER BY 1, 2
+""")  # noqa: S608 - no input
 # Several members of a list can match an address. The statement returns only one member per list.
 # The first choice is the member whose subscription has the address. The second choice is the member
 # whose account has the address. The last choice is a member whose account had the address before.
@@ -97,6 +121,22 @@ FROM people AS p JOIN subscriptions AS m ON m.user_id = p.id
 JOIN lists AS l ON l.id = m.list_id AND {_COVERED}
 ORDER BY p.number, m.list_id, (m.email = p.email) DESC NULLS LAST, p.is_former, m.user_id
 """)  # noqa: S608 - no input
+_HAS_MEMBER = text("""
+SELECT EXISTS (
+    SELECT FROM users AS u JOIN subscriptions AS m ON m.user_id = u.id
+    WHERE u.email = :address AND m.list_id = :list_id
+)
+""")
+# The order prevents deadlocks.
+_KEEP_ADDRESSES = text("""
+INSERT INTO opt_outs (list_id, address_hmac, kind, source)
+SELECT list_id, address_hmac, 'list', source
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:digests AS bytea[]), CAST(:sources AS text[]))
+    WITH ORDINALITY AS r (list_id, address_hmac, source, number)
+ORDER BY list_id, address_hmac, number
+ON CONFLICT DO NOTHING
+RETURNING list_id, address_hmac
+""")
 _ADD_MARKS = text("""
 INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind)
 SELECT * FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS bigint[]),
@@ -146,8 +186,8 @@ class ReceivedReport:
     Attributes:
         occurred_at: the time that the sender states, or the time of arrival if that time is missing
             or lies in the future.
-        address: the normalised address of the recipient. Only reports without a valid delivery id
-            have an address.
+        delivery: the content of the report's delivery id, or ``None`` without a valid delivery id.
+        address: the normalised address of the recipient, or ``None`` without a valid address.
         members: the recipient's subscriptions that the report changes. A report without a delivery
             id may change subscriptions to several lists.
         outcomes: the outcome for each item of ``members``, in the same order.
@@ -156,6 +196,7 @@ class ReceivedReport:
     event: Report | UnusedEvent
     received_at: datetime
     occurred_at: datetime = field(init=False)
+    delivery: DeliveryId | None = None
     address: str | None = None
     members: list[MemberMailing] = field(default_factory=list)
     outcomes: list[ReportOutcome] = field(default_factory=list)
@@ -178,13 +219,17 @@ def find_members(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedRep
     ``apply_reports`` may change the outcomes later, for example to ``DUPLICATE``. A report is stale
     if its event happened before the person last joined the list, came back or turned mail on.
     """
-    keyring = uow.settings.keyring
     used = [each for each in received if isinstance(each.event, Report)]
     for each in used:
         each.members = []
-    _find_by_delivery(uow, sender, used, keyring)
+    _read_recipients(used, uow.settings.keyring)
+    _find_by_delivery(uow, sender, [each for each in used if each.delivery is not None])
+    _add_transferred(uow, sender, used)
     if not sender.any_list:
-        _find_by_address(uow, sender, [each for each in used if each.address is not None])
+        has_only_address = [
+            each for each in used if each.delivery is None and each.address is not None
+        ]
+        _find_by_address(uow, sender, has_only_address)
     pairs = {member.pair for each in used for member in each.members}
     latest_actions = bounce_reports.find_latest_actions(uow, pairs)
     for each in used:
@@ -222,7 +267,7 @@ def describe_report(received: ReceivedReport) -> ReportFacts:
         outcome = received.outcome.value
         return ReportFacts(None, outcome, event.event_type, None, None, None, None, None)
     member = received.members[0] if received.members else None
-    is_masked = member is None and event.email is not None
+    is_masked = member is None and received.address is not None
     return ReportFacts(
         kind=event.kind.value,
         outcome=received.outcome.value,
@@ -231,7 +276,7 @@ def describe_report(received: ReceivedReport) -> ReportFacts:
         mailing_id=member.mailing_id if member and member.mailing_id > 0 else None,
         list_id=member.list_id if member else None,
         user_id=member.user_id if member else None,
-        recipient=mask_recipient(event.email or "") if is_masked else None,
+        recipient=mask_recipient(received.address or "") if is_masked else None,
     )
 
 
@@ -295,24 +340,21 @@ def _iterate_outcomes(
                 yield each, each.event, index, member, outcome
 
 
-def _find_by_delivery(
-    uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport], keyring: Keyring
-) -> None:
-    """Find the member of each valid delivery id. Normalise the addresses of all other reports."""
-    deliveries: list[tuple[ReceivedReport, delivery_ids.DeliveryId]] = []
-    others: list[ReceivedReport] = []
+def _read_recipients(received: Sequence[ReceivedReport], keyring: Keyring) -> None:
+    """Verify the delivery ids of reports, and normalise the addresses."""
+    emails: list[str] = []
     for each in received:
         assert isinstance(each.event, Report)
-        delivery = None
+        emails.append(each.event.email or "")
         if each.event.delivery_id is not None:
-            delivery = delivery_ids.read_delivery_id(keyring, each.event.delivery_id)
-        if delivery is not None:
-            deliveries.append((each, delivery))
-        elif each.event.email is not None:
-            others.append(each)
-    emails = [each.event.email or "" for each in others if isinstance(each.event, Report)]
-    for each, address in zip(others, normalise_addresses(emails), strict=True):
+            each.delivery = delivery_ids.read_delivery_id(keyring, each.event.delivery_id)
+    for each, address in zip(received, normalise_addresses(emails), strict=True):
         each.address = None if isinstance(address, InvalidAddress) else address
+
+
+def _find_by_delivery(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
+    """Find the member of each valid delivery id."""
+    deliveries = [(each, each.delivery) for each in received if each.delivery is not None]
     if not deliveries:
         return
     keys = {(item.list_id, item.user_id, item.mailing_id) for _, item in deliveries}
@@ -332,6 +374,23 @@ def _find_by_delivery(
         if key in began_at:
             mailing_at = began_at[key] or _begin_day(item.day)
             each.members = [MemberMailing(*key, mailing_at, each.occurred_at)]
+
+
+def _add_transferred(uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedReport]) -> None:
+    """Add the lists to which a member was transferred after a mail that caused an opt-out."""
+    opt_outs = [each for each in received if each.members and _get_source(each) is not None]
+    if not opt_outs:
+        return
+    mailings = [each.members[0] for each in opt_outs]
+    values = {
+        **_describe_coverage(sender),
+        "list_ids": [mailing.list_id for mailing in mailings],
+        "user_ids": [mailing.user_id for mailing in mailings],
+        "times": [mailing.mailing_at for mailing in mailings],
+    }
+    for number, list_id in uow.session.execute(_FIND_TRANSFERS, values):
+        if list_id != mailings[number].list_id:
+            opt_outs[number].members.append(replace(mailings[number], list_id=list_id))
 
 
 def _find_by_address(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
@@ -426,28 +485,54 @@ def _keep_addresses_opted_out(
 ) -> None:
     """Store opt-outs for complaints and unsubscriptions of addresses that belong to no member.
 
-    Such an opt-out contains a hash of the address instead of a person's id. The opt-outs apply only
-    to lists whose ids the sender names, because a guessed address must not change the list of
-    another owner.
+    Such an opt-out contains an HMAC of the address instead of a person's id. The opt-outs apply
+    only to lists whose ids the sender names, because a guessed address must not change the list of
+    another owner. If the report has a delivery id, for example of an erased person, the opt-out
+    applies only to the list of the mail.
     """
     if sender.any_list or sender.list_ids is None:
         return
+    digests: dict[str, bytes] = {}
+    places: list[tuple[ReceivedReport, int]] = []
     for each in received:
-        source = _get_source(each)
-        if source is not None and not each.members and each.address is not None:
-            digest = opt_out_checks.compute_address_digest(uow.settings.keyring, each.address)
-            rows = [
-                {
-                    "list_id": list_id,
-                    "address_hmac": digest,
-                    "kind": OptOutKind.LIST,
-                    "source": source,
-                }
-                for list_id in sender.list_ids
-            ]
-            statement = insert(OptOut).values(rows).on_conflict_do_nothing().returning(OptOut.id)
-            is_new = bool(uow.session.scalars(statement).all())
-            each.outcome = ReportOutcome.APPLIED if is_new else ReportOutcome.DUPLICATE
+        if _get_source(each) is not None and not each.members and each.address is not None:
+            if each.address not in digests:
+                digests[each.address] = opt_out_checks.compute_address_digest(
+                    uow.settings.keyring, each.address
+                )
+            list_ids = _choose_opted_out_lists(uow, sender.list_ids, each)
+            places += [(each, list_id) for list_id in list_ids]
+    for start in range(0, len(places), _MAX_OPT_OUTS_PER_STATEMENT):
+        chunk = places[start : start + _MAX_OPT_OUTS_PER_STATEMENT]
+        values = {
+            "list_ids": [list_id for _, list_id in chunk],
+            "digests": [digests[each.address or ""] for each, _ in chunk],
+            "sources": [_get_source(each) for each, _ in chunk],
+        }
+        rows = uow.session.execute(_KEEP_ADDRESSES, values).all()
+        added = {(list_id, bytes(digest)) for list_id, digest in rows}
+        for each, list_id in chunk:
+            key = (list_id, digests[each.address or ""])
+            if key in added:
+                # If the batch repeats the report, the repetition is a duplicate.
+                added.remove(key)
+                each.outcome = ReportOutcome.APPLIED
+            elif each.outcome is ReportOutcome.UNMATCHED:
+                each.outcome = ReportOutcome.DUPLICATE
+
+
+def _choose_opted_out_lists(
+    uow: UnitOfWork, covered_ids: Sequence[int], received: ReceivedReport
+) -> Sequence[int]:
+    """Return the lists from which the address of a report without a member is opted out."""
+    if received.delivery is None:
+        return covered_ids
+    list_id = received.delivery.list_id
+    values = {"address": received.address, "list_id": list_id}
+    if list_id not in covered_ids or uow.session.scalar(_HAS_MEMBER, values):
+        # The address may now belong to a different person, who got no such mail.
+        return ()
+    return (list_id,)
 
 
 def _count_marks(uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedReport]) -> None:

@@ -9,6 +9,7 @@ import base64
 import secrets
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 
@@ -26,7 +27,7 @@ from services.senders.notices import FailureReason
 from services.senders.states import mark_failing
 from services.webhooks.signing import SECRET_PREFIX
 from storage.database import Statement
-from storage.encryption import WrappedKey, encrypt
+from storage.encryption import DecryptionFailed, WrappedKey, encrypt
 from storage.resources import Resources
 
 MAX_WAITING_BODIES = 10_000
@@ -142,15 +143,17 @@ def find_sender(resources: Resources, sender_id: int) -> StoredSender:
         resources.key_wrapper.unwrap(wrapped, context)
         return decoy
     provider, user_id, any_list, topic_arn, state, *_ = rows[0]
-    values = tuple(
-        resources.key_wrapper.unwrap(WrappedKey(wrapped_by, bytes(wrapped_key)), context).decode()
-        for *_, context, wrapped_by, wrapped_key in rows
-        if wrapped_key is not None
-    )
+    values: list[str] = []
+    for *_, context, wrapped_by, wrapped_key in rows:
+        # A secret without its key, which an operator has removed, verifies no requests.
+        with suppress(DecryptionFailed):
+            if wrapped_key is not None:
+                wrapped = WrappedKey(wrapped_by, bytes(wrapped_key))
+                values.append(resources.key_wrapper.unwrap(wrapped, context).decode())
     return StoredSender(
         sender_id,
         SenderProvider(provider),
-        SenderProof(values, topic_arn),
+        SenderProof(tuple(values), topic_arn),
         user_id=user_id,
         any_list=any_list,
         is_paused=state == SenderState.PAUSED,

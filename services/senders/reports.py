@@ -48,7 +48,10 @@ def list_reports(
 
 
 def mask_recipient(address: str) -> str:
-    """Return a masked address, such as ``a…@e….org``."""
+    """Return a masked address, such as ``a…@e….org``.
+
+    ``address``: a normalised address. The mask of any other text could reveal the text.
+    """
     local_part, _, domain = address.rpartition("@")
     name, _, top_level_domain = domain.rpartition(".")
     return f"{local_part[:1]}…@{name[:1]}….{top_level_domain}"

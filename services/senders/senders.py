@@ -229,6 +229,8 @@ def _set_state(uow: UnitOfWork, caller: Caller, sender: Sender, state: SenderSta
         if sender.key_id is not None and not api_keys.is_active_key(uow, sender.key_id):
             # Replace an expired or revoked API key with the caller's key, because the sender would
             # otherwise be paused again.
+            if sender.any_list:
+                _require_delivery(caller)
             sender.key_id = caller.key_id
 
 
@@ -271,7 +273,8 @@ def end_all_senders(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ())
 def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> None:
     """Delete senders of a person, for example after an API key was revoked.
 
-    The secrets and waiting bodies are deleted at once. The sender's row is only marked as deleted,
+    The secrets and waiting bodies are deleted at once, except bodies that a worker is applying. If
+    the worker fails, the next worker deletes them. The sender's row is only marked as deleted,
     because deleting the row would also delete all reports of the sender. Retention deletes the row
     after the reports.
     """
@@ -279,8 +282,11 @@ def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> N
     ended = uow.session.scalars(select(Sender).where(*conditions).with_for_update()).all()
     for sender in ended:
         sender.deleted_at = func.now()
-        for model in (SenderSecret, SenderBody):
-            uow.session.execute(delete(model).where(model.sender_id == sender.id))
+        uow.session.execute(delete(SenderSecret).where(SenderSecret.sender_id == sender.id))
+        # Don't wait for a worker that has locked bodies, because the worker waits for this sender.
+        waiting = select(SenderBody.id).where(SenderBody.sender_id == sender.id)
+        waiting_ids = uow.session.scalars(waiting.with_for_update(skip_locked=True)).all()
+        uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(waiting_ids)))
     if ended:
         record_event(uow, user_id, EventType.SENDER_ENDED, senders=len(ended))
 

@@ -34,7 +34,9 @@ def record_bodies(
 ) -> None:
     """Record that verified bodies of a sender were applied.
 
-    A sender that was failing works again, because a body proves that the sender's calls arrive.
+    A sender that was failing works again, because a body proves that the sender's calls arrive. If
+    the subscription to the sender's topic has ended, the sender works again only after a new
+    confirmation, because Amazon SNS can still deliver earlier messages.
 
     Args:
         has_reports: whether the bodies contain readable events.
@@ -45,8 +47,12 @@ def record_bodies(
     if sender is None or not (has_reports or is_confirmed):
         return
     state = SenderState(sender.state)
-    has_recovered = state is SenderState.FAILING
-    if state is not SenderState.PAUSED:
+    unsubscribed = FailureReason.TOPIC_UNSUBSCRIBED.value
+    is_unsubscribed = unsubscribed in sender.warnings and not is_confirmed
+    has_recovered = state is SenderState.FAILING and not is_unsubscribed
+    if is_unsubscribed:
+        warnings = {*warnings, unsubscribed}
+    elif state is not SenderState.PAUSED:
         was_reported = has_reports or sender.last_report_at is not None
         state = SenderState.WORKING if was_reported else SenderState.WAITING
     _update_sender(uow, sender, state, warnings, has_reports=has_reports)

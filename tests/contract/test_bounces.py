@@ -287,6 +287,18 @@ def test_bounce_about_a_person_who_is_not_a_member_is_unmatched(
     assert member.stands(list_id) == ("unsubscribed", True)
 
 
+def test_hard_bounce_of_a_mail_to_a_former_member_turns_mail_off_on_other_lists(
+    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
+) -> None:
+    other = int(new_list(client)["id"])
+    member.leaves(list_id).joins(other)
+    age_history(stack, member)
+    mailing = build_mailing(list_id, member.user_id)
+    assert bounce_hard(stack, mailing) == "applied"
+    assert member.stands(other) == ("active", False)
+    assert bounce_hard(stack, mailing) == "duplicate"
+
+
 def test_hard_bounce_of_a_confirmation_mail_ends_the_sign_up(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
@@ -502,6 +514,21 @@ def test_undo_of_a_bulk_action_does_not_turn_on_mail_that_has_bounced_meanwhile(
     assert data(undo_bulk_action(client, bulk_id)) == 0
     assert member.stands(list_id) == ("active", False)
     assert owner_view(client, list_id, member)["email_off"]["reason"] == "bounced"
+
+
+def test_undo_of_an_import_removes_members_that_have_bounced(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    emails = [new_address() for _ in range(2)]
+    import_id = imported(client, list_id, of_addresses(*emails))["import_id"]
+    user_id = known_member(client, list_id, emails[0])["user_id"]
+    assert bounce_hard(stack, build_mailing(list_id, user_id)) == "applied"
+    assert known_member(client, list_id, emails[0])["email_off"]["reason"] == "bounced"
+    assert data(client.get(f"/imports/{import_id}/undo"))["kept"] == 0
+    assert data(client.delete(f"/imports/{import_id}/members")) == 2
+    data(add(client, list_id, emails[0], prefer="wait=30"))
+    shown = known_member(client, list_id, emails[0])
+    assert (shown["status"], shown["email_off"]["reason"]) == ("active", "bounced")
 
 
 @pytest.mark.parametrize("add_member", [put, add_by_request, import_file])

@@ -5,16 +5,19 @@ from typing import Any
 
 import httpx2
 import pytest
+import sqlalchemy
 
 from core.scopes import Scope
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
+from services.senders import applying
 from services.senders.intake import MAX_WAITING_BODIES, MAX_WAITING_BYTES
 from tests.support.http.replies import data, problem
-from tests.support.lists.subscribers import new_address
+from tests.support.lists.subscribers import new_address, new_list
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import (
     body_of,
+    outcomes,
     post,
     post_body,
     reject_calls,
@@ -178,6 +181,60 @@ def test_sender_with_too_many_waiting_bodies_is_busy(
     stack_without_workers.query(
         "DELETE FROM sender_bodies WHERE sender_id = %s", waiting_sender["id"]
     )
+
+
+def test_deletion_of_a_sender_waits_for_no_worker_and_drops_all_waiting_bodies(
+    stack_without_workers: Stack,
+    client_without_workers: httpx2.Client,
+    waiting_sender: dict[str, Any],
+) -> None:
+    stack, client = stack_without_workers, client_without_workers
+    list_id, email = int(new_list(client)["id"]), new_address()
+    path = f"/senders/{waiting_sender['id']}"
+    data(client.patch(path, json={"list_ids": [list_id]}))
+    for _ in range(2):
+        data(post(client, waiting_sender, report("complained", email=email)))
+    with stack.resources.unit_of_work() as uow:
+        # A worker locks the bodies that it applies.
+        lock = "SELECT id FROM sender_bodies WHERE sender_id = :id ORDER BY id LIMIT 1 FOR UPDATE"
+        uow.session.execute(sqlalchemy.text(lock), {"id": waiting_sender["id"]})
+        assert data(client.delete(path)) == 1
+    count = "SELECT count(*) FROM sender_bodies WHERE sender_id = %s"
+    assert stack.query(count, waiting_sender["id"]) == [(1,)]
+    applying.apply_waiting_bodies(stack.resources)
+    assert stack.query(count, waiting_sender["id"]) == [(0,)]
+    assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", list_id) == []
+
+
+def test_body_that_no_key_of_the_installation_decrypts_is_invalid_and_delays_no_other(
+    stack_without_workers: Stack,
+    client_without_workers: httpx2.Client,
+    waiting_sender: dict[str, Any],
+) -> None:
+    stack, client = stack_without_workers, client_without_workers
+    for _ in range(2):
+        data(post(client, waiting_sender, report("delivered", email=new_address())))
+    stack.query(
+        "UPDATE sender_bodies SET wrapped_by = 'retired'"
+        " WHERE id = (SELECT min(id) FROM sender_bodies WHERE sender_id = %s)",
+        waiting_sender["id"],
+    )
+    applying.apply_waiting_bodies(stack.resources)
+    assert outcomes(client, waiting_sender) == ["invalid", "unmatched"]
+
+
+def test_call_is_rejected_if_no_key_of_the_installation_decrypts_the_secret(
+    stack: Stack, client: httpx2.Client, delivered: bytes
+) -> None:
+    sender = new_sender(client)
+    stack.query(
+        "UPDATE sender_secrets SET wrapped_by = 'retired' WHERE sender_id = %s", sender["id"]
+    )
+    reply = post_body(client, sender["id"], delivered, signed(sender["secret"], delivered))
+    problem(reply, 401, "sender.signature_invalid")
+    rotated = data(client.post(f"/senders/{sender['id']}/rotate"))["secret"]
+    reply = post_body(client, sender["id"], delivered, signed(rotated, delivered))
+    assert data(reply) == 1
 
 
 def test_intake_is_busy_while_the_database_is_unavailable(

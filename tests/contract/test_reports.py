@@ -3,15 +3,20 @@
 Each report takes effect only once, and the order of the reports doesn't matter.
 """
 
+import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import httpx2
 import pytest
+import sqlalchemy
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
+from models import Sender
+from services.senders import applying
+from services.subscriptions.members import locks
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add
 from tests.support.lists.subscribers import (
@@ -23,6 +28,7 @@ from tests.support.lists.subscribers import (
     subscribe,
     trace_for,
 )
+from tests.support.people.changed_addresses import brought, change_address
 from tests.support.people.erasure import erase
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import (
@@ -34,6 +40,7 @@ from tests.support.senders.posting import (
     post,
     report,
     reports_of,
+    settle,
 )
 
 FIGURES = "delivered, hard_bounced, soft_bounced, blocked, complained, unsubscribed, opened"
@@ -113,8 +120,14 @@ def test_complaint_or_unsubscription_opts_out_until_the_person_comes_back(
     )
     eventually(lambda: reader.stands(list_id)[0] == "unsubscribed", what="the opt-out")
     assert stack.query("SELECT source FROM opt_outs WHERE list_id = %s", list_id) == [(source,)]
-    history = data(client.get(f"/lists/{list_id}/members/{reader.user_id}/history"))["items"]
-    told = {name: history[0][name] for name in ("action", "actor", "via")}
+    path = f"/lists/{list_id}/members/{reader.user_id}/history"
+
+    def find_departure() -> dict[str, Any] | None:
+        newest = data(client.get(path))["items"][0]
+        return newest if newest["status_after"] == "unsubscribed" else None
+
+    departure = eventually(find_departure, what="the history of the opt-out")
+    told = {name: departure[name] for name in ("action", "actor", "via")}
     assert told == {"action": kind, "actor": "sender", "via": "sender"}
     events = data(client.get("/events", params={"types": "subscription.left"}))["items"]
     facts = events[-1]["data"]
@@ -147,6 +160,54 @@ def test_report_older_than_the_latest_action_of_the_person_is_stale(
     assert reader.stands(list_id) == ("active", True)
 
 
+def test_opt_out_takes_effect_while_a_bulk_action_locks_the_list(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
+) -> None:
+    emails = [new_address() for _ in range(2)]
+    data(add(client, list_id, *emails))
+    ids = [known_member(client, list_id, email)["user_id"] for email in emails]
+    complaint, hard = (delivery_for(stack, list_id, user_id) for user_id in ids)
+    with stack.resources.unit_of_work() as uow:
+        locks.lock_list(uow, list_id)
+        reports = (report("complained", delivery_id=complaint), bounce(delivery_id=hard))
+        assert data(post(client, sender, *reports)) == 1
+        query = "SELECT source FROM opt_outs WHERE list_id = %s AND user_id = %s"
+        eventually(lambda: stack.query(query, list_id, ids[0]), what="the opt-out")
+        assert outcomes(client, sender) == []
+    settle(stack, sender)
+    assert outcomes(client, sender) == ["applied", "applied"]
+
+
+def test_only_an_open_by_a_person_ends_soft_bounces(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
+) -> None:
+    email = new_address()
+    data(add(client, list_id, email))
+    user_id = known_member(client, list_id, email)["user_id"]
+    first, second = (delivery_for(stack, list_id, user_id, each) for each in (1, 2))
+    deliver(
+        stack,
+        client,
+        sender,
+        bounce("soft", "4.2.2", delivery_id=first),
+        report("opened", delivery_id=second, machine=True),
+    )
+    query = "SELECT ended_at IS NOT NULL FROM bounces WHERE list_id = %s"
+    assert stack.query(query, list_id) == [(False,)]
+    deliver(stack, client, sender, report("clicked", delivery_id=second))
+    assert stack.query(query, list_id) == [(True,)]
+
+
+def test_report_on_a_former_address_concerns_the_person_who_had_the_address(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
+) -> None:
+    former, current = new_address(), new_address()
+    user_id = brought(client, list_id, former)
+    change_address(stack.resources, former, current)
+    deliver(stack, client, sender, report("delivered", email=former))
+    assert [each["user_id"] for each in reports_of(client, sender)] == [user_id]
+
+
 def test_late_reports_change_no_figures_but_still_opt_out(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], reader: Reader, list_id: int
 ) -> None:
@@ -157,7 +218,8 @@ def test_late_reports_change_no_figures_but_still_opt_out(
         report("delivered", delivery_id=delivery_id),
         bounce("soft", "4.2.2", delivery_id=delivery_id),
     ]
-    deliver(stack, client, sender, *late, report("complained", delivery_id=delivery_id))
+    deliver(stack, client, sender, *late)
+    deliver(stack, client, sender, report("complained", delivery_id=delivery_id))
     assert outcomes(client, sender) == ["late", "late", "applied"]
     assert not stack.query("SELECT 1 FROM mailing_marks WHERE user_id = %s", reader.user_id)
     eventually(lambda: reader.stands(list_id)[0] == "unsubscribed", what="the opt-out")
@@ -187,6 +249,21 @@ def test_report_about_a_list_that_the_sender_does_not_cover_is_unmatched(
     assert outcomes(client, limited) == ["unmatched", "unmatched"]
     assert reports_of(client, limited)[1]["recipient"] == "r…@e….com"
     assert not stack.query("SELECT 1 FROM opt_outs WHERE list_id IN (%s, %s)", theirs, other_own)
+
+
+def test_address_that_is_no_address_is_unmatched_and_not_shown(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any]
+) -> None:
+    emails = (
+        "\u0000a@b.\u0000c",
+        "alice smith",
+        "a@localhost",
+        "@b.example",
+        "Ada@News.Example.org",
+    )
+    deliver(stack, client, sender, *(report("complained", email=each) for each in emails))
+    shown = [(each["outcome"], each["recipient"]) for each in reports_of(client, sender)]
+    assert shown == [("unmatched", None)] * 4 + [("unmatched", "a…@n….org")]
 
 
 def test_sender_for_any_list_matches_only_by_delivery_id(
@@ -257,6 +334,73 @@ def test_complaint_of_an_unknown_address_is_kept_on_lists_that_the_sender_names(
     assert data(client.get(f"/lists/{list_id}"))["subscriber_count"] == 0
 
 
+def test_thousand_complaints_of_unknown_addresses_need_one_statement(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    list_ids = [int(new_list(client)["id"]) for _ in range(3)]
+    named = new_sender(client, list_ids=list_ids)
+    emails = [new_address() for _ in range(999)]
+    complaints = [report("complained", email=each) for each in (*emails, emails[0])]
+    statements: list[str] = []
+    engine = stack.resources.database.engine
+
+    def record(*arguments: object) -> None:
+        statements.append(str(arguments[2]))
+
+    with stack.resources.unit_of_work() as uow:
+        sender = uow.session.get_one(Sender, named["id"])
+    sqlalchemy.event.listen(engine, "before_cursor_execute", record)
+    try:
+        tried = applying.run_trial(stack.resources, sender, body_of(*complaints))
+    finally:
+        sqlalchemy.event.remove(engine, "before_cursor_execute", record)
+    assert [each.outcome for each in tried] == ["applied"] * 999 + ["duplicate"]
+    assert len([each for each in statements if "INSERT INTO opt_outs" in each]) == 1
+
+
+def test_complaint_about_a_mail_to_an_erased_person_is_kept_on_the_list_of_the_mail(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    other, email = int(new_list(client)["id"]), new_address()
+    data(add(client, list_id, email))
+    delivery_id = delivery_for(stack, list_id, known_member(client, list_id, email)["user_id"])
+    erase(stack.resources, email)
+    complaint = report("complained", delivery_id=delivery_id, email=email.upper())
+    elsewhere = new_sender(client, list_ids=[other])
+    deliver(stack, client, elsewhere, complaint)
+    assert outcomes(client, elsewhere) == ["unmatched"]
+    named = new_sender(client, list_ids=[list_id, other])
+    deliver(stack, client, named, complaint, complaint)
+    assert outcomes(client, named) == ["applied", "duplicate"]
+    for each, members in ((list_id, 0), (other, 1)):
+        data(add(client, each, email))
+        assert data(client.get(f"/lists/{each}"))["subscriber_count"] == members
+    # The address now belongs to a new person, so an old mail says nothing about the new member.
+    late = report("complained", delivery_id=delivery_id.upper(), email=email)
+    of_other = delivery_for(stack, other, known_member(client, other, email)["user_id"] + 1)
+    deliver(stack, client, named, {**late, "delivery_id": of_other})
+    assert data(client.get(f"/lists/{other}"))["subscriber_count"] == 1
+    assert outcomes(client, named)[-1] == "unmatched"
+
+
+def test_complaint_about_a_mail_from_before_a_transfer_holds_on_both_lists(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any]
+) -> None:
+    lists, email = [int(new_list(client)["id"]) for _ in range(3)], new_address()
+    source, target, uninvolved = lists
+    for each in (source, uninvolved):
+        data(add(client, each, email))
+    user_id = known_member(client, source, email)["user_id"]
+    before = delivery_for(stack, source, user_id, 1)
+    path = f"/subscriptions/{source}/members/{user_id}/transfer"
+    assert data(client.post(path, params={"dst_list_id": target})) == 1
+    deliver(stack, client, sender, report("complained", delivery_id=before))
+    assert outcomes(client, sender) == ["applied"]
+    eventually(partial(has_left, client, target, email), what="the opt-out")
+    query = "SELECT list_id FROM opt_outs WHERE user_id = %s ORDER BY list_id"
+    assert stack.query(query, user_id) == [(each,) for each in sorted((source, target))]
+
+
 def test_complaint_about_a_confirmation_mail_ends_the_request(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], stranger: httpx2.Client
 ) -> None:
@@ -286,16 +430,38 @@ def test_report_about_an_erased_person_is_unmatched(
 def test_time_in_the_future_becomes_the_time_of_arrival(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any]
 ) -> None:
-    later = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    now = datetime.now(UTC)
+    times = [(now + timedelta(minutes=minutes)).isoformat() for minutes in (4, 6, 24 * 60)]
     deliver(
         stack,
         client,
         sender,
-        {"kind": "delivered", "email": new_address(), "occurred_at": later},
+        *({"kind": "delivered", "email": new_address(), "occurred_at": each} for each in times),
         {"kind": "delivered", "email": new_address()},
     )
-    for shown in reports_of(client, sender):
+    # The clocks of servers may differ by five minutes.
+    kept, *replaced = reports_of(client, sender)
+    assert datetime.fromisoformat(kept["occurred_at"]) == now + timedelta(minutes=4)
+    for shown in replaced:
         assert shown["occurred_at"] == shown["received_at"]
+
+
+def test_locked_person_delays_no_reports_of_another_sender(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], reader: Reader, list_id: int
+) -> None:
+    reader.joins(list_id)
+    complaint = report("complained", delivery_id=delivery_for(stack, list_id, reader.user_id))
+    other = new_sender(client)
+    with stack.resources.unit_of_work() as uow:
+        lock = sqlalchemy.text("SELECT FROM users WHERE id = :id FOR UPDATE")
+        uow.session.execute(lock, {"id": reader.user_id})
+        assert data(post(client, sender, complaint)) == 1
+        deliver(stack, client, other, report("delivered", email=new_address()))
+        assert outcomes(client, other) == ["unmatched"]
+        assert outcomes(client, sender) == []
+    eventually(lambda: reader.stands(list_id)[0] == "unsubscribed", what="the opt-out", within=30)
+    settle(stack, sender)
+    assert outcomes(client, sender) == ["applied"]
 
 
 def test_trial_shows_the_effects_and_changes_nothing(
@@ -327,6 +493,9 @@ def test_trial_shows_the_effects_and_changes_nothing(
     for table in ("opt_outs", "bounces"):
         assert not stack.query(f"SELECT 1 FROM {table} WHERE list_id = %s", list_id)
     problem(client.post(path, json={"body": "{"}), 422, "report.invalid")
+    of_brevo = f"/senders/{new_sender(client, provider='brevo')['id']}/try"
+    many = json.dumps([{"event": "delivered", "email": "a@b.example"}] * 1001)
+    problem(client.post(of_brevo, json={"body": many}), 422, "report.too_many")
     problem(other_owner.post(path, json=body), 404, "sender.not_found")
 
 

@@ -13,7 +13,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.senders.senders import MAX_SENDERS
 from services.webhooks import endpoints_of_keys
-from tests.support.commands.running import printed
+from tests.support.commands.running import pressroom, printed
 from tests.support.http.replies import data, problem
 from tests.support.lists.subscribers import new_list
 from tests.support.people.erasure import erase
@@ -129,6 +129,21 @@ def test_sender_for_any_list_needs_the_scope_delivery(
         # the scope.
         problem(client.post(f"{PATH}/{made['id']}/rotate"), 403, "sender.needs_delivery")
         data(delivery_client.post(f"{PATH}/{made['id']}/rotate"))
+
+
+def test_sender_for_any_list_is_resumed_with_another_key_only_with_the_scope_delivery(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    key = stack.create_key(owner.user_id, Scope.SENDER, Scope.DELIVERY)
+    with stack.client(key) as delivery_client:
+        made = new_sender(delivery_client, any_list=True)
+    path = f"{PATH}/{made['id']}"
+    stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", made["key_id"])
+    run_maintenance(stack, endpoints_of_keys.PROCESS_EXPIRED_KEYS.name)
+    problem(client.patch(path, json={"state": "working"}), 403, "sender.needs_delivery")
+    other_key = stack.create_key(owner.user_id, Scope.SENDER, Scope.DELIVERY)
+    with stack.client(other_key) as delivery_client:
+        assert data(delivery_client.patch(path, json={"state": "working"}))["state"] == "waiting"
 
 
 def test_account_has_at_most_20_senders(client: httpx2.Client) -> None:
@@ -267,6 +282,40 @@ def test_erasure_blanks_reports_and_deletes_marks_of_the_person(
     items = data(client.get(path))["items"]
     assert [(each["user_id"], each["recipient"]) for each in items] == [(None, None)] * 2
     assert not stack.query("SELECT 1 FROM mailing_marks WHERE user_id = %s", person.user_id)
+
+
+def test_command_reads_the_key_of_a_provider_from_stdin_and_never_from_an_option(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    create = ("senders", "create", owner.email, "--name", "Ours", "--provider")
+    made = printed(stack, *create, "resend", "--key-stdin", stdin=f"{SIGNING_SECRET}\n")
+    topic = printed(stack, *create, "ses", "--topic-arn", TOPIC)
+    assert (made["secret"], topic["secret"]) == (None, None)
+    assert SIGNING_SECRET not in str(made)
+    assert [each["provider"] for each in data(client.get(PATH))] == ["ses", "resend"]
+    assert stack.query("SELECT topic_arn FROM senders WHERE id = %s", topic["id"]) == [(TOPIC,)]
+    for options, stdin, complaint in (
+        (("mailgun",), "", "--key-stdin"),
+        (("mailgun", "--key-stdin"), "", "sender.key_invalid"),
+        (("resend", "--key-stdin"), "whsec_x", "sender.key_invalid"),
+        (("generic", "--key-stdin"), "key", "--key-stdin"),
+        (("ses",), "", "sender.topic_invalid"),
+        (("brevo", "--topic-arn", TOPIC), "", "sender.topic_invalid"),
+    ):
+        done = pressroom(stack, *create, *options, "--json", stdin=stdin)
+        assert done.returncode != 0
+        assert complaint in done.stderr
+    assert len(data(client.get(PATH))) == 2
+
+
+@pytest.mark.parametrize("name", ["", " ", "x" * 201])
+def test_command_requires_a_name_of_1_to_200_characters(
+    stack: Stack, owner: Owner, name: str
+) -> None:
+    options = ("--provider", "generic", "--name", name)
+    done = pressroom(stack, "senders", "create", owner.email, *options)
+    assert done.returncode == 2
+    assert "must have 1 to 200 characters" in done.stderr
 
 
 def test_commands_create_list_and_revoke_senders(

@@ -25,6 +25,8 @@ from tests.support.http.replies import data, problem
 from tests.support.lists.subscribers import trace_for
 from tests.support.security.attackers import new_address
 from tests.support.security.people import new_list
+from tests.support.senders.own_senders import new_sender
+from tests.support.senders.posting import body_of, signed
 
 # By the day: windows are those of the clock, and a test must not see one end.
 MOST = {RateLimitName.DEFAULT: 8, RateLimitName.ANONYMOUS: 6, RateLimitName.LOGIN: 4}
@@ -370,6 +372,26 @@ def test_one_process_can_use_every_call_of_a_high_rate_limit(stack: Stack) -> No
     left = [counters.count(item, "test", name) for _ in range(901)]
     counters.close()
     assert [each.remaining for each in left if each] == list(range(899, -2, -1))
+
+
+def test_only_rejected_calls_of_senders_count_per_address(
+    stack: Stack, make_limited_client: Callable[..., httpx2.Client]
+) -> None:
+    with stack.client(stack.create_owner().key) as client:
+        sender = new_sender(client)
+    provider = make_limited_client()
+    limit = MOST[RateLimitName.ANONYMOUS]
+    body = body_of()
+
+    def post(secret: str) -> httpx2.Response:
+        path = f"/senders/{sender['id']}/events"
+        return provider.post(path, content=body, headers=signed(secret, body))
+
+    assert statuses(partial(post, sender["secret"]), limit + 2) == [200] * (limit + 2)
+    wrong = f"whsec_{'a2' * 16}"
+    assert statuses(partial(post, wrong), limit) == [401] * limit
+    problem(post(wrong), 429, "rate.limited")
+    assert data(post(sender["secret"])) == 1
 
 
 def test_charges_with_a_cached_api_key_count_towards_a_high_rate_limit(stack: Stack) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from sqlalchemy import ARRAY, BigInteger, any_, cast, func, text, update
+from sqlalchemy import ARRAY, BigInteger, any_, case, cast, func, text, update
 
 from core import clock
 from models import Subscription, SubscriptionStatus
@@ -160,13 +160,17 @@ class ReportedBounce:
 
 
 class BounceOutcome(StrEnum):
-    """The result of processing a reported bounce, for the list in the report."""
+    """The result of processing a reported bounce, for the list in the report.
+
+    If the person is only a member of other lists that the sender covers, the result for these
+    lists.
+    """
 
     APPLIED = "applied"
     DUPLICATE = "duplicate"  # The bounce was recorded before.
     STALE = "stale"  # A later action has made the bounce irrelevant (see ``LatestActions``).
     LATE = "late"  # The bounce is soft, and its mailing is older than ``MAX_MAILING_AGE``.
-    UNMATCHED = "unmatched"  # The person isn't an active member of the list.
+    UNMATCHED = "unmatched"  # The person isn't an active member of any affected list.
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +248,19 @@ def record_bounces(
         if target.pair in pairs and target.user_id in present_ids
     ]
     latest_actions = find_latest_actions(uow, {target.pair for target in targets})
+    # A member who has left the list in the report can still be a member of other lists.
+    numbers_of_members = {
+        target.number
+        for target in targets
+        if target.list_id == bounces[target.number].mailing.list_id
+    }
     outcomes = [BounceOutcome.UNMATCHED] * len(bounces)
     chosen: dict[_Key, _Target] = {}
     for target in targets:
         bounce = bounces[target.number]
         outcome = _judge_age(bounce, latest_actions[target.pair])
-        if target.list_id == bounce.mailing.list_id:
+        is_open = outcomes[target.number] is not BounceOutcome.APPLIED
+        if is_open and _decides_outcome(target, bounce, numbers_of_members):
             outcomes[target.number] = outcome
         key = (*target.pair, bounce.mailing.mailing_id)
         if outcome is BounceOutcome.APPLIED and not (
@@ -269,7 +280,7 @@ def record_bounces(
     new_numbers = {
         each.number
         for each in (*pending, *added)
-        if each.list_id == bounces[each.number].mailing.list_id
+        if _decides_outcome(each, bounces[each.number], numbers_of_members)
     }
     return [
         BounceOutcome.DUPLICATE
@@ -331,6 +342,17 @@ def _find_targets(
     return [_Target(*row) for row in uow.session.execute(_FIND_TARGETS, values)]
 
 
+def _decides_outcome(
+    target: _Target, bounce: ReportedBounce, numbers_of_members: Collection[int]
+) -> bool:
+    """Return whether the effect on a subscription is the outcome of the bounce.
+
+    The list in the report decides, unless the person isn't a member of this list.
+    """
+    is_reported = target.list_id == bounce.mailing.list_id
+    return is_reported or target.number not in numbers_of_members
+
+
 def _judge_age(bounce: ReportedBounce, latest_actions: LatestActions) -> BounceOutcome:
     if latest_actions.is_stale(bounce.mailing):
         return BounceOutcome.STALE
@@ -375,6 +397,10 @@ def _stop_mail(
             actions[list_id, user_id] = changes.SOFT_BOUNCED
     if not actions:
         return
+    # The undo of an import skips members whose ``updated_at`` differs from ``imported_at``. A
+    # bounce must not keep a member of a bad import on the list.
+    is_unchanged = Subscription.updated_at == Subscription.imported_at
+    updated_at = case((is_unchanged, Subscription.updated_at), else_=func.clock_timestamp())
     owner_ids = {target.id: target.owner_id for target in targets if target.pair in actions}
     statement = (
         update(Subscription)
@@ -383,7 +409,7 @@ def _stop_mail(
             Subscription.status == SubscriptionStatus.ACTIVE,
             Subscription.email_enabled,
         )
-        .values(email_enabled=False, updated_at=func.clock_timestamp())
+        .values(email_enabled=False, updated_at=updated_at)
         .returning(Subscription)
         .execution_options(populate_existing=True)
     )

@@ -8,13 +8,22 @@ from hypothesis import strategies as st
 
 from integrations.senders.brevo import BrevoAdapter
 from integrations.senders.events import MAX_EVENTS
+from integrations.senders.generic import GenericAdapter
 from integrations.senders.mailgun import MailgunAdapter
 from integrations.senders.port import Report, SenderAdapter, SenderProvider, UnusedEvent
 from integrations.senders.postmark import PostmarkAdapter
 from integrations.senders.resend import ResendAdapter
-from integrations.senders.sendgrid import SendGridAdapter
+from integrations.senders.sendgrid import SIGNATURE_HEADER, TIMESTAMP_HEADER, SendGridAdapter
 from integrations.senders.ses import SesAdapter
-from tests.support.senders.adapters import ADDRESS, DELIVERY_ID, notify, parse, parse_one
+from tests.support.senders.adapters import (
+    ADDRESS,
+    DELIVERY_ID,
+    NOW_SECONDS,
+    notify,
+    parse,
+    parse_one,
+    verify,
+)
 from tests.support.sizes import sized
 
 ADAPTERS: list[SenderAdapter] = [
@@ -57,6 +66,43 @@ CONTENTS = st.recursive(
     max_leaves=40,
 )
 
+TOPIC_ARN = notify("")["TopicArn"]
+SECRETS = ("whsec_" + "a2" * 16, "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE", "key", "\x00")
+# The values of headers and of the fields that contain proofs. None of them is a valid proof.
+PROOF_VALUES = st.sampled_from(
+    [
+        *("", str(NOW_SECONDS), "-1", "9" * 11, "9" * 400, "\u0663", "nan", "1e9", " ", "\x00"),
+        *("Basic", "Basic !!!", "basic cHJlc3Nyb29tOg==", "Bearer ", "Bearer \xff", "é"),
+        *("v1,", "v1,!!", "v1a," + "A" * 44, "MEUCIQ==", "1", "2"),
+        *("Notification", "SubscriptionConfirmation", TOPIC_ARN),
+        "https://sns.us-east-1.amazonaws.com@127.0.0.1/SimpleNotificationService-a.pem",
+    ]
+)
+HEADERS = st.dictionaries(
+    st.sampled_from(
+        [
+            "authorization",
+            *(f"webhook-{name}" for name in ("id", "timestamp", "signature")),
+            *(f"svix-{name}" for name in ("id", "timestamp", "signature")),
+            *(SIGNATURE_HEADER, TIMESTAMP_HEADER),
+        ]
+    ),
+    PROOF_VALUES | st.text(st.characters(max_codepoint=255), max_size=5),
+    max_size=9,
+)
+PROOFS = st.recursive(
+    st.none() | st.booleans() | NUMBERS | PROOF_VALUES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["signature", "timestamp", "token", *notify(""), "Token", "Subject"]),
+            inner,
+            max_size=12,
+        )
+    ),
+    max_leaves=30,
+)
+
 
 def check(adapter: SenderAdapter, body: bytes) -> None:
     """Parse a body, and check that all texts in the parsed events are short and printable."""
@@ -83,6 +129,20 @@ def test_no_content_of_a_body_makes_parsing_fail(adapter: SenderAdapter, content
     check(adapter, orjson.dumps(content))
     if adapter.provider is SenderProvider.SES:
         check(adapter, orjson.dumps(notify(content)))
+
+
+@pytest.mark.tier("fast", "properties")
+@pytest.mark.parametrize(
+    "adapter", [GenericAdapter(), *ADAPTERS], ids=lambda adapter: adapter.provider
+)
+@given(headers=HEADERS, content=PROOFS | st.binary(max_size=20))
+@settings(max_examples=sized(300, 10_000, few=100), deadline=None)
+def test_no_request_makes_the_verification_fail(
+    adapter: SenderAdapter, headers: dict[str, str], content: object
+) -> None:
+    body = content if isinstance(content, bytes) else orjson.dumps(content)
+    code = verify(adapter, body, headers, SECRETS, topic_arn=TOPIC_ARN)
+    assert code == "sender.signature_invalid"
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.provider)

@@ -331,6 +331,26 @@ def test_message_is_busy_after_a_useless_reply_of_the_issuers_server(
 
 
 @pytest.mark.parametrize(
+    ("part", "other"),
+    [
+        # The version of the certificate.
+        ("a003020102", "a003020103"),
+        # The type of the public key.
+        ("2a8648ce3d0201", "2a8648ce3d027f"),
+    ],
+)
+def test_message_is_busy_if_the_issuers_certificate_has_an_unknown_format(
+    sns: FaultySns, part: str, other: str
+) -> None:
+    fields = sns.server.build_notification("{}")
+    content = sns.certificates.issuer.public_bytes(Encoding.DER)
+    assert bytes.fromhex(part) in content
+    content = content.replace(bytes.fromhex(part), bytes.fromhex(other))
+    sns.replies[ISSUER_PATH] = Response(content)
+    assert verify_fields(sns, fields) == BUSY
+
+
+@pytest.mark.parametrize(
     ("addresses", "code"),
     [
         (["192.88.98.1"], None),
