@@ -11,7 +11,7 @@ both functions run again. This is safe, because storing an opt-out twice has no 
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from services.senders import notices
 from services.senders.reports import mask_recipient
 from services.subscriptions.members import (
     bounce_reports,
+    changes,
     delivery_ids,
     opt_out_checks,
     unsubscribe,
@@ -96,6 +97,27 @@ SELECT DISTINCT ON (p.number, m.list_id) p.number, m.list_id, m.user_id, m.statu
 FROM people AS p JOIN subscriptions AS m ON m.user_id = p.id
 JOIN lists AS l ON l.id = m.list_id AND {_COVERED}
 ORDER BY p.number, m.list_id, (m.email = p.email) DESC NULLS LAST, p.is_former, m.user_id
+""")  # noqa: S608 - no input
+# A transfer writes an event on each of its two lists. Both events have the time of the transaction.
+_FIND_TRANSFERS = text(f"""
+WITH RECURSIVE places AS (
+    SELECT r.number, r.list_id, r.user_id, r.mailing_at AS since
+    FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]),
+        CAST(:mailing_times AS timestamptz[]))
+        WITH ORDINALITY AS r (list_id, user_id, mailing_at, number)
+    UNION
+    SELECT p.number, arrival.list_id, p.user_id, arrival.created_at
+    FROM places AS p
+    JOIN subscription_events AS departure ON departure.list_id = p.list_id
+        AND departure.user_id = p.user_id AND departure.action = '{changes.TRANSFERRED_AWAY}'
+        AND departure.created_at >= p.since
+    JOIN subscription_events AS arrival ON arrival.user_id = p.user_id
+        AND arrival.action = '{changes.TRANSFERRED_IN}'
+        AND arrival.created_at = departure.created_at
+)
+SELECT DISTINCT p.number - 1, p.list_id FROM places AS p JOIN lists AS l ON l.id = p.list_id
+WHERE {_COVERED}
+ORDER BY 1, 2
 """)  # noqa: S608 - no input
 _ADD_MARKS = text("""
 INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind)
@@ -332,6 +354,28 @@ def _find_by_delivery(
         if key in began_at:
             mailing_at = began_at[key] or _begin_day(item.day)
             each.members = [MemberMailing(*key, mailing_at, each.occurred_at)]
+    opt_outs = [each for each, _ in deliveries if each.members and _get_source(each) is not None]
+    if opt_outs:
+        _add_lists_of_transfers(uow, sender, opt_outs)
+
+
+def _add_lists_of_transfers(
+    uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]
+) -> None:
+    """Add the lists to which the members were transferred after the mailing.
+
+    A complaint or an unsubscription also holds on these lists, if the sender covers them.
+    """
+    members = [each.members[0] for each in received]
+    values = {
+        **_describe_coverage(sender),
+        "list_ids": [member.list_id for member in members],
+        "user_ids": [member.user_id for member in members],
+        "mailing_times": [member.mailing_at for member in members],
+    }
+    for number, list_id in uow.session.execute(_FIND_TRANSFERS, values):
+        if list_id != members[number].list_id:
+            received[number].members.append(replace(members[number], list_id=list_id))
 
 
 def _find_by_address(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
