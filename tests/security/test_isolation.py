@@ -406,6 +406,7 @@ def test_oauth_token_without_the_required_scope_is_rejected(
 ) -> None:
     world = api_side.world
     bearer = _bearer(world.values["access_token"])
+    assert stranger.get("/auxilia/credits/balance", headers=bearer).status_code == 200
     before = belongings(world)
     for operation in CALLS:
         others = _all_but_what_is_needed(operation)
