@@ -20,6 +20,8 @@ class SignUpView(Model):
     """How often a list's sign-up page was requested on one day (UTC), without known machines."""
 
     __tablename__ = "sign_up_views"
+    # Retention uses this index to find the oldest rows.
+    __table_args__ = (Index(None, "day"),)
 
     list_id: Mapped[int] = mapped_column(
         ForeignKey("lists.id"), primary_key=True, autoincrement=False

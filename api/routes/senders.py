@@ -1,5 +1,6 @@
 """The API endpoints for senders, which are sources of reports on the mails of lists."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
@@ -32,6 +33,9 @@ from storage.unit_of_work import UnitOfWork
 _SENDERS_PATH = "/senders"
 _SENDER_PATH = _SENDERS_PATH + "/{sender_id}"
 
+# The time limit to verify and store a request body. It is shorter than the 15 seconds after which
+# Amazon SNS stops waiting. If the limit passes, the provider repeats the request.
+_MAX_INTAKE_SECONDS = 10.0
 _SIGNATURE_HEADER = standard_webhooks.STANDARD_HEADERS.signatures
 _BODY_SCHEMA = {
     "type": "object",
@@ -271,9 +275,13 @@ async def receive_reports(
     the request can contain an API key with the scope `sender`. Reports are applied within seconds.
     """
     body = await request.body()
-    async with pad_failure():
-        sender = await _verify_call(request, state, parse_id(sender_id) or 0, body)
-    await REPORTS.run(intake.store_body, state.resources, sender, body)
+    try:
+        async with asyncio.timeout(_MAX_INTAKE_SECONDS):
+            async with pad_failure():
+                sender = await _verify_call(request, state, parse_id(sender_id) or 0, body)
+            await REPORTS.run(intake.store_body, state.resources, sender, body)
+    except TimeoutError:
+        raise errors.SENDER_BUSY() from None
     return build_envelope(1)
 
 

@@ -42,7 +42,7 @@ DEFAULT_QUOTA_PAID = "members=10000000,lists=1000,storage_mb=100000,keys=100,unf
 DEFAULT_RETENTION = (
     "jobs=30,subscription_events=1095,ip_addresses=90,events=365,import_changes=90,imports=730,"
     "exports=365,list_reports=365,strangers=30,requests=7,mailings=1095,mailing_marks=30,"
-    "reports=7,bounces=180"
+    "reports=7,bounces=180,seen=1100"
 )
 
 K = TypeVar("K", bound=StrEnum)
@@ -241,6 +241,7 @@ class Retained(StrEnum):
     MAILING_MARKS = "mailing_marks"
     REPORTS = "reports"
     BOUNCES = "bounces"
+    SEEN = "seen"
 
 
 # The minimum retention period of each category of rows, in days.
@@ -271,6 +272,7 @@ MIN_DAYS: Mapping[Retained, int] = {
     Retained.REPORTS: 1,
     # Keep bounces for 30 days, because an owner may lift a member's bounces only once in this time.
     Retained.BOUNCES: 30,
+    Retained.SEEN: 1,
 }
 
 

@@ -194,6 +194,7 @@ RULES = (
     # remaining reports, and deleting many rows at once would take long.
     _create_rule(models.Sender.deleted_at, Retained.REPORTS, longer=_DAY),
     _create_rule(models.Bounce.created_at, Retained.BOUNCES),
+    _create_rule(models.SignUpView.day, Retained.SEEN),
     _create_rule(models.LoginAttempts.tried_at, ATTEMPT_RETENTION),
     _create_expiry_rule(models.SpentProof.expires_at),
     _create_rule(models.ComposerUse.day, _DAY),

@@ -38,6 +38,10 @@ _TEXTS_OF_LISTS = (
     *("logo_hash_id", "sender_name", "sign_up_text", "thanks_text", "confirmation_text"),
     "confirmed_redirect",
 )
+_FIGURES_OF_LISTS: tuple[Any, ...] = (
+    *(models.Mailing, models.Bounce, models.SignUpView),
+    *(models.OriginDay, models.OriginDayDelta),
+)
 
 
 class Batch(NamedTuple):
@@ -283,14 +287,17 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
     return _batch(ids)
 
 
-def _blank_labels(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Clear the label of each mailing to the person's lists."""
-    row = models.Mailing
-    is_own = _refers_to_owned(row.list_id, models.MailingList)(user_id)
-    query = select(row.id).where(is_own, row.label.is_not(None)).limit(MAX_ROWS)
-    ids = list(uow.session.scalars(query))
-    uow.session.execute(update(row).where(row.id.in_(ids)).values(label=None))
-    return Batch(len(ids), 0 if len(ids) == MAX_ROWS else None)
+def _delete_list_figures(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
+    """Delete the mailings, bounces, page views and campaigns of the person's lists.
+
+    Nobody else may see these rows, and the names of campaigns and mailings are texts of the person.
+    """
+    for model in _FIGURES_OF_LISTS:
+        is_own = _refers_to_owned(model.list_id, models.MailingList)(user_id)
+        places = select_first_places(model, is_own, order=(), limit=MAX_ROWS)
+        if count := delete_rows(uow, model, places):
+            return Batch(count, 0)
+    return Batch(0, None)
 
 
 def _delete_senders(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
@@ -375,7 +382,7 @@ STAGES: Mapping[str, Stage] = {
         redirect_origins=[],
         **dict.fromkeys(_TEXTS_OF_LISTS),
     ),
-    "mailings": _blank_labels,
+    "mailings": _delete_list_figures,
     "tags": _create_unordered_stage(
         models.MemberTag, _refers_to_owned(models.MemberTag.list_id, models.MailingList)
     ),

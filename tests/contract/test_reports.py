@@ -144,6 +144,29 @@ def test_complaint_or_unsubscription_opts_out_until_the_person_comes_back(
     assert reader.stands(list_id) == ("active", True)
 
 
+@pytest.mark.parametrize("kind", ["complained", "unsubscribed"])
+def test_complaint_about_a_mailing_from_before_a_transfer_holds_on_all_later_lists(
+    stack: Stack, client: httpx2.Client, list_id: int, *, kind: str
+) -> None:
+    email = new_address()
+    data(add(client, list_id, email))
+    user_id = known_member(client, list_id, email)["user_id"]
+    second, third = new_list(client)["id"], new_list(client)["id"]
+    for source, target in ((list_id, second), (second, third)):
+        path = f"/subscriptions/{source}/members/{user_id}/transfer"
+        assert data(client.post(path, params={"dst_list_id": target})) == 1
+    complaint = report(kind, delivery_id=delivery_for(stack, list_id, user_id))
+    limited = new_sender(client, list_ids=[list_id, second])
+    deliver(stack, client, limited, complaint)
+    assert outcomes(client, limited) == ["applied"]
+    # The sender doesn't cover the third list.
+    query = "SELECT DISTINCT list_id FROM opt_outs WHERE user_id = %s"
+    assert set(stack.query(query, user_id)) == {(list_id,), (int(second),)}
+    assert not has_left(client, third, email)
+    deliver(stack, client, new_sender(client), complaint)
+    eventually(partial(has_left, client, third, email), what="the opt-out")
+
+
 def test_report_older_than_the_latest_action_of_the_person_is_stale(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], reader: Reader, list_id: int
 ) -> None:

@@ -1,10 +1,13 @@
-"""Tests that each report is applied exactly once while the API, worker and Postgres are killed."""
+"""Tests that each report is applied exactly once, whatever is killed and on how many hosts."""
 
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 import httpx2
@@ -15,22 +18,33 @@ from devstack.harness.embedded_services import Services, embedded_services
 from devstack.harness.free_ports import free_port
 from devstack.harness.opening import open_stack
 from devstack.harness.polling import eventually
+from devstack.harness.running import Running
 from devstack.harness.stack import Stack
 from devstack.supervisor.programs import is_responding
 from tests.support.lists.subscribers import fill, new_list
+from tests.support.senders.mailings import new_mailing
 from tests.support.senders.own_senders import new_sender
-from tests.support.senders.posting import Report, bounce, delivery_for, post, report
+from tests.support.senders.posting import Report, bounce, delivery_for, post, report, settle
+from tests.support.stack.held_rows import await_waiter, uncommitted
 from tests.support.stack.programs import TEST_PROGRAMS
 from tests.support.stack.signals import kill_with_children
 
 pytestmark = [pytest.mark.stack, pytest.mark.tier("faults")]
 
 MAILING_ID = 77
-MEMBERS = 3_300
-COMPLAINTS = 100
+# The numbers of members with each kind of report. Each member also has a report `delivered`.
+COUNTS = {
+    "complained": 100,
+    "unsubscribed": 100,
+    "hard_bounced": 1_000,
+    "soft_bounced": 3_700,
+    "blocked": 200,
+}
+MEMBERS = 4_900
 REPORTS_PER_BODY = 50
 HEALTHY_WITHIN = 60.0
 _INSERT_MAILING = "INSERT INTO mailings (id, list_id, created_at, rows) VALUES (%s, %s, now(), %s)"
+_LOCK_MAILING = f"SELECT 1 FROM mailings WHERE id = {MAILING_ID} FOR UPDATE"
 
 
 @dataclass
@@ -39,7 +53,12 @@ class Site:
 
     stack: Stack
     services: Services
-    worker: Any = None
+    api: Running
+    worker: Running
+
+    def kill(self, running: Running) -> None:
+        kill_with_children(running)
+        self.stack.processes.remove(running)
 
 
 @pytest.fixture
@@ -49,86 +68,181 @@ def site(tmp_path: Path) -> Iterator[Site]:
         embedded_services(tmp_path) as services,
         open_stack(services, tmp_path, "reports", 1, port, programs=TEST_PROGRAMS) as stack,
     ):
-        stack.start_api()
-        yield Site(stack, services, stack.start_worker(Queue.MAINTENANCE, Queue.MAIL))
+        api = stack.start_api()
+        yield Site(stack, services, api, stack.start_worker(Queue.MAINTENANCE, Queue.MAIL))
 
 
 @dataclass
 class Poster:
-    """Posts each request body again until Pressroom accepts it."""
+    """Posts each request body again until Pressroom accepts it.
+
+    Attributes:
+        gate: admits one body per ``release``, so that a test decides when the bodies are posted.
+        broken: the number of requests without a response.
+        busy: the number of requests that Pressroom refused with 429.
+    """
 
     client: httpx2.Client
     sender: dict[str, Any]
+    gate: Semaphore = field(default_factory=partial(Semaphore, 0))
     acknowledged: int = 0
+    broken: int = 0
+    busy: int = 0
     strange: list[str] = field(default_factory=list)
 
-    def post(self, reports: list[Report]) -> None:
+    def post(self, reports: Sequence[Report]) -> None:
+        self.gate.acquire()
+        self._post_until_accepted(reports)
+
+    def _post_until_accepted(self, reports: Sequence[Report]) -> None:
         ends_at = time.monotonic() + 3 * HEALTHY_WITHIN
         while time.monotonic() < ends_at:
             try:
                 reply = post(self.client, self.sender, *reports)
             except httpx2.HTTPError:
-                time.sleep(0.2)
+                self.broken += 1
+                time.sleep(0.1)
                 continue
             if reply.status_code == 200:
                 self.acknowledged += 1
                 return
             if reply.status_code != 429:
                 self.strange.append(reply.text)
-            time.sleep(0.2)
+            self.busy += 1
+            time.sleep(0.1)
         self.strange.append("a body was never acknowledged")
 
 
-def kill_each(site: Site) -> None:
-    """Kill the worker, the API and Postgres one after another, and start them again."""
-    stack = site.stack
-    kill_with_children(site.worker)
-    stack.processes.remove(site.worker)
-    site.worker = stack.start_worker(Queue.MAINTENANCE, Queue.MAIL)
-    site.services.restart("postgres")
-    [api] = [each for each in stack.processes if each is not site.worker]
-    kill_with_children(api)
-    stack.processes.remove(api)
-    stack.start_api()
-    eventually(
-        lambda: is_responding(stack.api_port, "/readyz"), within=HEALTHY_WITHIN, what="/readyz"
-    )
+def build_reports(ids: Sequence[str]) -> list[Report]:
+    """Return 10,000 reports of all kinds. Neighbours in the list are of different kinds."""
+    kinds = [kind for kind, count in COUNTS.items() for _ in range(count)]
+    makers = {
+        "hard_bounced": lambda each: bounce("hard", "5.1.1", delivery_id=each),
+        "soft_bounced": lambda each: bounce("soft", "4.2.2", delivery_id=each),
+        "blocked": lambda each: bounce("blocked", "5.7.1", delivery_id=each),
+    }
+    # The blocked mails are reported about members whose mail bounced softly too.
+    members = [*ids, *ids[-COUNTS["blocked"] :]]
+    bad = [
+        makers[kind](each) if kind in makers else report(kind, delivery_id=each)
+        for kind, each in zip(kinds, members, strict=True)
+    ]
+    reports = [*(report("delivered", delivery_id=each) for each in ids), *bad]
+    step = 7_919
+    return [reports[number * step % len(reports)] for number in range(len(reports))]
 
 
 def test_10000_reports_are_applied_exactly_once_while_each_process_is_killed(site: Site) -> None:
     stack = site.stack
-    with stack.client(stack.create_owner().key) as client:
+    with stack.client(stack.create_owner().key) as client, ThreadPoolExecutor(4) as threads:
         list_id = int(new_list(client)["id"])
-        sender = new_sender(client)
+        poster = Poster(client, new_sender(client))
         fill(stack, list_id, [f"{number}.{list_id}@example.com" for number in range(MEMBERS)])
         rows = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
         stack.query(_INSERT_MAILING, MAILING_ID, list_id, MEMBERS)
-        ids = [delivery_for(stack, list_id, int(str(row[0])), MAILING_ID) for row in rows]
-        reports = [
-            *(report("delivered", delivery_id=each) for each in ids),
-            *(bounce("blocked", "5.7.1", delivery_id=each) for each in ids),
-            *(bounce("soft", "4.2.2", delivery_id=each) for each in ids),
-            *(report("complained", delivery_id=each) for each in ids[:COMPLAINTS]),
-        ]
-        assert len(reports) == 10_000
-        poster = Poster(client, sender)
-        starts = range(0, len(reports), REPORTS_PER_BODY)
-        bodies = [reports[start : start + REPORTS_PER_BODY] for start in starts]
-        with ThreadPoolExecutor(4) as threads:
-            posted = [threads.submit(poster.post, body) for body in bodies]
-            while not all(each.done() for each in posted):
-                kill_each(site)
-        assert poster.strange == []
-        assert poster.acknowledged == len(bodies)
-        waiting = "SELECT count(*) FROM sender_bodies"
-        eventually(lambda: stack.query(waiting) == [(0,)], within=120, what="no waiting body")
-        figures = "SELECT delivered, blocked, soft_bounced, complained FROM mailings WHERE id = %s"
-        assert stack.query(figures, MAILING_ID) == [(MEMBERS, MEMBERS, MEMBERS, COMPLAINTS)]
-        applied = "SELECT count(*) FROM sender_reports WHERE outcome = 'applied'"
-        assert stack.query(applied) == [(10_000,)]
-        left = "SELECT count(*) FROM subscriptions WHERE list_id = %s AND status = 'unsubscribed'"
-        eventually(
-            lambda: stack.query(left, list_id) == [(COMPLAINTS,)], within=120, what="the opt-outs"
+        reports = build_reports(
+            [delivery_for(stack, list_id, int(str(row[0])), MAILING_ID) for row in rows]
         )
-        told = "SELECT count(*) FROM subscription_events WHERE action = 'complained'"
-        assert stack.query(told) == [(COMPLAINTS,)]
+        assert len(reports) == 10_000
+        starts = range(0, len(reports), REPORTS_PER_BODY)
+        for start in starts:
+            threads.submit(poster.post, reports[start : start + REPORTS_PER_BODY])
+        _kill_worker(site, poster)
+        _kill_postgres(site, poster)
+        _kill_api(site, poster)
+        # At each kill, bodies were left that nobody had posted.
+        poster.gate.release(len(starts) - 150)
+        eventually(lambda: poster.acknowledged == len(starts), within=60, what="all responses")
+        assert poster.strange == []
+    waiting = "SELECT count(*) FROM sender_bodies"
+    eventually(lambda: stack.query(waiting) == [(0,)], within=120, what="no waiting body")
+    figures = {"delivered": MEMBERS, **COUNTS}
+    query = f"SELECT {', '.join(figures)} FROM mailings WHERE id = %s"
+    assert stack.query(query, MAILING_ID) == [tuple(figures.values())]
+    applied = "SELECT count(*) FROM sender_reports WHERE outcome = 'applied'"
+    assert stack.query(applied) == [(10_000,)]
+    counted = "SELECT sum(count)::int FROM sender_counts WHERE outcome = 'applied'"
+    assert stack.query(counted) == [(10_000,)]
+    assert count_by(stack, "SELECT is_hard FROM bounces") == {True: 1_000, False: 3_700}
+    opt_outs = {"sender-complaint": 100, "sender-unsubscribe": 100}
+    assert count_by(stack, "SELECT source FROM opt_outs") == opt_outs
+    left = "SELECT count(*) FROM subscriptions WHERE status = 'unsubscribed'"
+    eventually(lambda: stack.query(left) == [(200,)], within=60, what="the end of all opt-outs")
+    history = {"complained": 100, "unsubscribed": 100, "bounced": 1_000}
+    actions = "SELECT action FROM subscription_events WHERE actor = 'sender'"
+    assert count_by(stack, actions) == history
+    events = {"subscription.left": 200, "subscription.email_off": 1_000, "mailing.alarm": 1}
+    types = "SELECT type FROM feed_events WHERE type = ANY (%s)"
+    assert count_by(stack, types, list(events)) == events
+
+
+def _kill_worker(site: Site, poster: Poster) -> None:
+    """Kill the worker in the middle of a transaction that applies reports."""
+    with uncommitted(site.stack, _LOCK_MAILING):
+        poster.gate.release(50)
+        await_waiter(site.stack, "UPDATE mailings")
+        site.kill(site.worker)
+    site.worker = site.stack.start_worker(Queue.MAINTENANCE, Queue.MAIL)
+
+
+def _kill_postgres(site: Site, poster: Poster) -> None:
+    """Kill Postgres while reports are posted and in the middle of a transaction of the worker."""
+    with uncommitted(site.stack, _LOCK_MAILING):
+        poster.gate.release(25)
+        await_waiter(site.stack, "UPDATE mailings")
+        poster.gate.release(25)
+        site.services.restart("postgres")
+    eventually(lambda: poster.acknowledged == 100, within=HEALTHY_WITHIN, what="the responses")
+    assert poster.busy > 0
+
+
+def _kill_api(site: Site, poster: Poster) -> None:
+    """Kill the API while reports are posted."""
+    poster.gate.release(50)
+    eventually(lambda: poster.acknowledged > 100, what="a response")
+    site.kill(site.api)
+    site.api = site.stack.start_api()
+    eventually(
+        lambda: is_responding(site.stack.api_port, "/readyz"), within=HEALTHY_WITHIN, what="/readyz"
+    )
+    assert poster.broken > 0
+
+
+def count_by(stack: Stack, query: str, *values: object) -> Counter[object]:
+    """Count the rows of a query with one column by their value."""
+    return Counter(value for (value,) in stack.query(query, *values))
+
+
+def test_two_hosts_apply_bodies_that_both_received_only_once(
+    stack: Stack, client: httpx2.Client
+) -> None:
+    list_id = int(new_list(client)["id"])
+    sender = new_sender(client)
+    fill(stack, list_id, [f"{number}.{list_id}@example.com" for number in range(200)])
+    rows = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", list_id)
+    mailing_id = new_mailing(stack, list_id, rows=200)
+    ids = [delivery_for(stack, list_id, int(str(row[0])), mailing_id) for row in rows]
+    reports = [
+        *(report("delivered", delivery_id=each) for each in ids),
+        *(bounce(delivery_id=each) for each in ids[:100]),
+        *(report("complained", delivery_id=each) for each in ids[100:110]),
+    ]
+    bodies = [reports[start : start + 10] for start in range(0, len(reports), 10)]
+    worker = stack.start_worker(Queue.MAINTENANCE)
+    try:
+        with (
+            stack.run_second_api() as other,
+            other.client() as other_client,
+            ThreadPoolExecutor(4) as threads,
+        ):
+            for body in bodies:
+                for each in (client, other_client):
+                    threads.submit(post, each, sender, *body)
+        settle(stack, sender)
+    finally:
+        worker.stop()
+        stack.processes.remove(worker)
+    query = "SELECT outcome FROM sender_reports WHERE sender_id = %s"
+    assert count_by(stack, query, sender["id"]) == {"applied": 310, "duplicate": 310}
+    query = "SELECT delivered, hard_bounced, complained FROM mailings WHERE id = %s"
+    assert stack.query(query, mailing_id) == [(200, 100, 10)]

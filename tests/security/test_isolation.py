@@ -35,6 +35,23 @@ from tests.support.stack.maintenance import resting_maintenance
 
 # Everybody sees what pages are made of.
 PAGES = {name: call for name, call in CONSOLE_CALLS.items() if name != "GET /console/assets/{name}"}
+# Tables whose rows belong to the installation, to an address or to the reader.
+OF_NO_OWNER = {
+    *("alembic_version", "departures", "feed_offsets", "login_attempts", "mail_counts"),
+    *("maintenance", "object_removals", "payment_order_checkpoints", "payment_order_transitions"),
+    *("mailed_links", "opt_outs", "consent_entries", "erasures", "former_addresses"),
+    "spent_proofs",
+}
+# Tables without a row of the test's owner. Each test that reads these tables has its own owner.
+WITHOUT_ROWS = OF_NO_OWNER | {
+    # The API and maintenance write these rows later.
+    *("api_requests", "subscriber_counts", "member_days", "origin_day_deltas"),
+    # Rows of people and of work that is in progress.
+    *("idempotency_records", "named_members", "waiting_chunks", "open_charges"),
+    *("passkeys", "recovery_codes", "totp_secrets", "credit_checkpoints", "composer_uses"),
+    *("bulk_changes", "import_changes", "consent_claims", "consent_wordings", "deleted_tags"),
+    *("denied_entries", "erased_denials", "list_reports"),
+}
 EVERY_CALL: dict[str, Call] = {**CALLS, **PAGES}
 
 
@@ -187,6 +204,12 @@ def side(api_side: Side, console_side: Side, operation: str) -> Side:
 
 def test_isolation_tests_cover_every_operation() -> None:
     assert set(CALLS) == set(operations())
+
+
+def test_isolation_tests_look_at_rows_of_every_table_of_an_owner(api_side: Side) -> None:
+    # Add a row of each new table to tests/support/security/world.py.
+    rows = belongings(api_side.world)
+    assert {table for table in rows if rows[table] == (0, None)} <= WITHOUT_ROWS
 
 
 def test_isolation_tests_cover_every_console_page_and_form() -> None:
@@ -375,6 +398,23 @@ def test_key_without_the_required_scope_is_rejected(
     reply = api_side.send(stranger, operation, "a", **bearer)
     assert reply.status_code in {403, 404}, reply.text
     assert world.mark not in reply.text
+    assert belongings(world) == before
+
+
+def test_oauth_token_without_the_required_scope_is_rejected(
+    api_side: Side, stranger: httpx2.Client
+) -> None:
+    world = api_side.world
+    bearer = _bearer(world.values["access_token"])
+    assert stranger.get("/auxilia/credits/balance", headers=bearer).status_code == 200
+    before = belongings(world)
+    for operation in CALLS:
+        others = _all_but_what_is_needed(operation)
+        if others is None or "credit.read" not in others:
+            continue
+        reply = api_side.send(stranger, operation, "a", **bearer)
+        assert reply.status_code in {403, 404}, (operation, reply.text)
+        assert world.mark not in reply.text
     assert belongings(world) == before
 
 

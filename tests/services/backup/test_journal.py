@@ -11,15 +11,19 @@ from core import clock
 from core.errors import TransientError
 from devstack.harness.free_ports import free_port
 from devstack.harness.stack import Stack
+from integrations.senders.port import SenderProof, SenderProvider
 from models import OptOutKind
 from services.accounts import accounts
 from services.backup import creating, journal, manifests
 from services.backup.journal import ReplayResult
+from services.senders import applying, intake
+from services.senders.intake import StoredSender
 from services.subscriptions import lists
 from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.support.imports.importing import Importing
 from tests.support.people.erasure import erase
+from tests.support.senders.posting import body_of, delivery_for, report
 from tests.support.stack.backups import Backups, open_backups
 
 pytestmark = pytest.mark.stack
@@ -136,6 +140,36 @@ def test_backup_journal_replay_is_idempotent(backups: Backups, journaled_list_id
     assert journal.replay_journal(backups.resources, backups.place, began_at) == ReplayResult(
         1, 0, 0
     )
+
+
+def test_opt_outs_that_a_sender_reported_survive_the_restore_of_an_earlier_backup(
+    backups: Backups, journaled_list_id: int
+) -> None:
+    stack, list_id = backups.stack, journaled_list_id
+    began_at = clock.now()
+    member = Importing(stack).import_new_owner(list_id)
+    [(sender_id,)] = stack.query(
+        "INSERT INTO senders (user_id, name, provider, list_ids)"
+        " SELECT user_id, 'x', 'generic', ARRAY[id] FROM lists WHERE id = %s RETURNING id",
+        list_id,
+    )
+    complaints = body_of(
+        report("complained", delivery_id=delivery_for(stack, list_id, member.user_id)),
+        report("unsubscribed", email=f"{token_hex(8)}@example.com"),
+    )
+    sender = StoredSender(int(str(sender_id)), SenderProvider.GENERIC, SenderProof(()))
+    intake.store_body(stack.resources, sender, complaints)
+    assert applying.apply_waiting_bodies(stack.resources) == 1
+    journal.write_journal(backups.resources)
+    query = "SELECT user_id, source FROM opt_outs WHERE list_id = %s ORDER BY id"
+    opt_outs = stack.query(query, list_id)
+    assert opt_outs == [(member.user_id, "sender-complaint"), (None, "sender-unsubscribe")]
+    # The restored backup is from before the reports.
+    stack.query("DELETE FROM opt_outs WHERE list_id = %s", list_id)
+    assert journal.replay_journal(backups.resources, backups.place, began_at).opt_outs == 2
+    assert stack.query(query, list_id) == opt_outs
+    status = "SELECT status FROM subscriptions WHERE list_id = %s AND user_id = %s"
+    assert stack.query(status, list_id, member.user_id) == [("unsubscribed",)]
 
 
 def test_journal_replay_skips_unknown_lists_and_records_opt_outs_of_unknown_people(

@@ -30,7 +30,7 @@ from tests.support.imports.importing import Importing, csv_of, new_addresses
 from tests.support.lists.racing import deadlocks
 from tests.support.mail.forbidden import ForbiddenMailer
 from tests.support.people.erasure import claim, erase, finish, take_turn
-from tests.support.people.traces import fill, left
+from tests.support.people.traces import NOT_FILLED, build_conditions, fill, left
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
@@ -67,6 +67,21 @@ def set_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "MAX_ROWS", SMALL)
     monkeypatch.setattr(stages, "MAX_EVENTS", SMALL)
     monkeypatch.setattr(stages, "MAX_LISTS", 2)
+
+
+def test_erasure_tests_fill_every_table_that_names_a_person_or_refers_to_their_things(
+    imports_without_workers: Importing, list_owner: Owner, owned_list_id: int, erased_user_id: int
+) -> None:
+    fill(
+        imports_without_workers.stack,
+        list_id=owned_list_id,
+        user_id=erased_user_id,
+        other_id=list_owner.user_id,
+        rows=1,
+    )
+    # Add each new table to `fill`, or to `NOT_FILLED`.
+    filled = left(imports_without_workers.stack, erased_user_id).keys()
+    assert filled | NOT_FILLED == build_conditions().keys()
 
 
 def test_erasure_transactions_are_bounded_and_do_not_block_other_transactions(

@@ -72,6 +72,8 @@ INSERTS = {
     " VALUES ({user}, 'x', 'generic', {at})",
     "bounces": "bounces (list_id, address_hmac, mailing_id, is_hard, mailing_at, bounced_at,"
     " created_at) VALUES ({list}, sha256('x'), {any}, true, now(), now(), {at})",
+    "sign_up_views": "sign_up_views (list_id, day, seen) VALUES ({list}, {at}, 1)"
+    " ON CONFLICT (list_id, day) DO UPDATE SET seen = 1",
     "login_attempts": "login_attempts (subject, attempts, paused_until, tried_at)"
     " VALUES (sha256('{any}'), 1, now(), {at})",
     "spent_proofs": "spent_proofs (proof_hash, expires_at) VALUES (sha256('{any}'), {at})",
@@ -86,8 +88,8 @@ INSERTS = {
 RULES_BY_NAME = {rule.name: rule for rule in RULES}
 
 
-# Most rows have moments of microseconds; a use of the composer goes with its day.
-SPANS = {"composer_uses": timedelta(days=1)}
+# Most rows have moments of microseconds; uses of the composer and page views go with their day.
+SPANS = dict.fromkeys(("composer_uses", "sign_up_views"), timedelta(days=1))
 MINUTE = timedelta(minutes=1)
 
 

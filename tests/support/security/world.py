@@ -2,7 +2,7 @@
 
 import random
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +12,7 @@ import httpx2
 from api.console.assets import ASSETS_BY_SERVED_NAME
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
+from models.declarative import Model
 from tests.support.credits.payments import SandboxPayments
 from tests.support.credits.topups import await_status
 from tests.support.http.replies import data, send
@@ -67,6 +68,7 @@ def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = Non
     _add_orders(world)
     _add_grant(world)
     _add_endpoint(world)
+    _add_sender(world)
     key = data(world.client.post("/apikeys", json={"name": world.mark}))
     values["key_id"], values["secret"] = key["id"], key["key"]
     values["asset"] = next(iter(ASSETS_BY_SERVED_NAME))
@@ -137,15 +139,54 @@ def _add_orders(world: World) -> None:
 
 
 def _add_endpoint(world: World) -> None:
-    """Create a sender, and a paused webhook endpoint with a delivery that can't succeed."""
+    """Create a paused webhook endpoint with a delivery that can't succeed."""
     client, url = world.client, f"http://127.0.0.1:9/{world.mark}"
     made = data(client.post("/webhook-endpoints", json={"url": url, "types": ["order.disputed"]}))
     path = f"/webhook-endpoints/{made['id']}"
     world.values["endpoint_id"] = made["id"]
     world.values["delivery_id"] = data(client.post(f"{path}/test"))["id"]
     data(client.patch(path, json={"state": "paused"}))
-    sender = data(client.post("/senders", json={"name": world.mark, "provider": "generic"}))
-    world.values["sender_id"] = sender["id"]
+
+
+def _add_sender(world: World) -> None:
+    """Create a sender with a row in each table of reports, and views of the sign-up page."""
+    values, stack = world.values, world.stack
+    sender = data(world.client.post("/senders", json={"name": world.mark, "provider": "generic"}))
+    values["sender_id"] = sender["id"]
+    about = {
+        "sender": sender["id"],
+        "list": values["list_id"],
+        "user": values["user_id"],
+        "mailing": values["mailing_id"],
+        "mark": world.mark,
+    }
+    for row in (
+        # The body waits, because it is due tomorrow.
+        (
+            "sender_bodies (sender_id, size, context, wrapped_key, wrapped_by, body, due_at)"
+            " VALUES ({sender}, 1, 'x', 'x', 'x', 'x', now() + interval '1 day')"
+        ),
+        (
+            "sender_counts (sender_id, hour, outcome, count)"
+            " VALUES ({sender}, date_trunc('hour', now()), 'applied', 1)"
+        ),
+        (
+            "sender_reports (sender_id, received_at, occurred_at, kind, outcome, code, mailing_id,"
+            " list_id, user_id) VALUES ({sender}, now(), now(), 'complained', 'applied', '{mark}',"
+            " {mailing}, {list}, {user})"
+        ),
+        (
+            "mailing_marks (user_id, list_id, mailing_id, kind)"
+            " VALUES ({user}, {list}, {mailing}, 'complained')"
+        ),
+        (
+            "bounces (list_id, address_hmac, mailing_id, user_id, is_hard, mailing_at, bounced_at)"
+            " VALUES ({list}, sha256('{mark}'), {mailing}, {user}, true, now(), now())"
+        ),
+        "sign_up_views (list_id, day, seen) VALUES ({list}, CURRENT_DATE, 1)",
+        "origin_days VALUES ({list}, CURRENT_DATE, '{mark}', '', '', '', 1, 0)",
+    ):
+        stack.query(f"INSERT INTO {row.format(**about)}")
 
 
 def _add_grant(world: World) -> None:
@@ -208,17 +249,35 @@ def _seen(world: World, look: Callable[[], Rows]) -> Rows:
 
 
 def _belongings(world: World) -> Rows:
-    of_grants = f"grant_id IN (SELECT id FROM oauth_grants WHERE user_id = {world.owner.user_id})"
     names = f"\\y{world.owner.user_id}\\y|{world.mark}"
-    more = dict.fromkeys(("oauth_codes", "oauth_tokens"), of_grants)
-    return rows_about(world.stack, names, world.list_ids, **more)
+    references = build_reference_conditions(world.owner.user_id)
+    # The API writes its log of requests at any time.
+    del references["api_requests"]
+    return rows_about(world.stack, names, world.list_ids, references)
 
 
-def rows_about(stack: Stack, names: str, list_ids: list[int], **conditions: str) -> Rows:
-    """The rows of the lists, and those in which the regular expression finds a name.
+def build_reference_conditions(user_id: int) -> dict[str, str]:
+    """Map each table to the SQL condition for rows that refer to something that the person owns.
+
+    The conditions follow the foreign keys, so that a new table is included.
+    """
+    conditions: dict[str, list[str]] = {}
+    for table in Model.metadata.tables.values():
+        for key in table.foreign_keys:
+            owned = key.column.table
+            if "user_id" in owned.columns and owned.name != "lists":
+                found = f"SELECT {key.column.name} FROM {owned.name} WHERE user_id = {user_id}"
+                conditions.setdefault(table.name, []).append(f"{key.parent.name} IN ({found})")
+    return {name: " OR ".join(each) for name, each in conditions.items()}
+
+
+def rows_about(
+    stack: Stack, names: str, list_ids: list[int], references: Mapping[str, str] | None = None
+) -> Rows:
+    """Look at the rows of the lists, and at rows in which the regular expression finds a name.
 
     Args:
-        conditions: what takes the place of both, by table.
+        references: maps tables to SQL conditions for more rows.
     """
     of_lists = f"= ANY(ARRAY{list_ids})"
     named = f"row_to_json(t)::text ~ '{names}'"
@@ -226,7 +285,10 @@ def rows_about(stack: Stack, names: str, list_ids: list[int], **conditions: str)
         table: f"({named} OR list_id {of_lists})" if "list_id" in columns else named
         for table, columns in tables(stack).items()
     }
-    return _look(stack, wanted | {"lists": f"id {of_lists}"} | conditions)
+    wanted["lists"] = f"id {of_lists}"
+    for table, condition in (references or {}).items():
+        wanted[table] = f"({wanted[table]} OR {condition})"
+    return _look(stack, wanted)
 
 
 def _look(stack: Stack, conditions: dict[str, str]) -> Rows:

@@ -1,0 +1,12 @@
+"""Add ix_sign_up_views_day, so that retention finds the oldest page views."""
+
+from storage.migrations import online
+
+revision = "0121"
+down_revision = "0119"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    online.create_index("ix_sign_up_views_day", "sign_up_views", "day")
