@@ -31,7 +31,7 @@ from storage.unit_of_work import UnitOfWork
 # a person's address.
 MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
 # The values of the column ``source`` of members who were added by someone else.
-_SOURCES_WITHOUT_SIGN_UP = ("import", "owner")
+_SOURCES_WITHOUT_SIGN_UP = ("import", "owner", "transfer")
 _CONFIRMABLE_STATUSES = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
 
@@ -214,12 +214,22 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
         uow, mailing_list.user_id, record, link.submitted
     )
     origin = (link.submitted or {}).get("origin")
-    if origin and not _has_origin(uow, record):
+    if origin and not has_origin(uow, record):
         values["origin"] = origin
     confirmer = replace(actor, origin=origin)
     confirmed_record = _activate(uow, locked, "confirmed", confirmer, **values)
     mails.enqueue_mail(uow, mails.MAIL_WELCOME, confirmed_record)
     return confirmed_record
+
+
+def has_origin(uow: UnitOfWork, record: Subscription) -> bool:
+    """Return whether the origin of a member is already known, or was unknown at the first sign-up.
+
+    Only the first sign-up of a person for a list determines the person's origin.
+    """
+    if record.origin is not None or record.source not in _SOURCES_WITHOUT_SIGN_UP:
+        return True
+    return entries.has_confirmed_entry(uow, record)
 
 
 def _read_link(uow: UnitOfWork, secret: str) -> tuple[MailedLink, MailingList, int]:
@@ -234,16 +244,6 @@ def _require_confirmable(record: Subscription | None) -> Subscription:
     if record is None or record.status not in _CONFIRMABLE_STATUSES:
         raise SUBSCRIPTION_NOT_PENDING()
     return record
-
-
-def _has_origin(uow: UnitOfWork, record: Subscription) -> bool:
-    """Return whether the origin of a member is already known, or was unknown at the first sign-up.
-
-    Only the first sign-up of a person for a list determines the person's origin.
-    """
-    if record.origin is not None or record.source not in _SOURCES_WITHOUT_SIGN_UP:
-        return True
-    return entries.has_confirmed_entry(uow, record)
 
 
 def _activate(

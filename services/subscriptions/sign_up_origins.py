@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from core.languages.shown_lines import is_shown, strip_invisible
+
 UTM_NAMES = ("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content")
 # All names of an origin, in the order of API responses and exports.
 ORIGIN_NAMES = (*UTM_NAMES, "referrer", "landing")
@@ -17,19 +19,27 @@ ORIGIN_NAMES = (*UTM_NAMES, "referrer", "landing")
 MAX_UTM_CHARACTERS = 100
 MAX_REFERRER_CHARACTERS = 253
 MAX_LANDING_CHARACTERS = 300
-# Longer values are dropped before they are cleaned, to limit the work.
+_MAX_CHARACTERS = {
+    **dict.fromkeys(UTM_NAMES, MAX_UTM_CHARACTERS),
+    "referrer": MAX_REFERRER_CHARACTERS,
+    "landing": MAX_LANDING_CHARACTERS,
+}
+# The rest of a longer value is ignored while the value is cleaned, to limit the work.
 _MAX_RAW_CHARACTERS = 2_048
+# A value that is percent-encoded more often counts as personal, because no program does this.
+_MAX_DECODINGS = 5
 
 # Maps the names of an origin to values. Names without a value are missing.
 Origin = Mapping[str, str]
 
 # Matches a control character, a surrogate, a line end, or a direction mark or control.
 _REMOVED = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]"
 )
 # A personal id, such as a hash of an address or a UUID without hyphens.
 _PERSONAL_ID = re.compile("[0-9a-f]{32}", re.IGNORECASE | re.ASCII)
-_HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", re.ASCII)
+# Some websites have a host with an underscore, although the standard forbids underscores.
+_HOST = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9])?", re.ASCII)
 
 
 def clean_origin(values: Mapping[str, Any]) -> Origin:
@@ -43,18 +53,22 @@ def clean_value(name: str, value: object) -> str | None:
 
     ``name``: the name of the value, which is one of ``ORIGIN_NAMES``.
     """
-    if not isinstance(value, str) or len(value) > _MAX_RAW_CHARACTERS:
+    if not isinstance(value, str):
         return None
-    text = unicodedata.normalize("NFC", _REMOVED.sub("", value)).strip()
-    if not text or _is_personal(text):
-        return None
+    if name not in UTM_NAMES:
+        # Queries may be long and may contain personal values, and neither is stored.
+        value = re.split("[?#]", value, maxsplit=1)[0]
+    text = _REMOVED.sub("", value[:_MAX_RAW_CHARACTERS])
+    text = strip_invisible(unicodedata.normalize("NFC", text))
     match name:
         case "referrer":
-            return _read_host(text)
+            text = _read_host(text)
         case "landing":
-            return _read_path(text)
-    text = unicodedata.normalize("NFC", text.lower())
-    return text if len(text) <= MAX_UTM_CHARACTERS else None
+            text = _read_path(text)
+        case _:
+            text = unicodedata.normalize("NFC", text.lower())
+    is_valid = is_shown(text) and len(text) <= _MAX_CHARACTERS[name] and not _is_personal(text)
+    return text if is_valid else None
 
 
 def read_referring_page(url: str | None) -> Origin:
@@ -73,25 +87,40 @@ def fill_origin(origin: Origin | None) -> dict[str, str | None] | None:
 
 
 def _is_personal(text: str) -> bool:
-    """Return whether a text or its decoded form contains an ``@`` or a personal id."""
+    """Return whether a text or one of its decoded forms contains an ``@`` or a personal id."""
+    for _ in range(_MAX_DECODINGS):
+        if "@" in text or _PERSONAL_ID.search(text):
+            return True
+        decoded = _decode(text)
+        if decoded == text:
+            return False
+        text = decoded
+    return True
+
+
+def _decode(text: str) -> str:
+    """Replace percent-encoded and look-alike characters, and remove invisible characters."""
     decoded = unicodedata.normalize("NFKC", unquote(text))
-    return any("@" in each or _PERSONAL_ID.search(each) for each in (text, decoded))
+    return "".join(each for each in decoded if unicodedata.category(each) != "Cf")
 
 
-def _read_host(text: str) -> str | None:
-    """Return the host of a host name or URL, without a port."""
+def _read_host(text: str) -> str:
+    """Return the host of a host name or URL, without a port, or an empty string."""
     try:
-        host = urlsplit(text if "//" in text else f"//{text}").hostname or ""
-        host = host.rstrip(".").encode("idna").decode()
+        url = urlsplit(text if "//" in text else f"//{text}")
+        # The port of ``about:blank`` is invalid, so reading the port raises an error. The part
+        # before an ``@`` may be the name of a person, as in an e-mail address.
+        has_host = url.port != 0 and "@" not in url.netloc
+        host = (url.hostname or "").rstrip(".").encode("idna").decode()
     except ValueError:
-        return None
-    return host if len(host) <= MAX_REFERRER_CHARACTERS and _HOST.fullmatch(host) else None
+        return ""
+    return host if has_host and _HOST.fullmatch(host) else ""
 
 
-def _read_path(text: str) -> str | None:
-    """Return the path of a path or URL, without the query and the fragment."""
+def _read_path(text: str) -> str:
+    """Return the path of a path or URL, or an empty string."""
     try:
-        path = urlsplit(text).path if "//" in text else re.split("[?#]", text, maxsplit=1)[0]
+        path = urlsplit(text).path if "//" in text else text
     except ValueError:
-        return None
-    return path if path.startswith("/") and len(path) <= MAX_LANDING_CHARACTERS else None
+        return ""
+    return path if path.startswith("/") else ""

@@ -282,6 +282,37 @@ def test_origin_follows_a_transferred_member(
     assert ("form", fill(utm_source="fair")) in read_origins(client, moved)
 
 
+def test_transfer_to_a_former_record_without_a_sign_up_brings_the_origin(
+    client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    target_id = new_list(client)["id"]
+    former = put(client, target_id, email)
+    data(client.delete(f"/subscriptions/{target_id}/members/{former['user_id']}"))
+    subscribe(stranger, list_id, email, utm_source="fair")
+    path = f"/subscriptions/{list_id}/members/{former['user_id']}/transfer"
+    assert data(client.post(path, params={"dst_list_id": target_id})) == 1
+    assert known_member(client, target_id, email)["origin"] == fill(utm_source="fair")
+    figures = data(client.get(f"/lists/{target_id}/stats", params={"by": "utm_source"}))["rows"]
+    assert [(row["key"], row["joined"]) for row in figures] == [("fair", 1), ("", 1)]
+
+
+def test_origin_of_a_transferred_request_takes_effect_with_the_confirmation(
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
+) -> None:
+    email = new_address()
+    target_id = new_list(client)["id"]
+    user_id = put(client, list_id, email)["user_id"]
+    data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
+    subscribe(stranger, list_id, email, utm_source="fair")
+    messages = mailed(stack, email)
+    path = f"/subscriptions/{list_id}/members/{user_id}/transfer"
+    assert data(client.post(path, params={"dst_list_id": target_id})) == 1
+    assert known_member(client, target_id, email)["origin"] is None
+    confirm(stranger, *messages)
+    assert known_member(client, target_id, email)["origin"] == fill(utm_source="fair")
+
+
 def test_erasure_leaves_no_origin_of_the_person(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:

@@ -329,6 +329,11 @@ def _write_target_record(
         target_record = Subscription(source="transfer", **copied, **values)
         changes.add_record(uow, target_record, changes.TRANSFERRED_IN, actor)
     else:
+        # The figures by origin don't count a change of an active member's origin.
+        if target_record.status != SubscriptionStatus.ACTIVE and not sign_up.has_origin(
+            uow, target_record
+        ):
+            values = {**values, "origin": source_record.origin}
         changes.change_record(uow, target_record, changes.TRANSFERRED_IN, actor, **values)
     copy_history(uow, source_record, target_record)
     if source_record.status == SubscriptionStatus.PENDING:
