@@ -22,6 +22,7 @@ NAMES = (
     "consume",
     "ledger-page",
     "webhooks",
+    "reports",
     "bulk-add",
     "import-1m",
     "import-xlsx",

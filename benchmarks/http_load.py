@@ -2,8 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import repeat
+
+_Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The status of a response, and the seconds from the planned time of the request."""
+
+    status: int
+    seconds: float
 
 
 def build_request(method: str, path: str, key: str | None = None) -> bytes:
@@ -14,12 +25,16 @@ def build_request(method: str, path: str, key: str | None = None) -> bytes:
 
 
 def build_json_request(method: str, path: str, key: str, body: bytes) -> bytes:
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+    return build_body_request(method, path, body, headers)
+
+
+def build_body_request(method: str, path: str, body: bytes, headers: Mapping[str, str]) -> bytes:
     lines = [
         f"{method} {path} HTTP/1.1",
         "Host: 127.0.0.1",
-        "Content-Type: application/json",
         f"Content-Length: {len(body)}",
-        f"Authorization: Bearer {key}",
+        *(f"{name}: {value}" for name, value in headers.items()),
     ]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
@@ -44,6 +59,34 @@ async def send_requests(port: int, shares: Iterable[Iterable[bytes]]) -> list[fl
         *(_run_caller(port, requests) for requests in shares)
     )
     return [seconds for times in results for seconds in times]
+
+
+async def offer_requests(port: int, requests: Sequence[bytes], *, per_second: float) -> list[Reply]:
+    """Send requests at fixed times, even if responses to earlier requests are still missing.
+
+    The returned seconds of a request start at its planned time, so that they include a delay before
+    the request is sent.
+    """
+    start = time.perf_counter()
+    idle: list[_Connection] = []
+
+    async def offer(number: int, request: bytes) -> Reply:
+        planned_at = start + number / per_second
+        await asyncio.sleep(planned_at - time.perf_counter())
+        connection = idle.pop() if idle else await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = connection
+        writer.write(request)
+        status = await _read_response(reader)
+        seconds = time.perf_counter() - planned_at
+        idle.append(connection)
+        return Reply(status, seconds)
+
+    try:
+        offers = (offer(number, request) for number, request in enumerate(requests))
+        return await asyncio.gather(*offers)
+    finally:
+        for _, writer in idle:
+            writer.close()
 
 
 async def _run_caller(port: int, requests: Iterable[bytes]) -> list[float]:

@@ -58,7 +58,7 @@ _BODY = b'{"amount_credit": 0.0001, "source_id": "post"}'
 _OPENAI = {"PRESSROOM_LLM_PROVIDER": "openai"}
 # Set a very high rate limit, so that the API counts calls but never refuses any.
 _COUNTED = {"PRESSROOM_RATE_LIMIT_DEFAULT": "1000000/minute", "PRESSROOM_LOG_LEVEL": "warning"}
-_UNFINISHED = "SELECT FROM jobs WHERE status IN ('queued', 'running')"
+_UNFINISHED = "SELECT 1 FROM jobs WHERE status IN ('queued', 'running')"
 _NO_PAUSES = "UPDATE jobs SET run_at = now(), send_after = now() WHERE status = 'queued'"
 _REDIS_HUNG = Hang("Redis hung", "redis")
 _HUNG = (

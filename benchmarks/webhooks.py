@@ -49,8 +49,8 @@ CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
 QUEUE_LIMIT = plan_serving([Queue.WEBHOOKS]).limits[Queue.WEBHOOKS]
 _OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 _UNFINISHED = """
-    SELECT FROM webhook_deliveries WHERE status = 'pending'
-    UNION ALL SELECT FROM jobs WHERE queue = 'webhooks' AND status IN ('queued', 'running')
+    SELECT 1 FROM webhook_deliveries WHERE status = 'pending'
+    UNION ALL SELECT 1 FROM jobs WHERE queue = 'webhooks' AND status IN ('queued', 'running')
 """
 
 # The message id and the body of a webhook.

@@ -1,0 +1,142 @@
+"""The stack, the senders and the members of the benchmark ``reports``."""
+
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+import psycopg2
+
+from benchmarks.http_load import build_body_request
+from benchmarks.own_stack import own_stack
+from core import clock
+from core.queues import Queue
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Owner, Stack
+from devstack.sandbox.senders.amazon_sns import SnsServer
+from devstack.sandbox.senders.mail_events import MailEvent, ProviderName
+from devstack.sandbox.senders.signed_requests import ProviderKeys, RequestPlan
+from integrations.senders.port import SenderProvider
+from services.senders import senders
+from services.senders.senders import NewSender
+from services.subscriptions import lists
+from services.subscriptions.members.delivery_ids import build_delivery_id_factory
+
+_INSERT_USERS = """
+    INSERT INTO users (id, email)
+    SELECT (random() * 9e15)::bigint, 'member' || n || '@list' || %s || '.example'
+    FROM generate_series(1, %s) AS n
+    RETURNING id
+"""
+_INSERT_SUBSCRIPTIONS = """
+    INSERT INTO subscriptions (list_id, user_id, status, type, name, email, source)
+    SELECT %s, id, 'active', 'free', 'A member', email, 'import'
+    FROM users WHERE id = ANY (%s)
+"""
+_INSERT_MAILING = "INSERT INTO mailings (id, list_id, created_at, rows) VALUES (%s, %s, now(), %s)"
+# A complaint or unsubscription enqueues a job that changes the member.
+_UNFINISHED = """
+    SELECT 1 FROM sender_bodies
+    UNION ALL
+    SELECT 1 FROM jobs WHERE kind = 'opt_out.follow' AND status IN ('queued', 'running')
+    LIMIT 1
+"""
+_MAX_APPLYING_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class BenchSender:
+    """A sender whose provider is played by the sandbox."""
+
+    id: int
+    plan: RequestPlan
+    _keys: ProviderKeys = field(default_factory=lambda: ProviderKeys(SnsServer()))
+
+    def build_post(self, events: Sequence[MailEvent]) -> bytes:
+        """Return an HTTP request with a valid proof, which expires after five minutes."""
+        [request] = self._keys.build_requests(self.plan, events)
+        path = f"/senders/{self.id}/events"
+        return build_body_request("POST", path, request.body, request.headers)
+
+
+@dataclass(frozen=True)
+class BenchMailing:
+    """A mailing to all members of a list, with one delivery id per member."""
+
+    id: int
+    list_id: int
+    delivery_ids: Sequence[str]
+
+
+@dataclass
+class ReportsBench:
+    """A stack with one API process, and one worker process that applies reports."""
+
+    stack: Stack
+    owner: Owner
+    generic: BenchSender
+    postmark: BenchSender
+    _mailing_ids: Iterator[int] = field(default_factory=lambda: count(1_000))
+
+    def create_list(self, members: int) -> tuple[int, list[int]]:
+        """Create a list with active members. Return the list's id and the members' user ids."""
+        with self.stack.resources.unit_of_work() as uow:
+            slug = f"list-{secrets.token_hex(4)}"
+            owner_id = self.owner.user_id
+            list_id = lists.create_list(uow, owner_id=owner_id, title="A list", slug=slug).id
+        user_ids = [int(str(row[0])) for row in self.stack.query(_INSERT_USERS, list_id, members)]
+        self.stack.query(_INSERT_SUBSCRIPTIONS, list_id, user_ids)
+        _vacuum(self.stack)
+        return list_id, user_ids
+
+    def create_mailing(self, list_id: int, user_ids: Sequence[int]) -> BenchMailing:
+        mailing_id = next(self._mailing_ids)
+        self.stack.query(_INSERT_MAILING, mailing_id, list_id, len(user_ids))
+        create_delivery_id = build_delivery_id_factory(
+            self.stack.resources.keyring,
+            list_id=list_id,
+            mailing_id=mailing_id,
+            day=clock.now().date(),
+        )
+        return BenchMailing(mailing_id, list_id, [*map(create_delivery_id, user_ids)])
+
+    def await_effects(self) -> None:
+        """Wait until all reports are applied to mailings and members."""
+        eventually(
+            lambda: not self.stack.query(_UNFINISHED),
+            within=_MAX_APPLYING_SECONDS,
+            what="the last effect of the reports",
+        )
+
+
+@contextmanager
+def reports_bench() -> Iterator[ReportsBench]:
+    with own_stack("reports") as stack:
+        stack.start_api(PRESSROOM_LOG_LEVEL="warning")
+        stack.start_worker(Queue.MAINTENANCE, PRESSROOM_LOG_LEVEL="warning")
+        owner = stack.create_owner()
+        yield ReportsBench(
+            stack,
+            owner,
+            _create_sender(stack, owner, ProviderName.GENERIC),
+            _create_sender(stack, owner, ProviderName.POSTMARK),
+        )
+
+
+def _vacuum(stack: Stack) -> None:
+    """Vacuum tables immediately, as autovacuum would do a few minutes later."""
+    with closing(psycopg2.connect(stack.owner_url)) as connection:
+        connection.autocommit = True
+        with connection.cursor() as sql:
+            sql.execute("VACUUM ANALYZE users")
+            sql.execute("VACUUM ANALYZE subscriptions")
+
+
+def _create_sender(stack: Stack, owner: Owner, provider: ProviderName) -> BenchSender:
+    new = NewSender(name="A sender", provider=SenderProvider(provider))
+    with stack.resources.unit_of_work() as uow:
+        sender, secret = senders.add_sender(
+            uow, owner.user_id, new, key_id=None, detail="by a benchmark"
+        )
+        return BenchSender(sender.id, RequestPlan(provider, secret))
