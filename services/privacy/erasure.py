@@ -146,7 +146,10 @@ def _mark_person(uow: UnitOfWork, person: User) -> int:
         is_about_person = or_(model.user_id == person.id, model.email == person.email)
         uow.session.execute(delete(model).where(is_about_person))
     deny_lists.hash_entries(uow, address)
-    reports.forget_recipient(uow, address)
+    former_addresses = select(models.FormerAddress.email).where(
+        models.FormerAddress.user_id == person.id
+    )
+    reports.forget_recipients(uow, {address, *uow.session.scalars(former_addresses)})
     digest = uow.settings.keyring.signer(_PURPOSE).digest(address.encode())
     counts = {"opt_outs_kept": opt_out_count}
     return _blank_person(uow, person, {"address_hmac": digest, "counts": counts})

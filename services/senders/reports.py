@@ -1,5 +1,7 @@
 """Lists the recent reports of senders, and removes the masked addresses of erased people."""
 
+from collections.abc import Collection
+
 from sqlalchemy import ARRAY, BigInteger, any_, cast, select, update
 
 from core import ids
@@ -57,7 +59,11 @@ def mask_recipient(address: str) -> str:
     return f"{local_part[:1]}…@{name[:1]}….{top_level_domain}"
 
 
-def forget_recipient(uow: UnitOfWork, address: str) -> None:
-    """Remove a person's masked address from the recent reports, because the person is erased."""
-    statement = update(SenderReport).where(SenderReport.recipient == mask_recipient(address))
+def forget_recipients(uow: UnitOfWork, addresses: Collection[str]) -> None:
+    """Remove a person's masked addresses from the recent reports, because the person is erased.
+
+    ``addresses``: the current and former addresses of the person.
+    """
+    masks = {mask_recipient(address) for address in addresses}
+    statement = update(SenderReport).where(SenderReport.recipient.in_(masks))
     uow.session.execute(statement.values(recipient=None))

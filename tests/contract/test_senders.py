@@ -16,6 +16,7 @@ from services.webhooks import endpoints_of_keys
 from tests.support.commands.running import pressroom, printed
 from tests.support.http.replies import data, problem
 from tests.support.lists.subscribers import new_list
+from tests.support.people.changed_addresses import change_address
 from tests.support.people.erasure import erase
 from tests.support.senders.own_senders import new_sender
 from tests.support.stack.maintenance import run_maintenance
@@ -269,18 +270,21 @@ def test_recent_reports_are_paged_and_filtered(
 def test_erasure_blanks_reports_and_deletes_marks_of_the_person(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    person = stack.create_owner()
+    person, former = stack.create_owner(), "zoe@former.example"
+    change_address(stack.resources, person.email, former)
+    change_address(stack.resources, former, person.email)
     sender_id = new_sender(client)["id"]
     local_part, _, domain = person.email.partition("@")
     masked = f"{local_part[0]}…@{domain[0]}….{domain.rpartition('.')[2]}"
     stack.query(_INSERT_REPORT, sender_id, "bounced", "applied", person.user_id, None, 1)
-    stack.query(_INSERT_REPORT, sender_id, "bounced", "unmatched", None, masked, 1)
+    for recipient in (masked, "z…@f….example", "y…@f….example"):
+        stack.query(_INSERT_REPORT, sender_id, "bounced", "unmatched", None, recipient, 1)
     mark = "INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind) VALUES (%s, %s, 1, 'x')"
     stack.query(mark, person.user_id, list_id)
     erase(stack.resources, person.email)
     path = f"{PATH}/{sender_id}/reports"
-    items = data(client.get(path))["items"]
-    assert [(each["user_id"], each["recipient"]) for each in items] == [(None, None)] * 2
+    shown = [(each["user_id"], each["recipient"]) for each in data(client.get(path))["items"]]
+    assert shown == [(None, "y…@f….example"), *[(None, None)] * 3]
     assert not stack.query("SELECT 1 FROM mailing_marks WHERE user_id = %s", person.user_id)
 
 

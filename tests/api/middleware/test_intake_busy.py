@@ -1,0 +1,48 @@
+"""Statuses of the route that receives reports, so that providers retry their requests."""
+
+import asyncio
+
+import httpx2
+import pytest
+from starlette.responses import Response
+
+from api.middleware.intake_busy import IntakeBusyMiddleware
+
+PATH = "/senders/7/events"
+SNS = {"x-amz-sns-message-type": "Notification"}
+
+
+def post(path: str, status: int, headers: dict[str, str]) -> httpx2.Response:
+    """Post a request to an app that responds with ``status``."""
+    app = IntakeBusyMiddleware(Response(status_code=status))
+
+    async def send() -> httpx2.Response:
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://api") as client:
+            return await client.post(path, headers=headers)
+
+    return asyncio.run(send())
+
+
+@pytest.mark.parametrize("status", [500, 503, 504])
+def test_failed_or_late_intake_is_busy(status: int) -> None:
+    for headers, expected in (({}, 429), (SNS, 503)):
+        reply = post(PATH, status, headers)
+        assert (reply.status_code, reply.json()["code"]) == (expected, "sender.busy")
+        assert int(reply.headers["retry-after"]) > 0
+
+
+@pytest.mark.parametrize("status", [200, 401, 413, 422])
+def test_answer_about_a_call_is_the_same_for_sns(status: int) -> None:
+    for headers in ({}, SNS):
+        assert post(PATH, status, headers).status_code == status
+
+
+def test_sns_repeats_a_call_beyond_a_rate_limit() -> None:
+    assert post(PATH, 429, {}).status_code == 429
+    assert post(PATH, 429, SNS).status_code == 503
+
+
+def test_other_routes_keep_their_statuses() -> None:
+    for path in ("/senders/7", "/senders/7/try", "/lists/7/senders/7/events"):
+        assert post(path, 503, {}).status_code == 503
