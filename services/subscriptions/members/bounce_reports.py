@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from sqlalchemy import ARRAY, BigInteger, any_, cast, func, text, update
+from sqlalchemy import ARRAY, BigInteger, any_, cast, text, update
 
 from core import clock
 from models import Subscription, SubscriptionStatus
@@ -383,7 +383,9 @@ def _stop_mail(
             Subscription.status == SubscriptionStatus.ACTIVE,
             Subscription.email_enabled,
         )
-        .values(email_enabled=False, updated_at=func.clock_timestamp())
+        # Don't change ``updated_at``, because the undo of an import skips members whose
+        # ``updated_at`` has changed.
+        .values(email_enabled=False, updated_at=Subscription.updated_at)
         .returning(Subscription)
         .execution_options(populate_existing=True)
     )
