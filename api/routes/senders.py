@@ -33,8 +33,8 @@ from storage.unit_of_work import UnitOfWork
 _SENDERS_PATH = "/senders"
 _SENDER_PATH = _SENDERS_PATH + "/{sender_id}"
 
-# The time limit to verify and store a request body. It is shorter than the 15 seconds after which
-# Amazon SNS stops waiting. If the limit passes, the provider repeats the request.
+# The time limit to verify and store a request body. Amazon SNS stops waiting after 15 seconds. If
+# the limit passes, the provider repeats the request.
 _MAX_INTAKE_SECONDS = 10.0
 _SIGNATURE_HEADER = standard_webhooks.STANDARD_HEADERS.signatures
 _BODY_SCHEMA = {

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from core.errors import DomainError
+from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from services.subscriptions import deny_lists
 from tests.support.http.replies import data, problem
@@ -25,6 +26,8 @@ from tests.support.lists.subscribers import (
     trace_for,
 )
 from tests.support.people.erasure import erase
+from tests.support.senders.own_senders import new_sender
+from tests.support.senders.posting import bounce, deliver, outcomes, report
 
 PATH = "/deny-list"
 EMPTY: dict[str, list[str]] = {"addresses": [], "domains": []}
@@ -236,6 +239,33 @@ def test_member_on_the_deny_list_keeps_the_membership_and_can_still_unsubscribe(
     trace = {"trace_id": trace_for(stack, list_id, reader.user_id)}
     assert data(client.delete(f"/subscriptions/{list_id}", params=trace)) == 1
     assert reader.stands(list_id)[0] == "unsubscribed"
+
+
+def test_reports_apply_to_members_on_the_deny_list_and_add_nobody(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    bouncing, complaining, unknown = addresses(3)
+    data(add(client, list_id, bouncing, complaining))
+    deny(client, bouncing, complaining, unknown)
+    sender = new_sender(client, list_ids=[list_id])
+    reports = [
+        bounce(email=bouncing),
+        report("complained", email=complaining),
+        report("delivered", email=unknown),
+        report("complained", email=unknown),
+    ]
+    deliver(stack, client, sender, *reports)
+    assert outcomes(client, sender) == ["applied", "applied", "unmatched", "applied"]
+    assert known_member(client, list_id, bouncing)["email_off"]["reason"] == "bounced"
+    eventually(
+        lambda: known_member(client, list_id, complaining)["status"] == "unsubscribed",
+        what="the opt-out",
+    )
+    assert member(client, list_id, unknown) is None
+    # The opt-out of the unknown address outlives its entry on the deny list.
+    data(client.put(PATH, json=EMPTY))
+    data(add(client, list_id, unknown))
+    assert member(client, list_id, unknown) is None
 
 
 def test_import_rejects_rows_on_the_deny_list_and_counts_and_names_them(

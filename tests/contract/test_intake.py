@@ -138,10 +138,12 @@ def test_body_that_is_too_large_is_rejected(client: httpx2.Client) -> None:
     assert data(post_body(client, provider["id"], b"[]", headers)) == 1
 
 
-def test_waiting_body_is_encrypted_and_in_no_list_of_jobs(
+def test_waiting_body_is_encrypted_and_counts_as_no_job_and_no_storage(
     stack_without_workers: Stack, client_without_workers: httpx2.Client, waiting_sender: Any
 ) -> None:
     email = new_address()
+    stored_bytes = "SELECT user_id, bytes FROM storage_uses ORDER BY user_id"
+    before = stack_without_workers.query(stored_bytes)
     data(post(client_without_workers, waiting_sender, report("delivered", email=email)))
     [(row,)] = stack_without_workers.query(
         "SELECT encode(body, 'escape') FROM sender_bodies WHERE sender_id = %s",
@@ -149,6 +151,8 @@ def test_waiting_body_is_encrypted_and_in_no_list_of_jobs(
     )
     assert email not in str(row)
     assert data(client_without_workers.get("/jobs"))["items"] == []
+    assert not stack_without_workers.query("SELECT 1 FROM jobs WHERE kind LIKE 'sender%%'")
+    assert stack_without_workers.query(stored_bytes) == before
 
 
 @pytest.mark.parametrize(("rows", "size"), [(MAX_WAITING_BODIES, 1), (1, MAX_WAITING_BYTES)])

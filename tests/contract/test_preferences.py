@@ -26,6 +26,8 @@ from tests.support.lists.subscribers import known_member
 from tests.support.people.changed_addresses import ask as move
 from tests.support.people.changed_addresses import join
 from tests.support.people.visiting import Visitor, hidden, new_address, user_id_of
+from tests.support.senders.own_senders import new_sender
+from tests.support.senders.posting import deliver, delivery_for, report
 
 TITLE = "The Morning Letter"
 
@@ -397,6 +399,21 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     assert "because your address returned an e-mail" in browser.get("/preferences/data").text
     assert [each["kind"] for each in found["opt_outs"]] == ["list"]
     assert len(found["reports"]) == 1
+
+
+def test_reader_downloads_the_reports_of_senders_about_their_mail(
+    stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
+) -> None:
+    with stack.client(stack.create_owner().key) as other:
+        foreign_id = new_list(other, "Of somebody else")
+        put(other, foreign_id, subscriber.email)
+        for owner, list_id in ((client, subscriber.list_id), (other, foreign_id)):
+            delivery_id = delivery_for(stack, int(list_id), subscriber.user_id)
+            deliver(stack, owner, new_sender(owner), report("delivered", delivery_id=delivery_id))
+    open_preferences(browser, subscriber)
+    [found] = browser.get("/preferences/data.json").json()["sender_reports"]
+    assert (found["kind"], found["outcome"]) == ("delivered", "applied")
+    assert found["list"] != "Of somebody else"
 
 
 def test_reader_is_erased_after_confirmation_in_the_preferences(

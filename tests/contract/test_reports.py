@@ -448,6 +448,14 @@ def test_report_about_an_erased_person_is_unmatched(
     deliver(stack, client, sender, report("complained", delivery_id=delivery_id))
     [shown] = reports_of(client, sender)
     assert (shown["outcome"], shown["user_id"], shown["recipient"]) == ("unmatched", None, None)
+    # A complaint with the address is kept on lists that the sender names, without the person.
+    named = new_sender(client, list_ids=[list_id])
+    deliver(stack, client, named, report("complained", email=email))
+    assert outcomes(client, named) == ["applied"]
+    query = "SELECT user_id, source FROM opt_outs WHERE list_id = %s"
+    assert stack.query(query, list_id) == [(None, "sender-complaint")]
+    data(add(client, list_id, email))
+    assert data(client.get(f"/lists/{list_id}"))["subscriber_count"] == 0
 
 
 def test_time_in_the_future_becomes_the_time_of_arrival(

@@ -12,6 +12,7 @@ from models import (
     ListReport,
     MailingList,
     OptOut,
+    SenderReport,
     Subscription,
     SubscriptionEvent,
 )
@@ -39,6 +40,7 @@ _CONSENT_COLUMNS = (
 )
 _OPT_OUT_COLUMNS = ("created_at", "kind", "source")
 _BOUNCE_COLUMNS = ("bounced_at", "is_hard", "status", "ended_at", "lifted_at")
+_SENDER_REPORT_COLUMNS = ("occurred_at", "received_at", "kind", "code", "status", "outcome")
 
 JsonObject = dict[str, Any]
 
@@ -84,6 +86,13 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         .order_by(Bounce.created_at, Bounce.list_id, Bounce.mailing_id)
         .limit(_MAX_ENTRIES_PER_LIST)
     )
+    sender_report_rows = uow.session.execute(
+        select(SenderReport, MailingList.title)
+        .join(MailingList, MailingList.id == SenderReport.list_id)
+        .where(MailingList.user_id == visit.owner_id, SenderReport.user_id == visit.person.id)
+        .order_by(SenderReport.id)
+        .limit(_MAX_ENTRIES_PER_LIST)
+    )
     return {
         "made_at": clock.format_timestamp(clock.now()),
         "email": visit.person.email,
@@ -95,6 +104,10 @@ def read_known_data(uow: UnitOfWork, visit: Visit) -> JsonObject:
         ],
         "bounces": [
             {"list": title, **_export_columns(row, _BOUNCE_COLUMNS)} for row, title in bounce_rows
+        ],
+        "sender_reports": [
+            {"list": title, **_export_columns(row, _SENDER_REPORT_COLUMNS)}
+            for row, title in sender_report_rows
         ],
         "reports": [{"list": title, "created_at": _export_value(at)} for at, title in reports],
         "denied": uow.session.scalar(denied),
