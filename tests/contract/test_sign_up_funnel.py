@@ -174,7 +174,7 @@ def view_as_person_and_machines(client: httpx2.Client, path: str) -> None:
     assert client.get(f"{path}-unknown", headers=PERSON).status_code == 404
 
 
-def test_console_list_page_shows_the_funnel_and_origins(
+def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_member(
     stack: Stack, stranger: httpx2.Client
 ) -> None:
     with at_console(stack) as console:
@@ -200,3 +200,8 @@ def test_console_list_page_shows_the_funnel_and_origins(
             ["fair", "1", "0"],
         ]
         assert "<bdi>&lt;script&gt;x&lt;/script&gt;</bdi>" in text
+        user_id = known_member(console.api, list_id, emails[0])["user_id"]
+        member_page = console.see(f"{path}/members/{user_id}")
+        assert "<dt>UTM source</dt><dd><bdi>fair</bdi></dd>" in member_page
+        assert "<dt>Came from website</dt><dd><bdi>news.example.com</bdi></dd>" in member_page
+        assert "Signed up on page" not in member_page
