@@ -29,6 +29,15 @@ SOURCES = {
     "transfer": "Moved from another list",
     "owner": "Added individually",
 }
+ORIGINS = {
+    "utm_source": "UTM source",
+    "utm_medium": "UTM medium",
+    "utm_campaign": "UTM campaign",
+    "utm_term": "UTM term",
+    "utm_content": "UTM content",
+    "referrer": "Came from website",
+    "landing": "Signed up on page",
+}
 QUOTAS: Mapping[PlanQuota, str] = {
     PlanQuota.MEMBERS: "Members",
     PlanQuota.LISTS: "Lists",

@@ -1,5 +1,8 @@
 """The filter builder in a real browser: with and without scripts, by keyboard, and on a phone."""
 
+import json
+from urllib.parse import urlencode
+
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
@@ -33,6 +36,19 @@ def add(page: Page, field: str, operator: str, value: str) -> None:
 def settled(page: Page) -> None:
     """Wait for what a script asks after each change: a button would interrupt it."""
     expect(page.locator(".htmx-request")).to_have_count(0)
+
+
+@pytest.mark.tier("fast", "browser")
+def test_filter_with_a_long_value_fits_a_phone(
+    stack: Stack, open_empty_page: Open, owner: Owner, client: httpx2.Client
+) -> None:
+    page = open_empty_page()
+    log_in_browser(page, stack, owner.user_id)
+    query = urlencode({"filter": json.dumps({"field": "landing", "begins": "/" + "p" * 200})})
+    page.set_viewport_size({"width": 360, "height": 780})
+    page.goto(f"{stack.api_url}/console/lists/{new_list(client)['id']}/members?{query}")
+    page.get_by_text("As JSON", exact=True).click()
+    assert fits(page, 360)
 
 
 @pytest.mark.tier("fast", "browser")

@@ -14,6 +14,7 @@ from tests.support.people.consoles import at_console, rows_of
 from tests.support.people.erasure import erase
 from tests.support.people.visiting import a_visitor
 from tests.support.stack.maintenance import run_maintenance
+from tests.support.stack.signals import kill_with_children
 
 PERSON = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0"}
 COUNTS = ("asked", "confirmed", "joined", "left", "net")
@@ -109,6 +110,22 @@ def test_statistics_by_origin_have_the_100_largest_keys_and_the_rest_as_other(
     assert [*joined.items()][:101] == [*largest.items(), ("other", 3 + 2 + 1)]
 
 
+def test_statistics_show_10_000_origins_of_strangers_as_101_rows(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    stack.query(
+        "INSERT INTO origin_day_deltas (list_id, day, utm_source, utm_medium, utm_campaign,"
+        " referrer, joined, gone) SELECT %s, CURRENT_DATE, '', '', '', 'h' || n, 1, 0"
+        " FROM generate_series(1, 10000) AS n",
+        list_id,
+    )
+    rows = read_rows(client, list_id, "referrer")
+    joined = {key: row[2] for key, row in rows.items()}
+    assert len(joined) == 102
+    # The members in this test have no rows of their own, so the empty key balances the origins.
+    assert (joined["other"], joined[""]) == (9_900, -10_000)
+
+
 def test_seen_counts_only_page_views_that_a_person_may_have_made(stack: Stack) -> None:
     owner = stack.create_owner()
     with stack.client(owner.key) as client:
@@ -125,6 +142,19 @@ def test_seen_counts_only_page_views_that_a_person_may_have_made(stack: Stack) -
         for by in ("source", "utm_source"):
             figures = data(client.get(f"/lists/{mailing_list['id']}/stats", params={"by": by}))
             assert [row["seen"] for row in figures["rows"]] == [None]
+
+
+def test_killed_process_loses_its_unwritten_views_and_no_others(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    slug = data(client.get(f"/lists/{list_id}"))["slug"]
+    with stack.run_second_api(None) as second, second.client(None) as visitor:
+        assert visitor.get(f"/s/{slug}", headers=PERSON).status_code == 200
+    with stack.run_second_api(None) as third, third.client(None) as visitor:
+        assert visitor.get(f"/s/{slug}", headers=PERSON).status_code == 200
+        kill_with_children(stack.processes[-1])
+    rows = data(client.get(f"/lists/{list_id}/stats"))["rows"]
+    assert sum(row["seen"] for row in rows) == 1
 
 
 def view_as_person_and_machines(client: httpx2.Client, path: str) -> None:
@@ -144,7 +174,7 @@ def view_as_person_and_machines(client: httpx2.Client, path: str) -> None:
     assert client.get(f"{path}-unknown", headers=PERSON).status_code == 404
 
 
-def test_console_list_page_shows_the_funnel_and_origins(
+def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_member(
     stack: Stack, stranger: httpx2.Client
 ) -> None:
     with at_console(stack) as console:
@@ -158,13 +188,20 @@ def test_console_list_page_shows_the_funnel_and_origins(
                 {"utm_source": "silent"},
             )
         ]
-        for email in emails[:2]:
+        emails.append(subscribe(stranger, list_id, utm_source="<script>x</script>"))
+        for email in (*emails[:2], emails[3]):
             confirm(stranger, *mailed(stack, email))
         assert "Sign-up page seen" not in console.see(path)
         stack.query("INSERT INTO sign_up_views VALUES (%s, CURRENT_DATE, 1234)", list_id)
         text = console.see(path)
-        assert "Sign-up page seen at least 1,234 times. Confirmation requests: 3." in text
+        assert "Sign-up page seen at least 1,234 times. Confirmation requests: 4." in text
         assert [row for row in rows_of(text) if row[0].startswith(("news", "fair", "silent"))] == [
             ["news.example.com", "2", "0"],
             ["fair", "1", "0"],
         ]
+        assert "<bdi>&lt;script&gt;x&lt;/script&gt;</bdi>" in text
+        user_id = known_member(console.api, list_id, emails[0])["user_id"]
+        member_page = console.see(f"{path}/members/{user_id}")
+        assert "<dt>UTM source</dt><dd><bdi>fair</bdi></dd>" in member_page
+        assert "<dt>Came from website</dt><dd><bdi>news.example.com</bdi></dd>" in member_page
+        assert "Signed up on page" not in member_page

@@ -117,6 +117,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /lists/{list_id}/stats": (
         _page(),
         _page("by origin", by="utm_source"),
+        _page("by website, a year", by="referrer", **{"from": "2026-01-01", "to": "2026-12-31"}),
         _page("by source, a year", by="source", **{"from": "2026-01-01", "to": "2026-12-31"}),
     ),
     "GET /lists/{list_id}/embed": (_read(),),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from api.console.console_display import SOURCES, TIERS
+from api.console.console_display import ORIGINS, SOURCES, TIERS
 from models import FieldType, MailingList, MemberField, SubscriptionStatus
 from services.paging import PageRequest
 from services.subscriptions import fields, tags
@@ -58,13 +58,7 @@ _NAME_LABELS = {
     "created_at": "Added",
     "updated_at": "Last changed",
     "tag": "Tag",
-    "utm_source": "utm_source",
-    "utm_medium": "utm_medium",
-    "utm_campaign": "utm_campaign",
-    "utm_term": "utm_term",
-    "utm_content": "utm_content",
-    "referrer": "Came from website",
-    "landing": "Signed up on page",
+    **ORIGINS,
 }
 _STATUS_LABELS = {
     SubscriptionStatus.PENDING: "not confirmed",

@@ -16,6 +16,7 @@ from api.console.members.views import (
     describe_event,
     describe_mail,
     describe_network,
+    describe_origin,
 )
 from api.console.navigation import get_list_path
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
@@ -109,6 +110,7 @@ def show_member(
         member=record,
         status_words=STATUSES.get(record.status, record.status),
         source_words=SOURCES.get(record.source, record.source),
+        origin=describe_origin(record.origin),
         fields=[_build_field_input(each, form) for each in own_fields],
         tiers=[*TIERS.items()],
         targets=[(each.id, each.title) for each in own_lists if each.id != list_id],

@@ -1,9 +1,10 @@
-"""Describes the history and the consent of a member for pages of the console."""
+"""Describes the history, the consent and the origin of a member for pages of the console."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from api.schemas.subscriptions import EmailOff
+from api.console.console_display import ORIGINS
+from api.schemas.subscriptions import EmailOff, SignUpOrigin
 from models import SubscriptionEvent
 from services.subscriptions.consent.evidence import ConsentEvidence
 from services.subscriptions.consent.networks import MAX_COUNTED_PEOPLE
@@ -80,6 +81,12 @@ def describe_mail(email_off: EmailOff | None) -> str:
         return "on"
     label = _EMAIL_OFF_LABELS[email_off.reason]
     return label if email_off.status is None else f"{label} ({email_off.status})"
+
+
+def describe_origin(origin: SignUpOrigin | None) -> list[tuple[str, str]]:
+    """Return the labels and values of a member's origin, without unknown values."""
+    values = {} if origin is None else origin.model_dump()
+    return [(ORIGINS[name], value) for name, value in values.items() if value]
 
 
 def describe_event(event: SubscriptionEvent) -> dict[str, Any]:

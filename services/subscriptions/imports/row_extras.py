@@ -38,6 +38,7 @@ MAX_CLAIM_CHARACTERS = 2_000
 _TIMES = ("at", "confirmed_at")
 # The keys of a consent claim whose values are IP addresses.
 _IP_ADDRESSES = ("ip", "confirmed_ip")
+_BUTTONDOWN = "buttondown"
 
 
 class RowExtrasReader:
@@ -54,6 +55,11 @@ class RowExtrasReader:
         origins = (ORIGIN_PREFIX + name for name in ORIGIN_NAMES)
         columns = ((role, layout.find_first_column(role)) for role in origins)
         self._origin_columns = {role: index for role, index in columns if index is not None}
+        # Buttondown's column ``referrer_url`` has the role ``consent.url``, and is the only column
+        # with the referring page.
+        if layout.product == _BUTTONDOWN and "url" in self._consent_columns:
+            referrer_role = f"{ORIGIN_PREFIX}referrer"
+            self._origin_columns.setdefault(referrer_role, self._consent_columns["url"])
         self.indexes = [
             *(*layout.fields, *self._tag_columns),
             *(*self._joined_at_columns, *self._consent_columns.values()),

@@ -183,8 +183,14 @@ def test_import_reads_consent_claims_from_the_file() -> None:
         ),
         ("UTM Source,UTM Medium,referring_site", ("utm_source", "utm_medium", "referrer")),
         ("referrer_source,attribution_url", ("referrer", "landing")),
+        # Nested values of JSON objects have such names.
+        (
+            "referrer_utm_parameters.source,referrer_utm_parameters.campaign,referrer",
+            ("utm_source", "utm_campaign", "referrer"),
+        ),
+        ("attribution.referrer_source,attribution.url", ("referrer", "landing")),
     ],
-    ids=["Kit", "beehiiv", "Ghost"],
+    ids=["Kit", "beehiiv", "Ghost", "Kit as JSON", "Ghost as JSON"],
 )
 def test_import_recognises_the_origin_columns_of_products(
     header: str, roles: tuple[str, ...]
@@ -196,6 +202,18 @@ def test_import_recognises_the_origin_columns_of_products(
         expected["origin.landing"] = "/Tea"
     assert found.claim == expected
     assert (found.fields, found.joined_at) == ({}, None)
+
+
+def test_referring_page_in_a_file_of_buttondown_is_consent_and_origin() -> None:
+    found = one(
+        "email,subscriber_type,referrer_url,utm_campaign\n"
+        "a@example.com,regular,https://www.example.com/@ada/tea?x=1,Launch\n"
+    )
+    assert found.claim == {
+        "url": "https://www.example.com/@ada/tea?x=1",
+        "origin.referrer": "www.example.com",
+        "origin.utm_campaign": "launch",
+    }
 
 
 def test_import_drops_invalid_and_personal_values_of_an_origin_without_a_report() -> None:
