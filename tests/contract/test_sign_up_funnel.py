@@ -163,7 +163,12 @@ def test_console_list_page_shows_the_funnel_and_origins(
         assert "Sign-up page seen" not in console.see(path)
         stack.query("INSERT INTO sign_up_views VALUES (%s, CURRENT_DATE, 1234)", list_id)
         text = console.see(path)
-        assert "Sign-up page seen at least 1,234 times. Confirmation requests: 3." in text
+        for figure in (
+            "<dt>Sign-up page seen</dt><dd>at least 1,234 times</dd>",
+            "<dt>Confirmation requests</dt><dd>3</dd>",
+            "<dt>Confirmed</dt><dd>2 (67 %)</dd>",
+        ):
+            assert figure in text
         assert [row for row in rows_of(text) if row[0].startswith(("news", "fair", "silent"))] == [
             ["news.example.com", "2", "0"],
             ["fair", "1", "0"],
