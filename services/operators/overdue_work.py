@@ -34,6 +34,10 @@ class QueueFigures:
     due: int
     oldest_seconds: float
 
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.queued or self.running)
+
 
 @dataclass(frozen=True)
 class OverdueWork:

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import ARRAY, BigInteger, any_, cast, select, update
+from sqlalchemy import ARRAY, BigInteger, any_, cast, select, tuple_, update
 
 from core import ids
 from integrations.senders.port import ReportKind
-from models import ReportOutcome, SenderReport
+from models import MailingList, ReportOutcome, SenderReport, Subscription
 from services.access.caller import Caller
 from services.paging import PageOfRows, PageRequest
 from services.senders import senders
@@ -47,6 +47,27 @@ def list_reports(
     if len(rows) == page.limit:
         return PageOfRows(rows, str(rows[-1].id))
     return PageOfRows(rows, str(read_ids[-1]) if len(read_ids) == read_limit else None)
+
+
+def read_addresses(
+    uow: UnitOfWork, caller: Caller, members: Collection[tuple[int, int]]
+) -> dict[tuple[int | None, int | None], str]:
+    """Map members of the caller's lists to the addresses on these lists.
+
+    Erased people and members of other owners' lists are missing.
+
+    ``members``: pairs of a list id and a user id.
+    """
+    query = (
+        select(Subscription.list_id, Subscription.user_id, Subscription.email)
+        .join(MailingList, MailingList.id == Subscription.list_id)
+        .where(
+            MailingList.user_id == caller.user_id,
+            tuple_(Subscription.list_id, Subscription.user_id).in_(members),
+            Subscription.email.is_not(None),
+        )
+    )
+    return {(row.list_id, row.user_id): row.email for row in uow.session.execute(query)}
 
 
 def mask_recipient(address: str) -> str:

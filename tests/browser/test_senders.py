@@ -24,7 +24,7 @@ def test_owner_creates_a_sender_tries_a_body_and_sees_a_bounce_turn_mail_off(
     page.goto(f"{stack.api_url}/console/developers/senders")
     page.get_by_role("link", name="Create a sender").click()
     page.get_by_role("textbox", name="Name").fill("Our mail server")
-    page.get_by_label("Provider", exact=True).select_option(label="Own program")
+    page.get_by_label("Provider", exact=True).select_option(label="Your own program")
     page.get_by_role("button", name="Create sender").click()
     secret = page.get_by_role("textbox", name="Secret of").input_value()
     [record] = data(client.get("/senders"))
@@ -51,5 +51,5 @@ def test_owner_creates_a_sender_tries_a_body_and_sees_a_bounce_turn_mail_off(
     page.goto(sender_page)
     row = page.get_by_role("region", name="Reports of the last 7 days").get_by_role("row").last
     expect(row).to_contain_text("hard bounced")
-    row.get_by_role("link", name=str(user_id)).click()
+    row.get_by_role("link", name=email).click()
     expect(page.get_by_text("off after a hard bounce (5.1.1)")).to_be_visible()

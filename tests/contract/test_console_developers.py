@@ -172,12 +172,12 @@ def texts_in_code(text: str) -> list[str]:
 
 
 def sent_to(console: OwnerAtConsole, path: str) -> list[list[str]]:
-    """Return the event, state, attempts and response of each delivery on a webhook's page."""
+    """Return the event, subject, state and response of each delivery on a webhook's page."""
     return [row[:4] for row in rows_of(console.see(path)) if row[0] != "Event"]
 
 
 def states_of(console: OwnerAtConsole, path: str) -> list[str]:
-    return [row[1] for row in sent_to(console, path)]
+    return [row[2] for row in sent_to(console, path)]
 
 
 def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
@@ -192,8 +192,8 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     assert "The test event is being sent." in console.do(path)
     # A delivery attempt is counted at its start, before the response is known.
     eventually(lambda: sent_to(console, path)[0][3].startswith("503"), what="its answer")
-    [(event, state, tries, answer)] = sent_to(console, path)
-    assert (event, tries) == ("Test event", "1")
+    [(event, subject, state, answer)] = sent_to(console, path)
+    assert (event, subject) == ("Test event", "")
     assert state.startswith("next attempt in ")
     assert re.fullmatch(r"503, in [\d,]+ ms: taken", answer)
     assert [
@@ -205,7 +205,7 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     _, form = forms_of(console.visitor.get(delivery))[-1]
     reply = console.visitor.client.post(f"{delivery}/resend", data=form)
     assert reply.status_code == 303
-    eventually(lambda: sent_to(console, path)[0][1] == "delivered", what="the second try")
+    eventually(lambda: states_of(console, path) == ["delivered, 2 attempts"], what="the second try")
     assert receiver.hooks[0].id == receiver.hooks[1].id
     receiver.hooks[1].check(secret)
     happen(stack, console.owner, LEFT)
@@ -277,7 +277,11 @@ def test_console_shows_no_request_about_an_erased_person(
     eventually(lambda: states_of(console, path) == ["delivered"], what="the delivery")
     [delivery_path] = delivery_paths(console, path)
     assert reader.email in console.see(delivery_path)
+    [(_, subject, *_)] = sent_to(console, path)
+    assert subject.replace(" @", "@") == reader.email
     erase(stack.resources, reader.email)
+    [(_, subject, *_)] = sent_to(console, path)
+    assert subject == ""
     text = console.see(delivery_path)
     assert "because the person’s data was erased" in text
     assert not any("{" in each for each in texts_in_code(text))

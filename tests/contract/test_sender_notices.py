@@ -14,7 +14,7 @@ from services.senders.silence import CHECK_SILENCE
 from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add
 from tests.support.lists.subscribers import known_member, new_address, new_list
-from tests.support.people.consoles import OwnerAtConsole
+from tests.support.people.consoles import OwnerAtConsole, rows_of, shown
 from tests.support.senders.mailings import new_mailing
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import (
@@ -32,6 +32,11 @@ FAILING, RECOVERED, ALARM = "sender.failing", "sender.recovered", "mailing.alarm
 FAILING_MAIL, RECOVERED_MAIL = "A sender needs your attention", "A sender works again"
 ALARM_MAIL = "A mailing had many bounces or complaints"
 LATE = timedelta(hours=49)
+
+
+def joined(address: str) -> str:
+    """Return an address from a table, which a narrow window may break before the @."""
+    return address.replace(" @", "@")
 
 
 def told(client: httpx2.Client, *types: str) -> list[dict[str, Any]]:
@@ -287,3 +292,38 @@ def test_console_shows_why_a_sender_is_failing(stack: Stack, console: OwnerAtCon
     assert "failing" in page
     assert "rejected at least 20 calls" in page
     assert "signature version" in page
+
+
+_INSERT_REPORT = """
+INSERT INTO sender_reports (sender_id, received_at, occurred_at, kind, outcome, list_id, user_id)
+VALUES (%s, now(), now(), 'bounced', 'applied', %s, %s)
+"""
+
+
+def test_console_shows_addresses_only_of_members_of_the_owner(
+    stack: Stack, console: OwnerAtConsole, client: httpx2.Client
+) -> None:
+    sender_id = new_sender(console.api)["id"]
+    path = f"/console/developers/senders/{sender_id}"
+    emails = {}
+    for api in (console.api, client):
+        list_id, email = int(new_list(api)["id"]), new_address()
+        data(add(api, list_id, email))
+        user_id = known_member(api, list_id, email)["user_id"]
+        stack.query(_INSERT_REPORT, sender_id, list_id, user_id)
+        emails[email] = f"/console/lists/{list_id}/members/{user_id}"
+    (own_email, own_page), (other_email, other_page) = emails.items()
+    text = console.see(path)
+    assert [joined(row[1]) == own_email for row in rows_of(text)[1:]] == [False, True]
+    assert own_page in text
+    assert other_email not in text
+    assert other_page not in text
+
+    trial = body_of(bounce(email=own_email), bounce(email=other_email)).decode()
+    text = shown(console.send(f"{path}/try", body=trial))
+    assert [joined(row[1]) == own_email for row in rows_of(text)[1:]] == [True, False]
+
+
+def test_console_offers_an_example_of_a_body(console: OwnerAtConsole) -> None:
+    path = f"/console/developers/senders/{new_sender(console.api)['id']}/try"
+    assert rows_of(shown(console.send(path)))[1][2] == "unmatched"

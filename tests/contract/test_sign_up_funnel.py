@@ -194,7 +194,12 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
         assert "Sign-up page seen" not in console.see(path)
         stack.query("INSERT INTO sign_up_views VALUES (%s, CURRENT_DATE, 1234)", list_id)
         text = console.see(path)
-        assert "Sign-up page seen at least 1,234 times. Confirmation requests: 4." in text
+        for figure in (
+            "<dt>Sign-up page seen</dt><dd>at least 1,234 times</dd>",
+            "<dt>Confirmation requests</dt><dd>4</dd>",
+            "<dt>Confirmed</dt><dd>3 (75 %)</dd>",
+        ):
+            assert figure in text
         assert [row for row in rows_of(text) if row[0].startswith(("news", "fair", "silent"))] == [
             ["news.example.com", "2", "0"],
             ["fair", "1", "0"],

@@ -1,8 +1,9 @@
 """Pages on which an owner manages senders and sees the senders' reports."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import orjson
 from fastapi.responses import Response
 
 from api.console.requests import (
@@ -22,7 +23,7 @@ from api.state import Transaction
 from core.errors import DomainError
 from integrations.senders.port import SenderProvider
 from integrations.senders.ses import SIGNATURE_V1_WARNING
-from models import Sender, SenderReport
+from models import Sender, SenderReport, SenderState
 from services.accounts import page_paths
 from services.paging import PageRequest
 from services.senders import applying, reports, sender_secrets, senders
@@ -38,7 +39,7 @@ router = build_router(PATH)
 
 REPORTS_ON_PAGE = 20
 _PROVIDER_LABELS = {
-    SenderProvider.GENERIC: "Own program",
+    SenderProvider.GENERIC: "Your own program",
     SenderProvider.SES: "Amazon SES",
     SenderProvider.POSTMARK: "Postmark",
     SenderProvider.MAILGUN: "Mailgun",
@@ -56,6 +57,21 @@ _WARNING_SENTENCES: Mapping[str, str] = {
 # The form uses the same field for the keys of all providers.
 _KEY_FIELD = "key"
 _BODY_FIELD = "body"
+# A body that an owner's program could post. No member has the address.
+_BODY_EXAMPLE = {
+    "type": "delivery.reports",
+    "timestamp": "2026-11-29T12:00:00Z",
+    "data": {
+        "reports": [
+            {
+                "kind": "bounced",
+                "email": "reader@example.com",
+                "occurred_at": "2026-11-29T11:59:58Z",
+                "bounce": {"class": "hard", "status": "5.1.1"},
+            }
+        ]
+    },
+}
 _REPORT_ERRORS = ("report.invalid", "report.too_many", "report.trace_id_refused")
 
 
@@ -78,6 +94,16 @@ class SenderView:
         return _PROVIDER_LABELS[SenderProvider(self.sender.provider)]
 
     @property
+    def is_own_program(self) -> bool:
+        return self.sender.provider == SenderProvider.GENERIC
+
+    @property
+    def is_rejected(self) -> bool:
+        """Return whether Pressroom rejects the requests of the sender."""
+        is_working = self.sender.state == SenderState.WORKING
+        return self.figures.refused > 0 and not is_working
+
+    @property
     def problems(self) -> list[str]:
         """Return sentences about the problems that the owner should solve."""
         return [_WARNING_SENTENCES[each] for each in self.sender.warnings]
@@ -89,9 +115,14 @@ class SenderView:
 
 @dataclass(frozen=True)
 class ReportView:
-    """A report of a sender, or a report in a body that was tried, formatted for a page."""
+    """A report of a sender, or a report in a body that was tried, formatted for a page.
+
+    Attributes:
+        email: the member's address, or ``None`` if the report is about no member of the owner.
+    """
 
     report: SenderReport | ReportFacts
+    email: str | None
 
     @property
     def kind(self) -> str:
@@ -163,14 +194,18 @@ def show_sender(
     return console.render_page(
         "sender.html",
         view=view,
-        reports=[ReportView(row) for row in page.rows],
+        reports=_build_report_views(uow, console, page.rows),
         next_cursor=page.next_cursor,
     )
 
 
 @router.get("/{sender_id}/try")
 def show_trial(console: Console, form: EmptyForm, sender_id: PathId) -> Response:
-    return _render_trial(console, form, _find_view(console, sender_id))
+    view = _find_view(console, sender_id)
+    if view.is_own_program:
+        example = orjson.dumps(_BODY_EXAMPLE, option=orjson.OPT_INDENT_2).decode()
+        form = form.fill({_BODY_FIELD: example})
+    return _render_trial(console, form, view)
 
 
 @router.post("/{sender_id}/try")
@@ -183,7 +218,8 @@ def try_body(console: ConsoleForm, sender_id: PathId) -> Response:
     except DomainError as error:
         form = console.add_error(error, dict.fromkeys(_REPORT_ERRORS, _BODY_FIELD))
         return _render_trial(console, form, view)
-    effects = [ReportView(describe_report(each)) for each in received]
+    with console.unit_of_work() as uow:
+        effects = _build_report_views(uow, console, [describe_report(each) for each in received])
     return _render_trial(console, TypedForm(console.form), view, effects)
 
 
@@ -248,6 +284,15 @@ def _build_views(
         )
         for row in rows
     ]
+
+
+def _build_report_views(
+    uow: UnitOfWork, console: ConsoleRequest, rows: Iterable[SenderReport | ReportFacts]
+) -> list[ReportView]:
+    shown = list(rows)
+    members = {(row.list_id, row.user_id) for row in shown if row.list_id and row.user_id}
+    emails = reports.read_addresses(uow, console.caller, members)
+    return [ReportView(row, emails.get((row.list_id, row.user_id))) for row in shown]
 
 
 def _find_view(console: ConsoleRequest, sender_id: int) -> SenderView:

@@ -128,7 +128,15 @@ def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:
     return merged_events
 
 
-def _build_view(event: Mapping[str, Any]) -> EventView:
+def find_subject(event: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Return the name of an event's subject, and the console page about the subject.
+
+    The name is an empty string if the subject was erased, or if the event is a test event.
+
+    ``event``: the event in the JSON format of the API.
+    """
+    if event["type"] not in [*FeedEventType]:
+        return "", None
     kind = FeedEventType(event["type"])
     data = event["data"]
     subject = event["subject"]
@@ -152,12 +160,17 @@ def _build_view(event: Mapping[str, Any]) -> EventView:
                 if subject_kind in _PATHS_BY_SUBJECT
                 else None
             )
-    at = datetime.fromisoformat(event["occurred_at"])
+    return about, path and f"{CONSOLE_PATH}/{path}"
+
+
+def _build_view(event: Mapping[str, Any]) -> EventView:
+    kind = FeedEventType(event["type"])
+    about, path = find_subject(event)
     return EventView(
         kind,
-        at,
+        datetime.fromisoformat(event["occurred_at"]),
         TYPE_LABELS[kind],
         about,
-        path and f"{CONSOLE_PATH}/{path}",
+        path,
         orjson.dumps(event, option=orjson.OPT_INDENT_2).decode(),
     )

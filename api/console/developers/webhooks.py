@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import orjson
 from fastapi.responses import Response
 
-from api.console.developers.views import TYPE_GROUPS, describe_type
+from api.console.developers.views import TYPE_GROUPS, describe_type, find_subject
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
     Console,
@@ -116,9 +116,14 @@ class EndpointView:
 
 @dataclass(frozen=True)
 class DeliveryView:
-    """The delivery of an event to a webhook endpoint, formatted for a page."""
+    """The delivery of an event to a webhook endpoint, formatted for a page.
+
+    Attributes:
+        about: the name of the event's subject, or an empty string if the name is unknown.
+    """
 
     delivery: WebhookDelivery
+    about: str = ""
 
     @property
     def words(self) -> str:
@@ -132,7 +137,15 @@ class DeliveryView:
     def state(self) -> str:
         if self.is_pending:
             return "next attempt" if self.delivery.round_attempts else "queued"
-        return "delivered" if self.delivery.status == DeliveryStatus.DELIVERED else "failed"
+        return "delivered" if self.is_delivered else "failed"
+
+    @property
+    def is_delivered(self) -> bool:
+        return self.delivery.status == DeliveryStatus.DELIVERED
+
+    @property
+    def has_failed(self) -> bool:
+        return not self.is_pending and not self.is_delivered
 
     @property
     def due_at(self) -> datetime | None:
@@ -233,7 +246,11 @@ def show_endpoint(
     [view] = _build_views(uow, [webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id)])
     page_request = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
     page = deliveries.list_deliveries(uow, console.caller, endpoint_id, page_request)
-    delivery_views = [DeliveryView(each) for each in page.rows]
+    events = messages.load_events(uow, page.rows)
+    delivery_views = [
+        DeliveryView(each, find_subject(events[each.id])[0] if each.id in events else "")
+        for each in page.rows
+    ]
     return console.render_page(
         "webhook.html",
         view=view,

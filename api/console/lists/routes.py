@@ -4,7 +4,9 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
+import orjson
 from babel import Locale
 from fastapi.responses import Response
 
@@ -170,15 +172,22 @@ def show_list(
     )
 
 
-def _list_origins(uow: UnitOfWork, list_id: int, days: DayRange) -> list[MemberFigures]:
-    """Return the largest sources of campaigns, and the largest websites, for the list's page."""
+def _list_origins(uow: UnitOfWork, list_id: int, days: DayRange) -> list[tuple[MemberFigures, str]]:
+    """Return the largest sources of campaigns, and the largest websites, for the list's page.
+
+    Each is paired with the query string of the members page that shows the members from there.
+    """
     figures = [
-        each
+        (each, _build_origin_query(by, each.key))
         for by in (FiguresBy.UTM_SOURCE, FiguresBy.REFERRER)
         for each in daily_figures.read_figures(uow, list_id, days, by)
         if each.joined and each.key not in ("", daily_figures.REST_KEY)
     ]
-    return sorted(figures, key=lambda each: -each.joined)[:_MAX_ORIGINS_ON_PAGE]
+    return sorted(figures, key=lambda each: -each[0].joined)[:_MAX_ORIGINS_ON_PAGE]
+
+
+def _build_origin_query(by: FiguresBy, key: str) -> str:
+    return urlencode({"filter": orjson.dumps({"field": by.value, "is": key}).decode()})
 
 
 @router.get("/{list_id}/public")
