@@ -37,6 +37,7 @@ from services.senders import effects, states
 from services.senders.adapters import get_adapter, get_sns_base_url
 from services.senders.effects import ReceivedReport
 from services.senders.notices import FailureReason
+from storage.array_texts import format_numbers, format_texts, format_times
 from storage.database import Statement
 from storage.encryption import DecryptionFailed, WrappedKey, decrypt
 from storage.resources import Resources
@@ -219,10 +220,11 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
     received = [
         ReceivedReport(event, body.received_at) for body in bodies for event in body.content.events
     ]
-    if effects.has_opt_outs(received):
+    opt_outs = effects.choose_opt_outs(received)
+    if opt_outs:
         with resources.unit_of_work() as uow:
-            effects.find_members(uow, sender, received)
-            effects.apply_opt_outs(uow, received)
+            effects.find_members(uow, sender, opt_outs)
+            effects.apply_opt_outs(uow, opt_outs)
     with resources.unit_of_work() as uow:
         query = select(SenderBody.id).where(SenderBody.id.in_([body.id for body in bodies]))
         locked_ids = uow.session.scalars(query.with_for_update(skip_locked=True)).all()
@@ -314,16 +316,25 @@ def _record_bodies(uow: UnitOfWork, sender_id: int, bodies: Sequence[_ReadBody])
 
 def _store_reports(uow: UnitOfWork, sender_id: int, received: Sequence[ReceivedReport]) -> None:
     """Add rows to the list of recent reports, and update the sender's hourly counts."""
-    columns = [
-        (each.received_at, each.occurred_at, *effects.describe_report(each)) for each in received
-    ]
-    names = (
-        *("received_times", "times", "kinds", "outcomes", "codes", "statuses"),
-        *("mailing_ids", "list_ids", "user_ids", "recipients"),
-    )
-    if columns:
-        values = dict(zip(names, map(list, zip(*columns, strict=True)), strict=True))
-        uow.session.execute(_ADD_REPORTS, {"sender_id": sender_id, **values})
+    if received:
+        facts = [effects.describe_report(each) for each in received]
+        kinds, outcomes, codes, statuses, mailing_ids, list_ids, user_ids, recipients = zip(
+            *facts, strict=True
+        )
+        values = {
+            "sender_id": sender_id,
+            "received_times": format_times(each.received_at for each in received),
+            "times": format_times(each.occurred_at for each in received),
+            "kinds": format_texts(kinds),
+            "outcomes": format_texts(outcomes),
+            "codes": format_texts(codes),
+            "statuses": format_texts(statuses),
+            "mailing_ids": format_numbers(mailing_ids),
+            "list_ids": format_numbers(list_ids),
+            "user_ids": format_numbers(user_ids),
+            "recipients": format_texts(recipients),
+        }
+        uow.session.execute(_ADD_REPORTS, values)
     counts = Counter(each.outcome.value for each in received)
     uow.session.execute(
         _ADD_COUNTS,

@@ -11,7 +11,7 @@ both functions run again. This is safe, because storing an opt-out twice has no 
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from fractions import Fraction
@@ -35,6 +35,7 @@ from services.subscriptions.members import (
 )
 from services.subscriptions.members.bounce_reports import MemberMailing, ReportedBounce
 from services.subscriptions.members.delivery_ids import DeliveryId
+from storage.array_texts import format_numbers, format_texts
 from storage.unit_of_work import UnitOfWork
 
 # A report may state a time that is at most this far in the future. A later time is replaced with
@@ -72,14 +73,14 @@ _OUTCOME_ORDER = (
 )
 _COVERED = """(CAST(:any_list AS boolean) OR l.user_id = :owner_id AND (
     CAST(:covered_ids AS bigint[]) IS NULL OR l.id = ANY (CAST(:covered_ids AS bigint[]))))"""
+# Returns the numbers of the reports whose member exists on a covered list.
 _FIND_BY_DELIVERY = text(f"""
-SELECT DISTINCT l.id, m.user_id, r.mailing_id, mailing.created_at
-FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]),
-    CAST(:mailing_ids AS bigint[])) AS r (list_id, user_id, mailing_id)
+SELECT r.number - 1
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))
+    WITH ORDINALITY AS r (list_id, user_id, number)
 JOIN lists AS l ON l.id = r.list_id AND {_COVERED}
 JOIN subscriptions AS m ON m.list_id = r.list_id AND m.user_id = r.user_id
 JOIN users AS u ON u.id = r.user_id AND u.erased_at IS NULL
-LEFT JOIN mailings AS mailing ON mailing.id = r.mailing_id AND mailing.list_id = r.list_id
 """)  # noqa: S608 - no input
 # Finds the lists to which members were transferred, directly or in several steps. Both events of a
 # transfer have the same time, because one transaction stores them.
@@ -101,6 +102,11 @@ SELECT DISTINCT places.number, l.id
 FROM places JOIN lists AS l ON l.id = places.list_id AND {_COVERED}
 ORDER BY 1, 2
 """)  # noqa: S608 - no input
+_FIND_MAILINGS = text("""
+SELECT m.id, m.list_id, m.created_at
+FROM unnest(CAST(:mailing_ids AS bigint[]), CAST(:list_ids AS bigint[])) AS r (id, list_id)
+JOIN mailings AS m ON m.id = r.id AND m.list_id = r.list_id
+""")
 # Several members of a list can match an address. The statement returns only one member per list.
 # The first choice is the member whose subscription has the address. The second choice is the member
 # whose account has the address. The last choice is a member whose account had the address before.
@@ -137,12 +143,20 @@ ORDER BY list_id, address_hmac, number
 ON CONFLICT DO NOTHING
 RETURNING list_id, address_hmac
 """)
+# Returns the numbers of the marks that existed before.
 _ADD_MARKS = text("""
-INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind)
-SELECT * FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS bigint[]),
-    CAST(:mailing_ids AS bigint[]), CAST(:kinds AS text[]))
-ON CONFLICT DO NOTHING
-RETURNING user_id, list_id, mailing_id, kind
+WITH marks AS (
+    SELECT * FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS bigint[]),
+        CAST(:mailing_ids AS bigint[]), CAST(:kinds AS text[]))
+        WITH ORDINALITY AS m (user_id, list_id, mailing_id, kind, number)
+), added AS (
+    INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind)
+    SELECT user_id, list_id, mailing_id, kind FROM marks ORDER BY number
+    ON CONFLICT DO NOTHING
+    RETURNING user_id, list_id, mailing_id, kind
+)
+SELECT number - 1 FROM marks LEFT JOIN added USING (user_id, list_id, mailing_id, kind)
+WHERE added.user_id IS NULL
 """)
 _FIGURES = (
     *("delivered", "hard_bounced", "soft_bounced", "blocked", "complained", "unsubscribed"),
@@ -230,16 +244,19 @@ def find_members(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedRep
             each for each in used if each.delivery is None and each.address is not None
         ]
         _find_by_address(uow, sender, has_only_address)
-    pairs = {member.pair for each in used for member in each.members}
-    latest_actions = bounce_reports.find_latest_actions(uow, pairs)
+    members = [member for each in used for member in each.members]
+    stale_numbers = bounce_reports.find_stale_mailings(uow, members)
+    oldest = clock.now() - MAX_MAILING_AGE
+    number = 0
     for each in used:
-        each.outcomes = [
-            ReportOutcome.STALE
-            if (acted_at := latest_actions[member.pair].acted_at) is not None
-            and member.occurred_at < acted_at
-            else _choose_outcome(each.event, member)
-            for member in each.members
-        ]
+        outcomes: list[ReportOutcome] = []
+        for member in each.members:
+            is_stale = number in stale_numbers
+            outcomes.append(
+                ReportOutcome.STALE if is_stale else _choose_outcome(each.event, member, oldest)
+            )
+            number += 1
+        each.outcomes = outcomes
 
 
 class ReportFacts(NamedTuple):
@@ -280,9 +297,9 @@ def describe_report(received: ReceivedReport) -> ReportFacts:
     )
 
 
-def has_opt_outs(received: Iterable[ReceivedReport]) -> bool:
-    """Return whether any report is a complaint or an unsubscription."""
-    return any(_get_source(each) is not None for each in received)
+def choose_opt_outs(received: Iterable[ReceivedReport]) -> list[ReceivedReport]:
+    """Return the complaints and unsubscriptions among the reports."""
+    return [each for each in received if _get_source(each) is not None]
 
 
 def apply_opt_outs(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> None:
@@ -316,7 +333,9 @@ def apply_reports(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedRe
     _keep_addresses_opted_out(uow, sender, received)
     _count_marks(uow, sender, received)
     for each in received:
-        if each.outcomes:
+        if len(each.outcomes) == 1:
+            [each.outcome] = each.outcomes
+        elif each.outcomes:
             each.outcome = min(each.outcomes, key=_OUTCOME_ORDER.index)
 
 
@@ -357,23 +376,28 @@ def _find_by_delivery(uow: UnitOfWork, sender: Sender, received: Sequence[Receiv
     deliveries = [(each, each.delivery) for each in received if each.delivery is not None]
     if not deliveries:
         return
-    keys = {(item.list_id, item.user_id, item.mailing_id) for _, item in deliveries}
-    list_ids, user_ids, mailing_ids = zip(*keys, strict=True)
     values = {
         **_describe_coverage(sender),
-        "list_ids": [*list_ids],
-        "user_ids": [*user_ids],
-        "mailing_ids": [*mailing_ids],
+        "list_ids": format_numbers(item.list_id for _, item in deliveries),
+        "user_ids": format_numbers(item.user_id for _, item in deliveries),
     }
-    began_at = {
-        (row.id, row.user_id, row.mailing_id): row.created_at
-        for row in uow.session.execute(_FIND_BY_DELIVERY, values)
-    }
-    for each, item in deliveries:
-        key = (item.list_id, item.user_id, item.mailing_id)
-        if key in began_at:
-            mailing_at = began_at[key] or _begin_day(item.day)
-            each.members = [MemberMailing(*key, mailing_at, each.occurred_at)]
+    began_at = _find_mailings(uow, {(item.mailing_id, item.list_id) for _, item in deliveries})
+    for number in uow.session.scalars(_FIND_BY_DELIVERY, values):
+        each, item = deliveries[number]
+        mailing_at = began_at.get((item.mailing_id, item.list_id)) or _begin_day(item.day)
+        each.members = [
+            MemberMailing(item.list_id, item.user_id, item.mailing_id, mailing_at, each.occurred_at)
+        ]
+
+
+def _find_mailings(
+    uow: UnitOfWork, keys: Collection[tuple[int, int]]
+) -> dict[tuple[int, int], datetime]:
+    """Return when mailings began. Each key contains a mailing id and a list id."""
+    mailing_ids, list_ids = zip(*keys, strict=True)
+    values = {"mailing_ids": format_numbers(mailing_ids), "list_ids": format_numbers(list_ids)}
+    rows = uow.session.execute(_FIND_MAILINGS, values)
+    return {(mailing_id, list_id): created_at for mailing_id, list_id, created_at in rows}
 
 
 def _add_transferred(uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedReport]) -> None:
@@ -436,10 +460,15 @@ def _begin_day(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
-def _choose_outcome(event: Report | UnusedEvent, member: MemberMailing) -> ReportOutcome:
-    """Return the outcome that a report has unless the report is a duplicate."""
+def _choose_outcome(
+    event: Report | UnusedEvent, member: MemberMailing, oldest: datetime
+) -> ReportOutcome:
+    """Return the outcome that a report has unless the report is a duplicate.
+
+    ``oldest``: a mailing that began before this time is too old for figures.
+    """
     assert isinstance(event, Report)
-    is_late = member.mailing_at < clock.now() - MAX_MAILING_AGE
+    is_late = member.mailing_at < oldest
     if event.kind in (ReportKind.OPENED, ReportKind.CLICKED):
         # Pressroom doesn't record opens and clicks.
         return ReportOutcome.OFF
@@ -549,14 +578,19 @@ def _count_marks(uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedRep
             places.setdefault(mark, []).append((each, index))
     if not places:
         return
-    names = ("user_ids", "list_ids", "mailing_ids", "kinds")
-    columns = map(list, zip(*sorted(places), strict=True))
-    rows = uow.session.execute(_ADD_MARKS, dict(zip(names, columns, strict=True)))
-    new_marks: set[_Mark] = {tuple(row) for row in rows}
+    marks = sorted(places)
+    user_ids, list_ids, mailing_ids, kinds = zip(*marks, strict=True)
+    values = {
+        "user_ids": format_numbers(user_ids),
+        "list_ids": format_numbers(list_ids),
+        "mailing_ids": format_numbers(mailing_ids),
+        "kinds": format_texts(kinds),
+    }
+    old_marks = {marks[number] for number in uow.session.scalars(_ADD_MARKS, values)}
     for mark, marked in places.items():
-        for each, index in marked[1 if mark in new_marks else 0 :]:
+        for each, index in marked[0 if mark in old_marks else 1 :]:
             each.outcomes[index] = ReportOutcome.DUPLICATE
-    _add_figures(uow, sender, new_marks)
+    _add_figures(uow, sender, places.keys() - old_marks)
 
 
 def _add_figures(uow: UnitOfWork, sender: Sender, marks: Iterable[_Mark]) -> None:

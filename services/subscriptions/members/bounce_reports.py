@@ -18,6 +18,7 @@ from services.subscriptions.members import changes, locks, pending_requests
 from services.subscriptions.members.bounces import COUNTS
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.opt_out_checks import compute_address_digest
+from storage.array_texts import format_numbers, format_times
 from storage.unit_of_work import UnitOfWork
 
 # Soft bounces turn mail off only if the first and the last bounced mailing are at least this far
@@ -59,6 +60,21 @@ SELECT r.list_id, r.user_id,
     (SELECT max(f.left_at) FROM former_addresses AS f WHERE f.user_id = r.user_id) AS moved_at
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[])) AS r (list_id, user_id)
 """)
+# Returns the numbers of the mails whose event happened before the member's latest action. The
+# subquery has the same condition as ``acted_at`` in ``_FIND_LATEST_ACTIONS``.
+_FIND_STALE_MAILINGS = text("""
+SELECT r.number - 1
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]),
+    CAST(:times AS timestamptz[])) WITH ORDINALITY AS r (list_id, user_id, occurred_at, number)
+WHERE EXISTS (
+    SELECT FROM subscription_events AS e
+    WHERE e.list_id = r.list_id AND e.user_id = r.user_id AND e.actor IN ('user', 'stranger')
+        AND e.created_at > r.occurred_at
+        AND (e.status_after = 'active' AND e.status_before IS DISTINCT FROM 'active'
+            OR e.email_enabled_after AND NOT e.email_enabled_before)
+    OFFSET 0
+)
+""")
 # If a later mailing has already reached the member, a soft bounce is stored as ended. If the same
 # mailing bounces first softly and then hard, its row is changed to a hard bounce.
 _ADD_BOUNCES = text("""
@@ -81,6 +97,18 @@ ON CONFLICT (list_id, address_hmac, mailing_id) DO UPDATE SET
     WHERE excluded.is_hard AND NOT bounces.is_hard
 RETURNING list_id, user_id, mailing_id
 """)
+# Returns the numbers of the members who have soft bounces that can end.
+_FIND_SOFTLY_BOUNCED = text(f"""
+SELECT r.number - 1
+FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))
+    WITH ORDINALITY AS r (list_id, user_id, number)
+WHERE EXISTS (
+    SELECT FROM bounces AS b WHERE b.list_id = r.list_id AND b.user_id = r.user_id
+        AND {COUNTS} AND NOT b.is_hard AND b.stopped_at IS NULL
+    OFFSET 0
+)
+ORDER BY r.number
+""")  # noqa: S608 - no input
 # To prevent deadlocks, statements that change several bounces lock the rows in the order of their
 # primary keys.
 _END_SOFT_BOUNCES = text(f"""
@@ -124,8 +152,7 @@ Pair = tuple[int, int]
 _Key = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class MemberMailing:
+class MemberMailing(NamedTuple):
     """A mail to one member, and the time of an event that a sender reported about the mail.
 
     Attributes:
@@ -299,8 +326,10 @@ def end_soft_bounces(uow: UnitOfWork, reached: Iterable[MemberMailing]) -> None:
 
     The function needs no lock. For members without soft bounces, the function writes nothing.
     """
+    mailings = [*reached]
     latest: dict[Pair, MemberMailing] = {}
-    for mailing in reached:
+    # Most members have no soft bounces, so find the others first.
+    for mailing in _find_softly_bounced(uow, mailings) if mailings else ():
         rival = latest.get(mailing.pair)
         if rival is None or _sort_key(mailing) > _sort_key(rival):
             latest[mailing.pair] = mailing
@@ -316,6 +345,20 @@ def end_soft_bounces(uow: UnitOfWork, reached: Iterable[MemberMailing]) -> None:
         )
 
 
+def find_stale_mailings(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> set[int]:
+    """Return the indexes of the mailings whose event a later action has made irrelevant.
+
+    The person joined, rejoined or turned mail on after the event.
+    """
+    if not mailings:
+        return set()
+    values = {
+        **_format_pairs(mailings),
+        "times": format_times(each.occurred_at for each in mailings),
+    }
+    return set(uow.session.scalars(_FIND_STALE_MAILINGS, values))
+
+
 def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pair, LatestActions]:
     """Return the latest actions of members. Each pair contains a list id and a user id."""
     if not pairs:
@@ -325,6 +368,12 @@ def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pai
         (row.list_id, row.user_id): LatestActions(row.acted_at, row.lifted_at, row.moved_at)
         for row in rows
     }
+
+
+def _find_softly_bounced(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> list[MemberMailing]:
+    """Return the mailings to members who have soft bounces that can end."""
+    numbers = uow.session.scalars(_FIND_SOFTLY_BOUNCED, _format_pairs(mailings))
+    return [mailings[number] for number in numbers]
 
 
 def _find_targets(
@@ -435,4 +484,12 @@ def _split_pairs(pairs: Iterable[Pair]) -> dict[str, list[int]]:
     return {
         "list_ids": [list_id for list_id, _ in pairs],
         "user_ids": [user_id for _, user_id in pairs],
+    }
+
+
+def _format_pairs(mailings: Sequence[MemberMailing]) -> dict[str, str]:
+    """Return the same two SQL parameters as ``_split_pairs``, as text."""
+    return {
+        "list_ids": format_numbers(each.list_id for each in mailings),
+        "user_ids": format_numbers(each.user_id for each in mailings),
     }

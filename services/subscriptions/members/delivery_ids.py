@@ -14,8 +14,8 @@ import base64
 import hmac
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import NamedTuple
 
 from core import clock
 from core.keyring import Keyring
@@ -33,8 +33,7 @@ _UNUSED_BITS = 2
 _FIRST_DAY = date(2020, 1, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryId:
+class DeliveryId(NamedTuple):
     """The recipient and the mailing that a delivery id identifies.
 
     Attributes:
@@ -101,9 +100,8 @@ def read_delivery_id(keyring: Keyring, text: str) -> DeliveryId | None:
     matches = [hmac.compare_digest(mac, expected) for expected in signer.digests(payload)]
     if not any(matches):
         return None
-    list_id, mailing_id, user_id = (
-        int.from_bytes(payload[start : start + _ID_BYTES], "big")
-        for start in range(0, 3 * _ID_BYTES, _ID_BYTES)
-    )
+    list_id = int.from_bytes(payload[:_ID_BYTES], "big")
+    mailing_id = int.from_bytes(payload[_ID_BYTES : 2 * _ID_BYTES], "big")
+    user_id = int.from_bytes(payload[2 * _ID_BYTES : 3 * _ID_BYTES], "big")
     days = int.from_bytes(payload[3 * _ID_BYTES :], "big")
     return DeliveryId(list_id, user_id, mailing_id, _FIRST_DAY + timedelta(days=days))

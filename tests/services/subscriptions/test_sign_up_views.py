@@ -10,6 +10,7 @@ import pytest
 from devstack.harness.stack import Stack
 from services.subscriptions import lists, sign_up_views
 from services.subscriptions.sign_up_views import ViewCounter
+from storage.database import Statement
 
 pytestmark = pytest.mark.stack
 
@@ -39,9 +40,10 @@ def test_several_processes_count_each_view_once(stack: Stack) -> None:
 
     def count(number: int) -> None:
         counter = ViewCounter()
+        # Each process sees the lists in another order.
+        ordered = list_ids if number % 2 else list_ids[::-1]
         for _ in range(ROUNDS):
-            # Each process sees the lists in another order.
-            for list_id in list_ids if number % 2 else reversed(list_ids):
+            for list_id in ordered:
                 counter.count_view(list_id, DAY)
             counter.write_views(stack.resources.database)
 
@@ -74,7 +76,7 @@ def test_views_after_a_failed_write_are_counted(
     counter = ViewCounter()
     counter.count_view(list_id, DAY)
     with monkeypatch.context() as patch:
-        patch.setattr(sign_up_views, "_ADD_VIEWS", sign_up_views.Statement("SELECT 1 / 0"))
+        patch.setattr(sign_up_views, "_ADD_VIEWS", Statement("SELECT 1 / 0"))
         with pytest.raises(psycopg2.Error):
             counter.write_views(database)
     counter.count_view(list_id, DAY)

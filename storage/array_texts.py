@@ -1,0 +1,32 @@
+"""Formats large arrays as text for SQL parameters.
+
+psycopg2 writes a list as ``ARRAY[…]``, and Postgres parses each item as an expression. For arrays
+with thousands of items, Postgres reads the text of an array about four times as fast. A statement
+must cast the parameter, for example with ``CAST(:ids AS bigint[])``.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+# Optimization: large arrays as text (decision 17).
+
+
+def format_numbers(numbers: Iterable[int | None]) -> str:
+    """Return the text of an array of whole numbers."""
+    items = ["NULL" if number is None else str(number) for number in numbers]
+    return f"{{{','.join(items)}}}"
+
+
+def format_times(times: Iterable[datetime]) -> str:
+    """Return the text of an array of times. Each time must have a time zone."""
+    items = [time.isoformat() for time in times]
+    return f"{{{','.join(items)}}}"
+
+
+def format_texts(texts: Iterable[str | None]) -> str:
+    """Return the text of an array of texts."""
+    items = [
+        "NULL" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        for text in texts
+    ]
+    return f"{{{','.join(items)}}}"
