@@ -12,7 +12,7 @@ both functions run again. This is safe, because storing an opt-out twice has no 
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -414,7 +414,7 @@ def _add_transferred(uow: UnitOfWork, sender: Sender, received: Iterable[Receive
     }
     for number, list_id in uow.session.execute(_FIND_TRANSFERS, values):
         if list_id != mailings[number].list_id:
-            opt_outs[number].members.append(replace(mailings[number], list_id=list_id))
+            opt_outs[number].members.append(mailings[number]._replace(list_id=list_id))
 
 
 def _find_by_address(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:

@@ -406,24 +406,6 @@ def test_complaint_about_a_mail_to_an_erased_person_is_kept_on_the_list_of_the_m
     assert outcomes(client, named)[-1] == "unmatched"
 
 
-def test_complaint_about_a_mail_from_before_a_transfer_holds_on_both_lists(
-    stack: Stack, client: httpx2.Client, sender: dict[str, Any]
-) -> None:
-    lists, email = [int(new_list(client)["id"]) for _ in range(3)], new_address()
-    source, target, uninvolved = lists
-    for each in (source, uninvolved):
-        data(add(client, each, email))
-    user_id = known_member(client, source, email)["user_id"]
-    before = delivery_for(stack, source, user_id, 1)
-    path = f"/subscriptions/{source}/members/{user_id}/transfer"
-    assert data(client.post(path, params={"dst_list_id": target})) == 1
-    deliver(stack, client, sender, report("complained", delivery_id=before))
-    assert outcomes(client, sender) == ["applied"]
-    eventually(partial(has_left, client, target, email), what="the opt-out")
-    query = "SELECT list_id FROM opt_outs WHERE user_id = %s ORDER BY list_id"
-    assert stack.query(query, user_id) == [(each,) for each in sorted((source, target))]
-
-
 def test_complaint_about_a_confirmation_mail_ends_the_request(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], stranger: httpx2.Client
 ) -> None:
