@@ -10,6 +10,7 @@ import pytest
 from devstack.harness.stack import Stack
 from services.subscriptions import lists, sign_up_views
 from services.subscriptions.sign_up_views import ViewCounter
+from storage.database import Statement
 
 pytestmark = pytest.mark.stack
 
@@ -31,7 +32,7 @@ def new_lists(stack: Stack, count: int) -> list[int]:
 
 def read_views(stack: Stack, list_ids: Iterable[int]) -> list[int]:
     query = "SELECT coalesce(sum(seen), 0)::int FROM sign_up_views WHERE list_id = %s"
-    return [stack.query(query, list_id)[0][0] for list_id in list_ids]
+    return [int(str(stack.query(query, list_id)[0][0])) for list_id in list_ids]
 
 
 def test_several_processes_count_each_view_once(stack: Stack) -> None:
@@ -74,7 +75,7 @@ def test_views_after_a_failed_write_are_counted(
     counter = ViewCounter()
     counter.count_view(list_id, DAY)
     with monkeypatch.context() as patch:
-        patch.setattr(sign_up_views, "_ADD_VIEWS", sign_up_views.Statement("SELECT 1 / 0"))
+        patch.setattr(sign_up_views, "_ADD_VIEWS", Statement("SELECT 1 / 0"))
         with pytest.raises(psycopg2.Error):
             counter.write_views(database)
     counter.count_view(list_id, DAY)
