@@ -1,5 +1,7 @@
 """How many people saw, asked for and confirmed a subscription, per day and per origin."""
 
+import html
+import re
 from typing import Any
 
 import httpx2
@@ -135,9 +137,13 @@ def test_seen_counts_only_page_views_that_a_person_may_have_made(stack: Stack) -
             view_as_person_and_machines(visitor.client, path)
             visitor.enter(owner.email)
             assert visitor.client.get(path, headers=PERSON).status_code == 200
+            # The owner of other lists is a person like any other.
+            with a_visitor(second) as stranger:
+                stranger.enter(stack.create_owner().email)
+                assert stranger.client.get(path, headers=PERSON).status_code == 200
         # A stopped process writes its counts.
         rows = data(client.get(f"/lists/{mailing_list['id']}/stats"))["rows"]
-        assert [row["seen"] for row in rows] == [0] * 29 + [2]
+        assert [row["seen"] for row in rows] == [0] * 29 + [3]
         subscribe(client, mailing_list["id"])
         for by in ("source", "utm_source"):
             figures = data(client.get(f"/lists/{mailing_list['id']}/stats", params={"by": by}))
@@ -210,3 +216,10 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
         assert "<dt>UTM source</dt><dd><bdi>fair</bdi></dd>" in member_page
         assert "<dt>Came from website</dt><dd><bdi>news.example.com</bdi></dd>" in member_page
         assert "Signed up on page" not in member_page
+        members_page = console.see(f"{path}/members")
+        [link] = re.findall(r'href="([^"]+)">Came by a campaign<', members_page)
+        data(console.api.put(f"/lists/{list_id}/members/{new_address()}", json={}))
+        campaign = subscribe(stranger, list_id, utm_campaign="launch")
+        confirm(stranger, *mailed(stack, campaign))
+        found = console.see(html.unescape(link).removeprefix(stack.api_url))
+        assert [each for each in (campaign, *emails) if each in found] == [campaign]

@@ -32,7 +32,7 @@ def new_lists(stack: Stack, count: int) -> list[int]:
 
 def read_views(stack: Stack, list_ids: Iterable[int]) -> list[int]:
     query = "SELECT coalesce(sum(seen), 0)::int FROM sign_up_views WHERE list_id = %s"
-    return [stack.query(query, list_id)[0][0] for list_id in list_ids]
+    return [int(str(stack.query(query, list_id)[0][0])) for list_id in list_ids]
 
 
 def test_several_processes_count_each_view_once(stack: Stack) -> None:
