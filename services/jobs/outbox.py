@@ -73,6 +73,25 @@ def enqueue_job(
     return job
 
 
+def enqueue_spare_job(uow: UnitOfWork, kind: JobKind, *, subject_id: int) -> Job:
+    """Write a job that the caller intends to make superfluous within ``FIRST_RESEND_DELAY``.
+
+    No message is sent after the commit. If the job still exists after the delay, the sweep sends
+    the job to its queue. The job belongs to no user.
+    """
+    job = Job(
+        kind=kind.name,
+        queue=kind.queue,
+        subject_id=subject_id,
+        request_id=current_request_id(),
+        traceparent=spans.current_traceparent(),
+        send_after=func.now() + FIRST_RESEND_DELAY,
+    )
+    uow.session.add(job)
+    uow.session.flush()
+    return job
+
+
 def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:
     """Return column values that decide whether a job is sent now or waits in the database."""
     other_job = aliased(Job)

@@ -37,6 +37,7 @@ from services.senders import effects, states
 from services.senders.adapters import get_adapter, get_sns_base_url
 from services.senders.effects import ReceivedReport
 from services.senders.notices import FailureReason
+from services.subscriptions.members import unsubscribe
 from storage.array_texts import format_numbers, format_texts, format_times
 from storage.database import Statement
 from storage.encryption import DecryptionFailed, WrappedKey, decrypt
@@ -221,10 +222,11 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
         ReceivedReport(event, body.received_at) for body in bodies for event in body.content.events
     ]
     opt_outs = effects.choose_opt_outs(received)
+    job_ids: list[int] = []
     if opt_outs:
         with resources.unit_of_work() as uow:
             effects.find_members(uow, sender, opt_outs)
-            effects.apply_opt_outs(uow, opt_outs)
+            job_ids = effects.apply_opt_outs(uow, opt_outs)
     with resources.unit_of_work() as uow:
         query = select(SenderBody.id).where(SenderBody.id.in_([body.id for body in bodies]))
         locked_ids = uow.session.scalars(query.with_for_update(skip_locked=True)).all()
@@ -236,6 +238,7 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
         _store_reports(uow, sender_id, received)
         _record_bodies(uow, sender_id, bodies)
         uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(locked_ids)))
+    unsubscribe.follow_opt_outs(resources, job_ids)
 
 
 def _load_bodies(uow: UnitOfWork, ids: Sequence[int]) -> list[_WaitingBody]:

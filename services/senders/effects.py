@@ -302,8 +302,11 @@ def choose_opt_outs(received: Iterable[ReceivedReport]) -> list[ReceivedReport]:
     return [each for each in received if _get_source(each) is not None]
 
 
-def apply_opt_outs(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> None:
-    """Store an opt-out for each complaint and unsubscription, without a lock on a list."""
+def apply_opt_outs(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> list[int]:
+    """Store an opt-out for each complaint and unsubscription, without a lock on a list.
+
+    Return the ids of the jobs that unsubscribe the members (see ``record_reported_opt_out``).
+    """
     sources: dict[tuple[int, int], str] = {}
     for each in received:
         source = _get_source(each)
@@ -312,8 +315,9 @@ def apply_opt_outs(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> None:
             is_stronger = source == unsubscribe.SENDER_COMPLAINT or member.pair not in sources
             if source is not None and outcome is ReportOutcome.APPLIED and is_stronger:
                 sources[member.pair] = source
+    job_ids: list[int] = []
     if not sources:
-        return
+        return job_ids
     pairs = sorted(sources)
     values = {"list_ids": [pair[0] for pair in pairs], "user_ids": [pair[1] for pair in pairs]}
     for number in sorted(uow.session.scalars(_NEEDED_OPT_OUTS, values)):
@@ -321,7 +325,10 @@ def apply_opt_outs(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> None:
         person = uow.session.get(User, user_id)
         if person is not None:
             source = sources[list_id, user_id]
-            unsubscribe.record_reported_opt_out(uow, list_id, person, source=source)
+            job_id = unsubscribe.record_reported_opt_out(uow, list_id, person, source=source)
+            if job_id is not None:
+                job_ids.append(job_id)
+    return job_ids
 
 
 def apply_reports(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:

@@ -4,11 +4,13 @@ Each report takes effect only once, and the order of the reports doesn't matter.
 """
 
 import json
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 import httpx2
+import psycopg2
 import pytest
 import sqlalchemy
 
@@ -165,6 +167,30 @@ def test_complaint_about_a_mailing_from_before_a_transfer_holds_on_all_later_lis
     assert not has_left(client, third, email)
     deliver(stack, client, new_sender(client), complaint)
     eventually(partial(has_left, client, third, email), what="the opt-out")
+
+
+def test_opt_out_needs_no_job_unless_the_list_is_locked(
+    stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
+) -> None:
+    emails = [new_address(), new_address()]
+    for email in emails:
+        data(add(client, list_id, email))
+    free, locked = (int(known_member(client, list_id, email)["user_id"]) for email in emails)
+    jobs = """
+        SELECT count(*) FROM jobs AS j JOIN opt_outs AS o ON o.id = j.subject_id
+        WHERE j.kind = 'opt_out.follow' AND o.list_id = %s
+    """
+    complaint = report("complained", delivery_id=delivery_for(stack, list_id, free))
+    deliver(stack, client, sender, complaint)
+    eventually(partial(has_left, client, list_id, emails[0]), what="the opt-out")
+    assert stack.query(jobs, list_id) == [(0,)]
+    with closing(psycopg2.connect(stack.owner_url)) as bulk_action, bulk_action.cursor() as sql:
+        sql.execute("SELECT pg_advisory_xact_lock(%s)", (list_id,))
+        complaint = report("complained", delivery_id=delivery_for(stack, list_id, locked))
+        deliver(stack, client, sender, complaint)
+        assert stack.query(jobs, list_id) == [(1,)]
+        assert not has_left(client, list_id, emails[1])
+    eventually(partial(has_left, client, list_id, emails[1]), within=60, what="the opt-out")
 
 
 def test_report_older_than_the_latest_action_of_the_person_is_stale(

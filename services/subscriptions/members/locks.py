@@ -217,21 +217,29 @@ def lock_subscription(
     return LockedSubscription(mailing_list, person, record)
 
 
-def lock_members(uow: UnitOfWork, pairs: Collection[tuple[int, int]]) -> set[int]:
+def lock_members(
+    uow: UnitOfWork, pairs: Collection[tuple[int, int]], *, wait_for_lists: bool = True
+) -> set[int]:
     """Lock many subscriptions for a job until the transaction ends.
 
     If ``pairs`` contains very many subscriptions to one list, the whole list is locked, as for a
     bulk action. Return the ids of the people who haven't been erased. Raises ``TransientError`` if
     waiting for a lock takes too long.
 
-    ``pairs``: the list id and the user id of each subscription.
+    Args:
+        pairs: the list id and the user id of each subscription.
+        wait_for_lists: whether to wait while another transaction locks a list, or to raise
+            ``TransientError`` immediately. If it is false, the whole list must not be locked.
     """
     counts = Counter(list_id for list_id, _ in pairs)
     is_crowded = {each: count > _MAX_LOCKED_PAIRS_PER_LIST for each, count in counts.items()}
     with _translate_lock_timeout():
         for list_id in sorted(counts):
             statement = _LOCK_LIST if is_crowded[list_id] else _LOCK_LIST_SHARED
-            uow.session.execute(statement, {"list_id": list_id})
+            if not wait_for_lists:
+                statement = _TRY_LOCK_LIST_SHARED
+            if uow.session.scalar(statement, {"list_id": list_id}) is False:
+                raise TransientError("Another request is changing the list.")
         for list_id, user_id in sorted(pairs):
             if not is_crowded[list_id]:
                 uow.session.execute(_LOCK_PAIR, {"list_id": list_id, "user_id": user_id})

@@ -5,15 +5,19 @@ subscription can also opt out of a list, so that the list's owner can't add them
 belongs to an erased person, opting out changes nothing and raises no error.
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import delete, func, or_, select
 
 from core.errors import DomainError, TransientError
 from core.errors.mailing import LIST_BUSY
 from core.queues import Queue
 from core.scopes import Scope
 from models import (
+    Job,
+    JobStatus,
     MailingList,
     OptOut,
     OptOutKind,
@@ -24,7 +28,7 @@ from models import (
 )
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
-from services.jobs.outbox import enqueue_job
+from services.jobs.outbox import enqueue_job, enqueue_spare_job
 from services.jobs.transitions import complete_job
 from services.subscriptions import deny_lists
 from services.subscriptions.members import changes, locks, opt_out_checks, opt_outs
@@ -35,6 +39,9 @@ from storage.unit_of_work import UnitOfWork
 # The sources of opt-outs that a sender reported: a complaint, or an unsubscription at the provider.
 SENDER_COMPLAINT = "sender-complaint"
 SENDER_UNSUBSCRIBE = "sender-unsubscribe"
+# The number of opt-outs that ``follow_opt_outs`` applies in one transaction. For more members,
+# ``locks.lock_members`` would lock the whole list.
+_FOLLOWED_AT_ONCE = 50
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
 
@@ -64,18 +71,48 @@ def opt_out(
             enqueue_job(uow, APPLY_OPT_OUT, user_id=None, subject_id=opt_out_id)
 
 
-def record_reported_opt_out(uow: UnitOfWork, list_id: int, person: User, *, source: str) -> None:
-    """Store an opt-out that a sender reported, and enqueue a job that unsubscribes the person.
+def record_reported_opt_out(
+    uow: UnitOfWork, list_id: int, person: User, *, source: str
+) -> int | None:
+    """Store an opt-out that a sender reported, and a job that unsubscribes the person.
 
     The opt-out takes effect with the commit. The function doesn't lock the list, and stores nothing
-    about an erased person.
+    about an erased person. Return the id of the job, or ``None`` for an erased person. After the
+    commit, the caller passes the id to ``follow_opt_outs``, because a job takes longer.
 
     ``source``: ``SENDER_COMPLAINT`` or ``SENDER_UNSUBSCRIBE``.
     """
     if not locks.lock_person_shared(uow, person.id):
-        return
+        return None
     opt_out_id = opt_outs.renew_opt_out(uow, list_id, person, kind=OptOutKind.LIST, source=source)
-    enqueue_job(uow, APPLY_OPT_OUT, user_id=None, subject_id=opt_out_id)
+    return (
+        None
+        if opt_out_id is None
+        else enqueue_spare_job(uow, APPLY_OPT_OUT, subject_id=opt_out_id).id
+    )
+
+
+def follow_opt_outs(resources: Resources, job_ids: Sequence[int]) -> None:
+    """Do the work of jobs that ``record_reported_opt_out`` stored, and delete these jobs.
+
+    The function skips jobs that a worker has claimed. If another transaction has locked a list, the
+    jobs stay, and a worker runs them later.
+    """
+    # Optimization: opt-outs applied without their jobs (decision 17).
+    for start in range(0, len(job_ids), _FOLLOWED_AT_ONCE):
+        with suppress(TransientError), resources.unit_of_work() as uow:
+            statement = delete(Job).where(
+                Job.id.in_(job_ids[start : start + _FOLLOWED_AT_ONCE]),
+                Job.kind == APPLY_OPT_OUT.name,
+                Job.status == JobStatus.QUEUED,
+            )
+            ids = uow.session.scalars(statement.returning(Job.subject_id)).all()
+            query = select(OptOut).where(OptOut.id.in_(ids), OptOut.user_id.is_not(None))
+            stored = uow.session.scalars(query.order_by(OptOut.id)).all()
+            pairs = {(each.list_id, each.user_id) for each in stored if each.user_id is not None}
+            locks.lock_members(uow, pairs, wait_for_lists=False)
+            for each in stored:
+                _update_member(uow, each)
 
 
 def enqueue_opt_out_jobs(uow: UnitOfWork, user_id: int) -> None:
@@ -102,21 +139,11 @@ def apply_opt_out(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
         stored = uow.session.get(OptOut, lease.subject_id)
         if stored is not None and stored.user_id is not None:
-            # The column ``source`` of an imported opt-out contains a reason such as a bounce,
-            # instead of a value of ``Via``.
-            via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
-            actor = Actor(ActorKind.USER, via, user_id=stored.user_id)
-            action = "unsubscribed"
-            if stored.source in (SENDER_COMPLAINT, SENDER_UNSUBSCRIBE):
-                actor = Actor(ActorKind.SENDER, Via.SENDER)
-                action = "complained" if stored.source == SENDER_COMPLAINT else action
             try:
                 locks.lock_pair(uow, stored.user_id, stored.list_id)
             except DomainError as error:
                 raise TransientError(error.code) from error
-            record = changes.find_record(uow, stored.list_id, stored.user_id)
-            if record is not None:
-                opt_outs.apply_opt_outs(uow, record, actor, action=action)
+            _update_member(uow, stored)
         complete_job(uow, lease, {})
 
 
@@ -135,6 +162,22 @@ APPLY_OPT_OUT = register_kind(
         patience=timedelta(days=365),
     )
 )
+
+
+def _update_member(uow: UnitOfWork, stored: OptOut) -> None:
+    """Change the subscription of a person who opted out. The caller has locked the subscription."""
+    assert stored.user_id is not None
+    # The column ``source`` of an imported opt-out contains a reason such as a bounce, instead of a
+    # value of ``Via``.
+    via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
+    actor = Actor(ActorKind.USER, via, user_id=stored.user_id)
+    action = "unsubscribed"
+    if stored.source in (SENDER_COMPLAINT, SENDER_UNSUBSCRIBE):
+        actor = Actor(ActorKind.SENDER, Via.SENDER)
+        action = "complained" if stored.source == SENDER_COMPLAINT else action
+    record = changes.find_record(uow, stored.list_id, stored.user_id)
+    if record is not None:
+        opt_outs.apply_opt_outs(uow, record, actor, action=action)
 
 
 def unsubscribe_member(
