@@ -30,8 +30,8 @@ from core.signed_urls import SEEN_HEADER
 from services.accounts import page_paths
 
 _SERVICE_DESCRIPTION = (
-    "The back end of a newsletter and publishing platform: lists and their members, images, texts "
-    "that go with a post, and credits. It sends no newsletters; it knows who gets them, and why."
+    "The back end of a newsletter platform. Pressroom manages lists and their members, images, "
+    "texts and credits. Other programs send the newsletters."
 )
 _NOT_READY_DESCRIPTION = "The database is unavailable or outdated, or the process is shutting down."
 # RFC 9116 recommends that ``security.txt`` expires in less than a year.

@@ -23,7 +23,7 @@ from api.state import Transaction
 from core.errors import DomainError
 from integrations.senders.port import SenderProvider
 from integrations.senders.ses import SIGNATURE_V1_WARNING
-from models import Sender, SenderReport, SenderState
+from models import Sender, SenderReport
 from services.accounts import page_paths
 from services.paging import PageRequest
 from services.senders import applying, reports, sender_secrets, senders
@@ -96,12 +96,6 @@ class SenderView:
     @property
     def is_own_program(self) -> bool:
         return self.sender.provider == SenderProvider.GENERIC
-
-    @property
-    def is_rejected(self) -> bool:
-        """Return whether Pressroom rejects the requests of the sender."""
-        is_working = self.sender.state == SenderState.WORKING
-        return self.figures.refused > 0 and not is_working
 
     @property
     def problems(self) -> list[str]:
@@ -289,10 +283,10 @@ def _build_views(
 def _build_report_views(
     uow: UnitOfWork, console: ConsoleRequest, rows: Iterable[SenderReport | ReportFacts]
 ) -> list[ReportView]:
-    shown = list(rows)
-    members = {(row.list_id, row.user_id) for row in shown if row.list_id and row.user_id}
+    facts = list(rows)
+    members = {(row.list_id, row.user_id) for row in facts if row.list_id and row.user_id}
     emails = reports.read_addresses(uow, console.caller, members)
-    return [ReportView(row, emails.get((row.list_id, row.user_id))) for row in shown]
+    return [ReportView(row, emails.get((row.list_id, row.user_id))) for row in facts]
 
 
 def _find_view(console: ConsoleRequest, sender_id: int) -> SenderView:

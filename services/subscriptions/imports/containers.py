@@ -44,6 +44,8 @@ _COMPOUND_FILE = b"\xd0\xcf\x11\xe0"
 _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le").ljust(64, b"\0") + b"\x22\0"
 # The part that every workbook, Word document and presentation has.
 _CONTENT_TYPES = "[content_types].xml"
+# Each workbook begins with one of these entries, in lower case.
+_FIRST_WORKBOOK_ENTRIES = (_CONTENT_TYPES.encode(), b"_rels/.rels", b"docprops/", b"xl/")
 _UNSUPPORTED_FORMATS = {
     b"%PDF": "a PDF",
     b"BZh": "a bzip2 archive",
@@ -289,7 +291,7 @@ def _unzip(source: Source) -> Iterator[bytes]:
     try:
         archive = zipfile.ZipFile(file)
     except _ZIP_ERRORS:
-        raise errors.IMPORT_TRUNCATED(container="zip") from None
+        raise errors.IMPORT_TRUNCATED(container=_name_container(file)) from None
     entry = _find_only_entry(archive)
     expansion = _Expansion(min(entry.compress_size, file.seek(0, 2)))
     try:
@@ -300,6 +302,16 @@ def _unzip(source: Source) -> Iterator[bytes]:
         raise errors.IMPORT_TRUNCATED(container="zip") from None
     except _ZIP_ERRORS:
         raise errors.IMPORT_DAMAGED(container="zip") from None
+
+
+def _name_container(file: IO[bytes]) -> str:
+    """Return the name of a zip file's format that owners know.
+
+    The directory of a truncated file is missing, so the name of the first entry decides.
+    """
+    file.seek(0)
+    head = file.read(_FIRST_PART_BYTES).lower()
+    return "Excel" if any(name in head for name in _FIRST_WORKBOOK_ENTRIES) else "zip"
 
 
 def _find_only_entry(archive: zipfile.ZipFile) -> zipfile.ZipInfo:

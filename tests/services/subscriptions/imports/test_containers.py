@@ -10,6 +10,7 @@ from services.subscriptions.imports import containers
 from services.subscriptions.imports.containers import open_ranged_file
 from services.subscriptions.imports.formats import open_member_rows
 from tests.support.imports.forms import Stored, opened, outcome, packed, rows, zipped
+from tests.support.imports.workbooks import workbook
 
 FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n in range(3000))
 
@@ -79,6 +80,13 @@ def test_password_protected_zip_is_rejected() -> None:
 def test_truncated_archive_is_rejected(kind: str, part: float) -> None:
     archive = packed(FILE, kind)
     error_message(archive[: int(len(archive) * part)], "import.truncated")
+
+
+def test_truncated_workbook_is_rejected_as_an_excel_file() -> None:
+    file = workbook({"Members": [["email"], ["ada@example.com"]]})
+    for size in (1000, len(file) - 30):
+        sentence = error_message(file[:size], "import.truncated")
+        assert sentence == "The Excel file is incomplete. Upload the complete file."
 
 
 def test_rows_before_the_end_of_a_truncated_gzip_are_still_read() -> None:
