@@ -11,7 +11,7 @@ _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True)
 class Reply:
-    """The status of a response, and the seconds from the planned time of the request."""
+    """The status of a response, and the seconds since the planned time of the request."""
 
     status: int
     seconds: float
@@ -64,8 +64,7 @@ async def send_requests(port: int, shares: Iterable[Iterable[bytes]]) -> list[fl
 async def offer_requests(port: int, requests: Sequence[bytes], *, per_second: float) -> list[Reply]:
     """Send requests at fixed times, even if responses to earlier requests are still missing.
 
-    The returned seconds of a request start at its planned time, so that they include a delay before
-    the request is sent.
+    The response times count from the planned times, so that they include delays before sending.
     """
     start = time.perf_counter()
     idle: list[_Connection] = []

@@ -1,12 +1,13 @@
-"""Measures how fast Pressroom applies reports of senders, and how it handles single posts.
+"""Measures how fast Pressroom applies the reports of senders.
 
-The first part posts 100,000 reports in signed generic bodies of 1,000 reports each. Each report is
-about a different member of one mailing. The measured time starts with the first post. It ends when
-all bodies are applied, and all members who complained or unsubscribed have left the list. Each body
-contains the mix of a real mailing: 97.4 % delivered, 1.3 % bounced softly, 0.7 % bounced hard,
-0.2 % blocked, 0.3 % unsubscribed and 0.1 % complained. One API process and one worker process run.
+The benchmark posts 100,000 reports in the signed generic format, with 1,000 reports in each request
+body. Each report is about a different member of one mailing. The measured time starts with the
+first post. The time ends when all reports are applied, and all members who complained or
+unsubscribed have left the list. Each body contains the mix of a real mailing: 97.4 % delivered,
+1.3 % bounced softly, 0.7 % bounced hard, 0.2 % blocked, 0.3 % unsubscribed and 0.1 % complained.
+The benchmark uses one API process and one worker process.
 
-The module ``single_reports`` measures the other part of the benchmark.
+The module ``single_reports`` measures posts of single reports.
 """
 
 import asyncio
@@ -74,8 +75,8 @@ def _measure_round(bench: ReportsBench, bodies: int) -> float:
 
 def _build_posts(bench: ReportsBench, delivery_ids: Sequence[str]) -> list[bytes]:
     kinds = [kind for kind, number in MIX.items() for _ in range(number)]
-    # Mix the rare kinds into the others, as in the reports of a provider. The step has no common
-    # divisor with the number of reports, so that each report is used once.
+    # Spread the rare kinds over the body, as a provider would. The number 7 and the number of kinds
+    # have no common divisor, so that each item of ``kinds`` is used once.
     mixed_kinds = [kinds[place * 7 % len(kinds)] for place in range(len(kinds))]
     bodies = [
         delivery_ids[start : start + REPORTS_PER_BODY]

@@ -1,4 +1,4 @@
-"""The stack, the senders and the members of the benchmark ``reports``."""
+"""Creates the processes, senders and members that the benchmark ``reports`` needs."""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ _INSERT_SUBSCRIPTIONS = """
     FROM users WHERE id = ANY (%s)
 """
 _INSERT_MAILING = "INSERT INTO mailings (id, list_id, created_at, rows) VALUES (%s, %s, now(), %s)"
-# A complaint or unsubscription enqueues a job that changes the member.
+# Pressroom stores a job for each complaint and unsubscription. The job changes the member.
 _UNFINISHED = """
     SELECT 1 FROM sender_bodies
     UNION ALL
@@ -47,14 +47,14 @@ _MAX_APPLYING_SECONDS = 300
 
 @dataclass(frozen=True)
 class BenchSender:
-    """A sender whose provider is played by the sandbox."""
+    """A sender whose provider is simulated."""
 
     id: int
     plan: RequestPlan
     _keys: ProviderKeys = field(default_factory=lambda: ProviderKeys(SnsServer()))
 
     def build_post(self, events: Sequence[MailEvent]) -> bytes:
-        """Return an HTTP request with a valid proof, which expires after five minutes."""
+        """Return an HTTP request with a proof that is valid for five minutes."""
         [request] = self._keys.build_requests(self.plan, events)
         path = f"/senders/{self.id}/events"
         return build_body_request("POST", path, request.body, request.headers)
@@ -125,7 +125,7 @@ def reports_bench() -> Iterator[ReportsBench]:
 
 
 def _vacuum(stack: Stack) -> None:
-    """Vacuum tables immediately, as autovacuum would do a few minutes later."""
+    """Vacuum the new rows immediately, because autovacuum would wait for a few minutes."""
     with closing(psycopg2.connect(stack.owner_url)) as connection:
         connection.autocommit = True
         with connection.cursor() as sql:

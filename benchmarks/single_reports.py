@@ -1,12 +1,12 @@
 """Measures posts of single reports, as most mail providers send them, on one API process.
 
-Several callers first post as fast as they can, in the generic format with a signature, and in the
-format of Postmark. The details contain the response times at an offered rate of 300 posts per
-second. A worker applies the reports at the same time.
+First, several callers post reports as fast as they can: in the signed generic format, and then in
+the format of Postmark. The details contain the response times at 300 posts per second. A worker
+applies the reports at the same time.
 
-Afterwards, the benchmark offers 200 charges per second. It compares the response times of charges
-while 100 single reports per second are posted with the response times of charges alone. The charges
-and the posts are sent at fixed times, even if responses to earlier ones are still missing.
+Then, the benchmark sends 200 charges per second, both with and without 100 posts of reports per
+second. The result is the ratio of the response times of the charges. Charges and posts are sent at
+fixed times, even if responses to earlier requests are still missing.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ def measure_posts(bench: ReportsBench) -> list[Finding]:
 
 
 def measure_charges(bench: ReportsBench) -> Finding:
-    """Compare charges while single reports are posted with charges alone."""
+    """Compare the response times of charges with and without concurrent posts of reports."""
     database = bench.stack.resources.database
     ledger.grant_credits(database, bench.owner.user_id, Decimal(1_000_000), source_id="benchmark")
     list_id, user_ids = bench.create_list(MEMBERS)

@@ -112,9 +112,10 @@ def revoke_sender(
 
 
 def _read_keys(provider: SenderProvider, *, from_stdin: bool) -> dict[str, str]:
-    """Return the key of a provider under the name of its API field, read from stdin or a prompt.
+    """Read a provider's key from stdin or a prompt.
 
-    The result is empty if the provider uses no such key. Raises ``typer.BadParameter``.
+    Return a dictionary that maps the API field of the key to the key. The dictionary is empty if
+    the provider uses no key. Raises ``typer.BadParameter``.
     """
     key_name = KEY_NAMES.get(provider)
     if key_name is None:

@@ -1,4 +1,4 @@
-"""Recognises programs that act without a person, by their user agents in ``machines.toml``."""
+"""Recognises the user agents of programs that act without a person."""
 
 import tomllib
 from pathlib import Path
@@ -10,9 +10,9 @@ _AGENT_PARTS = tuple(part.lower() for part in _AGENTS["parts"])
 
 
 def is_machine_agent(user_agent: object) -> bool:
-    """Return whether a user agent belongs to a proxy, scanner or crawler and not to a person.
+    """Return whether a user agent belongs to a program that acts without a person.
 
-    A missing user agent isn't recognised, because most senders report no user agent.
+    A missing user agent doesn't count as a program, because most senders report no user agent.
     """
     if not isinstance(user_agent, str):
         return False

@@ -1,6 +1,6 @@
-"""Daily figures about how people come to a list: page views, and changes by origin.
+"""Daily figures about sign-ups: the views of sign-up pages, and the changes by origin.
 
-No row of these tables is about a single person.
+No row contains data that identifies a person.
 """
 
 from datetime import date
@@ -17,7 +17,10 @@ _ORIGIN_COLUMNS = (
 
 
 class SignUpView(Model):
-    """How often a list's sign-up page was requested on one day (UTC), without known machines."""
+    """How often a list's sign-up page was requested on one day (UTC).
+
+    Requests by known programs aren't counted.
+    """
 
     __tablename__ = "sign_up_views"
     # Retention uses this index to find the oldest rows.
@@ -33,8 +36,8 @@ class SignUpView(Model):
 class OriginDay(Model):
     """How many members with the same origin joined and left a list on one day (UTC).
 
-    A missing value of the origin is an empty string. Members without an origin aren't counted here.
-    To include the latest changes, queries must also sum the rows of ``origin_day_deltas``.
+    A missing value of the origin is an empty string. Members without an origin aren't counted.
+    To include the latest changes, queries must add the rows of ``origin_day_deltas``.
     """
 
     __tablename__ = "origin_days"
@@ -71,8 +74,8 @@ class OriginDayDelta(Model):
     gone: Mapped[int]
 
 
-# Read days and deltas in a single statement, because two statements could count a change twice or
-# not at all.
+# Read both tables in a single statement, because two statements could count a change twice or not
+# at all.
 ORIGINS_AND_DELTAS = (
     select(*(getattr(OriginDay, name) for name in _ORIGIN_COLUMNS))
     .union_all(select(*(getattr(OriginDayDelta, name) for name in _ORIGIN_COLUMNS)))

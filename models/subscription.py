@@ -100,8 +100,8 @@ class Subscription(Model):
             postgresql_where="fields <> '{}'",
         ),
         # An index for filters by origin. The second column finds members by a whole value, and the
-        # third column by a part of a value. ``list_id`` is the first column, because many lists may
-        # have members with the same origin.
+        # third column finds members by a part of a value. ``list_id`` is the first column, because
+        # many lists may have members with the same origin.
         Index(
             "ix_subscriptions_origin",
             "list_id",
@@ -157,8 +157,8 @@ class Subscription(Model):
     # The language of the page on which the person subscribed, or NULL if it is unknown.
     language: Mapped[str | None]
     # Where the person's first sign-up for the list came from, such as `{"utm_source": "fair"}`, or
-    # NULL if nothing is known. The column is a copy of the origin of a consent entry or claim, so
-    # that filters can use an index.
+    # NULL if nothing is known. A consent entry or claim has the same origin. The column contains a
+    # copy, so that filters can use an index.
     origin: Mapped[dict[str, Any] | None]
     # The latest import that activated the subscription.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))

@@ -1,7 +1,7 @@
 """Formats large arrays as text for SQL parameters.
 
-psycopg2 writes a list as ``ARRAY[…]``, and Postgres parses each item as an expression. For arrays
-with thousands of items, Postgres reads the text of an array about four times as fast. A statement
+psycopg2 writes a list as ``ARRAY[…]``, and Postgres parses each item as an expression. If an array
+has thousands of items, Postgres reads the array about four times as fast from text. A statement
 must cast the parameter, for example with ``CAST(:ids AS bigint[])``.
 """
 
@@ -12,19 +12,19 @@ from datetime import datetime
 
 
 def format_numbers(numbers: Iterable[int | None]) -> str:
-    """Return the text of an array of whole numbers."""
+    """Return an array of whole numbers as text."""
     items = ["NULL" if number is None else str(number) for number in numbers]
     return f"{{{','.join(items)}}}"
 
 
 def format_times(times: Iterable[datetime]) -> str:
-    """Return the text of an array of times. Each time must have a time zone."""
+    """Return an array of times as text. Each time must have a time zone."""
     items = [time.isoformat() for time in times]
     return f"{{{','.join(items)}}}"
 
 
 def format_texts(texts: Iterable[str | None]) -> str:
-    """Return the text of an array of texts."""
+    """Return an array of texts as one text, in which each item is quoted."""
     items = [
         "NULL" if text is None else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
         for text in texts

@@ -1,4 +1,4 @@
-"""Checks the reports of senders, and the conditions for verifying their signatures."""
+"""Checks whether senders have reported, and whether this host can verify their signatures."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -34,7 +34,7 @@ _SELECT_TOPICS = text("""
 
 
 def check_senders(connection: Connection, settings: Settings) -> Iterator[Diagnosis]:
-    """Check the newest report of each sender, the clocks, and the certificates of Amazon SNS."""
+    """Check each sender's newest report, the clocks, and the access to Amazon SNS."""
     rows = connection.execute(_SELECT_SENDERS, {"limit": _MAX_LISTED}).all()
     database_time = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
     difference = abs(database_time - clock.now())
@@ -52,7 +52,7 @@ def check_senders(connection: Connection, settings: Settings) -> Iterator[Diagno
 
 
 def _check_certificates(connection: Connection, settings: Settings) -> Diagnosis:
-    """Check that the certificates of Amazon SNS can be reached in the regions of topics."""
+    """Check that this host can reach Amazon SNS in the regions of the senders' topics."""
     check = "certificates"
     arns = connection.scalars(_SELECT_TOPICS, {"limit": _MAX_CHECKED_REGIONS})
     topics = [topic for arn in arns if (topic := parse_topic(arn)) is not None]

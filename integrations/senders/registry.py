@@ -1,4 +1,4 @@
-"""Creates the adapters of all providers of senders."""
+"""Creates the adapters of all mail providers that can send reports."""
 
 from collections.abc import Mapping
 

@@ -11,10 +11,10 @@ _BOUNDS = HttpBounds(
 
 
 def find_certificate_problem(topic: SnsTopic, base_url: str | None) -> str | None:
-    """Return why the server with the certificates of a topic can't be reached, or ``None``.
+    """Return why a topic's SNS server can't be reached, or ``None`` if the server can be reached.
 
-    The function requests a certificate that doesn't exist, because SNS names its certificates only
-    in messages. Any answer except a server error shows that SNS can be reached.
+    The function requests a certificate that doesn't exist, because only the messages of SNS contain
+    the names of real certificates. Any response except a server error proves that SNS is reachable.
 
     Args:
         base_url: the URL of a server that replaces Amazon's servers, or ``None``.

@@ -125,9 +125,9 @@ def enqueue_mail_to(
 
 
 def enqueue_daily_mail_to(uow: UnitOfWork, kind: MailKind, person: User, detail: str) -> None:
-    """Enqueue a mail, unless the person got the same mail within a day.
+    """Enqueue a mail, unless the person got the same mail within the last day.
 
-    The limit protects the person from strangers who can cause mails of this kind.
+    Without this limit, strangers could flood the person with mails of this kind.
     """
     query = select(AccountMail.id).where(
         AccountMail.email == person.email,

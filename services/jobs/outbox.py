@@ -74,10 +74,10 @@ def enqueue_job(
 
 
 def enqueue_spare_job(uow: UnitOfWork, kind: JobKind, *, subject_id: int) -> Job:
-    """Write a job that the caller intends to make superfluous within ``FIRST_RESEND_DELAY``.
+    """Store a job, but send no message. The caller does the work of the job after the commit.
 
-    No message is sent after the commit. If the job still exists after the delay, the sweep sends
-    the job to its queue. The job belongs to no user.
+    If the work succeeds, the caller deletes the job. Otherwise, the sweep sends the job to its
+    queue after ``FIRST_RESEND_DELAY``. The job belongs to no user.
     """
     job = Job(
         kind=kind.name,

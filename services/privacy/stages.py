@@ -288,9 +288,9 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 
 
 def _delete_list_figures(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the mailings, bounces, page views and campaigns of the person's lists.
+    """Delete the mailings, bounces, page views and figures by origin of the person's lists.
 
-    These rows contain texts of the person, such as the names of mailings and campaigns.
+    Some of these rows contain texts that the person wrote, such as the names of campaigns.
     """
     for model in _FIGURES_OF_LISTS:
         is_own = _refers_to_owned(model.list_id, models.MailingList)(user_id)

@@ -1,6 +1,6 @@
-"""Shares the adapters of senders' providers within a process.
+"""Shares the adapters of mail providers within a process.
 
-The adapter of Amazon SES caches certificates, so each process has only one.
+Each process creates the adapters only once, because the adapter of Amazon SES caches certificates.
 """
 
 from collections.abc import Mapping

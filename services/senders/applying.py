@@ -150,7 +150,7 @@ def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[Receive
         raise REPORT_TOO_MANY(most=MAX_TRIED_REPORTS)
     with suppress(_Undo), resources.unit_of_work() as uow:
         effects.find_members(uow, sender, received)
-        # Skip ``apply_opt_outs``, because it changes no outcome and is slow for many complaints.
+        # ``apply_opt_outs`` isn't called, because it changes no outcome and may be slow.
         effects.apply_reports(uow, sender, received)
         raise _Undo
     return received
@@ -166,9 +166,9 @@ def _apply_batch(resources: Resources, sender_id: int) -> int:
 def _apply_or_postpone(resources: Resources, sender_id: int, ids: Sequence[int]) -> int:
     """Apply bodies together. If an error occurs, apply each body separately.
 
-    A body that also fails separately is postponed. If another transaction holds a lock on a list or
-    a person, all of the bodies are postponed, so that the bodies of other senders don't wait.
-    Return the number of applied bodies.
+    A body that also fails separately is postponed. If another transaction has locked a list or a
+    person, all of the bodies are postponed. Otherwise, the bodies of other senders would wait for
+    the lock. Return the number of applied bodies.
     """
     try:
         _apply_bodies(resources, sender_id, ids)
@@ -209,7 +209,7 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
     with resources.unit_of_work() as uow:
         sender = uow.session.get(Sender, sender_id)
         if sender is not None and sender.deleted_at is not None:
-            # The bodies arrived while the sender was being deleted.
+            # The bodies were arriving or locked while the sender was deleted.
             uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(ids)))
             return
         rows = _load_bodies(uow, ids)
@@ -257,7 +257,7 @@ def _read_bodies(
     bodies: list[_ReadBody] = []
     for row in rows:
         content = ParsedBody((UnusedEvent(UnusedReason.INVALID),))
-        # Without its key, which an operator has removed, a body counts as invalid.
+        # If an operator has removed the body's encryption key, the body counts as invalid.
         with suppress(DecryptionFailed, DomainError):
             wrapped = WrappedKey(row.wrapped_by, bytes(row.wrapped_key))
             data_key = resources.key_wrapper.unwrap(wrapped, row.context)
@@ -269,10 +269,10 @@ def _read_bodies(
 def _confirm_topic(
     resources: Resources, sender: Sender, bodies: Sequence[_ReadBody]
 ) -> Sequence[_ReadBody]:
-    """Confirm the sender's subscription to its topic if a body asks for the confirmation.
+    """Confirm the subscription to the sender's topic if a body asks for the confirmation.
 
     If SNS is unreachable, postpone the bodies that ask for the confirmation, and return all other
-    bodies. Waiting bodies are deleted after a day, so SNS is called for at most a day. If SNS
+    bodies. The attempts end after a day, because retention then deletes the waiting bodies. If SNS
     refuses the token, the bodies that ask for the confirmation count as invalid.
     """
     # Import the HTTP library only here, because many commands import this module.
@@ -281,7 +281,7 @@ def _confirm_topic(
     asking = [body for body in bodies if body.content.topic_change is TopicChange.CONFIRM]
     if not asking:
         return bodies
-    # The latest token is enough, because all bodies ask for the same subscription.
+    # The latest token is enough, because all tokens confirm the same subscription.
     token = asking[-1].content.confirmation_token or ""
     try:
         is_confirmed = confirm_subscription(
@@ -300,7 +300,7 @@ def _confirm_topic(
 
 
 def _record_bodies(uow: UnitOfWork, sender_id: int, bodies: Sequence[_ReadBody]) -> None:
-    """Record the effects of the bodies on the state of the sender."""
+    """Update the sender's state and warnings after the bodies were applied."""
     changes = [body.content.topic_change for body in bodies if body.content.topic_change]
     states.record_bodies(
         uow,

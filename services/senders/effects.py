@@ -1,8 +1,7 @@
 """Finds the members that reports concern, and applies the reports to members and mailings.
 
-The number of SQL statements hardly depends on the number of reports in a batch. The only exceptions
-are complaints and unsubscriptions of members. Each of them runs its own statements, because they
-are rare.
+The number of SQL statements hardly depends on the number of reports in a batch. Only the opt-outs
+of members are stored one by one, because opt-outs are rare.
 
 ``apply_opt_outs`` runs first and in its own transaction, so that an opt-out takes effect even while
 a bulk action locks the list. ``apply_reports`` applies everything else. If ``apply_reports`` fails,
@@ -43,10 +42,11 @@ from storage.unit_of_work import UnitOfWork
 _MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 # A report on a mailing that is older than this doesn't change the mailing's figures.
 MAX_MAILING_AGE = timedelta(days=30)
-# A sender may name a thousand lists, so a batch of complaints can store millions of opt-outs.
+# The maximum number of opt-outs that one SQL statement stores. A sender may name a thousand lists,
+# so that the complaints in one batch may cause millions of opt-outs.
 _MAX_OPT_OUTS_PER_STATEMENT = 10_000
-# The limits of the alarm about a mailing. Google and Yahoo allow bulk senders less than 0.3 %
-# complaints. The shares are fractions, because a product of a float isn't exact.
+# Owners are notified of mailings that reach these limits. Google and Yahoo require a complaint rate
+# below 0.3 %. The shares are fractions, because products of floats aren't exact.
 _MIN_ALARM_ROWS = 500
 _MAX_BOUNCE_SHARE = Fraction(5, 100)
 _MAX_COMPLAINT_SHARE = Fraction(3, 1000)
@@ -73,7 +73,8 @@ _OUTCOME_ORDER = (
 )
 _COVERED = """(CAST(:any_list AS boolean) OR l.user_id = :owner_id AND (
     CAST(:covered_ids AS bigint[]) IS NULL OR l.id = ANY (CAST(:covered_ids AS bigint[]))))"""
-# Returns the numbers of the reports whose member exists on a covered list.
+# Returns the indexes of the reports whose recipients have a subscription to the list in the report.
+# The sender must cover this list.
 _FIND_BY_DELIVERY = text(f"""
 SELECT r.number - 1
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))
@@ -83,7 +84,7 @@ JOIN subscriptions AS m ON m.list_id = r.list_id AND m.user_id = r.user_id
 JOIN users AS u ON u.id = r.user_id AND u.erased_at IS NULL
 """)  # noqa: S608 - no input
 # Finds the lists to which members were transferred, directly or in several steps. Both events of a
-# transfer have the same time, because one transaction stores them.
+# transfer have the same time, because the same transaction stores both.
 _FIND_TRANSFERS = text(f"""
 WITH RECURSIVE places AS (
     SELECT number - 1 AS number, list_id, user_id, since
@@ -133,7 +134,7 @@ SELECT EXISTS (
     WHERE u.email = :address AND m.list_id = :list_id
 )
 """)
-# The order prevents deadlocks.
+# Insert the rows in a fixed order, to prevent deadlocks.
 _KEEP_ADDRESSES = text("""
 INSERT INTO opt_outs (list_id, address_hmac, kind, source)
 SELECT list_id, address_hmac, 'list', source
@@ -143,7 +144,7 @@ ORDER BY list_id, address_hmac, number
 ON CONFLICT DO NOTHING
 RETURNING list_id, address_hmac
 """)
-# Returns the numbers of the marks that existed before.
+# Returns the indexes of the marks that already existed.
 _ADD_MARKS = text("""
 WITH marks AS (
     SELECT * FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS bigint[]),
@@ -194,14 +195,16 @@ _Mark = tuple[int, int, int, str]
 class ReceivedReport:
     """An event that a sender posted, and its effect.
 
-    The event is a report, or an event that Pressroom ignores or can't read. The functions of this
-    module fill in the effect step by step.
+    The event is a report, or an event that Pressroom ignores or can't read. ``find_members`` and
+    ``apply_reports`` set the attributes that describe the effect.
 
     Attributes:
         occurred_at: the time that the sender states, or the time of arrival if that time is missing
             or lies in the future.
-        delivery: the content of the report's delivery id, or ``None`` without a valid delivery id.
-        address: the normalised address of the recipient, or ``None`` without a valid address.
+        delivery: the content of the report's delivery id, or ``None`` if the report has no valid
+            delivery id.
+        address: the normalised address of the recipient, or ``None`` if the report has no valid
+            address.
         members: the recipient's subscriptions that the report changes. A report without a delivery
             id may change subscriptions to several lists.
         outcomes: the outcome for each item of ``members``, in the same order.
@@ -408,7 +411,7 @@ def _find_mailings(
 
 
 def _add_transferred(uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedReport]) -> None:
-    """Add the lists to which a member was transferred after a mail that caused an opt-out."""
+    """Extend opt-outs to the lists to which the member was transferred after the mail."""
     opt_outs = [each for each in received if each.members and _get_source(each) is not None]
     if not opt_outs:
         return
@@ -472,7 +475,7 @@ def _choose_outcome(
 ) -> ReportOutcome:
     """Return the outcome that a report has unless the report is a duplicate.
 
-    ``oldest``: a mailing that began before this time is too old for figures.
+    ``oldest``: reports don't change the figures of mailings that began before this time.
     """
     assert isinstance(event, Report)
     is_late = member.mailing_at < oldest
@@ -523,8 +526,8 @@ def _keep_addresses_opted_out(
 
     Such an opt-out contains an HMAC of the address instead of a person's id. The opt-outs apply
     only to lists whose ids the sender names, because a guessed address must not change the list of
-    another owner. If the report has a delivery id, for example of an erased person, the opt-out
-    applies only to the list of the mail.
+    another owner. If the report has a valid delivery id, the opt-out applies only to the list of
+    the mail. The delivery id may belong to an erased person.
     """
     if sender.any_list or sender.list_ids is None:
         return
@@ -550,7 +553,7 @@ def _keep_addresses_opted_out(
         for each, list_id in chunk:
             key = (list_id, digests[each.address or ""])
             if key in added:
-                # If the batch repeats the report, the repetition is a duplicate.
+                # If the batch contains the report twice, the second one is a duplicate.
                 added.remove(key)
                 each.outcome = ReportOutcome.APPLIED
             elif each.outcome is ReportOutcome.UNMATCHED:
@@ -560,13 +563,13 @@ def _keep_addresses_opted_out(
 def _choose_opted_out_lists(
     uow: UnitOfWork, covered_ids: Sequence[int], received: ReceivedReport
 ) -> Sequence[int]:
-    """Return the lists from which the address of a report without a member is opted out."""
+    """Return the lists to which an opt-out applies if the report's address has no member."""
     if received.delivery is None:
         return covered_ids
     list_id = received.delivery.list_id
     values = {"address": received.address, "list_id": list_id}
     if list_id not in covered_ids or uow.session.scalar(_HAS_MEMBER, values):
-        # The address may now belong to a different person, who got no such mail.
+        # A member with this address may be a different person who didn't get the mail.
         return ()
     return (list_id,)
 
@@ -601,7 +604,7 @@ def _count_marks(uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedRep
 
 
 def _add_figures(uow: UnitOfWork, sender: Sender, marks: Iterable[_Mark]) -> None:
-    """Add marks to the figures of their mailings. If a mailing reaches the limits, notify."""
+    """Add marks to the figures of mailings. Notify owners of mailings that reach the limits."""
     figures: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
     for _, list_id, mailing_id, figure in marks:
         if mailing_id > 0:
@@ -618,7 +621,7 @@ def _add_figures(uow: UnitOfWork, sender: Sender, marks: Iterable[_Mark]) -> Non
 
 
 def _is_alarming(rows: int, hard_bounced: int, complained: int) -> bool:
-    """Return whether the bounces or complaints of a mailing reach the limits of the alarm."""
+    """Return whether the bounces or complaints of a mailing reach the limits for an alarm."""
     has_limits = rows >= _MIN_ALARM_ROWS
     return has_limits and (
         hard_bounced >= rows * _MAX_BOUNCE_SHARE or complained >= rows * _MAX_COMPLAINT_SHARE

@@ -1,8 +1,9 @@
 """Verifies the requests of senders, and stores the request bodies until a worker applies them.
 
 A response must not reveal whether a sender exists. A request with an invalid proof therefore gets
-the same response as a request for an unknown or paused sender, and the API pads the time of the
-response. A request for an unknown sender is verified with the secret of a decoy.
+the same response as a request for an unknown or paused sender. The API delays these responses, so
+that their duration reveals nothing either. A request for an unknown sender is verified with the
+secret of a decoy.
 """
 
 import base64
@@ -57,7 +58,7 @@ WHERE id = :sender_id AND deleted_at IS NULL AND (
 )
 RETURNING id
 """)
-# Returns the senders that have now reached the limit of rejected calls in this hour.
+# Returns each counted sender, and whether this count reached the hourly limit of rejected calls.
 _COUNT_REFUSED = text("""
 WITH refused AS (
     SELECT s.id, r.count
@@ -111,7 +112,7 @@ class RefusedCalls:
                 self._counts[sender_id] += 1
 
     def write_counts(self, resources: Resources) -> None:
-        """Write the counts, and make senders fail that had too many rejected calls.
+        """Write the counts, and mark senders with too many rejected calls as failing.
 
         Raises ``SQLAlchemyError``.
         """
@@ -145,7 +146,7 @@ def find_sender(resources: Resources, sender_id: int) -> StoredSender:
     provider, user_id, any_list, topic_arn, state, *_ = rows[0]
     values: list[str] = []
     for *_, context, wrapped_by, wrapped_key in rows:
-        # A secret without its key, which an operator has removed, verifies no requests.
+        # If an operator has removed the encryption key of a secret, skip the secret.
         with suppress(DecryptionFailed):
             if wrapped_key is not None:
                 wrapped = WrappedKey(wrapped_by, bytes(wrapped_key))

@@ -1,7 +1,7 @@
-"""Notifies owners about their senders and mailings, with an event and a mail each.
+"""Notifies owners about their senders and mailings. Each notice is an event and a mail.
 
-Strangers can cause rejected calls, so an owner gets the same mail about a sender at most once a
-day. The events aren't limited.
+An owner gets the same mail at most once a day, because strangers can cause rejected calls. The
+number of events isn't limited.
 """
 
 from enum import StrEnum
@@ -22,7 +22,7 @@ class FailureReason(StrEnum):
     NO_REPORTS = "no_reports"
 
 
-# Tell the owner the reason and the remedy.
+# Each sentence tells the owner the reason, and what to do.
 FAILURE_SENTENCES = {
     FailureReason.CALLS_REJECTED: (
         "Pressroom rejected at least 20 calls within an hour, because they had no valid proof. "
@@ -62,7 +62,7 @@ def report_recovery(uow: UnitOfWork, sender: Sender, state: SenderState) -> None
 
 
 def report_alarm(uow: UnitOfWork, sender: Sender, mailing_id: int) -> None:
-    """Notify the owner of a mailing's list about its bounces and complaints."""
+    """Notify a list's owner that a mailing had many bounces or complaints."""
     mailing = uow.session.get_one(Mailing, mailing_id, populate_existing=True)
     mailing_list = uow.session.get_one(MailingList, mailing.list_id)
     announce_event(

@@ -52,9 +52,9 @@ def list_reports(
 def read_addresses(
     uow: UnitOfWork, caller: Caller, members: Collection[tuple[int, int]]
 ) -> dict[tuple[int | None, int | None], str]:
-    """Map members of the caller's lists to the addresses on these lists.
+    """Return the addresses of members of the caller's lists, by list id and user id.
 
-    Erased people and members of other owners' lists are missing.
+    The result omits erased people, and members of other owners' lists.
 
     ``members``: pairs of a list id and a user id.
     """
@@ -73,7 +73,7 @@ def read_addresses(
 def mask_recipient(address: str) -> str:
     """Return a masked address, such as ``a…@e….org``.
 
-    ``address``: a normalised address. The mask of any other text could reveal the text.
+    ``address``: a normalised address. For any other text, the result could contain the whole text.
     """
     local_part, _, domain = address.rpartition("@")
     name, _, top_level_domain = domain.rpartition(".")
@@ -81,7 +81,7 @@ def mask_recipient(address: str) -> str:
 
 
 def forget_recipients(uow: UnitOfWork, addresses: Collection[str]) -> None:
-    """Remove a person's masked addresses from the recent reports, because the person is erased.
+    """Remove the masked addresses of an erased person from the recent reports.
 
     ``addresses``: the current and former addresses of the person.
     """

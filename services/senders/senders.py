@@ -274,16 +274,16 @@ def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> N
     """Delete senders of a person, for example after an API key was revoked.
 
     The secrets and waiting bodies are deleted at once, except bodies that a worker is applying. If
-    the worker fails, the next worker deletes them. The sender's row is only marked as deleted,
-    because deleting the row would also delete all reports of the sender. Retention deletes the row
-    after the reports.
+    the worker fails, the next worker deletes these bodies. The sender's row is only marked as
+    deleted, because deleting the row would also delete all reports of the sender. Retention deletes
+    the row after the reports.
     """
     conditions = (Sender.user_id == user_id, Sender.id.in_(sorted(sender_ids)), is_not_deleted())
     ended = uow.session.scalars(select(Sender).where(*conditions).with_for_update()).all()
     for sender in ended:
         sender.deleted_at = func.now()
         uow.session.execute(delete(SenderSecret).where(SenderSecret.sender_id == sender.id))
-        # Don't wait for a worker that has locked bodies, because the worker waits for this sender.
+        # Skip bodies that a worker has locked, because the worker may be waiting for this sender.
         waiting = select(SenderBody.id).where(SenderBody.sender_id == sender.id)
         waiting_ids = uow.session.scalars(waiting.with_for_update(skip_locked=True)).all()
         uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(waiting_ids)))

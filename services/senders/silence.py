@@ -1,4 +1,4 @@
-"""Finds senders that don't report about large mailings."""
+"""Finds senders that haven't reported since a large mailing."""
 
 from datetime import timedelta
 
@@ -10,11 +10,12 @@ from storage.resources import Resources
 
 MIN_MAILING_ROWS = 1_000
 MAX_SILENCE = timedelta(hours=48)
-# Older mailings don't matter, because their senders have been checked every hour since then.
+# Ignore older mailings, because their senders have already been checked.
 _MAX_MAILING_AGE = timedelta(days=7)
-# A mailing is silent if its figures are empty, and no sender of the list's owner has reported since
-# the mailing. An owner may have two senders for all lists, and send a mailing with only one. The
-# last report of a sender for any list says nothing about a certain list.
+# A mailing is silent if its figures are empty, and none of the owner's senders that cover the list
+# has reported since. A report of any such sender is enough, because an owner may use only one of
+# several senders for a mailing. Reports of senders for any list don't count, because they may be
+# about other lists.
 _FIND_SILENT_SENDERS = Statement("""
 WITH large AS (
     SELECT m.id, m.list_id, m.created_at, l.user_id
@@ -45,7 +46,7 @@ ORDER BY id
 
 
 def mark_silent_senders(resources: Resources) -> int:
-    """Make senders fail that haven't reported since a large mailing. Return their number."""
+    """Mark senders that haven't reported since a large mailing as failing. Return the number."""
     rows = resources.database.rows(
         _FIND_SILENT_SENDERS,
         max_age=_MAX_MAILING_AGE,

@@ -1,6 +1,6 @@
 """Changes the states of senders.
 
-The warnings of a sender contain the reason for which the sender is failing.
+If a sender is failing, the sender's warnings contain the reason.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 def mark_failing(uow: UnitOfWork, sender_id: int, reason: FailureReason) -> None:
-    """Make a sender fail, unless it is paused, deleted or already failing for this reason."""
+    """Mark a sender as failing, except if it is paused, deleted or failing for this reason."""
     sender = _lock_sender(uow, sender_id)
     if sender is None or sender.state == SenderState.PAUSED or reason in sender.warnings:
         return
@@ -34,13 +34,14 @@ def record_bodies(
 ) -> None:
     """Record that verified bodies of a sender were applied.
 
-    A sender that was failing works again, because a body proves that the sender's calls arrive. If
-    the subscription to the sender's topic has ended, the sender works again only after a new
-    confirmation, because Amazon SNS can still deliver earlier messages.
+    A failing sender recovers, because a body proves that the sender's calls arrive. If the
+    subscription to the sender's topic has ended, the sender recovers only after a new confirmation,
+    because Amazon SNS can still deliver earlier messages.
 
     Args:
         has_reports: whether the bodies contain readable events.
-        is_confirmed: whether the bodies confirmed the subscription to a topic of Amazon SNS.
+        is_confirmed: whether the subscription to the sender's topic was confirmed with a token in
+            the bodies.
         warnings: the warnings of the latest body.
     """
     sender = _lock_sender(uow, sender_id)
@@ -61,7 +62,7 @@ def record_bodies(
 
 
 def _lock_sender(uow: UnitOfWork, sender_id: int) -> Sender | None:
-    """Lock a sender that isn't deleted, without blocking the intake of its bodies."""
+    """Lock a sender, but let the API store new bodies. Return ``None`` for a deleted sender."""
     query = select(Sender).where(Sender.id == sender_id, is_not_deleted())
     query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
     return uow.session.scalar(query)

@@ -35,9 +35,9 @@ from storage.unit_of_work import UnitOfWork
 # A query for daily figures may span at most this number of days, because the response contains one
 # row per day.
 MAX_DAYS = 1_100
-# The maximum number of keys in figures by a value of the origin.
+# If figures are grouped by a value of the origin, at most this many values get their own row.
 MAX_ORIGIN_KEYS = 100
-# The key of the row that contains all further keys of an origin.
+# The key of the row for all other values of the origin.
 REST_KEY = "other"
 _DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)
@@ -97,7 +97,7 @@ class FiguresBy(StrEnum):
 _ORIGIN_KINDS = frozenset(
     {FiguresBy.UTM_SOURCE, FiguresBy.UTM_MEDIUM, FiguresBy.UTM_CAMPAIGN, FiguresBy.REFERRER}
 )
-# Maps a grouping to the SQL expression of a sign-up's key, and to the join that the key needs.
+# For each grouping, the SQL expression for a sign-up's key, and the join that the expression needs.
 _SIGN_UP_KEYS: Mapping[FiguresBy, Mapping[str, str]] = {
     FiguresBy.DAY: {
         "key": "CAST(CAST(e.created_at AT TIME ZONE 'UTC' AS date) AS text)",
@@ -197,14 +197,13 @@ def read_figures(
 ) -> Sequence[MemberFigures]:
     """Return the list's daily figures, grouped by day, source, tier or a value of the origin.
 
-    The result includes days without changes, but omits other keys without changes. If the
-    figures are grouped by tier, a member who gets a new tier leaves the old tier and joins the new
-    tier.
+    The result includes days without changes. Sources, tiers and values without changes are omitted.
+    If the figures are grouped by tier, a member who gets a new tier leaves the old tier and joins
+    the new tier. Sign-ups are grouped by the member's current source, tier or origin.
 
-    Sign-ups are grouped by the member's current source, tier and origin. Grouped by a value of the
-    origin, the result contains the ``MAX_ORIGIN_KEYS`` largest keys, largest first. The row
-    ``REST_KEY`` contains all other keys, and the row with an empty key contains the members without
-    the value.
+    If the figures are grouped by a value of the origin, the result starts with the
+    ``MAX_ORIGIN_KEYS`` largest keys. The row ``REST_KEY`` contains all other keys. The row with an
+    empty key contains the members without the value.
     """
     if by in _ORIGIN_KINDS:
         return _read_origin_figures(uow, list_id, days, by)
@@ -322,8 +321,8 @@ def _read_origin_figures(
 ) -> Sequence[MemberFigures]:
     """Return the figures of the largest keys, of all other keys, and of the empty key.
 
-    The daily figures by origin leave out members without an origin. The number of these members is
-    the difference to the daily figures of all members.
+    The daily figures by origin omit members without an origin. To count these members, the query
+    subtracts the figures by origin from the daily figures of all members.
     """
     origins = ORIGINS_AND_DELTAS.c
     no_value = literal("", Text)
@@ -352,7 +351,7 @@ def _read_origin_figures(
     shown_key = case((is_small, REST_KEY), else_=keys.c.key).label("key")
     totals = [cast(func.sum(keys.c[each.key]), BigInteger) for each in sums]
     query = select(shown_key, *totals).group_by(shown_key)
-    # The row of the small keys and the row of the empty key are the last rows.
+    # The last two rows are the row ``REST_KEY`` and the row with the empty key.
     query = query.order_by(
         func.bool_or(keys.c.key == ""), func.bool_or(is_small), func.min(keys.c.place)
     )

@@ -1,4 +1,4 @@
-"""Reads mailings, which are delivery rosters with the figures that senders reported."""
+"""Reads the mailings of lists, with the figures that senders reported."""
 
 from sqlalchemy import select
 

@@ -30,7 +30,7 @@ from storage.unit_of_work import UnitOfWork
 # The minimum time between two confirmation mails for one subscription, because strangers may enter
 # a person's address.
 MIN_CONFIRMATION_INTERVAL = timedelta(minutes=10)
-# The values of the column ``source`` of members who were added by someone else.
+# The values of the column ``source`` for members who didn't sign up themselves.
 _SOURCES_WITHOUT_SIGN_UP = ("import", "owner", "transfer")
 _CONFIRMABLE_STATUSES = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
@@ -76,8 +76,7 @@ def request_subscription(
     if not has_record:
         has_mail = OptOutKind.EMAIL not in opt_out_kinds and not has_bounced
         values = {**submission.columns, "email_enabled": has_mail}
-    # The consent entry of a request for an existing record has no origin. The origin takes effect
-    # with the confirmation.
+    # If the person already has a record, the origin is stored only after the confirmation.
     origin = None if has_record else submission.origin
     requester = replace(actor, origin=origin)
     record = _write_record(uow, locked, "requested", requester, status=status, **values)
@@ -223,9 +222,9 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
 
 
 def has_origin(uow: UnitOfWork, record: Subscription) -> bool:
-    """Return whether the origin of a member is already known, or was unknown at the first sign-up.
+    """Return whether the member's origin is final.
 
-    Only the first sign-up of a person for a list determines the person's origin.
+    The origin is final if it is known, or if the person has signed up for the list before.
     """
     if record.origin is not None or record.source not in _SOURCES_WITHOUT_SIGN_UP:
         return True

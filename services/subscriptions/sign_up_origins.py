@@ -1,7 +1,7 @@
 """Cleans the values that say where a sign-up came from, such as ``utm_source``.
 
-An invalid value is dropped and never causes an error, because a typo in a campaign must not cost a
-reader. Values that look like addresses or personal ids are dropped too.
+An invalid value is dropped without an error, because a typo in a link must not prevent a sign-up.
+Values that look like addresses or personal ids are dropped too.
 """
 
 import re
@@ -24,26 +24,28 @@ _MAX_CHARACTERS = {
     "referrer": MAX_REFERRER_CHARACTERS,
     "landing": MAX_LANDING_CHARACTERS,
 }
-# The rest of a longer value is ignored while the value is cleaned, to limit the work.
+# Only this many characters of a value are read, to limit the work.
 _MAX_RAW_CHARACTERS = 2_048
-# A value that is percent-encoded more often counts as personal, because no program does this.
+# If the last of these decodings still changes a value, the value counts as personal, because no
+# ordinary link is percent-encoded so often.
 _MAX_DECODINGS = 5
 
 # Maps the names of an origin to values. Names without a value are missing.
 Origin = Mapping[str, str]
 
-# Matches a control character, a surrogate, a line end, or a direction mark or control.
+# Matches a control character, a surrogate, a line separator, or a character that controls the
+# direction of the text.
 _REMOVED = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]"
 )
-# A personal id, such as a hash of an address or a UUID without hyphens.
+# Matches a possible id of a person, such as a hash of an address or a UUID without hyphens.
 _PERSONAL_ID = re.compile("[0-9a-f]{32}", re.IGNORECASE | re.ASCII)
-# Some websites have a host with an underscore, although the standard forbids underscores.
+# Some host names contain an underscore, although the standard forbids underscores.
 _HOST = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9])?", re.ASCII)
 
 
 def clean_origin(values: Mapping[str, Any]) -> Origin:
-    """Return the valid values of an origin. ``values`` may have other names, which are ignored."""
+    """Return the valid values of an origin. Other names in ``values`` are ignored."""
     cleaned = {name: clean_value(name, values.get(name)) for name in ORIGIN_NAMES}
     return {name: value for name, value in cleaned.items() if value is not None}
 
@@ -56,7 +58,7 @@ def clean_value(name: str, value: object) -> str | None:
     if not isinstance(value, str):
         return None
     if name not in UTM_NAMES:
-        # Queries may be long and may contain personal values, and neither is stored.
+        # Remove the query and the fragment, because they may be long or contain personal values.
         value = re.split("[?#]", value, maxsplit=1)[0]
     text = _REMOVED.sub("", value[:_MAX_RAW_CHARACTERS])
     text = strip_invisible(unicodedata.normalize("NFC", text))
@@ -74,8 +76,8 @@ def clean_value(name: str, value: object) -> str | None:
 def read_referring_page(url: str | None) -> Origin:
     """Return the host and the path of a ``Referer`` URL as the origin of a sign-up.
 
-    Most browsers send other sites only the host of a page. A path of ``/`` is therefore left out,
-    because it rarely is the path of the page.
+    Most browsers send only the host of a page to other sites. The path ``/`` is therefore omitted,
+    because the real path is usually different.
     """
     origin = clean_origin({"referrer": url, "landing": url})
     return {name: value for name, value in origin.items() if value != "/"}
@@ -99,17 +101,17 @@ def _is_personal(text: str) -> bool:
 
 
 def _decode(text: str) -> str:
-    """Replace percent-encoded and look-alike characters, and remove invisible characters."""
+    """Decode percent-encoding, replace look-alike characters, and remove invisible characters."""
     decoded = unicodedata.normalize("NFKC", unquote(text))
     return "".join(each for each in decoded if unicodedata.category(each) != "Cf")
 
 
 def _read_host(text: str) -> str:
-    """Return the host of a host name or URL, without a port, or an empty string."""
+    """Return the host in a URL or host name, or an empty string if the host is invalid."""
     try:
         url = urlsplit(text if "//" in text else f"//{text}")
-        # The port of ``about:blank`` is invalid, so reading the port raises an error. The part
-        # before an ``@`` may be the name of a person, as in an e-mail address.
+        # Reading the port raises an error for ``about:blank``. The part before an ``@`` may be the
+        # name of a person, as in an e-mail address.
         has_host = url.port != 0 and "@" not in url.netloc
         host = (url.hostname or "").rstrip(".").encode("idna").decode()
     except ValueError:
@@ -118,7 +120,7 @@ def _read_host(text: str) -> str:
 
 
 def _read_path(text: str) -> str:
-    """Return the path of a path or URL, or an empty string."""
+    """Return the path in a URL, or the text if it is a path. Otherwise, return an empty string."""
     try:
         path = urlsplit(text).path if "//" in text else text
     except ValueError:

@@ -1,8 +1,8 @@
 """Counts how often the sign-up pages of lists are requested, per list and day.
 
-API processes count in memory, and write the counts to the database once a minute. A killed process
-loses the counts of its last minute, so the counts are lower bounds. A count contains no cookie, no
-IP address and nothing else about a visitor.
+API processes count in memory, and write the counts to the database once a minute. The counts are
+lower bounds, because a killed process loses the counts of its last minute. The counts contain no
+data about visitors, such as cookies or IP addresses.
 """
 
 from collections import Counter
@@ -13,11 +13,11 @@ import orjson
 
 from storage.database import Database, Statement
 
-# The maximum number of lists and days that a process counts at the same time. Further lists aren't
-# counted until the next write.
+# The maximum number of counts in the memory of a process. Each count is for one list and one day.
+# The process doesn't count further lists until the next write.
 MAX_COUNTED_LISTS = 50_000
 
-# The rows are sorted, so that two processes lock the rows in the same order.
+# Sort the rows, so that all processes lock the rows in the same order.
 _ADD_VIEWS = Statement("""
     INSERT INTO sign_up_views AS v (list_id, day, seen)
     SELECT new.list_id, new.day, new.seen
@@ -29,7 +29,7 @@ _ADD_VIEWS = Statement("""
 
 
 class ViewCounter:
-    """The requests of sign-up pages that this process hasn't written to the database yet."""
+    """A counter of requests for sign-up pages that keeps the counts until the next write."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -44,7 +44,7 @@ class ViewCounter:
     def write_views(self, database: Database) -> None:
         """Add the counts in memory to the database. Raises ``psycopg2.Error``.
 
-        After an error, the counts are lost. A second write could count views twice.
+        After an error, the counts aren't written again, because views could be counted twice.
         """
         with self._lock:
             counts = self._counts

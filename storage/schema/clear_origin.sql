@@ -1,5 +1,5 @@
--- Clears the origin of a subscription when the erasure of a person clears the e-mail address.
--- Release 1.0.0 clears the address without knowing the column `origin`.
+-- Clears the origin of a subscription when an erasure clears the e-mail address. The trigger is
+-- needed because release 1.0.0 doesn't know the column `origin`.
 CREATE FUNCTION clear_origin() RETURNS trigger
 LANGUAGE plpgsql SET search_path = public, pg_temp AS $$
 BEGIN

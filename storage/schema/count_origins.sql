@@ -1,7 +1,7 @@
--- Records how a statement changes the number of active members by origin. Members without an origin
--- aren't recorded. If a person gets an origin while joining, the new origin counts. If the erasure of
--- a person clears the origin, the former origin counts. The query has no join, because its plan is
--- cached and must suit one row and ten thousand rows.
+-- Records how a statement changes the number of active members with each origin. Members without an
+-- origin aren't recorded. If a member joins and gets an origin at the same time, the new origin
+-- counts. If an erasure clears the origin, the former origin counts. The query has no join, because
+-- its cached plan must be fast for one row and for ten thousand rows.
 CREATE FUNCTION count_origins() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN

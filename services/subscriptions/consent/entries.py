@@ -64,7 +64,7 @@ def record_entry(
 
 
 def has_confirmed_entry(uow: UnitOfWork, subscription: Subscription) -> bool:
-    """Return whether the person has proved before that they want to join the list."""
+    """Return whether a consent entry proves that the person wanted to join the list."""
     query = select(
         exists().where(
             ConsentEntry.user_id == subscription.user_id,

@@ -310,10 +310,10 @@ def _build_indexed_text_condition(
 
 
 def _build_indexed_origin_condition(comparison: Comparison, members: Members) -> Condition | None:
-    """Build an SQL condition that uses an index to find members by a value of their origin.
+    """Build an SQL condition that can use an index to find members by a value of the origin.
 
-    The trigram part of the index contains the origin as JSON text. A search by a part of a value
-    may find the text in another value of the origin, so the filter checks these members again.
+    The condition for a part of a value searches the whole origin as JSON text, and may therefore
+    match another value. The filter also compares the value itself (see ``_compare_origin``).
     """
     name = comparison.name.name
     operator = comparison.operator
@@ -414,7 +414,10 @@ def _build_indexed_field_condition(comparison: Comparison, members: Members) -> 
 def _contains_any_value(
     document: ColumnElement[Any], key: str, values: Iterable[Value]
 ) -> Condition:
-    """Build an SQL condition that a case-folded JSON document contains one of the values."""
+    """Build an SQL condition that is true if a JSON document has one of the values at the key.
+
+    ``document``: a case-folded JSON document.
+    """
     json_texts = (_write_json(value) for value in values)
     forms = (form for json_text in json_texts for form in _list_unicode_forms(json_text))
     parts = [literal(f"{{{json.dumps(key)}: {form}}}", Text()) for form in forms]

@@ -118,7 +118,7 @@ def _find_nameable_columns(layout: ColumnLayout, columns: Iterable[int]) -> list
 
     The result includes status columns that were recognised only by their cells or by single words
     in their header. The result also includes origin columns that were recognised by their header,
-    because owners may have a field such as ``utm_source`` from before Pressroom knew origins.
+    because an owner may have created a field such as ``utm_source`` before Pressroom had origins.
     """
     meanings = layout.describe_roles()
     uncertain = {

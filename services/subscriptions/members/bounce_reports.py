@@ -60,7 +60,7 @@ SELECT r.list_id, r.user_id,
     (SELECT max(f.left_at) FROM former_addresses AS f WHERE f.user_id = r.user_id) AS moved_at
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[])) AS r (list_id, user_id)
 """)
-# Returns the numbers of the mails whose event happened before the member's latest action. The
+# Returns the indexes of the reported events that happened before the member's latest action. The
 # subquery has the same condition as ``acted_at`` in ``_FIND_LATEST_ACTIONS``.
 _FIND_STALE_MAILINGS = text("""
 SELECT r.number - 1
@@ -97,7 +97,7 @@ ON CONFLICT (list_id, address_hmac, mailing_id) DO UPDATE SET
     WHERE excluded.is_hard AND NOT bounces.is_hard
 RETURNING list_id, user_id, mailing_id
 """)
-# Returns the numbers of the members who have soft bounces that can end.
+# Returns the indexes of the members who have soft bounces that can end.
 _FIND_SOFTLY_BOUNCED = text(f"""
 SELECT r.number - 1
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))
@@ -187,10 +187,10 @@ class ReportedBounce:
 
 
 class BounceOutcome(StrEnum):
-    """The result of processing a reported bounce, for the list in the report.
+    """The result of processing a reported bounce.
 
-    If the person is only a member of other lists that the sender covers, the result for these
-    lists.
+    The result is about the list in the report. If the person isn't a member of this list, the
+    result is about the other lists that the bounce affects.
     """
 
     APPLIED = "applied"
@@ -275,7 +275,7 @@ def record_bounces(
         if target.pair in pairs and target.user_id in present_ids
     ]
     latest_actions = find_latest_actions(uow, {target.pair for target in targets})
-    # A member who has left the list in the report can still be a member of other lists.
+    # The indexes of the bounces whose person is still a member of the list in the report.
     numbers_of_members = {
         target.number
         for target in targets
@@ -328,7 +328,7 @@ def end_soft_bounces(uow: UnitOfWork, reached: Iterable[MemberMailing]) -> None:
     """
     mailings = [*reached]
     latest: dict[Pair, MemberMailing] = {}
-    # Most members have no soft bounces, so find the others first.
+    # First find the members with soft bounces, because most members have none.
     for mailing in _find_softly_bounced(uow, mailings) if mailings else ():
         rival = latest.get(mailing.pair)
         if rival is None or _sort_key(mailing) > _sort_key(rival):
@@ -346,9 +346,9 @@ def end_soft_bounces(uow: UnitOfWork, reached: Iterable[MemberMailing]) -> None:
 
 
 def find_stale_mailings(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> set[int]:
-    """Return the indexes of the mailings whose event a later action has made irrelevant.
+    """Return the indexes of the mails whose event is stale.
 
-    The person joined, rejoined or turned mail on after the event.
+    An event is stale if the person joined, rejoined or turned mail on later.
     """
     if not mailings:
         return set()
@@ -394,9 +394,9 @@ def _find_targets(
 def _decides_outcome(
     target: _Target, bounce: ReportedBounce, numbers_of_members: Collection[int]
 ) -> bool:
-    """Return whether the effect on a subscription is the outcome of the bounce.
+    """Return whether the effect on a subscription determines the outcome of the bounce.
 
-    The list in the report decides, unless the person isn't a member of this list.
+    Other lists count only if the person isn't a member of the list in the report.
     """
     is_reported = target.list_id == bounce.mailing.list_id
     return is_reported or target.number not in numbers_of_members
@@ -446,8 +446,8 @@ def _stop_mail(
             actions[list_id, user_id] = changes.SOFT_BOUNCED
     if not actions:
         return
-    # The undo of an import skips members whose ``updated_at`` differs from ``imported_at``. A
-    # bounce must not keep a member of a bad import on the list.
+    # If the times are equal, don't change ``updated_at``, because the undo of an import skips
+    # members who were changed later. The undo of a bad import must also remove bounced members.
     is_unchanged = Subscription.updated_at == Subscription.imported_at
     updated_at = case((is_unchanged, Subscription.updated_at), else_=func.clock_timestamp())
     owner_ids = {target.id: target.owner_id for target in targets if target.pair in actions}
@@ -488,7 +488,7 @@ def _split_pairs(pairs: Iterable[Pair]) -> dict[str, list[int]]:
 
 
 def _format_pairs(mailings: Sequence[MemberMailing]) -> dict[str, str]:
-    """Return the same two SQL parameters as ``_split_pairs``, as text."""
+    """Return the same two SQL parameters as ``_split_pairs``, but as texts of arrays."""
     return {
         "list_ids": format_numbers(each.list_id for each in mailings),
         "user_ids": format_numbers(each.user_id for each in mailings),

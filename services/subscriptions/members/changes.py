@@ -78,7 +78,7 @@ class Actor:
     Attributes:
         page_url: the URL of the page that sent the request, without the query string.
         browser: the name of the browser that sent the request.
-        origin: where the sign-up came from, by the names in ``sign_up_origins.ORIGIN_NAMES``.
+        origin: where the sign-up came from. The keys are ``sign_up_origins.ORIGIN_NAMES``.
         reason: the person's reason for unsubscribing or disabling mail, or ``None``.
     """
 

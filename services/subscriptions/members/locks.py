@@ -228,8 +228,9 @@ def lock_members(
 
     Args:
         pairs: the list id and the user id of each subscription.
-        wait_for_lists: whether to wait while another transaction locks a list, or to raise
-            ``TransientError`` immediately. If it is false, the whole list must not be locked.
+        wait_for_lists: whether to wait for another transaction's lock on a list. If false, raise
+            ``TransientError`` instead. ``pairs`` may then contain at most
+            ``_MAX_LOCKED_PAIRS_PER_LIST`` subscriptions to each list.
     """
     counts = Counter(list_id for list_id, _ in pairs)
     is_crowded = {each: count > _MAX_LOCKED_PAIRS_PER_LIST for each, count in counts.items()}

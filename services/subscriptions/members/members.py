@@ -329,7 +329,7 @@ def _write_target_record(
         target_record = Subscription(source="transfer", **copied, **values)
         changes.add_record(uow, target_record, changes.TRANSFERRED_IN, actor)
     else:
-        # The figures by origin don't count a change of an active member's origin.
+        # Keep an active member's origin, because the figures by origin wouldn't count the change.
         if target_record.status != SubscriptionStatus.ACTIVE and not sign_up.has_origin(
             uow, target_record
         ):

@@ -39,8 +39,8 @@ from storage.unit_of_work import UnitOfWork
 # The sources of opt-outs that a sender reported: a complaint, or an unsubscription at the provider.
 SENDER_COMPLAINT = "sender-complaint"
 SENDER_UNSUBSCRIBE = "sender-unsubscribe"
-# The number of opt-outs that ``follow_opt_outs`` applies in one transaction. For more members,
-# ``locks.lock_members`` would lock the whole list.
+# The maximum number of opt-outs that ``follow_opt_outs`` applies in one transaction. If there were
+# more, ``locks.lock_members`` couldn't lock the members of a list separately.
 _FOLLOWED_AT_ONCE = 50
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
@@ -78,7 +78,7 @@ def record_reported_opt_out(
 
     The opt-out takes effect with the commit. The function doesn't lock the list, and stores nothing
     about an erased person. Return the id of the job, or ``None`` for an erased person. After the
-    commit, the caller passes the id to ``follow_opt_outs``, because a job takes longer.
+    commit, the caller passes the id to ``follow_opt_outs``, which is faster than the job.
 
     ``source``: ``SENDER_COMPLAINT`` or ``SENDER_UNSUBSCRIBE``.
     """
@@ -95,8 +95,8 @@ def record_reported_opt_out(
 def follow_opt_outs(resources: Resources, job_ids: Sequence[int]) -> None:
     """Do the work of jobs that ``record_reported_opt_out`` stored, and delete these jobs.
 
-    The function skips jobs that a worker has claimed. If another transaction has locked a list, the
-    jobs stay, and a worker runs them later.
+    The function skips jobs that a worker has claimed. If another transaction has locked a list, a
+    worker runs the remaining jobs later.
     """
     # Optimization: opt-outs applied without their jobs (decision 17).
     for start in range(0, len(job_ids), _FOLLOWED_AT_ONCE):
@@ -165,7 +165,7 @@ APPLY_OPT_OUT = register_kind(
 
 
 def _update_member(uow: UnitOfWork, stored: OptOut) -> None:
-    """Change the subscription of a person who opted out. The caller has locked the subscription."""
+    """Apply an opt-out to the person's subscription. The caller has locked the subscription."""
     assert stored.user_id is not None
     # The column ``source`` of an imported opt-out contains a reason such as a bounce, instead of a
     # value of ``Via``.

@@ -1,8 +1,8 @@
 """Add the origins of sign-ups, and the tables sign_up_views, origin_days and origin_day_deltas.
 
-Release 1.0.0 doesn't use the columns ``origin``, so the members that it adds have no origin. When
-release 1.0.0 erases a person, the person's consent entries are deleted, and a trigger clears the
-origin of the person's subscriptions. Triggers also count the changes that release 1.0.0 makes.
+Members that release 1.0.0 adds have no origin, because release 1.0.0 doesn't use the new columns.
+When release 1.0.0 erases a person, a trigger clears the origin of the person's subscriptions. The
+person's consent entries are deleted. Triggers also count the changes that release 1.0.0 makes.
 """
 
 from alembic import op

@@ -1,4 +1,4 @@
-"""Add ix_subscriptions_origin, and limit the size of the columns origin of consent tables."""
+"""Add ix_subscriptions_origin, and limit the size of origins in the consent tables."""
 
 from storage.migrations import online
 

@@ -1,4 +1,4 @@
-"""Add ix_sign_up_views_day, so that retention finds the oldest page views."""
+"""Add ix_sign_up_views_day, which retention uses to find the oldest page views."""
 
 from storage.migrations import online
 
