@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import func, select, update
+from sqlalchemy import BigInteger, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from models import DeliveryStatus, WebhookDelivery, WebhookEndpoint
@@ -201,29 +201,27 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
         list_id=endpoint.list_id,
         limit=_MAX_EVENTS_PER_BATCH,
     )
-    events = uow.session.scalars(query).all()
-    last = FeedPosition.of_event(events[-1]) if events else max(newest, position)
-    endpoint.place = last.place
-    endpoint.event_id = last.id
-    if not events:
-        return False
+    event = query.subquery()
+    values = {
+        "endpoint_id": literal(endpoint.id),
+        "event_id": event.c.id,
+        "place": event.c.place,
+        "event_type": event.c.type,
+        "person_id": event.c.data["user_id"].astext.cast(BigInteger),
+    }
     # An event that already has a delivery is queued again, because the owner has requested a
     # replay.
-    new = insert(WebhookDelivery).values(endpoint_id=endpoint.id)
-    upsert = new.on_conflict_do_update(
-        index_elements=["endpoint_id", "event_id"], set_=REQUEUED_VALUES
+    upsert = (
+        insert(WebhookDelivery)
+        .from_select(list(values), select(*values.values()))
+        .on_conflict_do_update(index_elements=["endpoint_id", "event_id"], set_=REQUEUED_VALUES)
+        .returning(WebhookDelivery.place, WebhookDelivery.event_id)
     )
-    rows = [
-        {
-            "event_id": event.id,
-            "place": event.place,
-            "event_type": event.type,
-            "person_id": event.data.get("user_id"),
-        }
-        for event in events
-    ]
-    uow.session.execute(upsert, rows)
-    return True
+    rows: Sequence[Any] = uow.session.execute(upsert).all()
+    last = max((FeedPosition(*row) for row in rows), default=max(newest, position))
+    endpoint.place = last.place
+    endpoint.event_id = last.id
+    return bool(rows)
 
 
 def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> None:
