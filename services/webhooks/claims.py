@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, bindparam, func, literal, or_, select, update
+from sqlalchemy import BigInteger, bindparam, func, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from models import DeliveryStatus, WebhookDelivery, WebhookEndpoint
@@ -66,6 +66,15 @@ _CANDIDATES = (
     )
     .order_by(_RANKED.c.event_rank)
 )
+
+# ``now()`` is the start time of the transaction, so that ``last_attempt_at`` equals ``queued_at``
+# if a delivery is queued and claimed in one transaction.
+_COUNT_ATTEMPTS = text("""
+    UPDATE webhook_deliveries
+    SET attempts = attempts + 1, round_attempts = :round_attempts, last_attempt_at = now(),
+        due_at = now() + CAST(:pause AS interval)
+    WHERE id = ANY (CAST(:ids AS bigint[]))
+""")
 
 
 class Pending(NamedTuple):
@@ -288,20 +297,11 @@ def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> N
     ids_by_attempts = defaultdict[int, list[int]](list)
     for row in deliveries:
         ids_by_attempts[row.round_attempts].append(row.id)
-    table = WebhookDelivery
     # Run one UPDATE per number of attempts, because the pause before the next attempt depends on
     # this number.
     for attempts, ids in ids_by_attempts.items():
-        values = {
-            "attempts": table.attempts + 1,
-            "round_attempts": attempts + 1,
-            # Use the start time of the transaction, so that ``last_attempt_at`` equals
-            # ``queued_at`` if a delivery is queued and claimed in one transaction.
-            "last_attempt_at": func.now(),
-            "due_at": func.now() + choose_pause(attempts + 1),
-        }
-        statement = update(table).where(table.id.in_(ids)).values(**values)
-        uow.session.execute(statement.execution_options(synchronize_session=False))
+        values = {"ids": ids, "round_attempts": attempts + 1, "pause": choose_pause(attempts + 1)}
+        uow.session.execute(_COUNT_ATTEMPTS, values)
 
 
 def choose_pause(attempts: int) -> timedelta:
