@@ -51,8 +51,8 @@ CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
 QUEUE_LIMIT = plan_serving([Queue.WEBHOOKS]).limits[Queue.WEBHOOKS]
 _OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 _UNFINISHED = """
-    SELECT FROM webhook_deliveries WHERE status = 'pending'
-    UNION ALL SELECT FROM jobs WHERE queue = 'webhooks' AND status IN ('queued', 'running')
+    SELECT id FROM webhook_deliveries WHERE status = 'pending'
+    UNION ALL SELECT id FROM jobs WHERE queue = 'webhooks' AND status IN ('queued', 'running')
 """
 
 # The message id and the body of a webhook.

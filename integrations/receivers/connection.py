@@ -57,6 +57,7 @@ class Response:
     body: bytes
 
 
+# Optimization: blocking connections to webhook receivers (decision 17).
 class ReceiverConnection:
     """A connection to one host, which stays open between requests.
 

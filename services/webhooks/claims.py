@@ -56,8 +56,8 @@ _RANKED = (
     )
     .subquery()
 )
-# Finds the first pending deliveries of an endpoint in event order, and those that are due first.
-# The query doesn't return all pending deliveries, because an endpoint can have 2,000.
+# Finds an endpoint's first pending deliveries in event order, and the deliveries that are due
+# first. The query doesn't return all pending deliveries, because an endpoint can have 2,000.
 _CANDIDATES = (
     select(WebhookDelivery, _RANKED.c.pending_count, func.clock_timestamp())
     .join(_RANKED, _RANKED.c.id == WebhookDelivery.id)
@@ -103,7 +103,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Those pending deliveries of an endpoint from which a worker chooses the next batch.
+    """Pending deliveries of an endpoint, from which a worker chooses the next batch.
 
     Attributes:
         rows: the deliveries in event order.
