@@ -134,7 +134,12 @@ def _list_missed(groups: _Groups) -> list[str]:
 
 
 def _format_name(name: str, findings: list[_Finding]) -> str:
-    return name if len(findings) > 1 else str(findings[0]["name"])
+    if len(findings) > 1:
+        return name
+    [finding] = findings
+    # A result that was measured later than the others of its record shows its own date.
+    date = finding["details"].get("measured_on")
+    return f"{finding['name']} ({date})" if date else str(finding["name"])
 
 
 def _format_range(findings: list[_Finding]) -> str:

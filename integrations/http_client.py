@@ -10,8 +10,8 @@ import math
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -33,17 +33,12 @@ from core.telemetry.attributes import SpanAttributes
 
 T = TypeVar("T")
 
-# Load the certificate authorities only once per process, because loading them is slow.
-_load_authorities = cache(ssl.create_default_context)
-
 # Aliases for exceptions of the HTTP library, for use in adapters. ``HttpTimeout`` is a subclass of
 # ``HttpFailure``.
 HttpFailure = httpx2.HTTPError
 HttpTimeout = httpx2.TimeoutException
 # The exceptions that are raised before any part of the request was sent.
 NotConnected = (httpx2.ConnectError, httpx2.ConnectTimeout)
-# The exceptions that are raised if the connection breaks before the reply is complete.
-ConnectionLost = (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError)
 HttpHeaders = httpx2.Headers
 
 
@@ -76,17 +71,12 @@ class HttpBounds:
     """The time and size limits of an HTTP client.
 
     Attributes:
-        truncates_replies: whether a reply above the size limit is truncated instead of refused.
-        has_traced_host: whether trace spans contain the URL's host. Spans must not contain a host
-            that a customer has chosen, because such a host may be confidential.
         provider: the name of the external service in the metrics.
     """
 
     max_seconds: float
     max_connect_seconds: float
     max_reply_bytes: int
-    truncates_replies: bool = False
-    has_traced_host: bool = True
     provider: str = "other"
 
     @property
@@ -121,33 +111,18 @@ class AsyncHttpClient:
         self._client = _create_client(bounds)
         initialize_provider_counters(bounds.provider)
 
-    async def send(
-        self, method: str, url: str, *, max_seconds: float | None = None, **content: Any
-    ) -> HttpReply:
-        """Send an HTTP request and return the complete reply. Raises ``HttpFailure``.
-
-        Args:
-            max_seconds: the time limit for this request instead of the client's time limit.
-        """
-        started_at = time.perf_counter()
-        outcome = ProviderOutcome.FAILED
-        with open_call_span(method, url if self._bounds.has_traced_host else ""):
+    async def send(self, method: str, url: str, **content: Any) -> HttpReply:
+        """Send an HTTP request and return the complete reply. Raises ``HttpFailure``."""
+        with record_call(self._bounds.provider, method, url) as record_status:
             try:
                 async with (
-                    asyncio.timeout(max_seconds or self._bounds.max_seconds),
+                    asyncio.timeout(self._bounds.max_seconds),
                     self._client.stream(method, url, **content) as reply,
                 ):
                     body = b"".join([part async for part in reply.aiter_raw()])
-                    if reply.status_code == HTTPStatus.TOO_MANY_REQUESTS:
-                        outcome = ProviderOutcome.LIMITED
-                    elif reply.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
-                        outcome = ProviderOutcome.ANSWERED
             except TimeoutError:
                 raise ReplyTooSlow("timeout") from None
-            finally:
-                seconds = time.perf_counter() - started_at
-                count_provider_call(self._bounds.provider, outcome, seconds)
-            spans.add_attributes({"http.response.status_code": reply.status_code})
+            record_status(reply.status_code)
         return HttpReply(reply.status_code, reply.headers, body)
 
     async def aclose(self) -> None:
@@ -157,7 +132,7 @@ class AsyncHttpClient:
 class CallLoop:
     """A thread with an event loop that runs the HTTP calls of all threads.
 
-    Only an event loop can cancel a call whose reply arrives byte by byte.
+    The HTTP library limits the total time of a call only if an event loop cancels the call.
     """
 
     def __init__(self) -> None:
@@ -192,6 +167,43 @@ class HttpClient:
     def close(self) -> None:
         self._loop.wait_for(self._client.aclose())
         self._loop.stop()
+
+
+@contextmanager
+def record_call(provider: str, method: str, url: str = "") -> Iterator[Callable[[int], None]]:
+    """Record the ``with`` block as a call to an external server, in the trace and the metrics.
+
+    The block calls the yielded function with the HTTP status of the complete reply. ``url``: the
+    called URL, or an empty string if a customer has chosen it, because its host may be
+    confidential.
+    """
+    started_at = time.perf_counter()
+    outcome = ProviderOutcome.FAILED
+
+    def record_status(status: int) -> None:
+        nonlocal outcome
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            outcome = ProviderOutcome.LIMITED
+        elif status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            outcome = ProviderOutcome.ANSWERED
+        spans.add_attributes({"http.response.status_code": status})
+
+    with open_call_span(method, url):
+        try:
+            yield record_status
+        finally:
+            count_provider_call(provider, outcome, time.perf_counter() - started_at)
+
+
+@cache
+def load_authorities() -> ssl.SSLContext:
+    """Return the TLS settings with the certificate authorities of the system.
+
+    They are loaded only once per process, because loading them is slow.
+    """
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def open_call_span(method: str, url: str) -> AbstractContextManager[None]:
@@ -249,9 +261,6 @@ class _LimitedStream(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         bytes_left = self.bounds.max_reply_bytes
         async for part in self.stream:
-            if len(part) > bytes_left and self.bounds.truncates_replies:
-                yield part[:bytes_left]
-                return
             bytes_left -= len(part)
             if bytes_left < 0:
                 raise ReplyTooLong("response too long")
@@ -268,7 +277,7 @@ def _create_client(bounds: HttpBounds) -> httpx2.AsyncClient:
 
     return httpx2.AsyncClient(
         event_hooks={"response": [limit_size]},
-        verify=_load_authorities(),
+        verify=load_authorities(),
         timeout=bounds.timeout,
         headers={"Accept-Encoding": "identity"},
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),

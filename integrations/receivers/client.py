@@ -2,16 +2,20 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
 from http import HTTPStatus
 
-from integrations import http_client
-from integrations.http_client import HttpFailure, HttpReply, NotConnected, describe_failure
+from core.counters.work_metrics import initialize_provider_counters
+from integrations.http_client import record_call
 from integrations.receivers.addresses import IpNetwork
+from integrations.receivers.connection import (
+    ConnectionLost,
+    NotConnected,
+    PostFailed,
+    ReceiverConnection,
+)
 from integrations.receivers.destinations import (
-    Destination,
     DestinationRefused,
     HostUnknown,
     Resolver,
@@ -22,9 +26,7 @@ from integrations.receivers.destinations import (
 
 MAX_CALL_SECONDS = 15.0
 MAX_ANSWER_BYTES = 4096
-_MAX_CONNECT_SECONDS = 5.0
-# The maximum number of IP addresses to try per host.
-_MAX_ADDRESSES_TRIED = 3
+_PROVIDER = "webhook receiver"
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,6 @@ class ReceiverClient:
         self._allowed = tuple(allowed)
         self._resolve = resolve
 
-    @cached_property
-    def _loop(self) -> http_client.CallLoop:
-        return http_client.CallLoop()
-
     def check(self, url: str) -> None:
         """Raise ``DestinationRefused`` for a URL to which webhooks may not be sent.
 
@@ -103,84 +101,43 @@ class ReceiverClient:
             return [_fail(started_at, f"The webhook was not sent because its URL {refused}.")]
         except HostUnknown:
             return [_fail(started_at, "The host name has no IP address.")]
-        return self._loop.wait_for(_post_each(destination, posts, started_at))
-
-
-async def _post_each(
-    destination: Destination, posts: Iterable[SignedPost], started_at: float
-) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    async with aclosing(_Connection(destination)) as connection:
-        for post in posts:
-            try:
-                reply = await connection.post(post)
-            except NotConnected as failure:
-                reason = f"The connection failed: {describe_failure(failure)}."
-                outcomes.append(_fail(started_at, reason))
-            except HttpFailure as failure:
-                if outcomes and isinstance(failure, http_client.ConnectionLost):
+        initialize_provider_counters(_PROVIDER)
+        outcomes: list[Outcome] = []
+        with closing(
+            ReceiverConnection(destination, max_body_bytes=MAX_ANSWER_BYTES)
+        ) as connection:
+            for post in posts:
+                try:
+                    outcomes.append(_send_post(connection, post, started_at))
+                except ConnectionLost as failure:
+                    if outcomes:
+                        break
+                    outcomes.append(_fail(started_at, f"No response was received: {failure}."))
+                if not outcomes[-1].is_success:
                     break
-                reason = f"No response was received: {describe_failure(failure)}."
-                outcomes.append(_fail(started_at, reason))
-            else:
-                outcomes.append(
-                    Outcome(
-                        milliseconds=_milliseconds_since(started_at),
-                        status=reply.status,
-                        body=reply.body,
-                        retry_after=reply.headers.get("Retry-After"),
-                    )
-                )
-            if not outcomes[-1].is_success:
-                break
-            started_at = time.monotonic()
-    return outcomes
+                started_at = time.monotonic()
+        return outcomes
 
 
-class _Connection:
-    """A connection to a webhook receiver, used for only one host.
-
-    Two hosts with the same IP address need separate connections, because the certificate is checked
-    for only one host.
-    """
-
-    def __init__(self, destination: Destination) -> None:
-        self._location = destination.location
-        self._addresses = list(destination.addresses[:_MAX_ADDRESSES_TRIED])
-        self._http = http_client.AsyncHttpClient(
-            http_client.HttpBounds(
-                max_seconds=MAX_CALL_SECONDS,
-                max_connect_seconds=_MAX_CONNECT_SECONDS,
-                max_reply_bytes=MAX_ANSWER_BYTES,
-                truncates_replies=True,
-                has_traced_host=False,
-                provider="webhook receiver",
-            )
-        )
-
-    async def aclose(self) -> None:
-        await self._http.aclose()
-
-    async def post(self, post: SignedPost) -> HttpReply:
-        """Send one post. Raises ``HttpFailure``."""
-        ends_at = time.monotonic() + MAX_CALL_SECONDS
-        location = self._location
-        while True:
-            try:
-                return await self._http.send(
-                    "POST",
-                    location.pinned(self._addresses[0]),
-                    max_seconds=ends_at - time.monotonic(),
-                    content=post.content,
-                    headers={**post.headers, "Host": location.authority},
-                    # Verify the certificate for the host name, because the URL contains an IP
-                    # address.
-                    extensions={} if location.literal else {"sni_hostname": location.host},
-                )
-            except NotConnected:
-                if len(self._addresses) == 1 or time.monotonic() >= ends_at:
-                    raise
-                del self._addresses[0]
+def _send_post(connection: ReceiverConnection, post: SignedPost, started_at: float) -> Outcome:
+    """Send a webhook and return the outcome. Raises ``ConnectionLost``."""
+    try:
+        with record_call(_PROVIDER, "POST") as record_status:
+            ends_at = time.monotonic() + MAX_CALL_SECONDS
+            response = connection.post(post.content, post.headers, ends_at=ends_at)
+            record_status(response.status)
+    except NotConnected as failure:
+        return _fail(started_at, f"The connection failed: {failure}.")
+    except ConnectionLost:
+        raise
+    except PostFailed as failure:
+        return _fail(started_at, f"No response was received: {failure}.")
+    return Outcome(
+        milliseconds=_milliseconds_since(started_at),
+        status=response.status,
+        body=response.body,
+        retry_after=response.retry_after,
+    )
 
 
 def _fail(started_at: float, error: str) -> Outcome:

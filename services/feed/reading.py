@@ -55,6 +55,13 @@ _FIRST_EVENT = (
 _FIND_EARLIER_PLACE = select(_FIRST_EVENT.c.place).where(
     _FIRST_EVENT.c.occurred_at + _MAX_TRANSACTION_DURATION < bindparam("since")
 )
+# Omits the names and e-mail addresses of erased people, which the erasure job may not have deleted
+# yet.
+_LOAD_SUBSCRIPTIONS = (
+    select(Subscription.id, Subscription.email, Subscription.name)
+    .join(User, User.id == Subscription.user_id)
+    .where(Subscription.id.in_(bindparam("ids", expanding=True)), User.erased_at.is_(None))
+)
 
 # Maps the id of an event's subject, such as a person, to fields of the event. The fields in this
 # mapping are looked up when an event is read, because events don't store them.
@@ -280,14 +287,8 @@ def _render_event(
 
 
 def _load_subscriptions(session: Session, ids: Collection[int]) -> SubjectFields:
-    # Omit the names and e-mail addresses of erased people, which the erasure job may not have
-    # deleted yet.
-    query = (
-        select(Subscription.id, Subscription.email, Subscription.name)
-        .join(User, User.id == Subscription.user_id)
-        .where(Subscription.id.in_(ids), User.erased_at.is_(None))
-    )
-    return {row.id: {"email": row.email, "name": row.name} for row in session.execute(query)}
+    rows = session.execute(_LOAD_SUBSCRIPTIONS, {"ids": ids})
+    return {row.id: {"email": row.email, "name": row.name} for row in rows}
 
 
 def _load_orders(session: Session, ids: Collection[int]) -> SubjectFields:

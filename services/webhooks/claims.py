@@ -13,10 +13,10 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
-from sqlalchemy import func, select, update
+from sqlalchemy import BigInteger, bindparam, func, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from models import DeliveryStatus, WebhookDelivery, WebhookEndpoint
@@ -34,6 +34,47 @@ ORDER_PERIOD = timedelta(minutes=1)
 # together are retried at different times.
 _MAX_JITTER = 0.1
 _MAX_EVENTS_PER_BATCH = 100
+
+
+# The order in which an endpoint's deliveries are sent, unless the oldest is late.
+_EVENT_ORDER = (
+    WebhookDelivery.queued_at,
+    WebhookDelivery.place,
+    WebhookDelivery.event_id,
+    WebhookDelivery.id,
+)
+_RANKED = (
+    select(
+        WebhookDelivery.id,
+        func.row_number().over(order_by=_EVENT_ORDER).label("event_rank"),
+        func.row_number().over(order_by=(WebhookDelivery.due_at, *_EVENT_ORDER)).label("due_rank"),
+        func.count().over().label("pending_count"),
+    )
+    .where(
+        WebhookDelivery.endpoint_id == bindparam("endpoint_id"),
+        WebhookDelivery.status == DeliveryStatus.PENDING,
+    )
+    .subquery()
+)
+# Finds an endpoint's first pending deliveries in event order, and the deliveries that are due
+# first. The query doesn't return all pending deliveries, because an endpoint can have 2,000.
+_CANDIDATES = (
+    select(WebhookDelivery, _RANKED.c.pending_count, func.clock_timestamp())
+    .join(_RANKED, _RANKED.c.id == WebhookDelivery.id)
+    .where(
+        or_(_RANKED.c.event_rank <= bindparam("limit"), _RANKED.c.due_rank <= bindparam("limit"))
+    )
+    .order_by(_RANKED.c.event_rank)
+)
+
+# ``now()`` is the start time of the transaction, so that ``last_attempt_at`` equals ``queued_at``
+# if a delivery is queued and claimed in one transaction.
+_COUNT_ATTEMPTS = text("""
+    UPDATE webhook_deliveries
+    SET attempts = attempts + 1, round_attempts = :round_attempts, last_attempt_at = now(),
+        due_at = now() + CAST(:pause AS interval)
+    WHERE id = ANY (CAST(:ids AS bigint[]))
+""")
 
 
 class Pending(NamedTuple):
@@ -58,6 +99,31 @@ class Choice:
     delivery_id: int | None = None
     due_at: datetime | None = None
     takes_events: bool = False
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Pending deliveries of an endpoint, from which a worker chooses the next batch.
+
+    Attributes:
+        rows: the deliveries in event order.
+        pending_count: the number of all pending deliveries of the endpoint.
+        loaded_at: the time of the database server, if ``rows`` isn't empty.
+    """
+
+    rows: list[WebhookDelivery]
+    pending_count: int
+    loaded_at: datetime
+
+    @property
+    def pending(self) -> list[Pending]:
+        return [Pending(row.id, row.queued_at, row.due_at) for row in self.rows]
+
+    def choose_first(self) -> Choice:
+        omitted_count = self.pending_count - len(self.rows)
+        return choose_delivery(
+            self.pending, self.loaded_at, max_pending=MAX_PENDING - omitted_count
+        )
 
 
 @dataclass(frozen=True)
@@ -124,31 +190,33 @@ def release_claims(uow: UnitOfWork, messages: Iterable[Message]) -> None:
 
 def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list[WebhookDelivery]:
     """Return the deliveries to send now, and store when the endpoint is due next."""
-    pending, now = _load_pending(uow, endpoint)
-    choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
+    candidates = _load_candidates(uow, endpoint, limit)
+    choice = candidates.choose_first()
     if choice.delivery_id is None and choice.takes_events and _queue_events(uow, endpoint):
-        pending, now = _load_pending(uow, endpoint)
-        choice = choose_delivery(pending, now, max_pending=MAX_PENDING)
+        candidates = _load_candidates(uow, endpoint, limit)
+        choice = candidates.choose_first()
     # An endpoint with claimed deliveries stays due, so that another worker takes over if this
     # process dies.
-    endpoint.due_at = choice.due_at if choice.delivery_id is None else now
+    endpoint.due_at = choice.due_at if choice.delivery_id is None else candidates.loaded_at
     endpoint.is_held = not choice.takes_events
     if choice.delivery_id is None:
         return []
-    ids = choose_deliveries(pending, now, limit=limit)
-    query = select(WebhookDelivery).where(WebhookDelivery.id.in_(ids))
-    row_by_id = {row.id: row for row in uow.session.scalars(query)}
-    return [row_by_id[row_id] for row_id in ids if row_id in row_by_id]
+    row_by_id = {row.id: row for row in candidates.rows}
+    ids = choose_deliveries(candidates.pending, candidates.loaded_at, limit=limit)
+    return [row_by_id[row_id] for row_id in ids]
 
 
-def _load_pending(uow: UnitOfWork, endpoint: WebhookEndpoint) -> tuple[list[Pending], datetime]:
-    """Return the endpoint's pending deliveries in event order, and the current time."""
-    table = WebhookDelivery
-    query = select(table.id, table.queued_at, table.due_at)
-    query = query.where(table.endpoint_id == endpoint.id, table.status == DeliveryStatus.PENDING)
-    query = query.order_by(table.queued_at, table.place, table.event_id, table.id)
-    pending = [Pending(*row) for row in uow.session.execute(query)]
-    return pending, uow.session.scalars(select(func.clock_timestamp())).one()
+def _load_candidates(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> _Candidates:
+    """Load the pending deliveries from which ``limit`` deliveries can be chosen."""
+    parameters = {"endpoint_id": endpoint.id, "limit": limit}
+    results = uow.session.execute(
+        _CANDIDATES, parameters, execution_options={"populate_existing": True}
+    ).all()
+    rows = [row for row, _, _ in results]
+    if not results:
+        return _Candidates(rows, 0, datetime.min.replace(tzinfo=UTC))
+    _, pending_count, loaded_at = results[0]
+    return _Candidates(rows, pending_count, loaded_at)
 
 
 def choose_delivery(pending: Sequence[Pending], now: datetime, *, max_pending: int) -> Choice:
@@ -201,29 +269,27 @@ def _queue_events(uow: UnitOfWork, endpoint: WebhookEndpoint) -> bool:
         list_id=endpoint.list_id,
         limit=_MAX_EVENTS_PER_BATCH,
     )
-    events = uow.session.scalars(query).all()
-    last = FeedPosition.of_event(events[-1]) if events else max(newest, position)
-    endpoint.place = last.place
-    endpoint.event_id = last.id
-    if not events:
-        return False
+    event = query.subquery()
+    values = {
+        "endpoint_id": literal(endpoint.id),
+        "event_id": event.c.id,
+        "place": event.c.place,
+        "event_type": event.c.type,
+        "person_id": event.c.data["user_id"].astext.cast(BigInteger),
+    }
     # An event that already has a delivery is queued again, because the owner has requested a
     # replay.
-    new = insert(WebhookDelivery).values(endpoint_id=endpoint.id)
-    upsert = new.on_conflict_do_update(
-        index_elements=["endpoint_id", "event_id"], set_=REQUEUED_VALUES
+    upsert = (
+        insert(WebhookDelivery)
+        .from_select(list(values), select(*values.values()))
+        .on_conflict_do_update(index_elements=["endpoint_id", "event_id"], set_=REQUEUED_VALUES)
+        .returning(WebhookDelivery.place, WebhookDelivery.event_id)
     )
-    rows = [
-        {
-            "event_id": event.id,
-            "place": event.place,
-            "event_type": event.type,
-            "person_id": event.data.get("user_id"),
-        }
-        for event in events
-    ]
-    uow.session.execute(upsert, rows)
-    return True
+    rows: Sequence[Any] = uow.session.execute(upsert).all()
+    last = max((FeedPosition(*row) for row in rows), default=max(newest, position))
+    endpoint.place = last.place
+    endpoint.event_id = last.id
+    return bool(rows)
 
 
 def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> None:
@@ -231,20 +297,11 @@ def _count_attempts(uow: UnitOfWork, deliveries: Iterable[WebhookDelivery]) -> N
     ids_by_attempts = defaultdict[int, list[int]](list)
     for row in deliveries:
         ids_by_attempts[row.round_attempts].append(row.id)
-    table = WebhookDelivery
     # Run one UPDATE per number of attempts, because the pause before the next attempt depends on
     # this number.
     for attempts, ids in ids_by_attempts.items():
-        values = {
-            "attempts": table.attempts + 1,
-            "round_attempts": attempts + 1,
-            # Use the start time of the transaction, so that ``last_attempt_at`` equals
-            # ``queued_at`` if a delivery is queued and claimed in one transaction.
-            "last_attempt_at": func.now(),
-            "due_at": func.now() + choose_pause(attempts + 1),
-        }
-        statement = update(table).where(table.id.in_(ids)).values(**values)
-        uow.session.execute(statement.execution_options(synchronize_session=False))
+        values = {"ids": ids, "round_attempts": attempts + 1, "pause": choose_pause(attempts + 1)}
+        uow.session.execute(_COUNT_ATTEMPTS, values)
 
 
 def choose_pause(attempts: int) -> timedelta:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from core import clock
 from core.errors import webhooks as errors
@@ -21,6 +21,8 @@ from storage.unit_of_work import UnitOfWork
 
 # The headers with the same value in all webhook requests.
 FIXED_HEADERS = {"Content-Type": "application/json", "User-Agent": "Pressroom-Webhooks/1"}
+
+_LOAD_EVENTS = select(FeedEvent).where(FeedEvent.id.in_(bindparam("ids", expanding=True)))
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def load_events(uow: UnitOfWork, deliveries: Sequence[WebhookDelivery]) -> dict[
     A delivery is omitted if its event was deleted.
     """
     event_ids = [row.event_id for row in deliveries if row.event_id is not None]
-    events = uow.session.scalars(select(FeedEvent).where(FeedEvent.id.in_(event_ids))).all()
+    events = uow.session.scalars(_LOAD_EVENTS, {"ids": event_ids}).all()
     event_by_id = {event["id"]: event for event in reading.render_events(uow.session, events)}
     return {
         row.id: _build_test_event(row) if row.event_id is None else event_by_id[row.event_id]

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from http import HTTPStatus
 
-from sqlalchemy import exists, func, select, text, update
+from sqlalchemy import func, select, text
 
 from core.logging import get_logger
 from integrations.http_client import parse_retry_after
 from integrations.receivers.client import Outcome
-from models import DeliveryStatus, EndpointState, User, WebhookDelivery, WebhookEndpoint
+from models import DeliveryStatus, EndpointState, WebhookDelivery, WebhookEndpoint
 from services.accounts import account_mails, accounts
 from services.accounts.account_mails import MailKind
 from services.webhooks.claims import FIRST_PAUSES
@@ -47,6 +47,13 @@ _RECORD_SUCCESSES = text("""
     ) AS attempts (id, code, milliseconds, answer)
     WHERE d.id = attempts.id
 """)
+# Deletes stored responses to events about erased people, because the erasure job may have processed
+# the table before the responses were stored.
+_DELETE_RESPONSES_ABOUT_ERASED_PEOPLE = text("""
+    UPDATE webhook_deliveries AS d SET answer = NULL
+    WHERE d.id = ANY (CAST(:ids AS bigint[])) AND d.answer IS NOT NULL
+        AND EXISTS (SELECT FROM users WHERE id = d.person_id AND erased_at IS NOT NULL)
+""")
 
 
 def record_outcomes(
@@ -76,11 +83,7 @@ def record_outcomes(
         # The delivery may have been deleted during the call, because its retention period ended.
         if delivery is not None:
             _record_failure(uow, endpoint, delivery, outcomes[delivery_id], url)
-    # Delete stored responses to events about erased persons, because the erasure job may have
-    # processed this table before the responses were stored.
-    table = WebhookDelivery
-    is_erased = exists().where(User.id == table.person_id, User.erased_at.is_not(None))
-    uow.session.execute(update(table).where(table.id.in_(outcomes), is_erased).values(answer=None))
+    uow.session.execute(_DELETE_RESPONSES_ABOUT_ERASED_PEOPLE, {"ids": list(outcomes)})
 
 
 def _count_silences(

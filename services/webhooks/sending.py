@@ -15,13 +15,13 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select, text
 
 from core import clock
 from core.queues import Queue
 from core.scopes import Scope
 from integrations.receivers.client import Outcome, ReceiverClient, SignedPost
-from models import EndpointState, Job, JobStatus, WebhookEndpoint
+from models import EndpointState, WebhookEndpoint
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
 from services.jobs.transitions import complete_job, hand_back_job, record_progress
@@ -46,6 +46,13 @@ MAX_CLAIM_SECONDS = 1.0
 # If too many of an owner's endpoints are sending events, the job of a further endpoint waits this
 # long before it checks again.
 _OWNER_LIMIT_PAUSE = timedelta(seconds=2)
+_LOCK_ENDPOINT = (
+    select(WebhookEndpoint).where(WebhookEndpoint.id == bindparam("id")).with_for_update()
+)
+_COUNT_EARLIER_JOBS = text("""
+    SELECT count(*) FROM jobs
+    WHERE status = 'running' AND queue = 'webhooks' AND on_behalf_of = :owner_id AND id < :job_id
+""")
 
 SEND_EVENTS = register_kind(
     JobKind(
@@ -75,8 +82,7 @@ def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverC
         with resources.unit_of_work() as uow:
             # To prevent deadlocks, every transaction locks the job before the endpoint.
             record_progress(uow, lease, done=sent)
-            query = select(WebhookEndpoint).where(WebhookEndpoint.id == lease.subject_id)
-            endpoint = uow.session.scalar(query.with_for_update())
+            endpoint = uow.session.scalar(_LOCK_ENDPOINT, {"id": lease.subject_id})
             if endpoint is not None and messages:
                 ids = [message.delivery.id for message in messages]
                 by_delivery = dict(zip(ids, results, strict=False))
@@ -119,13 +125,8 @@ def _claim_batch(
 
 def _count_earlier_jobs(uow: UnitOfWork, lease: Lease, endpoint: WebhookEndpoint) -> int:
     """Count the owner's running webhook jobs with a lower id than the leased job."""
-    query = select(func.count()).where(
-        Job.status == JobStatus.RUNNING,
-        Job.queue == Queue.WEBHOOKS,
-        Job.on_behalf_of == endpoint.user_id,
-        Job.id < lease.job_id,
-    )
-    return uow.session.scalar(query) or 0
+    parameters = {"owner_id": endpoint.user_id, "job_id": lease.job_id}
+    return uow.session.scalar(_COUNT_EARLIER_JOBS, parameters) or 0
 
 
 def _sign_posts(messages: Iterable[Message]) -> Iterator[SignedPost]:

@@ -9,7 +9,7 @@ from standardwebhooks import WebhookVerificationError
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
-from services.webhooks.deliveries import MAX_PENDING_REQUESTED
+from services.webhooks.deliveries import MAX_PENDING, MAX_PENDING_REQUESTED
 from services.webhooks.signing import MAX_LIVE_SECRETS
 from tests.support.http.replies import data, problem, walk_pages
 from tests.support.http.webhook_receiver import (
@@ -370,6 +370,32 @@ def test_webhook_tests_and_resends_are_limited_while_the_receiver_fails(
         endpoint["id"],
     )
     assert data(client.post(again))["status"] == "pending"
+
+
+def test_new_webhook_events_wait_while_the_maximum_of_deliveries_is_pending(
+    stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
+) -> None:
+    endpoint = new_endpoint(client, receiver.url)
+    stack.query(
+        "INSERT INTO webhook_deliveries (endpoint_id, event_type, queued_at, due_at)"
+        " SELECT %s, 'webhook.test', now() - interval '2 hours', now() + interval '1 hour'"
+        " FROM generate_series(1, %s)",
+        endpoint["id"],
+        MAX_PENDING,
+    )
+    happen(stack, owner)
+    is_held = "SELECT id FROM webhook_endpoints WHERE id = %s AND is_held"
+    eventually(lambda: stack.query(is_held, endpoint["id"]), what="the full endpoint")
+    assert receiver.ids == []
+    stack.query(
+        "UPDATE webhook_endpoints SET due_at = now() WHERE id = %s;"
+        "UPDATE webhook_deliveries SET status = 'failed'"
+        " WHERE id = (SELECT max(id) FROM webhook_deliveries WHERE endpoint_id = %s)",
+        endpoint["id"],
+        endpoint["id"],
+    )
+    eventually(lambda: receiver.ids, what="the event")
+    assert receiver.ids == event_ids(stack, owner)[-1:]
 
 
 def test_webhook_delivery_pages_return_each_delivery_exactly_once(
