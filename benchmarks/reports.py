@@ -4,7 +4,8 @@ The first part posts 100,000 reports in signed generic bodies of 1,000 reports e
 about a different member of one mailing. The measured time starts with the first post. It ends when
 all bodies are applied, and all members who complained or unsubscribed have left the list. Each body
 contains the mix of a real mailing: 97.4 % delivered, 1.3 % bounced softly, 0.7 % bounced hard,
-0.2 % blocked, 0.3 % unsubscribed and 0.1 % complained. One API process and one worker process run.
+0.2 % blocked, 0.3 % unsubscribed and 0.1 % complained. The stack has one API process and one worker
+process.
 
 The module ``single_reports`` measures the other part of the benchmark.
 """

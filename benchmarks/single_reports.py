@@ -5,7 +5,7 @@ format of Postmark. The details contain the response times at an offered rate of
 second. A worker applies the reports at the same time.
 
 Afterwards, the benchmark offers 200 charges per second. It compares the response times of charges
-while 100 single reports per second are posted with the response times of charges alone. The charges
+while 100 single reports per second are posted with the response times without posts. The charges
 and the posts are sent at fixed times, even if responses to earlier ones are still missing.
 """
 
@@ -43,7 +43,7 @@ def measure_posts(bench: ReportsBench) -> list[Finding]:
 
 
 def measure_charges(bench: ReportsBench) -> Finding:
-    """Compare charges while single reports are posted with charges alone."""
+    """Compare charges while single reports are posted with charges without posts."""
     database = bench.stack.resources.database
     ledger.grant_credits(database, bench.owner.user_id, Decimal(1_000_000), source_id="benchmark")
     list_id, user_ids = bench.create_list(MEMBERS)
