@@ -19,7 +19,10 @@ def format_numbers(numbers: Iterable[int | None]) -> str:
 
 def format_times(times: Iterable[datetime]) -> str:
     """Return an array of times as text. Each time must have a time zone."""
-    items = [time.isoformat() for time in times]
+    times = [*times]
+    # Format each different time only once, because many reports arrive at the same time.
+    texts = {time: time.isoformat() for time in {*times}}
+    items = [texts[time] for time in times]
     return f"{{{','.join(items)}}}"
 
 

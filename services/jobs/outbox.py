@@ -7,6 +7,7 @@ sent. When a worker claims an owner's job, a broker message is sent for the owne
 job.
 """
 
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -73,23 +74,26 @@ def enqueue_job(
     return job
 
 
-def enqueue_spare_job(uow: UnitOfWork, kind: JobKind, *, subject_id: int) -> Job:
-    """Store a job, but send no message. The caller does the work of the job after the commit.
+def enqueue_spare_jobs(uow: UnitOfWork, kind: JobKind, *, subject_ids: Iterable[int]) -> list[int]:
+    """Store jobs, but send no messages. The caller does the work of the jobs after the commit.
 
-    If the work succeeds, the caller deletes the job. Otherwise, the sweep sends the job to its
-    queue after ``FIRST_RESEND_DELAY``. The job belongs to no user.
+    If the work succeeds, the caller deletes the jobs. Otherwise, the sweep sends the jobs to their
+    queue after ``FIRST_RESEND_DELAY``. The jobs belong to no user. Return the ids of the jobs.
     """
-    job = Job(
-        kind=kind.name,
-        queue=kind.queue,
-        subject_id=subject_id,
-        request_id=current_request_id(),
-        traceparent=spans.current_traceparent(),
-        send_after=func.now() + FIRST_RESEND_DELAY,
-    )
-    uow.session.add(job)
+    jobs = [
+        Job(
+            kind=kind.name,
+            queue=kind.queue,
+            subject_id=subject_id,
+            request_id=current_request_id(),
+            traceparent=spans.current_traceparent(),
+            send_after=func.now() + FIRST_RESEND_DELAY,
+        )
+        for subject_id in subject_ids
+    ]
+    uow.session.add_all(jobs)
     uow.session.flush()
-    return job
+    return [job.id for job in jobs]
 
 
 def plan_turn(queue: Any, owner_id: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sqlalchemy import text
 from core import clock
 from core.keyring import Keyring
 from integrations.senders.port import BounceClass, Report, ReportKind, UnusedEvent, UnusedReason
-from models import ReportOutcome, Sender, User
+from models import ReportOutcome, Sender
 from services.accounts.email_addresses import InvalidAddress, normalise_addresses
 from services.senders import notices
 from services.senders.reports import mask_recipient
@@ -308,7 +308,7 @@ def choose_opt_outs(received: Iterable[ReceivedReport]) -> list[ReceivedReport]:
 def apply_opt_outs(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> list[int]:
     """Store an opt-out for each complaint and unsubscription, without a lock on a list.
 
-    Return the ids of the jobs that unsubscribe the members (see ``record_reported_opt_out``).
+    Return the ids of the jobs that unsubscribe the members (see ``record_reported_opt_outs``).
     """
     sources: dict[tuple[int, int], str] = {}
     for each in received:
@@ -318,20 +318,12 @@ def apply_opt_outs(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> list[
             is_stronger = source == unsubscribe.SENDER_COMPLAINT or member.pair not in sources
             if source is not None and outcome is ReportOutcome.APPLIED and is_stronger:
                 sources[member.pair] = source
-    job_ids: list[int] = []
     if not sources:
-        return job_ids
+        return []
     pairs = sorted(sources)
     values = {"list_ids": [pair[0] for pair in pairs], "user_ids": [pair[1] for pair in pairs]}
-    for number in sorted(uow.session.scalars(_NEEDED_OPT_OUTS, values)):
-        list_id, user_id = pairs[number]
-        person = uow.session.get(User, user_id)
-        if person is not None:
-            source = sources[list_id, user_id]
-            job_id = unsubscribe.record_reported_opt_out(uow, list_id, person, source=source)
-            if job_id is not None:
-                job_ids.append(job_id)
-    return job_ids
+    needed = [pairs[number] for number in uow.session.scalars(_NEEDED_OPT_OUTS, values)]
+    return unsubscribe.record_reported_opt_outs(uow, {pair: sources[pair] for pair in needed})
 
 
 def apply_reports(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:

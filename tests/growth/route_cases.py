@@ -152,6 +152,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _search("a part of no value", field="fields.city", contains="xyz"),
         _search("all but some", **{"not": {"field": "fields.visits", "at_least": 50}}),
         _search("a rare bounce", field="bounced", **{"is": "soft"}),
+        _search("with any bounce", field="bounced", is_not="none"),
         _search("without a bounce", field="bounced", **{"is": "none"}),
         _search("by a rare origin", field="utm_source", **{"is": "utqiagvik"}),
         _search("by a common origin", field="utm_source", **{"is": "source-3"}),

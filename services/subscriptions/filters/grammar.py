@@ -198,6 +198,11 @@ def _parse_comparison(
             return Comparison(name, operator, tuple(values))
         case Operator.IS_NOT:
             value = _parse_value(name, written, place, today)
+            if name.name == "bounced":
+                # Every member has exactly one of the words. Select the other words, because an
+                # index finds the few members with bounces, but no index supports a negation.
+                others = tuple(word for word in name.words if word != value)
+                return Comparison(name, Operator.IN, others)
             return Negation(Comparison(name, Operator.IS, (value,)))
     return Comparison(name, operator, (_parse_value(name, written, place, today),))
 

@@ -5,7 +5,7 @@ subscription can also opt out of a list, so that the list's owner can't add them
 belongs to an erased person, opting out changes nothing and raises no error.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -28,7 +28,7 @@ from models import (
 )
 from services.jobs.kinds import JobKind, register_kind
 from services.jobs.lease import Lease
-from services.jobs.outbox import enqueue_job, enqueue_spare_job
+from services.jobs.outbox import enqueue_job, enqueue_spare_jobs
 from services.jobs.transitions import complete_job
 from services.subscriptions import deny_lists
 from services.subscriptions.members import changes, locks, opt_out_checks, opt_outs
@@ -71,29 +71,35 @@ def opt_out(
             enqueue_job(uow, APPLY_OPT_OUT, user_id=None, subject_id=opt_out_id)
 
 
-def record_reported_opt_out(
-    uow: UnitOfWork, list_id: int, person: User, *, source: str
-) -> int | None:
-    """Store an opt-out that a sender reported, and a job that unsubscribes the person.
+def record_reported_opt_outs(uow: UnitOfWork, sources: Mapping[tuple[int, int], str]) -> list[int]:
+    """Store opt-outs that a sender reported, and jobs that unsubscribe the people.
 
-    The opt-out takes effect with the commit. The function doesn't lock the list, and stores nothing
-    about an erased person. Return the id of the job, or ``None`` for an erased person. After the
-    commit, the caller passes the id to ``follow_opt_outs``, which is faster than the job.
+    The opt-outs take effect with the commit. The function doesn't lock the lists, and stores
+    nothing about erased people. Return the ids of the jobs. After the commit, the caller passes the
+    ids to ``follow_opt_outs``, which is faster than the jobs.
 
-    ``source``: ``SENDER_COMPLAINT`` or ``SENDER_UNSUBSCRIBE``.
+    ``sources``: maps a list id and a user id to ``SENDER_COMPLAINT`` or ``SENDER_UNSUBSCRIBE``.
     """
-    if not locks.lock_person_shared(uow, person.id):
-        return None
-    opt_out_id = opt_outs.renew_opt_out(uow, list_id, person, kind=OptOutKind.LIST, source=source)
-    return (
-        None
-        if opt_out_id is None
-        else enqueue_spare_job(uow, APPLY_OPT_OUT, subject_id=opt_out_id).id
+    # Lock the people, so that none of them can be erased until the transaction ends.
+    query = select(User).where(
+        User.id.in_({user_id for _, user_id in sources}), User.erased_at.is_(None)
+    )
+    query = query.order_by(User.id).with_for_update(read=True, key_share=True)
+    people = {person.id: person for person in uow.session.scalars(query)}
+    opt_out_ids = [
+        opt_outs.renew_opt_out(
+            uow, list_id, people[user_id], kind=OptOutKind.LIST, source=sources[list_id, user_id]
+        )
+        for list_id, user_id in sorted(sources)
+        if user_id in people
+    ]
+    return enqueue_spare_jobs(
+        uow, APPLY_OPT_OUT, subject_ids=[each for each in opt_out_ids if each is not None]
     )
 
 
 def follow_opt_outs(resources: Resources, job_ids: Sequence[int]) -> None:
-    """Do the work of jobs that ``record_reported_opt_out`` stored, and delete these jobs.
+    """Do the work of jobs that ``record_reported_opt_outs`` stored, and delete these jobs.
 
     The function skips jobs that a worker has claimed. If another transaction has locked a list, a
     worker runs the remaining jobs later.
