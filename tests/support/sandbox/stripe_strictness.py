@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request
 
 from devstack.sandbox.stripe.api import MAX_SESSION_SECONDS
-from devstack.sandbox.stripe.objects import Object, Params, StripeProblem
-from devstack.sandbox.stripe.pages import StripeServer, describe_session, get_session
+from devstack.sandbox.stripe.objects import Params, StripeProblem
+from devstack.sandbox.stripe.pages import StripeServer
 
 _KNOWN = frozenset(
     {"mode", "line_items", "client_reference_id", "metadata", "payment_intent_data", "expand"}
@@ -27,13 +27,7 @@ _MAX_KEY_CHARACTERS = 255
 
 def strict_router(server: StripeServer) -> APIRouter:
     server.gateway.check = StrictCheck()
-    router = server.build_router()
-
-    @router.get("/control/sessions/{session_id}")
-    async def session(session_id: str) -> Object:
-        return describe_session(get_session(server.account, session_id))
-
-    return router
+    return server.build_router()
 
 
 class StrictCheck:
