@@ -11,6 +11,8 @@ DUE: dict[str, str | None] = {
     "backup.journal": None,
     "credits.reverse": None,
     "credits.verify": None,
+    "senders.apply": None,
+    "senders.silence": None,
     "objects.remove": (
         "INSERT INTO object_removals (key)"
         " SELECT 'media/gone-' || n FROM generate_series(1, 20) AS n"
