@@ -183,7 +183,11 @@ def _add_sender(world: World) -> None:
             "bounces (list_id, address_hmac, mailing_id, user_id, is_hard, mailing_at, bounced_at)"
             " VALUES ({list}, sha256('{mark}'), {mailing}, {user}, true, now(), now())"
         ),
-        "sign_up_views (list_id, day, seen) VALUES ({list}, CURRENT_DATE, 1)",
+        # The lists of benchmarks have views already.
+        (
+            "sign_up_views (list_id, day, seen) VALUES ({list}, CURRENT_DATE, 1)"
+            " ON CONFLICT DO NOTHING"
+        ),
         "origin_days VALUES ({list}, CURRENT_DATE, '{mark}', '', '', '', 1, 0)",
     ):
         stack.query(f"INSERT INTO {row.format(**about)}")
