@@ -14,7 +14,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from sqlalchemy import text
@@ -26,6 +25,7 @@ from models import ReportOutcome, Sender, User
 from services.accounts.email_addresses import InvalidAddress, normalise_addresses
 from services.senders import notices
 from services.senders.reports import mask_recipient
+from services.subscriptions.mailings import has_many_bounces, has_many_complaints
 from services.subscriptions.members import (
     bounce_reports,
     changes,
@@ -45,11 +45,6 @@ _MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 MAX_MAILING_AGE = timedelta(days=30)
 # A sender may name a thousand lists, so a batch of complaints can store millions of opt-outs.
 _MAX_OPT_OUTS_PER_STATEMENT = 10_000
-# The limits of the alarm about a mailing. Google and Yahoo allow bulk senders less than 0.3 %
-# complaints. The shares are fractions, because a product of a float isn't exact.
-_MIN_ALARM_ROWS = 500
-_MAX_BOUNCE_SHARE = Fraction(5, 100)
-_MAX_COMPLAINT_SHARE = Fraction(3, 1000)
 _OPT_OUT_SOURCES = {
     ReportKind.COMPLAINED: unsubscribe.SENDER_COMPLAINT,
     ReportKind.UNSUBSCRIBED: unsubscribe.SENDER_UNSUBSCRIBE,
@@ -619,10 +614,7 @@ def _add_figures(uow: UnitOfWork, sender: Sender, marks: Iterable[_Mark]) -> Non
 
 def _is_alarming(rows: int, hard_bounced: int, complained: int) -> bool:
     """Return whether the bounces or complaints of a mailing reach the limits of the alarm."""
-    has_limits = rows >= _MIN_ALARM_ROWS
-    return has_limits and (
-        hard_bounced >= rows * _MAX_BOUNCE_SHARE or complained >= rows * _MAX_COMPLAINT_SHARE
-    )
+    return has_many_bounces(rows, hard_bounced) or has_many_complaints(rows, complained)
 
 
 def _describe_coverage(sender: Sender) -> Mapping[str, Any]:
