@@ -98,6 +98,15 @@ def format_count(value: int, noun: str, plural: str | None = None) -> str:
     return f"{value:,} {noun if value == 1 else plural or noun + 's'}"
 
 
+def format_share(count: int, total: int) -> str:
+    """Format the share of a count in a total, as in "5 %" or "0.29 %".
+
+    The share is rounded down, so that it never seems to reach a limit that it misses.
+    """
+    hundredths = 10_000 * count // total
+    return f"{hundredths / 100:g} %" if hundredths else "< 0.01 %"
+
+
 def format_day(value: date) -> str:
     return f"{value.day} {value:%b %Y}"
 

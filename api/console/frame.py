@@ -76,6 +76,7 @@ _TEMPLATES.globals |= {
     "operator_pages": OPERATOR_PAGES,
     "curl_call": console_display.build_curl_call,
     "counted": console_display.format_count,
+    "share": console_display.format_share,
     # Default values of template variables.
     "notice": None,
     "path": "",

@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from sqlalchemy import text
@@ -25,6 +24,7 @@ from models import ReportOutcome, Sender
 from services.accounts.email_addresses import InvalidAddress, normalise_addresses
 from services.senders import notices
 from services.senders.reports import mask_recipient
+from services.subscriptions.mailings import has_many_bounces, has_many_complaints
 from services.subscriptions.members import (
     bounce_reports,
     changes,
@@ -45,11 +45,6 @@ MAX_MAILING_AGE = timedelta(days=30)
 # The maximum number of opt-outs that one SQL statement stores. A sender may name a thousand lists,
 # so that the complaints in one batch may cause millions of opt-outs.
 _MAX_OPT_OUTS_PER_STATEMENT = 10_000
-# Owners are notified of mailings that reach these limits. Google and Yahoo require a complaint rate
-# below 0.3 %. The shares are fractions, because products of floats aren't exact.
-_MIN_ALARM_ROWS = 500
-_MAX_BOUNCE_SHARE = Fraction(5, 100)
-_MAX_COMPLAINT_SHARE = Fraction(3, 1000)
 _OPT_OUT_SOURCES = {
     ReportKind.COMPLAINED: unsubscribe.SENDER_COMPLAINT,
     ReportKind.UNSUBSCRIBED: unsubscribe.SENDER_UNSUBSCRIBE,
@@ -614,10 +609,7 @@ def _add_figures(uow: UnitOfWork, sender: Sender, marks: Iterable[_Mark]) -> Non
 
 def _is_alarming(rows: int, hard_bounced: int, complained: int) -> bool:
     """Return whether the bounces or complaints of a mailing reach the limits for an alarm."""
-    has_limits = rows >= _MIN_ALARM_ROWS
-    return has_limits and (
-        hard_bounced >= rows * _MAX_BOUNCE_SHARE or complained >= rows * _MAX_COMPLAINT_SHARE
-    )
+    return has_many_bounces(rows, hard_bounced) or has_many_complaints(rows, complained)
 
 
 def _describe_coverage(sender: Sender) -> Mapping[str, Any]:

@@ -1,5 +1,7 @@
 """Reads the mailings of lists, with the figures that senders reported."""
 
+from fractions import Fraction
+
 from sqlalchemy import select
 
 from core.errors.mailing import MAILING_NOT_FOUND
@@ -8,11 +10,23 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
+# Owners are notified of mailings that reach these limits. Google and Yahoo require a complaint rate
+# below 0.3 %. The shares are fractions, because products of floats aren't exact.
+_MIN_ALARM_ROWS = 500
+_MAX_BOUNCE_SHARE = Fraction(5, 100)
+_MAX_COMPLAINT_SHARE = Fraction(3, 1000)
+
 
 def list_mailings(uow: UnitOfWork, list_id: int, page: PageRequest) -> PageOfRows[Mailing]:
     """Return a page of a list's mailings, newest first. Raises ``cursor.invalid``."""
     query = paging.select_owner_page(select(Mailing), Mailing.list_id, list_id, page)
     return paging.read_page(uow, query, page)
+
+
+def has_mailings(uow: UnitOfWork, list_id: int) -> bool:
+    """Return whether a list has at least one mailing."""
+    query = select(Mailing.id).where(Mailing.list_id == list_id).limit(1)
+    return uow.session.scalar(query) is not None
 
 
 def get_mailing(uow: UnitOfWork, list_id: int, mailing_id: int) -> Mailing:
@@ -22,3 +36,13 @@ def get_mailing(uow: UnitOfWork, list_id: int, mailing_id: int) -> Mailing:
     if mailing is None:
         raise MAILING_NOT_FOUND()
     return mailing
+
+
+def has_many_bounces(rows: int, hard_bounced: int) -> bool:
+    """Return whether the hard bounces of a mailing reach the limit of the alarm."""
+    return rows >= _MIN_ALARM_ROWS and hard_bounced >= rows * _MAX_BOUNCE_SHARE
+
+
+def has_many_complaints(rows: int, complained: int) -> bool:
+    """Return whether the complaints about a mailing reach the limit of the alarm."""
+    return rows >= _MIN_ALARM_ROWS and complained >= rows * _MAX_COMPLAINT_SHARE

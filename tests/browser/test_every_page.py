@@ -40,6 +40,7 @@ from tests.support.people.visiting import new_account, user_id_of
 from tests.support.security import world as worlds
 from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.security.world import World, settled
+from tests.support.senders.mailings import new_mailing
 
 At = Callable[..., Page]
 SCOPES = tuple(SCOPE_EXPLANATIONS)
@@ -128,7 +129,7 @@ def sample_account(stack: Stack) -> Iterator[World]:
 
 
 def _fill_list(world: World) -> None:
-    """Set everything that the list's pages can show, and add a member with a long address."""
+    """Set all texts and figures on the list's pages, and add a member with a long address."""
     client, list_id = world.client, world.values["list_id"]
     texts = dict.fromkeys(("sign_up_text", "thanks_text", "consent_wording"), LONG_WORD * 4)
     look = {
@@ -138,6 +139,13 @@ def _fill_list(world: World) -> None:
     }
     origins = [f"https://www.{LONG_WORD[:40].lower()}.example"]
     data(client.patch(f"/lists/{list_id}", json={**texts, **look, "redirect_origins": origins}))
+    figures = {
+        "delivered": 900_000,
+        "hard_bounced": 60_000,
+        "soft_bounced": 40_000,
+        "complained": 3,
+    }
+    new_mailing(world.stack, int(list_id), rows=1_000_000, figures=figures, label=LONG_WORD * 2)
     body = {"name": LONG_NAME, "tags": [LONG_WORD[:40], "harbour", "press"]}
     data(client.put(f"/lists/{list_id}/members/{LONG_ADDRESS}", json=body), 200, 201)
 

@@ -151,8 +151,9 @@ def find_subject(event: Mapping[str, Any]) -> tuple[str, str | None]:
             path = None if kind is FeedEventType.ATTACHMENT_DELETED else f"images/{about}"
         case SubjectKind.SENDER if kind is FeedEventType.MAILING_ALARM:
             # The sender may belong to another owner.
-            about = f"mailing {data['mailing_id']}"
-            path = f"lists/{event['list_id']}"
+            mailing_id = data["mailing_id"]
+            about = f"mailing {mailing_id}"
+            path = f"lists/{event['list_id']}/mailings#mailing-{mailing_id}"
         case subject_kind if subject is not None:
             about = f"{subject_kind} {subject['id']}"
             path = (

@@ -37,7 +37,7 @@ from models import Attachment, AttachmentStatus
 from services.attachments import records
 from services.composer.rules import fit_slug
 from services.paging import PageRequest
-from services.subscriptions import colours, daily_figures, fields, lists, page_urls
+from services.subscriptions import colours, daily_figures, fields, lists, mailings, page_urls
 from services.subscriptions.colours import DEFAULT_COLOUR
 from services.subscriptions.daily_figures import DayRange, FiguresBy, MemberFigures
 from storage.unit_of_work import UnitOfWork
@@ -167,6 +167,7 @@ def show_list(
         seen=sum(each.seen or 0 for each in figures),
         origins=_list_origins(uow, mailing_list.id, day_range),
         sign_ups=daily_figures.count_sign_ups(uow, mailing_list.id, day_range),
+        has_mailings=mailings.has_mailings(uow, mailing_list.id),
         period=period,
         periods=_PERIOD_LABELS,
     )

@@ -41,6 +41,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_LIST}/public": Call(404),
     f"POST {_LIST}/public": Call(404, own=422, form={"colour": "#ffffff"}),
     f"GET {_LIST}/archive": Call(404),
+    f"GET {_LIST}/mailings": Call(404),
     "GET /console/imports": Call(200),
     "GET /console/imports/new": Call(200),
     "POST /console/imports/new": Call(422, own=422, form={"kind": "members"}, files=_FILE),

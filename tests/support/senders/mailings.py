@@ -14,6 +14,7 @@ def new_mailing(
     rows: int,
     age: timedelta = timedelta(),
     figures: Mapping[str, int] | None = None,
+    label: str | None = None,
 ) -> int:
     """Add a mailing of a list, and return its id.
 
@@ -22,10 +23,10 @@ def new_mailing(
     # Later mailings have greater ids, as the ids of jobs.
     mailing_id = time.time_ns() // 1000
     figures = figures or {}
-    columns = ["id", "list_id", "rows", "created_at", *figures]
+    columns = ["id", "list_id", "label", "rows", "created_at", *figures]
     stack.query(
         f"INSERT INTO mailings ({', '.join(columns)})"
-        f" VALUES (%s, %s, %s, now() - %s{', %s' * len(figures)})",
-        *(mailing_id, list_id, rows, age, *figures.values()),
+        f" VALUES (%s, %s, %s, %s, now() - %s{', %s' * len(figures)})",
+        *(mailing_id, list_id, label, rows, age, *figures.values()),
     )
     return mailing_id

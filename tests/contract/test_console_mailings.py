@@ -1,0 +1,156 @@
+"""The console's page of a list's mailings, and the links to the page."""
+
+import pytest
+
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
+from tests.support.http.replies import data
+from tests.support.imports.bulk import add
+from tests.support.lists.subscribers import known_member, new_address, new_list
+from tests.support.people.consoles import OwnerAtConsole, at_console, heading, rows_of
+from tests.support.senders.mailings import new_mailing
+from tests.support.senders.own_senders import new_sender
+from tests.support.senders.posting import bounce, deliver, delivery_for
+
+PAGE_SIZE = 50
+
+
+@pytest.fixture
+def list_id(console: OwnerAtConsole) -> int:
+    return int(new_list(console.api, title="The Daily Demo")["id"])
+
+
+def path_of(list_id: int) -> str:
+    return f"/console/lists/{list_id}/mailings"
+
+
+def names_of(text: str) -> list[str]:
+    """Return the names of the mailings on a page, in the order of the page."""
+    return [row[0] for row in rows_of(text)[1:]]
+
+
+def test_mailings_page_shows_the_figures_newest_first(
+    stack: Stack, console: OwnerAtConsole, list_id: int
+) -> None:
+    figures = {
+        "delivered": 1100,
+        "hard_bounced": 12,
+        "soft_bounced": 6,
+        "complained": 1,
+        "unsubscribed": 4,
+    }
+    new_mailing(stack, list_id, rows=1200, figures=figures, label="September letter")
+    unnamed_id = new_mailing(stack, list_id, rows=3)
+    text = console.see(path_of(list_id))
+    assert heading(text) == "Mailings of The Daily Demo"
+    newest, oldest = rows_of(text)[1:]
+    assert newest == [f"Mailing {unnamed_id}", "just now", "3", "0", "0", "0", "0", "0"]
+    assert oldest == [
+        *("September letter", "just now", "1,200", "1,100"),
+        *("12 (1 %)", "6 (0.5 %)", "1 (0.08 %)", "4"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "figures", "bad_figures"),
+    [
+        (1000, {"hard_bounced": 50}, ["50 (5 %)"]),
+        (1000, {"hard_bounced": 49, "soft_bounced": 900}, []),
+        (1000, {"complained": 3}, ["3 (0.3 %)"]),
+        (1001, {"complained": 3}, []),
+        (499, {"hard_bounced": 499, "complained": 499}, []),
+    ],
+)
+def test_mailings_page_marks_only_figures_that_reach_a_limit_of_the_alarm(
+    stack: Stack,
+    console: OwnerAtConsole,
+    list_id: int,
+    *,
+    rows: int,
+    figures: dict[str, int],
+    bad_figures: list[str],
+) -> None:
+    new_mailing(stack, list_id, rows=rows, figures=figures)
+    text = console.see(path_of(list_id))
+    marked = [part.partition("</b>")[0] for part in text.split('<b class="bad">')[1:]]
+    assert marked == bad_figures
+    assert ("Mail providers may block" in text) is bool(bad_figures)
+
+
+def test_share_is_rounded_down_and_never_shown_as_zero(
+    stack: Stack, console: OwnerAtConsole, list_id: int
+) -> None:
+    figures = {"hard_bounced": 49_999, "complained": 1}
+    new_mailing(stack, list_id, rows=1_000_000, figures=figures)
+    [row] = rows_of(console.see(path_of(list_id)))[1:]
+    assert row[4] == "49,999 (4.99 %)"
+    assert row[6] == "1 (< 0.01 %)"
+
+
+def test_mailings_page_explains_the_empty_state(console: OwnerAtConsole, list_id: int) -> None:
+    text = console.see(path_of(list_id))
+    assert "A mailing is a roster that an app" in text
+    assert f"/console/lists/{list_id}/export" in text
+    assert 'console/developers/senders">senders</a>' in text
+    assert "<table" not in text
+
+
+def test_mailings_page_escapes_html_in_a_label(
+    stack: Stack, console: OwnerAtConsole, list_id: int
+) -> None:
+    label = "<img src=x>&amp; letter"
+    new_mailing(stack, list_id, rows=1, label=label)
+    text = console.see(path_of(list_id))
+    assert "<img" not in text
+    assert names_of(text) == [label]
+
+
+def test_mailings_page_is_paged(stack: Stack, console: OwnerAtConsole, list_id: int) -> None:
+    oldest_id = new_mailing(stack, list_id, rows=1)
+    for _ in range(PAGE_SIZE):
+        last_id = new_mailing(stack, list_id, rows=1)
+    text = console.see(path_of(list_id))
+    assert len(names_of(text)) == PAGE_SIZE
+    assert names_of(text)[0] == f"Mailing {last_id}"
+    cursor = text.split("cursor=")[1].split('"')[0]
+    last_page = console.see(path_of(list_id), cursor=cursor)
+    assert names_of(last_page) == [f"Mailing {oldest_id}"]
+
+
+def test_mailings_of_another_owner_are_not_found(
+    stack: Stack, console: OwnerAtConsole, list_id: int
+) -> None:
+    new_mailing(stack, list_id, rows=1, label="September letter")
+    with at_console(stack) as other_owner:
+        text = other_owner.see(path_of(list_id), 404)
+    assert "September letter" not in text
+
+
+def test_list_links_to_its_mailings(stack: Stack, console: OwnerAtConsole, list_id: int) -> None:
+    link = f'{path_of(list_id)}"'
+    # The page of a list without mailings doesn't show the link.
+    assert link not in console.see(f"/console/lists/{list_id}")
+    assert link in console.see(f"/console/lists/{list_id}/export")
+    new_mailing(stack, list_id, rows=1)
+    assert link in console.see(f"/console/lists/{list_id}")
+
+
+def test_alarm_in_the_events_links_to_its_mailing(
+    stack: Stack, console: OwnerAtConsole, list_id: int
+) -> None:
+    email = new_address()
+    data(add(console.api, list_id, email))
+    mailing_id = new_mailing(stack, list_id, rows=500, figures={"hard_bounced": 24})
+    user_id = known_member(console.api, list_id, email)["user_id"]
+    delivery_id = delivery_for(stack, list_id, user_id, mailing_id)
+    deliver(
+        stack,
+        console.api,
+        new_sender(console.api),
+        bounce("hard", "5.1.1", delivery_id=delivery_id),
+    )
+    link = f'{path_of(list_id)}#mailing-{mailing_id}"'
+    eventually(
+        lambda: link in console.see("/console/developers/feed"), what="the link to the mailing"
+    )
+    assert f'id="mailing-{mailing_id}"' in console.see(path_of(list_id))
