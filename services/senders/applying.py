@@ -35,8 +35,9 @@ from models import Sender, SenderBody
 from services.jobs.maintenance import register_maintenance
 from services.senders import effects, states
 from services.senders.adapters import get_adapter, get_sns_base_url
-from services.senders.effects import ReceivedReport
 from services.senders.notices import FailureReason
+from services.senders.received_reports import ReceivedReport, describe_report
+from services.senders.report_members import find_members
 from services.subscriptions.members import unsubscribe
 from storage.array_texts import format_numbers, format_texts, format_times
 from storage.database import Statement
@@ -149,7 +150,7 @@ def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[Receive
     if len(received) > MAX_TRIED_REPORTS:
         raise REPORT_TOO_MANY(most=MAX_TRIED_REPORTS)
     with suppress(_Undo), resources.unit_of_work() as uow:
-        effects.find_members(uow, sender, received)
+        find_members(uow, sender, received)
         # ``apply_opt_outs`` isn't called, because it changes no outcome and may be slow.
         effects.apply_reports(uow, sender, received)
         raise _Undo
@@ -225,7 +226,7 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
     job_ids: list[int] = []
     if opt_outs:
         with resources.unit_of_work() as uow:
-            effects.find_members(uow, sender, opt_outs)
+            find_members(uow, sender, opt_outs)
             job_ids = effects.apply_opt_outs(uow, opt_outs)
     with resources.unit_of_work() as uow:
         query = select(SenderBody.id).where(SenderBody.id.in_([body.id for body in bodies]))
@@ -233,7 +234,7 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
         if len(locked_ids) != len(bodies):
             # Another worker is applying the bodies, or the sender was deleted in the meantime.
             return
-        effects.find_members(uow, sender, received)
+        find_members(uow, sender, received)
         effects.apply_reports(uow, sender, received)
         _store_reports(uow, sender_id, received)
         _record_bodies(uow, sender_id, bodies)
@@ -320,7 +321,7 @@ def _record_bodies(uow: UnitOfWork, sender_id: int, bodies: Sequence[_ReadBody])
 def _store_reports(uow: UnitOfWork, sender_id: int, received: Sequence[ReceivedReport]) -> None:
     """Add rows to the list of recent reports, and update the sender's hourly counts."""
     if received:
-        facts = [effects.describe_report(each) for each in received]
+        facts = [describe_report(each) for each in received]
         kinds, outcomes, codes, statuses, mailing_ids, list_ids, user_ids, recipients = zip(
             *facts, strict=True
         )

@@ -27,9 +27,9 @@ from models import Sender, SenderReport
 from services.accounts import page_paths
 from services.paging import PageRequest
 from services.senders import applying, reports, sender_secrets, senders
-from services.senders.effects import ReportFacts, describe_report
 from services.senders.notices import FAILURE_SENTENCES
 from services.senders.provider_keys import CREATED_SECRETS, KEY_NAMES
+from services.senders.received_reports import ReportFacts, describe_report
 from services.senders.senders import NewSender, SenderFigures
 from services.subscriptions import lists
 from storage.unit_of_work import UnitOfWork

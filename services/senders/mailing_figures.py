@@ -1,0 +1,112 @@
+"""Counts reports in the figures of mailings."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from sqlalchemy import text
+
+from core import clock
+from integrations.senders.port import BounceClass, Report
+from models import ReportOutcome, Sender
+from services.senders import notices
+from services.senders.received_reports import ReceivedReport, iterate_outcomes
+from services.subscriptions.mailings import has_many_bounces, has_many_complaints
+from services.subscriptions.members.bounce_reports import MAX_MAILING_AGE
+from storage.array_texts import format_numbers, format_texts
+from storage.unit_of_work import UnitOfWork
+
+_BOUNCE_FIGURES = {
+    BounceClass.HARD: "hard_bounced",
+    BounceClass.SOFT: "soft_bounced",
+    BounceClass.BLOCKED: "blocked",
+    BounceClass.CONTENT: "blocked",
+}
+# Returns the indexes of the marks that already existed.
+_ADD_MARKS = text("""
+WITH marks AS (
+    SELECT * FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS bigint[]),
+        CAST(:mailing_ids AS bigint[]), CAST(:kinds AS text[]))
+        WITH ORDINALITY AS m (user_id, list_id, mailing_id, kind, number)
+), added AS (
+    INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind)
+    SELECT user_id, list_id, mailing_id, kind FROM marks ORDER BY number
+    ON CONFLICT DO NOTHING
+    RETURNING user_id, list_id, mailing_id, kind
+)
+SELECT number - 1 FROM marks LEFT JOIN added USING (user_id, list_id, mailing_id, kind)
+WHERE added.user_id IS NULL
+""")
+_FIGURES = (
+    *("delivered", "hard_bounced", "soft_bounced", "blocked", "complained", "unsubscribed"),
+    *("opened", "machine_opened", "clicked"),
+)
+_ADD_FIGURES = text(f"""
+UPDATE mailings AS m SET {", ".join(f"{name} = m.{name} + r.{name}" for name in _FIGURES)}
+FROM unnest(CAST(:ids AS bigint[]), CAST(:list_ids AS bigint[]),
+    {", ".join(f"CAST(:{name} AS bigint[])" for name in _FIGURES)})
+    AS r (id, list_id, {", ".join(_FIGURES)})
+WHERE m.id = r.id AND m.list_id = r.list_id
+RETURNING m.id, m.rows, m.hard_bounced, m.complained,
+    m.hard_bounced - r.hard_bounced AS former_hard_bounced,
+    m.complained - r.complained AS former_complained
+""")  # noqa: S608 - no input
+# The key of a row in ``mailing_marks``, which prevents a report from being counted twice. The key
+# consists of a user id, a list id, a mailing id and the name of a figure.
+_Mark = tuple[int, int, int, str]
+
+
+def count_reports(uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedReport]) -> None:
+    """Add each new report to the figures of its mailing.
+
+    A new report adds a row that prevents the report from being counted twice. If the row exists,
+    the report's outcome is changed to ``DUPLICATE``.
+    """
+    places: dict[_Mark, list[tuple[ReceivedReport, int]]] = {}
+    oldest = clock.now() - MAX_MAILING_AGE
+    for each, event, index, member, outcome in iterate_outcomes(received):
+        if outcome is ReportOutcome.APPLIED and member.mailing_at >= oldest:
+            mark = (member.user_id, member.list_id, member.mailing_id, _choose_figure(event))
+            places.setdefault(mark, []).append((each, index))
+    if not places:
+        return
+    marks = sorted(places)
+    user_ids, list_ids, mailing_ids, kinds = zip(*marks, strict=True)
+    values = {
+        "user_ids": format_numbers(user_ids),
+        "list_ids": format_numbers(list_ids),
+        "mailing_ids": format_numbers(mailing_ids),
+        "kinds": format_texts(kinds),
+    }
+    old_marks = {marks[number] for number in uow.session.scalars(_ADD_MARKS, values)}
+    for mark, marked in places.items():
+        for each, index in marked[0 if mark in old_marks else 1 :]:
+            each.outcomes[index] = ReportOutcome.DUPLICATE
+    _add_figures(uow, sender, places.keys() - old_marks)
+
+
+def _choose_figure(event: Report) -> str:
+    if event.bounce_class is not None:
+        return _BOUNCE_FIGURES[event.bounce_class]
+    return event.kind.value
+
+
+def _add_figures(uow: UnitOfWork, sender: Sender, marks: Iterable[_Mark]) -> None:
+    """Add marks to the figures of mailings. Notify owners of mailings that reach the limits."""
+    figures: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
+    for _, list_id, mailing_id, figure in marks:
+        if mailing_id > 0:
+            figures[mailing_id, list_id][figure] += 1
+    if figures:
+        keys = sorted(figures)
+        columns = {name: [figures[key][name] for key in keys] for name in _FIGURES}
+        ids = {"ids": [key[0] for key in keys], "list_ids": [key[1] for key in keys]}
+        for row in uow.session.execute(_ADD_FIGURES, ids | columns).all():
+            # The figures only grow, so each mailing reaches the limits once.
+            was_alarming = _is_alarming(row.rows, row.former_hard_bounced, row.former_complained)
+            if _is_alarming(row.rows, row.hard_bounced, row.complained) and not was_alarming:
+                notices.report_alarm(uow, sender, row.id)
+
+
+def _is_alarming(rows: int, hard_bounced: int, complained: int) -> bool:
+    """Return whether the bounces or complaints of a mailing reach the limits for an alarm."""
+    return has_many_bounces(rows, hard_bounced) or has_many_complaints(rows, complained)
