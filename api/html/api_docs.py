@@ -47,7 +47,6 @@ def add_docs(app: FastAPI) -> None:
     )
     page = bytes(swagger_page.body)
     page = page.replace(b"<html>", b'<html lang="en">')
-    page = page.replace(b'<div id="swagger-ui">\n    </div>', b'<main id="swagger-ui"></main>')
     page = page.replace(b"<script>", f"<script>{_SELECT_THEME}".encode())
     page = page.replace(b"</head>", f"<style>{_STYLE}</style></head>".encode())
     [script] = re.findall(b"<script>(.*?)</script>", page, re.DOTALL)

@@ -140,7 +140,7 @@ class WebhookDeliveryRecord(Schema):
     )
     error: str | None = Field(
         description="Reason why there was no response",
-        examples=["The connection failed: ConnectError."],
+        examples=["The connection failed: the server refused the connection."],
     )
 
     @classmethod

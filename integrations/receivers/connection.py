@@ -8,6 +8,7 @@ compression, and ignores environment variables, such as proxy settings.
 import contextlib
 import select
 import socket
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ _FIXED_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity"}
 class PostFailed(Exception):
     """Raised if a receiver sends no complete response.
 
-    The exception's message is the type of the failure. The message contains no URL.
+    The exception's message tells the owner of the webhook endpoint the reason, without a URL.
     """
 
 
@@ -85,13 +86,13 @@ class ReceiverConnection:
             self._prepare_next_request()
         except TimeoutError:
             self.close()
-            raise PostFailed("timeout") from None
+            raise PostFailed("the time limit is over") from None
         except OSError:
             self.close()
-            raise ConnectionLost("ReadError") from None
+            raise ConnectionLost("the connection was closed") from None
         except h11.RemoteProtocolError:
             self.close()
-            raise ConnectionLost("RemoteProtocolError") from None
+            raise ConnectionLost("the response is not valid HTTP") from None
         return response
 
     def close(self) -> None:
@@ -108,8 +109,7 @@ class ReceiverConnection:
                 break
             except OSError as failure:
                 if len(self._addresses) == 1 or time.monotonic() >= ends_at:
-                    is_timeout = isinstance(failure, TimeoutError)
-                    raise NotConnected("ConnectTimeout" if is_timeout else "ConnectError") from None
+                    raise NotConnected(_describe_connect_failure(failure)) from None
                 del self._addresses[0]
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
 
@@ -188,6 +188,19 @@ class ReceiverConnection:
             protocol.start_next_cycle()
         else:
             self.close()
+
+
+def _describe_connect_failure(failure: OSError) -> str:
+    match failure:
+        case TimeoutError():
+            return "the server does not respond"
+        case ssl.SSLCertVerificationError():
+            return "the server's certificate is not valid"
+        case ssl.SSLError():
+            return "the TLS handshake failed"
+        case ConnectionRefusedError():
+            return "the server refused the connection"
+    return "the server is unreachable"
 
 
 def _is_ended(connection: socket.socket) -> bool:

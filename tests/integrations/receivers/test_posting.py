@@ -58,4 +58,4 @@ def test_webhook_batch_continues_with_the_first_address_that_answers(
     assert statuses(post_all(receiver, at=["127.0.0.3", "127.0.0.2", "127.0.0.1"])) == [200] * 4
     assert receiver.connections == 1
     [outcome] = post_all(receiver, at=["127.0.0.3", "127.0.0.2"])
-    assert outcome.error == "The connection failed: ConnectError."
+    assert outcome.error == "The connection failed: the server refused the connection."
