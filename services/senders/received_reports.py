@@ -1,4 +1,4 @@
-"""The events that a sender posted, and what becomes of each event."""
+"""Defines the events that a sender posted, with their effects."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

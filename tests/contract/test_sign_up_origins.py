@@ -37,7 +37,7 @@ STORED = {
 
 @pytest.fixture
 def browser_client(stack: Stack) -> Iterator[httpx2.Client]:
-    """Yield a client without a login that keeps cookies."""
+    """Yield a client that keeps cookies and isn't logged in."""
     with stack.client() as client:
         yield client
 

@@ -209,7 +209,7 @@ def _kill_api(site: Site, poster: Poster) -> None:
 
 
 def count_by(stack: Stack, query: str, *values: object) -> Counter[object]:
-    """Count the rows of a query with one column by their value."""
+    """Return how often each value occurs in the result of a query with one column."""
     return Counter(value for (value,) in stack.query(query, *values))
 
 

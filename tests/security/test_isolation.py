@@ -46,7 +46,7 @@ OF_NO_OWNER = {
 WITHOUT_ROWS = OF_NO_OWNER | {
     # The API and maintenance write these rows later.
     *("api_requests", "subscriber_counts", "member_days", "origin_day_deltas"),
-    # Rows of people and of work that is in progress.
+    # These rows belong to readers, or exist only while a job runs.
     *("idempotency_records", "named_members", "waiting_chunks", "open_charges"),
     *("passkeys", "recovery_codes", "totp_secrets", "credit_checkpoints", "composer_uses"),
     *("bulk_changes", "import_changes", "consent_claims", "consent_wordings", "deleted_tags"),
@@ -207,7 +207,7 @@ def test_isolation_tests_cover_every_operation() -> None:
 
 
 def test_isolation_tests_look_at_rows_of_every_table_of_an_owner(api_side: Side) -> None:
-    # Add a row of each new table to tests/support/security/world.py.
+    # For each new table, add a row to tests/support/security/world.py.
     rows = belongings(api_side.world)
     assert {table for table in rows if rows[table] == (0, None)} <= WITHOUT_ROWS
 
