@@ -1,4 +1,4 @@
-"""Pads the response time, so that it doesn't reveal whether an address or a sender is known."""
+"""Pads response times, so that the times don't reveal whether an address or sender exists."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ async def pad_duration() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def pad_failure() -> AsyncIterator[None]:
-    """Delay leaving the ``async with`` block like ``pad_duration``, but only after an exception."""
+    """Pad the duration like ``pad_duration``, but only if the block raises an exception."""
     start = asyncio.get_running_loop().time()
     try:
         yield

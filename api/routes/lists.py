@@ -105,12 +105,12 @@ def read_list_stats(
         date | None, Query(alias="to", description="The last day. Defaults to today.")
     ] = None,
 ) -> Envelope[schemas.ListFigures]:
-    """Count the members who joined and left a list, by day, source, tier or value of the origin.
+    """Count the members who joined and left a list, by day, source, tier, campaign or website.
 
-    Members who are added by an import count as joined. Members count as left after an undone
-    import, a removal, an erasure, or a transfer to another list. Pending members don't count as
-    joined. By tier, a member who changes tiers leaves the old tier and joins the new tier. The net
-    of all days is the number of active members.
+    Members who are added by an import count as joined, unless the import is undone. Members count
+    as left after a removal, an erasure, or a transfer to another list. Pending members don't count
+    as joined. By tier, a member who changes tiers leaves the old tier and joins the new tier. The
+    net of all days is the number of active members.
     """
     days = daily_figures.choose_days(first, last)
     mailing_list = lists.get_own_list(uow, caller, list_id)
@@ -197,7 +197,7 @@ def read_embedded_form(
 ) -> Envelope[schemas.EmbeddedForm]:
     """Retrieve the sign-up form of a list as plain HTML, which you can paste into any web page.
 
-    Without the script, a sign-up gets its origin from the `Referer` header.
+    Without the script of `origin`, Pressroom takes a sign-up's origin from the `Referer` header.
     """
     form = ListForm.read(uow, lists.get_own_list(uow, caller, list_id), state.resources.settings)
     reader_language = reader_languages.choose_language(language or "")

@@ -29,8 +29,8 @@ def list_mailings(
 ) -> Envelope[Page[MailingRecord]]:
     """List the mailings of a list, newest first.
 
-    A mailing is a delivery roster with the figures that senders reported. Each figure counts each
-    member once.
+    A mailing is an exported delivery roster, with the figures that senders reported. Each figure
+    counts a member only once.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
 

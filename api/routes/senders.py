@@ -33,8 +33,8 @@ from storage.unit_of_work import UnitOfWork
 _SENDERS_PATH = "/senders"
 _SENDER_PATH = _SENDERS_PATH + "/{sender_id}"
 
-# The time limit to verify and store a request body. Amazon SNS stops waiting after 15 seconds. If
-# the limit passes, the provider repeats the request.
+# The maximum time to verify and store a request body. Amazon SNS stops waiting after 15 seconds.
+# After this time, Pressroom responds ``sender.busy``, so that the provider retries the request.
 _MAX_INTAKE_SECONDS = 10.0
 _SIGNATURE_HEADER = standard_webhooks.STANDARD_HEADERS.signatures
 _BODY_SCHEMA = {
@@ -288,7 +288,7 @@ async def receive_reports(
 async def _verify_call(
     request: Request, state: State, sender_id: int, body: bytes
 ) -> intake.StoredSender:
-    """Return the sender that has proved a call. Raises ``sender.signature_invalid``."""
+    """Verify the proof in a call, and return the sender. Raises ``sender.signature_invalid``."""
     sender = await REPORTS.run(intake.find_sender, state.resources, sender_id)
     try:
         has_key = "authorization" in request.headers and _SIGNATURE_HEADER not in request.headers

@@ -246,7 +246,7 @@ def _clean_origin_value(value: object, info: ValidationInfo) -> str | None:
     return clean_value(str(info.field_name), value)
 
 
-# An invalid value is dropped before it is validated, because it must not cause an error.
+# Invalid values become ``None`` before the validation, because they must not cause an error.
 _CleanedValue = Annotated[str | None, BeforeValidator(_clean_origin_value)]
 
 

@@ -82,7 +82,7 @@ def render_form(
     """Render the page with a list's sign-up form.
 
     Args:
-        values: the typed values, as ``nest_inputs`` returns them, and the origin of the visit.
+        values: the typed values, as ``nest_inputs`` returns them, and the origin of the sign-up.
         errors: the errors in a submitted form, or ``None`` for a new form.
     """
     settings = state.resources.settings

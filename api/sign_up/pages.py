@@ -21,7 +21,7 @@ from core.machine_agents import is_machine_agent
 from services.subscriptions import page_urls
 from services.subscriptions.sign_up_origins import UTM_NAMES, Origin, clean_origin
 
-# Browsers and their predecessors send these headers if a page is loaded before anybody asks for it.
+# A browser that prefetches a page sends one of these headers, depending on the browser's age.
 _PREFETCH_HEADERS = ("sec-purpose", "purpose", "x-moz")
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
@@ -36,7 +36,7 @@ def show_form(
     redirect_url: Annotated[str | None, Query()] = None,
     correct: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Show the sign-up form. Hidden inputs contain the origin of the visit.
+    """Show the sign-up form. The form's hidden inputs contain the origin of the sign-up.
 
     ``correct``: whether the form contains the answers that this browser last sent.
     """
@@ -74,7 +74,7 @@ def _find_viewer(request: Request, state: State) -> int | None:
 
 
 def _may_be_person(request: Request) -> bool:
-    """Return whether a person may have made the request, and not a program or a prefetch."""
+    """Return whether the request may come from a person, instead of a program or a prefetch."""
     headers = request.headers
     agent = headers.get("user-agent")
     is_prefetch = any(name in headers for name in _PREFETCH_HEADERS)

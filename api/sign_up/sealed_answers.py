@@ -33,7 +33,7 @@ class SentAnswers:
     """The answers in a sign-up form that a reader has sent.
 
     Attributes:
-        values: the typed values, as ``nest_inputs`` returns them, and the origin.
+        values: the typed values, as ``nest_inputs`` returns them, and the origin of the sign-up.
         submitted_at: when the reader sent the form.
         mailed_at: when the form or the button *Send again* last requested a confirmation mail.
     """
@@ -51,8 +51,8 @@ class SentAnswers:
 def seal_answers(keyring: Keyring, answers: SentAnswers) -> str:
     """Return the encrypted answers as text for a cookie or a hidden input.
 
-    If the answers are too long for a cookie, the text contains no origin. If the answers are still
-    too long, the text contains only the e-mail address.
+    If the answers are too long for a cookie, the text leaves out the origin. If the remaining
+    answers are still too long, the text contains only the e-mail address.
     """
     plain = _serialize(answers)
     if len(plain) > _MAX_ANSWERS_BYTES:

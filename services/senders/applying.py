@@ -158,7 +158,7 @@ def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[Receive
 
 
 def _apply_batch(resources: Resources, sender_id: int) -> int:
-    """Apply the next batch of a sender's bodies. Return the number of applied bodies."""
+    """Apply the next batch of a sender's bodies. Return how many bodies were applied."""
     with resources.unit_of_work() as uow:
         ids = _choose_bodies(uow, sender_id)
     return _apply_or_postpone(resources, sender_id, ids)

@@ -142,9 +142,9 @@ def _keep_addresses_opted_out(
     """Store opt-outs for complaints and unsubscriptions of addresses that belong to no member.
 
     Such an opt-out contains an HMAC of the address instead of a person's id. The opt-outs apply
-    only to lists whose ids the sender names, because a guessed address must not change the list of
-    another owner. If the report has a valid delivery id, the opt-out applies only to the list of
-    the mail. The delivery id may belong to an erased person.
+    only to lists whose ids the sender names. Otherwise, a sender could change another owner's list
+    by guessing an address. If the report has a valid delivery id, the opt-out applies only to the
+    list of the mail. The delivery id may belong to an erased person.
     """
     if sender.any_list or sender.list_ids is None:
         return

@@ -32,7 +32,7 @@ class ReceivedReport:
     Attributes:
         occurred_at: the time that the sender states, or the time of arrival if that time is missing
             or lies in the future.
-        delivery: the content of the report's delivery id, or ``None`` if the report has no valid
+        delivery: the decoded delivery id of the report, or ``None`` if the report has no valid
             delivery id.
         address: the normalised address of the recipient, or ``None`` if the report has no valid
             address.

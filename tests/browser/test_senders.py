@@ -1,4 +1,4 @@
-"""Senders in the console: created, tried, and the effect of a bounce that arrives."""
+"""Senders in the console: creating a sender, trying a request body, and receiving a bounce."""
 
 import httpx2
 import pytest

@@ -203,7 +203,7 @@ def test_embedded_form_returns_to_its_site_after_a_wrong_address_is_corrected(
                 "landing": "/tea/join",
             },
         ),
-        # Without a script, browsers send other sites only the host of the page with the form.
+        # Without scripts, the browser's ``Referer`` header contains only the host of the page.
         (False, {"referrer": "localhost"}),
     ],
 )

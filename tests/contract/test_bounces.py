@@ -529,7 +529,7 @@ def test_undo_of_an_import_removes_or_restores_members_whose_mail_bounced(
     assert data(client.delete(f"/imports/{result['import_id']}/members")) == 2
     status = "SELECT user_id, status FROM subscriptions WHERE list_id = %s"
     assert stack.query(status, list_id) == [(member.user_id, "removed")]
-    # The bounce still applies if the owner adds the address again.
+    # If the owner adds the address again, the bounce still turns mail off.
     add_by_request(client, list_id, member)
     assert owner_view(client, list_id, member)["email_off"]["reason"] == "bounced"
 

@@ -262,7 +262,7 @@ def test_reports_apply_to_members_on_the_deny_list_and_add_nobody(
         what="the opt-out",
     )
     assert member(client, list_id, unknown) is None
-    # The opt-out of the unknown address outlives its entry on the deny list.
+    # The unknown address stays opted out after its removal from the deny list.
     data(client.put(PATH, json=EMPTY))
     data(add(client, list_id, unknown))
     assert member(client, list_id, unknown) is None

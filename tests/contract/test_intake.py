@@ -199,7 +199,7 @@ def test_deletion_of_a_sender_waits_for_no_worker_and_drops_all_waiting_bodies(
     for _ in range(2):
         data(post(client, waiting_sender, report("complained", email=email)))
     with stack.resources.unit_of_work() as uow:
-        # A worker locks the bodies that it applies.
+        # Lock a body, as a worker does while it applies the body.
         lock = "SELECT id FROM sender_bodies WHERE sender_id = :id ORDER BY id LIMIT 1 FOR UPDATE"
         uow.session.execute(sqlalchemy.text(lock), {"id": waiting_sender["id"]})
         assert data(client.delete(path)) == 1

@@ -1,4 +1,4 @@
-"""Mailings of a list, with the figures that senders reported."""
+"""The mailings of a list, with the numbers of deliveries and bounces that senders reported."""
 
 from datetime import datetime, timedelta
 
@@ -48,7 +48,7 @@ def test_mailing_counts_the_members_that_senders_reported(
         "blocked": 0,
         "complained": 0,
         "unsubscribed": 0,
-        # The list keeps no engagement.
+        # The list doesn't record opens and clicks.
         "opened": None,
         "machine_opened": None,
         "clicked": None,

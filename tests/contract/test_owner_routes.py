@@ -14,7 +14,7 @@ from tests.support.lists.subscribers import Reader, new_list
 from tests.support.security.calls import CALLS
 
 UINT64_MAX = 2**64 - 1
-# Segments, tags and mailings have their own tests, in test_segments.py and test_mailings.py.
+# The tests of segments, tags and mailings are in test_segments.py and test_mailings.py.
 OF_LISTS = [
     route
     for route, called in CALLS.items()

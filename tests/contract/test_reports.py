@@ -161,7 +161,7 @@ def test_complaint_about_a_mailing_from_before_a_transfer_holds_on_all_later_lis
     limited = new_sender(client, list_ids=[list_id, second])
     deliver(stack, client, limited, complaint)
     assert outcomes(client, limited) == ["applied"]
-    # The sender doesn't cover the third list.
+    # The third list has no opt-out, because the sender doesn't cover this list.
     query = "SELECT DISTINCT list_id FROM opt_outs WHERE user_id = %s"
     assert set(stack.query(query, user_id)) == {(list_id,), (int(second),)}
     assert not has_left(client, third, email)
@@ -424,7 +424,7 @@ def test_complaint_about_a_mail_to_an_erased_person_is_kept_on_the_list_of_the_m
     for each, members in ((list_id, 0), (other, 1)):
         data(add(client, each, email))
         assert data(client.get(f"/lists/{each}"))["subscriber_count"] == members
-    # The address now belongs to a new person, so an old mail says nothing about the new member.
+    # A report on a mail to another person doesn't affect the member with the same address.
     late = report("complained", delivery_id=delivery_id.upper(), email=email)
     of_other = delivery_for(stack, other, known_member(client, other, email)["user_id"] + 1)
     deliver(stack, client, named, {**late, "delivery_id": of_other})
@@ -456,7 +456,7 @@ def test_report_about_an_erased_person_is_unmatched(
     deliver(stack, client, sender, report("complained", delivery_id=delivery_id))
     [shown] = reports_of(client, sender)
     assert (shown["outcome"], shown["user_id"], shown["recipient"]) == ("unmatched", None, None)
-    # A complaint with the address is kept on lists that the sender names, without the person.
+    # If the sender has ``list_ids``, a complaint from an unknown address becomes an opt-out.
     named = new_sender(client, list_ids=[list_id])
     deliver(stack, client, named, report("complained", email=email))
     assert outcomes(client, named) == ["applied"]
@@ -478,7 +478,7 @@ def test_time_in_the_future_becomes_the_time_of_arrival(
         *({"kind": "delivered", "email": new_address(), "occurred_at": each} for each in times),
         {"kind": "delivered", "email": new_address()},
     )
-    # The clocks of servers may differ by five minutes.
+    # A report may be up to five minutes in the future, because the clocks of servers may differ.
     kept, *replaced = reports_of(client, sender)
     assert datetime.fromisoformat(kept["occurred_at"]) == now + timedelta(minutes=4)
     for shown in replaced:

@@ -1,4 +1,4 @@
-"""Events and mails about senders that fail or recover, and about mailings that bounce."""
+"""Events and mails about failing senders, and about mailings with bounces or complaints."""
 
 from datetime import timedelta
 from typing import Any
@@ -35,12 +35,12 @@ LATE = timedelta(hours=49)
 
 
 def joined(address: str) -> str:
-    """Return an address from a table, which a narrow window may break before the @."""
+    """Remove the space before the @, at which a narrow window may break an address in a table."""
     return address.replace(" @", "@")
 
 
 def told(client: httpx2.Client, *types: str) -> list[dict[str, Any]]:
-    """The events of some types, oldest first."""
+    """Return the events of the given types, oldest first."""
     return list(data(client.get("/events", params={"type": list(types)}))["items"])
 
 
@@ -179,7 +179,7 @@ def test_sender_for_any_list_fails_only_if_it_reported_about_no_list_since_the_m
     new_mailing(stack, list_id, rows=1000, age=LATE)
     deliver(stack, client, working, report("delivered", email=new_address()))
     run_maintenance(stack, CHECK_SILENCE.name)
-    # The reports of the working sender may be about other lists.
+    # The working sender's report may be on another list, so the owner's sender fails too.
     states = [state_of(client, each)[0] for each in (silent, working, own)]
     assert states == ["failing", "working", "failing"]
 
@@ -206,7 +206,7 @@ def age_sender(stack: Stack, sender: dict[str, Any]) -> None:
         ("bounced", 500, {"hard_bounced": 24}, True),
         ("bounced", 500, {"hard_bounced": 23}, False),
         ("bounced", 499, {"hard_bounced": 24}, False),
-        # The limit was reached before.
+        # The mailing has already reached the limit, so another bounce causes no alarm.
         ("bounced", 500, {"hard_bounced": 25}, False),
         ("complained", 1000, {"complained": 2}, True),
         ("complained", 1001, {"complained": 2}, False),
@@ -242,7 +242,7 @@ def test_owner_is_notified_when_a_mailing_reaches_the_limits(
     if not alarms:
         assert told(client, ALARM) == []
         return
-    # The second report doesn't repeat the alarm.
+    # The second report causes no second alarm.
     [alarm] = eventually(lambda: told(client, ALARM), what="the event")
     assert alarm["subject"] == {"kind": "sender", "id": sender["id"]}
     assert alarm["list_id"] == list_id

@@ -1,4 +1,4 @@
-"""Reports of each provider, from the sandbox's signed request to the effect on the member."""
+"""Reports from each provider: the sandbox posts signed requests, and the members change."""
 
 import httpx2
 import pytest
@@ -11,7 +11,7 @@ from tests.support.lists.subscribers import known_member, new_address
 from tests.support.senders.posting import delivery_for, reports_of, settle
 from tests.support.senders.provider_posts import new_provider_sender, post_events
 
-# Each event and the effect of its report.
+# Maps the events in the sandbox to the kind and the outcome of the report.
 EVENTS = {
     "delivered": ("delivered", "applied"),
     "soft_bounce": ("bounced", "applied"),
@@ -47,7 +47,7 @@ def test_reports_of_each_provider_are_applied(
     settle(stack, sender)
     effects = [(each["kind"], each["outcome"]) for each in reports_of(client, sender)]
     assert effects[: len(EVENTS)] == list(EVENTS.values())
-    # The second request repeats the first.
+    # The second request contains the same events, so its reports change nothing.
     assert {outcome for _, outcome in effects[len(EVENTS) :]} <= {"duplicate", "off", "stale"}
     members = {kind: known_member(client, list_id, email) for kind, email in emails.items()}
     stopped = {kind for kind, member in members.items() if not member["email_enabled"]}

@@ -1,4 +1,4 @@
-"""Senders of Amazon SES: signed messages of SNS, and the subscription to the sender's topic."""
+"""Senders for Amazon SES: signed SNS messages, and the subscription to the sender's topic."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ def test_message_without_a_valid_proof_or_of_another_topic_is_rejected(
 ) -> None:
     event = {"kind": "hard_bounce"}
     assert post_events(stack, ses_sender, [event], proof=proof) == [401]
-    # The signature of the other topic is genuine.
+    # A message of another topic is rejected although its signature is valid.
     assert post_events(stack, ses_sender, [event], topic_arn=new_topic()) == [401]
     assert post_topic_change(stack, ses_sender, SUBSCRIBE, topic_arn=new_topic()) == [401]
     assert failures(stack, ses_sender) == []
@@ -114,7 +114,7 @@ def test_subscription_is_confirmed_when_sns_is_reachable_again(
             what="the failed attempt",
         )
         assert ses_sender["topic_arn"] not in confirmed_topics(stack)
-        # Reports don't wait for the confirmation.
+        # Reports are applied before the subscription is confirmed.
         assert post_events(stack, ses_sender, [{"kind": "accepted"}]) == [200]
         eventually(
             lambda: outcomes(client, ses_sender) == ["ignored"] * attempt,  # noqa: B023 - at once
@@ -130,7 +130,7 @@ def test_subscription_is_confirmed_when_sns_is_reachable_again(
 def test_refused_confirmation_is_shown_as_an_invalid_report(
     stack: Stack, client: httpx2.Client, ses_sender: dict[str, Any]
 ) -> None:
-    # The sender has another topic when the worker confirms the subscription.
+    # Change the sender's topic before the worker retries the confirmation.
     assert post_topic_change(stack, ses_sender, SUBSCRIBE, outages=1) == [200]
     eventually(lambda: failures(stack, ses_sender) == [(1, True)], what="the failed attempt")
     data(client.patch(f"/senders/{ses_sender['id']}", json={"topic_arn": new_topic()}))
@@ -148,9 +148,9 @@ def test_sender_fails_after_its_topic_is_unsubscribed_until_it_is_subscribed_aga
     assert post_topic_change(stack, ses_sender, UNSUBSCRIBE) == [200]
     settle(stack, ses_sender)
     assert state_of(client, ses_sender) == ("failing", ["topic_unsubscribed"])
-    # Pressroom doesn't use the token of the message, which would subscribe the URL again.
+    # Pressroom doesn't use the message's token, because the token would renew the subscription.
     assert ses_sender["topic_arn"] not in confirmed_topics(stack)
-    # SNS may still deliver a message from before the end of the subscription.
+    # After the subscription has ended, SNS may still deliver earlier messages.
     assert post_events(stack, ses_sender, [{"kind": "accepted"}]) == [200]
     settle(stack, ses_sender)
     assert outcomes(client, ses_sender) == ["ignored"]

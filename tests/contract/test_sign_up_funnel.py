@@ -1,4 +1,4 @@
-"""How many people saw, asked for and confirmed a subscription, per day and per origin."""
+"""The numbers of page views, sign-ups and confirmations, per day and per origin."""
 
 import html
 import re
@@ -24,7 +24,7 @@ ORIGIN_KINDS = ("utm_source", "utm_medium", "utm_campaign", "referrer")
 
 
 def read_rows(client: httpx2.Client, list_id: int, by: str, **query: str) -> dict[str, list[int]]:
-    """Return the counts of each key, in the order of ``COUNTS``."""
+    """Map the key of each row in the statistics to its counts, in the order of ``COUNTS``."""
     path = f"/lists/{list_id}/stats"
     rows: list[dict[str, Any]] = data(client.get(path, params={"by": by, **query}))["rows"]
     return {row["key"]: [row[name] for name in COUNTS] for row in rows}
@@ -105,7 +105,7 @@ def test_statistics_by_origin_have_the_100_largest_keys_and_the_rest_as_other(
         " FROM generate_series(1, 103) AS n",
         list_id,
     )
-    # A source that really is called "other" belongs to the rest.
+    # The row "other" also contains members whose ``utm_source`` really is "other".
     stack.query("UPDATE origin_days SET utm_source = 'other' WHERE utm_source = 's1'")
     joined = {key: row[2] for key, row in read_rows(client, list_id, "utm_source").items()}
     largest = {f"s{number}": number for number in range(103, 3, -1)}
@@ -124,7 +124,7 @@ def test_statistics_show_10_000_origins_of_strangers_as_101_rows(
     rows = read_rows(client, list_id, "referrer")
     joined = {key: row[2] for key, row in rows.items()}
     assert len(joined) == 102
-    # The members in this test have no rows of their own, so the empty key balances the origins.
+    # The test adds no members, so the empty key has the negative sum of all other keys.
     assert (joined["other"], joined[""]) == (9_900, -10_000)
 
 
@@ -137,11 +137,11 @@ def test_seen_counts_only_page_views_that_a_person_may_have_made(stack: Stack) -
             view_as_person_and_machines(visitor.client, path)
             visitor.enter(owner.email)
             assert visitor.client.get(path, headers=PERSON).status_code == 200
-            # The owner of other lists is a person like any other.
+            # A view by the owner of another list counts.
             with a_visitor(second) as stranger:
                 stranger.enter(stack.create_owner().email)
                 assert stranger.client.get(path, headers=PERSON).status_code == 200
-        # A stopped process writes its counts.
+        # The second API wrote its counts to the database when it stopped.
         rows = data(client.get(f"/lists/{mailing_list['id']}/stats"))["rows"]
         assert [row["seen"] for row in rows] == [0] * 29 + [3]
         subscribe(client, mailing_list["id"])
@@ -164,7 +164,7 @@ def test_killed_process_loses_its_unwritten_views_and_no_others(
 
 
 def view_as_person_and_machines(client: httpx2.Client, path: str) -> None:
-    """View a page twice as a person, and several times as a program or before anybody asks."""
+    """View a page twice as a person, and several times as a program or as a prefetch."""
     for query in ({}, {"utm_source": "fair"}):
         assert client.get(path, params=query, headers=PERSON).status_code == 200
     for headers in (

@@ -1,4 +1,4 @@
-"""Where a sign-up came from: what is stored with its consent entry, and what a member shows."""
+"""The origin of a sign-up, in the consent entry and in the record of the member."""
 
 import json
 import re
@@ -37,7 +37,7 @@ STORED = {
 
 @pytest.fixture
 def browser_client(stack: Stack) -> Iterator[httpx2.Client]:
-    """Yield a client that keeps cookies and isn't logged in."""
+    """Yield a client that isn't logged in and keeps cookies."""
     with stack.client() as client:
         yield client
 
@@ -113,7 +113,7 @@ def test_later_sign_ups_never_change_the_origin_of_a_member(
 def test_origin_of_a_stranger_takes_effect_only_with_the_confirmation(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    """The owner added the member, so the confirmed sign-up is the member's first sign-up."""
+    """The owner added and removed the member, so the sign-up is the member's first sign-up."""
     email = new_address()
     member = put(client, list_id, email)
     data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
@@ -123,7 +123,7 @@ def test_origin_of_a_stranger_takes_effect_only_with_the_confirmation(
     confirm(stranger, *mailed(stack, email))
     found = known_member(client, list_id, email)
     assert (found["status"], found["origin"]) == ("active", fill(utm_source="fair"))
-    # Wait for the welcome mail, because a removed member gets none.
+    # Wait for the welcome mail, because Pressroom sends no mail to a removed member.
     mailed(stack, email, 2)
     data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
     stack.query(
@@ -133,7 +133,7 @@ def test_origin_of_a_stranger_takes_effect_only_with_the_confirmation(
     subscribe(stranger, list_id, email, utm_source="later")
     newest = next(each for each in mailed(stack, email, 3) if "/confirm?token=" in each["text"])
     confirm(stranger, newest)
-    # The first sign-up had no origin in this case, and a later sign-up doesn't supply one.
+    # If the first sign-up had no origin, a later sign-up doesn't set the member's origin.
     assert known_member(client, list_id, email)["origin"] is None
 
 
@@ -154,7 +154,7 @@ def test_sign_up_page_copies_campaign_and_referring_host_into_its_form(
         "referrer": "news.example.com",
     }
     sent = {**read_hidden_inputs(page.text), "utm_source": "fair", "email": email}
-    # A wrong address shows the form again, which keeps the origin.
+    # After a wrong address, the form is shown again and still contains the origin.
     again = stranger.post(path, data={**sent, "email": "wrong"}, headers=BROWSER_HEADERS)
     assert read_hidden_inputs(again.text) == {name: sent[name] for name in sent if name != "email"}
     assert stranger.post(path, data=sent, headers=BROWSER_HEADERS).status_code == 303
@@ -208,7 +208,7 @@ def test_import_records_origins_as_claims_of_the_file(
     ]
     mapping = json.dumps({"Where": "origin.referrer"})
     result = imported(client, list_id, sheet(header, *rows), mapping=mapping)
-    # The file adds the date on which the known member joined.
+    # The known member had no join date, so the import adds the date in the file.
     assert counts(result) == {"received": 3, "added": 2, "already": 1, "updated": 1}
     claimed = fill(
         utm_source="twitter",
@@ -225,7 +225,7 @@ def test_import_records_origins_as_claims_of_the_file(
         ("owner", None),
     ]
     assert known_member(client, list_id, plain)["origin"] is None
-    # The file claims another origin for a member who signed up. The member's origin stays.
+    # The origin in the file doesn't replace the origin of a member's sign-up.
     signed_up = known_member(client, list_id, known)
     assert signed_up["origin"] == fill(utm_source="fair")
     assert ("import", claimed) in read_origins(client, signed_up)
@@ -234,7 +234,7 @@ def test_import_records_origins_as_claims_of_the_file(
 def test_origin_column_still_fills_a_field_of_the_same_name(
     client: httpx2.Client, list_id: int
 ) -> None:
-    """Before Pressroom knew origins, imports created such fields."""
+    """Earlier versions of Pressroom imported columns such as ``utm_source`` into fields."""
     new_field(client, "utm_source")
     [email] = addresses(1)
     imported(client, list_id, sheet(["email", "utm_source"], [email, "Twitter"]))
@@ -327,7 +327,7 @@ def test_erasure_leaves_no_origin_of_the_person(
 def test_release_1_0_0_erases_the_origin_together_with_the_address(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    """Release 1.0.0 clears the address of an erased person without knowing the origin."""
+    """Release 1.0.0 clears only the address, so the database must clear the origin."""
     email = new_address()
     subscribe(stranger, list_id, email, utm_source="fair")
     member = known_member(client, list_id, email)

@@ -1,4 +1,4 @@
-"""Tests that each report is applied exactly once, whatever is killed and on how many hosts."""
+"""Tests that each report is applied exactly once, after any kill and with several hosts."""
 
 import time
 from collections import Counter
@@ -32,7 +32,7 @@ from tests.support.stack.signals import kill_with_children
 pytestmark = [pytest.mark.stack, pytest.mark.tier("faults")]
 
 MAILING_ID = 77
-# The numbers of members with each kind of report. Each member also has a report `delivered`.
+# Maps each kind of report to its number of members. Each member also has a report `delivered`.
 COUNTS = {
     "complained": 100,
     "unsubscribed": 100,
@@ -77,7 +77,7 @@ class Poster:
     """Posts each request body again until Pressroom accepts it.
 
     Attributes:
-        gate: admits one body per ``release``, so that a test decides when the bodies are posted.
+        gate: lets one body pass per ``release``, so that a test decides when bodies are posted.
         broken: the number of requests without a response.
         busy: the number of requests that Pressroom refused with 429.
     """
@@ -114,14 +114,14 @@ class Poster:
 
 
 def build_reports(ids: Sequence[str]) -> list[Report]:
-    """Return 10,000 reports of all kinds. Neighbours in the list are of different kinds."""
+    """Return 10,000 reports in mixed order, so that each body contains several kinds of reports."""
     kinds = [kind for kind, count in COUNTS.items() for _ in range(count)]
     makers = {
         "hard_bounced": lambda each: bounce("hard", "5.1.1", delivery_id=each),
         "soft_bounced": lambda each: bounce("soft", "4.2.2", delivery_id=each),
         "blocked": lambda each: bounce("blocked", "5.7.1", delivery_id=each),
     }
-    # The blocked mails are reported about members whose mail bounced softly too.
+    # The members with blocked mails also have soft bounces.
     members = [*ids, *ids[-COUNTS["blocked"] :]]
     bad = [
         makers[kind](each) if kind in makers else report(kind, delivery_id=each)
@@ -150,7 +150,7 @@ def test_10000_reports_are_applied_exactly_once_while_each_process_is_killed(sit
         _kill_worker(site, poster)
         _kill_postgres(site, poster)
         _kill_api(site, poster)
-        # At each kill, bodies were left that nobody had posted.
+        # Post the remaining bodies, which waited at the gate during all kills.
         poster.gate.release(len(starts) - 150)
         eventually(lambda: poster.acknowledged == len(starts), within=60, what="all responses")
         assert poster.strange == []
@@ -186,7 +186,7 @@ def _kill_worker(site: Site, poster: Poster) -> None:
 
 
 def _kill_postgres(site: Site, poster: Poster) -> None:
-    """Kill Postgres while reports are posted and in the middle of a transaction of the worker."""
+    """Kill Postgres during a transaction of the worker, while reports are posted."""
     with uncommitted(site.stack, _LOCK_MAILING):
         poster.gate.release(25)
         await_waiter(site.stack, "UPDATE mailings")
@@ -209,7 +209,7 @@ def _kill_api(site: Site, poster: Poster) -> None:
 
 
 def count_by(stack: Stack, query: str, *values: object) -> Counter[object]:
-    """Return how often each value occurs in the result of a query with one column."""
+    """Return how often each value appears in the result of a query with one column."""
     return Counter(value for (value,) in stack.query(query, *values))
 
 

@@ -1,4 +1,4 @@
-"""Tests that senders get a timely response while something that the intake needs hangs."""
+"""Tests that senders get a timely response while the database, Redis or another host hangs."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ SNS = {"x-amz-sns-message-type": "Notification"}
 CALLS = 24
 # Amazon SNS waits 15 seconds for a response. The other providers wait longer.
 MAX_SECONDS = 15.0
-# A response that nothing delays takes a small part of this time.
+# A response takes much less than this time if nothing delays the response.
 PROMPT_SECONDS = 2.0
 
 

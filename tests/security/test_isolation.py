@@ -35,18 +35,18 @@ from tests.support.stack.maintenance import resting_maintenance
 
 # Everybody sees what pages are made of.
 PAGES = {name: call for name, call in CONSOLE_CALLS.items() if name != "GET /console/assets/{name}"}
-# Tables whose rows belong to the installation, to an address or to the reader.
+# Tables whose rows belong to no owner, but to the installation, an address or a reader.
 OF_NO_OWNER = {
     *("alembic_version", "departures", "feed_offsets", "login_attempts", "mail_counts"),
     *("maintenance", "object_removals", "payment_order_checkpoints", "payment_order_transitions"),
     *("mailed_links", "opt_outs", "consent_entries", "erasures", "former_addresses"),
     "spent_proofs",
 }
-# Tables without a row of the test's owner. Each test that reads these tables has its own owner.
+# Tables in which the owner of ``World`` has no rows. Tests of these tables create other owners.
 WITHOUT_ROWS = OF_NO_OWNER | {
-    # The API and maintenance write these rows later.
+    # The API or maintenance writes these rows with a delay.
     *("api_requests", "subscriber_counts", "member_days", "origin_day_deltas"),
-    # These rows belong to readers, or exist only while a job runs.
+    # These rows are about a person, or about a job in progress.
     *("idempotency_records", "named_members", "waiting_chunks", "open_charges"),
     *("passkeys", "recovery_codes", "totp_secrets", "credit_checkpoints", "composer_uses"),
     *("bulk_changes", "import_changes", "consent_claims", "consent_wordings", "deleted_tags"),
@@ -207,7 +207,7 @@ def test_isolation_tests_cover_every_operation() -> None:
 
 
 def test_isolation_tests_look_at_rows_of_every_table_of_an_owner(api_side: Side) -> None:
-    # For each new table, add a row to tests/support/security/world.py.
+    # If this test fails for a new table, add a row in tests/support/security/world.py.
     rows = belongings(api_side.world)
     assert {table for table in rows if rows[table] == (0, None)} <= WITHOUT_ROWS
 

@@ -174,9 +174,9 @@ def show_list(
 
 
 def _list_origins(uow: UnitOfWork, list_id: int, days: DayRange) -> list[tuple[MemberFigures, str]]:
-    """Return the largest sources of campaigns, and the largest websites, for the list's page.
+    """Return the campaign sources and websites from which most members joined the list.
 
-    Each is paired with the query string of the members page that shows the members from there.
+    Each source or website has a query string, with which the members page shows these members.
     """
     figures = [
         (each, _build_origin_query(by, each.key))

@@ -120,7 +120,7 @@ class SnsServer:
 
         Args:
             message_type: ``SubscriptionConfirmation`` or ``UnsubscribeConfirmation``.
-            outages: the number of calls with the message's token that fail with 503.
+            outages: how many calls with the message's token fail with 503 before one can succeed.
         """
         token = secrets.token_hex(32)
         self._tokens[token] = topic_arn
@@ -148,7 +148,7 @@ class SnsServer:
         }
 
     def fails(self, token: str) -> bool:
-        """Return whether the next call with a token fails, and count the call."""
+        """Return whether the current call with a token fails, and reduce the remaining outages."""
         is_out = self._outages[token] > 0
         self._outages[token] -= is_out
         return is_out

@@ -70,10 +70,10 @@ class EventPosting(Posting):
 
 
 class TopicPosting(Posting):
-    """How to post a change of a subscription to a topic.
+    """How to post a message of Amazon SNS about the subscription of a sender's URL to a topic.
 
     Attributes:
-        outages: the number of calls with which Pressroom can't confirm the subscription.
+        outages: how often Pressroom's call to confirm the subscription fails before it can succeed.
     """
 
     type: Literal["SubscriptionConfirmation", "UnsubscribeConfirmation"]

@@ -118,7 +118,7 @@ class ProviderKeys:
         """Return a request with a ``SubscriptionConfirmation`` or ``UnsubscribeConfirmation``.
 
         Args:
-            outages: the number of calls with the message's token that fail.
+            outages: how many calls with the message's token fail before one can succeed.
         """
         fields = self.sns.build_confirmation(
             message_type,

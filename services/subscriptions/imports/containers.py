@@ -305,7 +305,7 @@ def _unzip(source: Source) -> Iterator[bytes]:
 
 
 def _name_container(file: IO[bytes]) -> str:
-    """Return the name of a zip file's format that owners know.
+    """Return “Excel” for a workbook, and “zip” for any other zip file.
 
     The directory of a truncated file is missing, so the name of the first entry decides.
     """

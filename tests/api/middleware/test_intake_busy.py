@@ -1,4 +1,4 @@
-"""Statuses of the route that receives reports, so that providers retry their requests."""
+"""The statuses that make mail providers retry requests with reports."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ SNS = {"x-amz-sns-message-type": "Notification"}
 
 
 def post(path: str, status: int, headers: dict[str, str]) -> httpx2.Response:
-    """Post a request to an app that responds with ``status``."""
+    """Post a request through the middleware to an app that responds with ``status``."""
     app = IntakeBusyMiddleware(Response(status_code=status))
 
     async def send() -> httpx2.Response:

@@ -68,7 +68,7 @@ CONTENTS = st.recursive(
 
 TOPIC_ARN = notify("")["TopicArn"]
 SECRETS = ("whsec_" + "a2" * 16, "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE", "key", "\x00")
-# The values of headers and of the fields that contain proofs. None of them is a valid proof.
+# Values for headers and body fields that should contain a proof. No value is a valid proof.
 PROOF_VALUES = st.sampled_from(
     [
         *("", str(NOW_SECONDS), "-1", "9" * 11, "9" * 400, "\u0663", "nan", "1e9", " ", "\x00"),

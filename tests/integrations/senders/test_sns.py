@@ -333,9 +333,9 @@ def test_message_is_busy_after_a_useless_reply_of_the_issuers_server(
 @pytest.mark.parametrize(
     ("part", "other"),
     [
-        # The version of the certificate.
+        # Changes the version of the certificate.
         ("a003020102", "a003020103"),
-        # The type of the public key.
+        # Changes the type of the public key.
         ("2a8648ce3d0201", "2a8648ce3d027f"),
     ],
 )

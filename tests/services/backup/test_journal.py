@@ -164,7 +164,7 @@ def test_opt_outs_that_a_sender_reported_survive_the_restore_of_an_earlier_backu
     query = "SELECT user_id, source FROM opt_outs WHERE list_id = %s ORDER BY id"
     opt_outs = stack.query(query, list_id)
     assert opt_outs == [(member.user_id, "sender-complaint"), (None, "sender-unsubscribe")]
-    # The restored backup is from before the reports.
+    # Delete the opt-outs, as if a backup from before the reports had been restored.
     stack.query("DELETE FROM opt_outs WHERE list_id = %s", list_id)
     assert journal.replay_journal(backups.resources, backups.place, began_at).opt_outs == 2
     assert stack.query(query, list_id) == opt_outs

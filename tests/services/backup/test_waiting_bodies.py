@@ -1,4 +1,4 @@
-"""Backups leave out the waiting bodies of senders, which are deleted within a day."""
+"""Backups leave out waiting request bodies, because Pressroom deletes these within a day."""
 
 from collections.abc import Callable
 

@@ -79,7 +79,7 @@ def test_erasure_tests_fill_every_table_that_names_a_person_or_refers_to_their_t
         other_id=list_owner.user_id,
         rows=1,
     )
-    # Add each new table to `fill`, or to `NOT_FILLED`.
+    # If this test fails for a new table, add the table to `fill` or to `NOT_FILLED`.
     filled = left(imports_without_workers.stack, erased_user_id).keys()
     assert filled | NOT_FILLED == build_conditions().keys()
 

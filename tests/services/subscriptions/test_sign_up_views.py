@@ -1,4 +1,4 @@
-"""How views of sign-up pages are counted in memory and written to the database."""
+"""Processes count views of sign-up pages in memory, and write the counts to the database."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +40,7 @@ def test_several_processes_count_each_view_once(stack: Stack) -> None:
 
     def count(number: int) -> None:
         counter = ViewCounter()
-        # Each process sees the lists in another order.
+        # Half of the processes count the lists in reverse order, which must not cause deadlocks.
         ordered = list_ids if number % 2 else list_ids[::-1]
         for _ in range(ROUNDS):
             for list_id in ordered:
@@ -80,7 +80,7 @@ def test_views_after_a_failed_write_are_counted(
         with pytest.raises(psycopg2.Error):
             counter.write_views(database)
     counter.count_view(list_id, DAY)
-    # A list that doesn't exist costs no views of other lists.
+    # The views of an unknown list are dropped, but the views of other lists are written.
     counter.count_view(1, DAY)
     counter.write_views(database)
     assert read_views(stack, [list_id]) == [1]

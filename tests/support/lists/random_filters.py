@@ -61,7 +61,7 @@ def random_text(dice: random.Random) -> str:
 
 
 def random_origin(dice: random.Random) -> Json | None:
-    """Values of some names. Most of them look like JSON, or are words of the names."""
+    """Return an origin with random values. Some values look like JSON or like the names."""
     values = {name: dice.choice(ORIGINS) for name in ORIGIN_NAMES if dice.random() < 0.4}
     return values or None
 

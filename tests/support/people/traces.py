@@ -94,26 +94,26 @@ INSERT INTO origin_day_deltas
 SELECT %s, CURRENT_DATE, 'ada', '', '', '', 1, 0 FROM generate_series(1, %s)
 """
 
-# The columns by which a row names a person, and the person's things that a row can refer to.
+# Columns that contain the id of a person, and tables whose rows belong to a person.
 PERSON_COLUMNS = ("user_id", "person_id", "caller_id")
 OWNED_TABLES = ("senders", "api_keys", "webhook_endpoints", "lists")
-# What may be left after an erasure in rows that name the person or the person's things.
+# Conditions for the rows that an erasure must change. Other rows of these tables may stay.
 _LEFT = {
     "subscription_events": "%(id)s IN (user_id, actor_id)"
     " AND (ip IS NOT NULL OR request_id IS NOT NULL)",
     "webhook_deliveries": "(person_id = %(id)s AND answer IS NOT NULL"
     " OR endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = %(id)s))",
 }
-# Tables that ``fill`` doesn't fill, because an erasure keeps their rows, or because a person has
-# few rows in them. The other tests of erasures cover these tables.
+# Tables to which ``fill`` adds no rows, because an erasure keeps the rows, or because a person has
+# only a few rows. Other tests of erasures cover these tables.
 NOT_FILLED = {
-    # Kept: money, opt-outs, evidence, and the rows of lists, which members can still leave.
+    # An erasure keeps money, opt-outs, evidence, and lists, because members can still leave lists.
     *("credit_accounts", "credit_checkpoints", "credit_entries", "payment_orders", "erasures"),
     *("opt_outs", "departures", "events", "feed_events", "lists", "subscriptions"),
     *("subscriber_counts", "subscriber_deltas", "member_days", "member_day_deltas"),
-    # Blanked.
+    # An erasure keeps these rows, but deletes the personal values.
     *("imports", "exports", "list_reports", "consent_wordings"),
-    # Few rows per person.
+    # A person has only a few of these rows.
     *("account_mails", "bulk_actions", "composer_uses", "denied_entries", "erased_denials"),
     *("fields", "former_addresses", "mailed_links", "oauth_grants", "passkeys", "recovery_codes"),
     *("segments", "storage_uses", "tags", "deleted_tags", "totp_secrets", "user_sessions"),
@@ -140,7 +140,7 @@ def fill(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows: int) 
 def _fill_reports(
     stack: Stack, tag: str, *, list_id: int, user_id: int, other_id: int, rows: int
 ) -> None:
-    """Rows of reports about the person, and of the person's own sender and archived list."""
+    """Add reports about the person, and rows of the person's own sender and archived list."""
     [(sender_id,)] = stack.query(_SENDER, user_id)
     [(other_sender_id,)] = stack.query(_SENDER, other_id)
     stack.query(_SECRETS, sender_id, tag)
@@ -159,9 +159,10 @@ def _fill_reports(
 
 
 def left(stack: Stack, user_id: int) -> dict[str, int]:
-    """Return how many rows name the person or refer to the person's things, by table.
+    """Map each table to its number of rows with the person's id or about the person's things.
 
-    The tables are derived from the models, so that a new table is included.
+    Tables without such rows are missing. The function finds the tables in the models, so that a new
+    table is included.
     """
     conditions = {name: each for name, each in build_conditions().items() if name not in NOT_FILLED}
     counts = {

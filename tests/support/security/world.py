@@ -139,7 +139,7 @@ def _add_orders(world: World) -> None:
 
 
 def _add_endpoint(world: World) -> None:
-    """Create a paused webhook endpoint with a delivery that can't succeed."""
+    """Create a paused webhook endpoint, and a delivery to a port on which nothing listens."""
     client, url = world.client, f"http://127.0.0.1:9/{world.mark}"
     made = data(client.post("/webhook-endpoints", json={"url": url, "types": ["order.disputed"]}))
     path = f"/webhook-endpoints/{made['id']}"
@@ -149,7 +149,7 @@ def _add_endpoint(world: World) -> None:
 
 
 def _add_sender(world: World) -> None:
-    """Create a sender with a row in each table of reports, and views of the sign-up page."""
+    """Create a sender, rows in each table of reports, and statistics of the list's sign-ups."""
     values, stack = world.values, world.stack
     sender = data(world.client.post("/senders", json={"name": world.mark, "provider": "generic"}))
     values["sender_id"] = sender["id"]
@@ -161,7 +161,7 @@ def _add_sender(world: World) -> None:
         "mark": world.mark,
     }
     for row in (
-        # The body waits, because it is due tomorrow.
+        # No worker applies this body before tomorrow.
         (
             "sender_bodies (sender_id, size, context, wrapped_key, wrapped_by, body, due_at)"
             " VALUES ({sender}, 1, 'x', 'x', 'x', 'x', now() + interval '1 day')"
@@ -255,15 +255,15 @@ def _seen(world: World, look: Callable[[], Rows]) -> Rows:
 def _belongings(world: World) -> Rows:
     names = f"\\y{world.owner.user_id}\\y|{world.mark}"
     references = build_reference_conditions(world.owner.user_id)
-    # The API writes its log of requests at any time.
+    # Leave out the request log, because the API can write the log at any time.
     del references["api_requests"]
     return rows_about(world.stack, names, world.list_ids, references)
 
 
 def build_reference_conditions(user_id: int) -> dict[str, str]:
-    """Map each table to the SQL condition for rows that refer to something that the person owns.
+    """Map each table to the SQL condition for rows that refer to a row of the person.
 
-    The conditions follow the foreign keys, so that a new table is included.
+    The function finds the tables by their foreign keys, so that a new table is included.
     """
     conditions: dict[str, list[str]] = {}
     for table in Model.metadata.tables.values():
@@ -278,9 +278,10 @@ def build_reference_conditions(user_id: int) -> dict[str, str]:
 def rows_about(
     stack: Stack, names: str, list_ids: list[int], references: Mapping[str, str] | None = None
 ) -> Rows:
-    """Look at the rows of the lists, and at rows in which the regular expression finds a name.
+    """Return the number and a digest of the rows that belong to the lists or contain a name.
 
     Args:
+        names: a regular expression that matches the names.
         references: maps tables to SQL conditions for more rows.
     """
     of_lists = f"= ANY(ARRAY{list_ids})"

@@ -1,4 +1,4 @@
-"""Mailings with the figures that a test needs, without as many members."""
+"""Adds mailings with any figures to the database, without members or reports."""
 
 import time
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def new_mailing(
 
     ``figures``: the figures of the mailing, such as ``hard_bounced``.
     """
-    # Later mailings have greater ids, as the ids of jobs.
+    # The ids of mailings increase, because each mailing has the id of its job.
     mailing_id = time.time_ns() // 1000
     figures = figures or {}
     columns = ["id", "list_id", "label", "rows", "created_at", *figures]

@@ -57,7 +57,7 @@ def post_body(
 
 
 def reject_calls(client: httpx2.Client, sender: dict[str, Any], *, count: int) -> None:
-    """Post calls without a proof at the same time, and wait until they are counted."""
+    """Post several calls without a proof at the same time, and wait until all are counted."""
     path = f"/senders/{sender['id']}"
     before = data(client.get(path))["refused_24h"]
     with ThreadPoolExecutor(count) as pool:

@@ -37,7 +37,7 @@ def test_random_member_filter_finds_exactly_the_matching_members(
 def test_filter_by_origin_finds_quotes_backslashes_and_wildcards(
     random_list: RandomList, operator: str
 ) -> None:
-    """Origins are indexed as JSON text, in which quotes and backslashes are escaped."""
+    """The index contains origins as JSON text, which escapes quotes and backslashes."""
     operands = (True,) if operator == "exists" else written.ORIGINS
     for name in ("utm_source", "landing"):
         for operand in operands:

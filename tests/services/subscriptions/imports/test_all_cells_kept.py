@@ -60,7 +60,7 @@ def is_kept(member: dict[str, Any], meaning: str, cell: str) -> bool:
         "fields": member["fields"].get(name) == cell,
         "tags": set(split_tags(cell)) == member["tags"],
         "joined_at": member["joined_at"][:10] == cell[:10],
-        # Of a website its host is kept.
+        # Pressroom stores only the host of a website's URL.
         "origin": member["origin"].get(name, "-") in cell.lower(),
     }
     return bool(expected[kind])

@@ -183,7 +183,7 @@ def test_import_reads_consent_claims_from_the_file() -> None:
         ),
         ("UTM Source,UTM Medium,referring_site", ("utm_source", "utm_medium", "referrer")),
         ("referrer_source,attribution_url", ("referrer", "landing")),
-        # Nested values of JSON objects have such names.
+        # The column name of a nested value in a JSON file contains the names of all levels.
         (
             "referrer_utm_parameters.source,referrer_utm_parameters.campaign,referrer",
             ("utm_source", "utm_campaign", "referrer"),
