@@ -46,6 +46,8 @@ OF_NO_OWNER = {
 WITHOUT_ROWS = OF_NO_OWNER | {
     # The API or maintenance writes these rows with a delay.
     *("api_requests", "subscriber_counts", "member_days", "origin_day_deltas"),
+    # Maintenance adds these rows to others, and deletes them.
+    *("subscriber_deltas", "member_day_deltas"),
     # These rows are about a person, or about a job in progress.
     *("idempotency_records", "named_members", "waiting_chunks", "open_charges"),
     *("passkeys", "recovery_codes", "totp_secrets", "credit_checkpoints", "composer_uses"),

@@ -13,6 +13,7 @@ from api.console.assets import ASSETS_BY_SERVED_NAME
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
 from models.declarative import Model
+from storage.encryption import encrypt
 from tests.support.credits.payments import SandboxPayments
 from tests.support.credits.topups import await_status
 from tests.support.http.replies import data, send
@@ -160,12 +161,17 @@ def _add_sender(world: World) -> None:
         "mailing": values["mailing_id"],
         "mark": world.mark,
     }
+    # No worker applies this body before tomorrow.
+    data_key, wrapped = stack.resources.key_wrapper.create_key(world.mark)
+    body = encrypt(b"{}", data_key, world.mark)
+    stack.query(
+        """
+        INSERT INTO sender_bodies (sender_id, size, context, wrapped_key, wrapped_by, body, due_at)
+        VALUES (%s, %s, %s, %s, %s, %s, now() + interval '1 day')
+        """,
+        *(sender["id"], len(body), world.mark, wrapped.data, wrapped.wrapped_by, body),
+    )
     for row in (
-        # No worker applies this body before tomorrow.
-        (
-            "sender_bodies (sender_id, size, context, wrapped_key, wrapped_by, body, due_at)"
-            " VALUES ({sender}, 1, 'x', 'x', 'x', 'x', now() + interval '1 day')"
-        ),
         (
             "sender_counts (sender_id, hour, outcome, count)"
             " VALUES ({sender}, date_trunc('hour', now()), 'applied', 1)"
