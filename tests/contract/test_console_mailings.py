@@ -16,7 +16,7 @@ PAGE_SIZE = 50
 
 
 @pytest.fixture
-def list_id(console: OwnerAtConsole) -> int:
+def mailed_list_id(console: OwnerAtConsole) -> int:
     return int(new_list(console.api, title="The Daily Demo")["id"])
 
 
@@ -30,7 +30,7 @@ def names_of(text: str) -> list[str]:
 
 
 def test_mailings_page_shows_the_figures_newest_first(
-    stack: Stack, console: OwnerAtConsole, list_id: int
+    stack: Stack, console: OwnerAtConsole, mailed_list_id: int
 ) -> None:
     figures = {
         "delivered": 1100,
@@ -39,9 +39,9 @@ def test_mailings_page_shows_the_figures_newest_first(
         "complained": 1,
         "unsubscribed": 4,
     }
-    new_mailing(stack, list_id, rows=1200, figures=figures, label="September letter")
-    unnamed_id = new_mailing(stack, list_id, rows=3)
-    text = console.see(path_of(list_id))
+    new_mailing(stack, mailed_list_id, rows=1200, figures=figures, label="September letter")
+    unnamed_id = new_mailing(stack, mailed_list_id, rows=3)
+    text = console.see(path_of(mailed_list_id))
     assert heading(text) == "Mailings of The Daily Demo"
     newest, oldest = rows_of(text)[1:]
     assert newest == [f"Mailing {unnamed_id}", "just now", "3", "0", "0", "0", "0", "0"]
@@ -64,93 +64,97 @@ def test_mailings_page_shows_the_figures_newest_first(
 def test_mailings_page_marks_only_figures_that_reach_a_limit_of_the_alarm(
     stack: Stack,
     console: OwnerAtConsole,
-    list_id: int,
+    mailed_list_id: int,
     *,
     rows: int,
     figures: dict[str, int],
     bad_figures: list[str],
 ) -> None:
-    new_mailing(stack, list_id, rows=rows, figures=figures)
-    text = console.see(path_of(list_id))
+    new_mailing(stack, mailed_list_id, rows=rows, figures=figures)
+    text = console.see(path_of(mailed_list_id))
     marked = [part.partition("</b>")[0] for part in text.split('<b class="bad">')[1:]]
     assert marked == bad_figures
     assert ("mail providers may block" in text) is bool(bad_figures)
 
 
 def test_share_is_rounded_down_and_never_shown_as_zero(
-    stack: Stack, console: OwnerAtConsole, list_id: int
+    stack: Stack, console: OwnerAtConsole, mailed_list_id: int
 ) -> None:
     figures = {"hard_bounced": 49_999, "complained": 1}
-    new_mailing(stack, list_id, rows=1_000_000, figures=figures)
-    [row] = rows_of(console.see(path_of(list_id)))[1:]
+    new_mailing(stack, mailed_list_id, rows=1_000_000, figures=figures)
+    [row] = rows_of(console.see(path_of(mailed_list_id)))[1:]
     assert row[4] == "49,999 (4.99 %)"
     assert row[6] == "1 (< 0.01 %)"
 
 
-def test_mailings_page_explains_the_empty_state(console: OwnerAtConsole, list_id: int) -> None:
-    text = console.see(path_of(list_id))
+def test_mailings_page_explains_the_empty_state(
+    console: OwnerAtConsole, mailed_list_id: int
+) -> None:
+    text = console.see(path_of(mailed_list_id))
     assert "A mailing is a roster that an app" in text
-    assert f"/console/lists/{list_id}/export" in text
+    assert f"/console/lists/{mailed_list_id}/export" in text
     assert 'console/developers/senders">senders</a>' in text
     assert "<table" not in text
 
 
 def test_mailings_page_escapes_html_in_a_label(
-    stack: Stack, console: OwnerAtConsole, list_id: int
+    stack: Stack, console: OwnerAtConsole, mailed_list_id: int
 ) -> None:
     label = "<img src=x>&amp; letter"
-    new_mailing(stack, list_id, rows=1, label=label)
-    text = console.see(path_of(list_id))
+    new_mailing(stack, mailed_list_id, rows=1, label=label)
+    text = console.see(path_of(mailed_list_id))
     assert "<img" not in text
     assert names_of(text) == [label]
 
 
-def test_mailings_page_is_paged(stack: Stack, console: OwnerAtConsole, list_id: int) -> None:
-    oldest_id = new_mailing(stack, list_id, rows=1)
+def test_mailings_page_is_paged(stack: Stack, console: OwnerAtConsole, mailed_list_id: int) -> None:
+    oldest_id = new_mailing(stack, mailed_list_id, rows=1)
     for _ in range(PAGE_SIZE):
-        last_id = new_mailing(stack, list_id, rows=1)
-    text = console.see(path_of(list_id))
+        last_id = new_mailing(stack, mailed_list_id, rows=1)
+    text = console.see(path_of(mailed_list_id))
     assert len(names_of(text)) == PAGE_SIZE
     assert names_of(text)[0] == f"Mailing {last_id}"
     cursor = text.split("cursor=")[1].split('"')[0]
-    last_page = console.see(path_of(list_id), cursor=cursor)
+    last_page = console.see(path_of(mailed_list_id), cursor=cursor)
     assert names_of(last_page) == [f"Mailing {oldest_id}"]
 
 
 def test_mailings_of_another_owner_are_not_found(
-    stack: Stack, console: OwnerAtConsole, list_id: int
+    stack: Stack, console: OwnerAtConsole, mailed_list_id: int
 ) -> None:
-    new_mailing(stack, list_id, rows=1, label="September letter")
+    new_mailing(stack, mailed_list_id, rows=1, label="September letter")
     with at_console(stack) as other_owner:
-        text = other_owner.see(path_of(list_id), 404)
+        text = other_owner.see(path_of(mailed_list_id), 404)
     assert "September letter" not in text
 
 
-def test_list_links_to_its_mailings(stack: Stack, console: OwnerAtConsole, list_id: int) -> None:
-    link = f'{path_of(list_id)}"'
+def test_list_links_to_its_mailings(
+    stack: Stack, console: OwnerAtConsole, mailed_list_id: int
+) -> None:
+    link = f'{path_of(mailed_list_id)}"'
     # The page of a list without mailings doesn't show the link.
-    assert link not in console.see(f"/console/lists/{list_id}")
-    assert link in console.see(f"/console/lists/{list_id}/export")
-    new_mailing(stack, list_id, rows=1)
-    assert link in console.see(f"/console/lists/{list_id}")
+    assert link not in console.see(f"/console/lists/{mailed_list_id}")
+    assert link in console.see(f"/console/lists/{mailed_list_id}/export")
+    new_mailing(stack, mailed_list_id, rows=1)
+    assert link in console.see(f"/console/lists/{mailed_list_id}")
 
 
 def test_alarm_in_the_events_links_to_its_mailing(
-    stack: Stack, console: OwnerAtConsole, list_id: int
+    stack: Stack, console: OwnerAtConsole, mailed_list_id: int
 ) -> None:
     email = new_address()
-    data(add(console.api, list_id, email))
-    mailing_id = new_mailing(stack, list_id, rows=500, figures={"hard_bounced": 24})
-    user_id = known_member(console.api, list_id, email)["user_id"]
-    delivery_id = delivery_for(stack, list_id, user_id, mailing_id)
+    data(add(console.api, mailed_list_id, email))
+    mailing_id = new_mailing(stack, mailed_list_id, rows=500, figures={"hard_bounced": 24})
+    user_id = known_member(console.api, mailed_list_id, email)["user_id"]
+    delivery_id = delivery_for(stack, mailed_list_id, user_id, mailing_id)
     deliver(
         stack,
         console.api,
         new_sender(console.api),
         bounce("hard", "5.1.1", delivery_id=delivery_id),
     )
-    link = f'{path_of(list_id)}#mailing-{mailing_id}"'
+    link = f'{path_of(mailed_list_id)}#mailing-{mailing_id}"'
     eventually(
         lambda: link in console.see("/console/developers/feed"), what="the link to the mailing"
     )
-    assert f'id="mailing-{mailing_id}"' in console.see(path_of(list_id))
+    assert f'id="mailing-{mailing_id}"' in console.see(path_of(mailed_list_id))
