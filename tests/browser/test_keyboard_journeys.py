@@ -1,6 +1,5 @@
 """What an owner does in the console, by keyboard alone; the focus is seen at each press."""
 
-
 import httpx2
 import pytest
 from playwright.sync_api import expect
