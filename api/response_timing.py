@@ -29,7 +29,7 @@ async def pad_failure() -> AsyncIterator[None]:
     start = asyncio.get_running_loop().time()
     try:
         yield
-    except Exception:
+    except Exception:  # Every error must take as long as the others, so that none is recognised.
         await _wait_for_step(start)
         raise
 
