@@ -35,7 +35,7 @@ from core.scopes import Scope
 from models import OptOutKind
 from services.accounts import accounts
 from services.subscriptions import lists, member_attributes, sign_up
-from services.subscriptions.members import members
+from services.subscriptions.members import person_subscriptions
 from services.subscriptions.members import unsubscribe as leaving
 from services.subscriptions.members.changes import Via
 from services.subscriptions.members.email_offs import find_email_off, find_email_offs
@@ -202,7 +202,7 @@ def read_my_subscription(
 ) -> Envelope[SubscriptionRecord]:
     """Retrieve the caller's subscription to a list, in any status."""
     mailing_list = lists.get_named(uow, list_id, archived=True)
-    record = members.get_own_subscription(uow, mailing_list.id, caller.user_id)
+    record = person_subscriptions.get_own_subscription(uow, mailing_list.id, caller.user_id)
     channel = describe_list(uow, state, mailing_list)
     email_off = find_email_off(uow, record)
     return build_envelope(SubscriptionRecord.of(record, email_off, list=channel))
@@ -218,7 +218,7 @@ def list_my_subscriptions(
     paging: ArrayPaging,
 ) -> Envelope[list[SubscriptionRecord]]:
     """List the caller's subscriptions, newest first. Pending subscriptions are included."""
-    page = members.list_subscriptions(uow, caller.user_id, paging)
+    page = person_subscriptions.list_subscriptions(uow, caller.user_id, paging)
     channels = describe_lists(uow, state, [mailing_list for _, mailing_list in page.rows])
     email_offs = find_email_offs(uow, [record for record, _ in page.rows])
     records = [
@@ -258,7 +258,7 @@ def read_opponent(
         raise mailing.LIST_ID_MISSING()
     mailing_list = lists.get_list(uow, list_id, archived=True)
     person = principal.get_person(uow, mailing_list)
-    record = members.get_own_subscription(uow, mailing_list.id, person.id)
+    record = person_subscriptions.get_own_subscription(uow, mailing_list.id, person.id)
     channel = describe_list(uow, state, mailing_list)
     subscription = SubscriptionRecord.of(record, find_email_off(uow, record))
     if principal.trace:

@@ -34,7 +34,7 @@ from services.paging import PageRequest
 from services.subscriptions import fields, lists, member_attributes
 from services.subscriptions.consent import evidence, networks
 from services.subscriptions.fields import FieldValue, InvalidAttribute
-from services.subscriptions.members import bounces, members
+from services.subscriptions.members import bounces, members, transfers
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.email_offs import EmailOffReason, find_email_off
 from storage.unit_of_work import UnitOfWork
@@ -238,7 +238,7 @@ def move_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Respo
     def move(uow: UnitOfWork, source: MailingList) -> tuple[int, str]:
         target_id = lists.parse_list_id(console.form.get("list", ""))
         target = console.get_own_list(uow, target_id or 0)
-        members.transfer_member(uow, source, target, user_id, actor=build_actor(console))
+        transfers.transfer_member(uow, source, target, user_id, actor=build_actor(console))
         return target.id, f"The member was moved to “{target.title}”."
 
     return _run_member_action(console, list_id, user_id, move)

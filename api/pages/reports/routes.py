@@ -28,7 +28,7 @@ from api.state import StateOf, Transaction
 from services.access import sessions
 from services.accounts import accounts, email_addresses, unsolicited_mail
 from services.subscriptions import branding, list_reports, lists, page_urls
-from services.subscriptions.members import members
+from services.subscriptions.members import person_subscriptions
 from services.subscriptions.members.changes import Via
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
@@ -41,7 +41,7 @@ def show_report(
     trace = require_trace(state, submission)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
     person = accounts.get_user(uow, trace.user_id)
-    address = members.read_own_subscription(uow, mailing_list, person).email
+    address = person_subscriptions.read_own_subscription(uow, mailing_list, person).email
     return render_list_page(
         "report.html",
         branding.read_look(uow, mailing_list),

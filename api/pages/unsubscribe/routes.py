@@ -31,7 +31,7 @@ from core.languages.reader_languages import marked, translate
 from models import OptOutKind
 from services.accounts import accounts, email_addresses
 from services.subscriptions import branding, lists, page_urls
-from services.subscriptions.members import members, traces, unsubscribe
+from services.subscriptions.members import person_subscriptions, traces, unsubscribe
 from services.subscriptions.members.changes import Via
 
 router = APIRouter(dependencies=[MAIL_LINK], include_in_schema=False, route_class=ThreadedRoute)
@@ -45,10 +45,10 @@ def show_subscription(
     language = get_reader_language(request)
     mailing_list = lists.get_list(uow, trace.list_id, archived=True)
     person = accounts.find_user(uow, trace.user_id)
-    subscription = members.read_own_subscription(uow, mailing_list, person)
+    subscription = person_subscriptions.read_own_subscription(uow, mailing_list, person)
     is_revoked = traces.is_revoked(mailing_list, trace.delivery)
     if is_revoked:
-        subscription = members.hide_personal_state(subscription)
+        subscription = person_subscriptions.hide_personal_state(subscription)
     is_open = mailing_list.archived_at is None
     return render_list_page(
         "unsubscribe.html",

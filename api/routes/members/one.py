@@ -23,7 +23,7 @@ from services.accounts import accounts
 from services.subscriptions import lists, member_attributes
 from services.subscriptions.consent import evidence, networks
 from services.subscriptions.consent.evidence import ConsentEvidence
-from services.subscriptions.members import members
+from services.subscriptions.members import members, person_subscriptions, transfers
 from services.subscriptions.members.email_offs import find_email_off, find_email_offs
 from storage.unit_of_work import UnitOfWork
 
@@ -63,7 +63,7 @@ def transfer_member(
     source = lists.get_own_list(uow, caller, list_id)
     target = lists.get_own_list(uow, caller, dst_list_id)
     actor = actors.build_owner_actor(request, caller)
-    moved = members.transfer_member(uow, source, target, user_id, actor=actor)
+    moved = transfers.transfer_member(uow, source, target, user_id, actor=actor)
     return build_envelope(moved)
 
 
@@ -127,7 +127,7 @@ def list_member_subscriptions(
 ) -> Envelope[list[schemas.SubscriptionRecord]]:
     """List the subscriptions of a member to all lists of this list's owner, newest first."""
     mailing_list = lists.get_own_list(uow, caller, list_id)
-    page = members.list_subscriptions_to_owner(uow, mailing_list, user_id, paging)
+    page = person_subscriptions.list_subscriptions_to_owner(uow, mailing_list, user_id, paging)
     person = accounts.get_user(uow, user_id)
     channels = describe_lists(uow, state, [mailing_list for _, mailing_list in page.rows])
     attributes = member_attributes.create_formatter(

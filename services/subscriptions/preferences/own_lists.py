@@ -10,10 +10,10 @@ from core.errors.mailing import FIELD_VALUE, LIST_NOT_FOUND, SUBSCRIPTION_NOT_FO
 from models import MailingList, Subscription, SubscriptionStatus
 from services.subscriptions import branding, fields
 from services.subscriptions.branding import Look
-from services.subscriptions.members import changes, members
+from services.subscriptions.members import changes, person_subscriptions
 from services.subscriptions.members.changes import Actor
 from services.subscriptions.members.locks import lock_subscription
-from services.subscriptions.members.members import OwnSubscription
+from services.subscriptions.members.person_subscriptions import OwnSubscription
 from services.subscriptions.preferences.visits import Visit
 from storage.unit_of_work import UnitOfWork
 
@@ -41,7 +41,7 @@ def read_lists(uow: UnitOfWork, visit: Visit) -> list[OwnList]:
     """
     mailing_lists = uow.session.scalars(_select_lists(visit).limit(MAX_SHOWN_LISTS)).all()
     return [
-        OwnList(each, members.read_own_subscription(uow, each, visit.person))
+        OwnList(each, person_subscriptions.read_own_subscription(uow, each, visit.person))
         for each in mailing_lists
     ]
 

@@ -24,7 +24,7 @@ from services.subscriptions.consent.evidence import (
     read_evidence_by_member,
 )
 from services.subscriptions.imports import undo
-from services.subscriptions.members import changes, members, unsubscribe
+from services.subscriptions.members import changes, transfers, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.support.imports.importing import Importing, csv_of, new_addresses
 from tests.support.people.erasure import erase
@@ -198,7 +198,7 @@ def test_consent_claim_follows_a_member_transfer_and_is_removed_by_import_undo(
     claim(importing, task.id, ClaimedConsent(claimants[0], ConsentHow.FORM, THEN))
     with importing.person(list_id, claimants[0]) as (uow, of, person):
         target = lists.get_list(uow, other)
-        members.transfer_member(uow, of, target, person.id, actor=OWNER)
+        transfers.transfer_member(uow, of, target, person.id, actor=OWNER)
     there = consent_of(importing, other, claimants[0])
     assert [(each.how, each.claimed_by, each.list_id) for each in there] == [
         ("transfer", "owner", other),

@@ -15,7 +15,7 @@ from services.subscriptions.imports import applying, chunks, undo
 from services.subscriptions.imports.chunks import PreparedChunk
 from services.subscriptions.imports.undo import IMPORT_UNDO
 from services.subscriptions.member_attributes import AttributeChanges
-from services.subscriptions.members import members, unsubscribe
+from services.subscriptions.members import members, transfers, unsubscribe
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.members import MemberEdit
 from storage.unit_of_work import UnitOfWork
@@ -62,7 +62,7 @@ def test_import_undo_keeps_members_changed_since_and_counts_them(
             unsubscribe.set_email(uow, of, person, READER, enabled=False)
         with importing.person(list_id, moved) as (uow, of, person):
             target = lists.get_list(uow, elsewhere)
-            members.transfer_member(uow, of, target, person.id, actor=OWNER)
+            transfers.transfer_member(uow, of, target, person.id, actor=OWNER)
         erase(importing.resources, erased)
     result = importing.take_back(importer, task.id)
     assert result == {"import_id": task.id, "undone": 2, "kept": 10}

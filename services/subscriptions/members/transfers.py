@@ -1,0 +1,143 @@
+"""Transfers a member from one list to another list of the same owner."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core.errors import mailing as errors
+from models import MailingList, OptOutKind, Subscription, SubscriptionStatus, Tier
+from services.accounts import accounts
+from services.feed.catalogue import FeedEventType
+from services.subscriptions import deny_lists, member_attributes, sign_up
+from services.subscriptions.consent.history import copy_history
+from services.subscriptions.members import bounces, changes, locks, opt_out_checks, opt_outs
+from services.subscriptions.members.changes import Actor
+from services.subscriptions.members.members import get_member
+from storage.unit_of_work import UnitOfWork
+
+# The columns that a transfer copies from the source list's record to a new record on the target
+# list.
+_TRANSFERRED_COLUMNS = (
+    *("user_id", "name", "email"),
+    *("confirmation_asked_at", "submitted", "language", "origin"),
+)
+
+
+def transfer_member(
+    uow: UnitOfWork,
+    source: MailingList,
+    target: MailingList,
+    user_id: int,
+    *,
+    actor: Actor,
+) -> int:
+    """Transfer a member from the source list to the target list.
+
+    Return 1 if the member was transferred, or 0 if the member was already removed from the source
+    list. The record on the source list is kept with the status ``removed``. If the target list
+    already has a record of the person, the two records are merged. The person's opt-outs,
+    bounces, consent entries and consent claims are copied to the target list.
+
+    Raises ``member.not_found``, ``transfer.same_list`` and ``tag.too_many``. Raises
+    ``member.denied`` if the person is on a deny list, unless the person is an active member of the
+    target list.
+    """
+    if source.id == target.id:
+        raise errors.TRANSFER_SAME_LIST()
+    if not locks.lock_pair(uow, user_id, source.id, target.id):
+        raise errors.MEMBER_NOT_FOUND()
+    source_record = get_member(uow, source, user_id)
+    if source_record.status == SubscriptionStatus.REMOVED:
+        return 0
+    person = accounts.get_user(uow, user_id)
+    target_record = changes.find_record(uow, target.id, person.id)
+    if target_record is None or target_record.status != SubscriptionStatus.ACTIVE:
+        addresses = locks.collect_addresses(person, source_record)
+        addresses |= locks.collect_addresses(person, target_record)
+        deny_lists.require_allowed(uow, target.user_id, addresses)
+    for kind in sorted(opt_out_checks.find_opt_outs(uow, source.id, person)):
+        opt_outs.record_opt_out(uow, target.id, person, kind=kind, source="transfer")
+    opt_out_kinds = opt_out_checks.find_opt_outs(uow, target.id, person)
+    values = _merge_records(source_record, target_record, opt_out_kinds)
+    bounces.copy_bounces(uow, source.id, person.id, to_list_id=target.id)
+    if bounces.claim_bounces(uow, target.id, person):
+        values["email_enabled"] = False
+    values |= member_attributes.merge_attributes(uow, source_record, target_record, target.id)
+    values["list_id"] = target.id
+    target_record = _write_target_record(uow, source_record, target_record, actor, values)
+    removed = SubscriptionStatus.REMOVED
+    changes.change_record(uow, source_record, changes.TRANSFERRED_AWAY, actor, status=removed)
+    list_ids = {"from_list_id": source_record.list_id, "to_list_id": target_record.list_id}
+    event = FeedEventType.SUBSCRIPTION_TRANSFERRED
+    # Announce the transfer in the feeds of both lists, because a client may follow only one of the
+    # two lists.
+    changes.announce_change(uow, source_record, event, changes.TRANSFERRED_AWAY, actor, **list_ids)
+    changes.announce_change(uow, target_record, event, changes.TRANSFERRED_IN, actor, **list_ids)
+    return 1
+
+
+def _write_target_record(
+    uow: UnitOfWork,
+    source_record: Subscription,
+    target_record: Subscription | None,
+    actor: Actor,
+    values: Mapping[str, Any],
+) -> Subscription:
+    """Create or change a transferred member's record on the target list.
+
+    The function also copies the member's consent entries and claims to the target list. If the
+    member is pending, the confirmation link is moved to the target list.
+    """
+    if target_record is None:
+        copied = {name: getattr(source_record, name) for name in _TRANSFERRED_COLUMNS}
+        target_record = Subscription(source="transfer", **copied, **values)
+        changes.add_record(uow, target_record, changes.TRANSFERRED_IN, actor)
+    else:
+        # Keep an active member's origin, because the figures by origin wouldn't count the change.
+        if target_record.status != SubscriptionStatus.ACTIVE and not sign_up.has_origin(
+            uow, target_record
+        ):
+            values = {**values, "origin": source_record.origin}
+        changes.change_record(uow, target_record, changes.TRANSFERRED_IN, actor, **values)
+    copy_history(uow, source_record, target_record)
+    if source_record.status == SubscriptionStatus.PENDING:
+        sign_up.move_confirmation(uow, source_record, target_record)
+    return target_record
+
+
+def _merge_records(
+    source_record: Subscription,
+    target_record: Subscription | None,
+    opt_out_kinds: set[OptOutKind],
+) -> dict[str, Any]:
+    """Merge a member's records on the source list and the target list of a transfer.
+
+    The merged record gets the highest tier, and the first of the statuses ``active``, ``pending``
+    and ``unsubscribed`` that any record has. The merged record has mail enabled only if mail is
+    enabled in all records. If the person has opted out of the target list, the merged record can be
+    pending, but not active.
+    """
+    records = [source_record]
+    # Ignore a record with the status ``removed``, because a former membership has no effect on the
+    # new membership.
+    if target_record and target_record.status != SubscriptionStatus.REMOVED:
+        records.append(target_record)
+    statuses = {each.status for each in records}
+    if SubscriptionStatus.ACTIVE in statuses and OptOutKind.LIST not in opt_out_kinds:
+        status = SubscriptionStatus.ACTIVE
+    elif SubscriptionStatus.PENDING in statuses:
+        status = SubscriptionStatus.PENDING
+    else:
+        status = SubscriptionStatus.UNSUBSCRIBED
+    has_mail = OptOutKind.EMAIL not in opt_out_kinds and all(each.email_enabled for each in records)
+    return {"status": status, **_choose_better_tier(records), "email_enabled": has_mail}
+
+
+def _choose_better_tier(records: Sequence[Subscription]) -> dict[str, Any]:
+    """Return the highest tier and the latest expiry date of a member's records."""
+    # A paid tier without an expiry date never expires.
+    never_ends = any(each.type != Tier.FREE and each.paid_expiry is None for each in records)
+    expiries = [each.paid_expiry for each in records if each.paid_expiry is not None]
+    return {
+        "type": max((Tier(each.type) for each in records), key=[*Tier].index),
+        "paid_expiry": None if never_ends else max(expiries, default=None),
+    }
