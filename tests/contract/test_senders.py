@@ -147,10 +147,15 @@ def test_sender_for_any_list_is_resumed_with_another_key_only_with_the_scope_del
         assert data(delivery_client.patch(path, json={"state": "working"}))["state"] == "waiting"
 
 
-def test_account_has_at_most_20_senders(client: httpx2.Client) -> None:
+def test_account_has_at_most_20_senders(stack: Stack, owner: Owner, client: httpx2.Client) -> None:
     made = [new_sender(client)["id"] for _ in range(MAX_SENDERS)]
     body = {"name": "x", "provider": "generic"}
-    problem(client.post(PATH, json=body), 409, "sender.too_many")
+    refusal = problem(client.post(PATH, json=body), 409, "sender.too_many")
+    options = ("--provider", "generic", "--name", "x")
+    done = pressroom(stack, "senders", "create", owner.email, *options)
+    assert done.returncode != 0
+    assert refusal["message"] in done.stderr
+    assert len(data(client.get(PATH))) == MAX_SENDERS
     assert data(client.delete(f"{PATH}/{made[0]}")) == 1
     problem(client.get(f"{PATH}/{made[0]}"), 404, "sender.not_found")
     new_sender(client)

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from core import clock
+from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data
 from tests.support.imports.bulk import addresses, imported, sheet
@@ -148,6 +149,20 @@ def test_seen_counts_only_page_views_that_a_person_may_have_made(stack: Stack) -
         for by in ("source", "utm_source"):
             figures = data(client.get(f"/lists/{mailing_list['id']}/stats", params={"by": by}))
             assert [row["seen"] for row in figures["rows"]] == [None]
+
+
+@pytest.mark.tier("processes")
+def test_running_process_writes_its_views_within_a_minute(
+    stack: Stack, client: httpx2.Client, list_id: int
+) -> None:
+    slug = data(client.get(f"/lists/{list_id}"))["slug"]
+
+    def count_stored_views() -> int:
+        return sum(row["seen"] for row in data(client.get(f"/lists/{list_id}/stats"))["rows"])
+
+    with stack.run_second_api(None) as second, second.client(None) as visitor:
+        assert visitor.get(f"/s/{slug}", headers=PERSON).status_code == 200
+        eventually(lambda: count_stored_views() == 1, what="the view stored", within=75)
 
 
 def test_killed_process_loses_its_unwritten_views_and_no_others(
