@@ -15,7 +15,12 @@ import psycopg2
 from psycopg2.extensions import connection, cursor
 
 from benchmarks.measure import measure_seconds
-from benchmarks.scale import statements_of_lists, statements_of_money, statements_of_work
+from benchmarks.scale import (
+    statements_of_lists,
+    statements_of_money,
+    statements_of_reports,
+    statements_of_work,
+)
 from benchmarks.scale.volume import Volume
 from core.keyring import Keyring
 from services.accounts import passwords
@@ -26,6 +31,7 @@ STATEMENTS = {
     **statements_of_lists.STATEMENTS,
     **statements_of_work.STATEMENTS,
     **statements_of_money.STATEMENTS,
+    **statements_of_reports.STATEMENTS,
 }
 # The database tables in the order in which they are filled. The tables are filled in stages. In
 # each stage, two groups of tables are filled in parallel. The statement that fills a table must not
@@ -51,8 +57,9 @@ _STAGES: tuple[tuple[Sequence[str], ...], ...] = (
             "payment_order_changes",
             "opt_outs",
             "bounces",
+            "origin_days",
         ),
-        ("subscription_events", "feed_events"),
+        ("subscription_events", "feed_events", "mailing_marks", "webhook_deliveries"),
     ),
 )
 _FILLED_BY_STAGES = {table for stage in _STAGES for group in stage for table in group}

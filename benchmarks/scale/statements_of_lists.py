@@ -88,7 +88,7 @@ SELECT pg_temp.list_id(list), pg_temp.person_id(person), status,
         2 + (list - 1) / 2 * 2, n % 100) ELSE '{{}}' END,
     CASE WHEN is_rare OR n % 2 = 0 THEN jsonb_build_object(
         'utm_source', CASE WHEN is_rare THEN 'utqiagvik' ELSE 'source-' || n / 2 % 8 END,
-        'referrer', 'www.site-' || n % 997 || '.example') ||
+        'referrer', 'www.site-' || n % 23 || '.example') ||
         CASE WHEN is_rare THEN '{{"utm_campaign": "north"}}'::jsonb ELSE '{{}}' END END
 FROM (
     SELECT n, pg_temp.subscriber(n) AS person, status, pg_temp.subscribed_list(n) AS list,
@@ -253,6 +253,16 @@ FROM (
         ELSE 2 + pg_temp.dice(n, 8, {lists} - 1) END AS list
     FROM generate_series(1, {exports}::bigint) AS n
 ) AS made ORDER BY n
+""",
+    "denied_entries": """
+INSERT INTO denied_entries (user_id, entry)
+SELECT pg_temp.person_id(1 + n % {owners}), 'denied' || n || '@example.com'
+FROM generate_series(1, {small}::bigint) AS n
+""",
+    "former_addresses": """
+INSERT INTO former_addresses (email, user_id, left_at)
+SELECT 'former.' || pg_temp.email(n), pg_temp.person_id(n), '{anchor}'
+FROM generate_series(1, {small}::bigint) AS n
 """,
     "list_reports": """
 INSERT INTO list_reports (list_id, user_id, created_at)

@@ -59,6 +59,9 @@ class Volume:
             "clients": 20,
             "grants": self._scale(10_000),
             "tokens": self._scale(50_000),
+            "mailings": self._scale(20_000),
+            "reports": self._scale(1_000_000),
+            "requests": self._scale(1_000_000),
             "small": self._scale(5_000),
         }
 

@@ -92,6 +92,7 @@ def _more_values(sized: SizedStack, world: worlds.World) -> _Values:
     )
     return {
         "as_whom": "owner",
+        "provider": "stockphoto",
         "event_id": one("SELECT max(id) / 2 FROM events"),
         "entry_id": one(
             "SELECT id FROM credit_entries WHERE user_id = %s AND seq = %s",
