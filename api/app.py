@@ -251,12 +251,12 @@ def _build_sender(resources: Resources) -> Send:
 
 
 async def _write_key_records(state: State) -> None:
-    """Regularly write records about API keys and senders to the database.
+    """Write records about API keys and senders to the database every two seconds.
 
-    The records are the last uses of API keys, the requests with API keys, and the numbers of
-    refused calls of senders. Because the writes run one after another, a hanging database blocks
-    only one thread of the background work. After a failed write, only the requests stay in memory.
-    The other records are lost.
+    Each record is the last use of an API key, an entry of an API key's request log, or the number
+    of a sender's rejected calls. The writes run one after another, so that a hanging database
+    blocks only one thread of ``BACKGROUND``. After a failed write, only the entries of request logs
+    are written again.
     """
     resources = state.resources
     writers: dict[str, Callable[[], None]] = {
@@ -274,7 +274,7 @@ async def _write_key_records(state: State) -> None:
 
 
 async def _write_sign_up_views(state: State) -> None:
-    """Write the counted views of sign-up pages to the database once a minute."""
+    """Write the numbers of views of sign-up pages to the database once a minute."""
     while True:
         await asyncio.sleep(_WRITE_SIGN_UP_VIEWS_EVERY_SECONDS)
         try:

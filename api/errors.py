@@ -55,9 +55,8 @@ STATUS_OF = {
     Kind.TOO_SLOW: 504,
     Kind.DAMAGED: 500,
 }
-# Under this key, the ASGI scope of a request contains a list of error codes. Each error response
-# appends its code. Routers copy the scope. The value is a list, so that all copies
-# share the codes.
+# The key of the ASGI scope under which error responses append their error codes. The value is a
+# list, because routers copy the scope, and the copies share only mutable values.
 ERROR_CODES_KEY = "pressroom.error_codes"
 # The maximum number of validation errors in a response.
 MAX_PROBLEMS = 100
@@ -86,7 +85,7 @@ def problem_response(error: DomainError) -> Response:
         elif error.code == access.AUTH_INVALID_API_KEY.code:
             challenge += ', error="invalid_token"'
         if error.code == SENDER_SIGNATURE_INVALID.code:
-            # Amazon SNS sends the user name and the secret of a URL only after this challenge.
+            # Some HTTP clients send the user name and password in a URL only after this challenge.
             challenge = 'Basic realm="pressroom"'
         headers["WWW-Authenticate"] = challenge
     return _Problem(

@@ -1,20 +1,20 @@
-"""Pads response times, so that the times don't reveal whether an address or sender exists."""
+"""Pads response times, so that they don't reveal whether an address is known or a sender exists."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-# Every padded response takes a multiple of ``STEP_SECONDS``. ``STEP_SECONDS`` must exceed the time
-# of the slowest request, because a slower response would reveal whether an address is known.
-# ``STEP_SECONDS`` must be so short that nobody notices the delay.
+# The duration of a padded response is a multiple of this time. The time must exceed the slowest
+# request, because otherwise requests for known addresses could take more steps than other requests.
+# The time must also be so short that nobody notices the delay.
 STEP_SECONDS = 0.2
 
 
 @asynccontextmanager
 async def pad_duration() -> AsyncIterator[None]:
-    """Delay the end of the ``async with`` block, so that it takes a multiple of ``STEP_SECONDS``.
+    """Wait at the end of the ``async with`` block until a multiple of ``STEP_SECONDS`` has passed.
 
-    Leaving the block is also delayed if the block raises an exception.
+    Exceptions of the block are delayed too.
     """
     start = asyncio.get_running_loop().time()
     try:
@@ -25,11 +25,11 @@ async def pad_duration() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def pad_failure() -> AsyncIterator[None]:
-    """Pad the duration like ``pad_duration``, but only if the block raises an exception."""
+    """Delay only exceptions of the ``async with`` block, in the same way as ``pad_duration``."""
     start = asyncio.get_running_loop().time()
     try:
         yield
-    except Exception:  # Every error must take as long as the others, so that none is recognised.
+    except Exception:  # All errors must take equally long, so that the time doesn't tell the cause.
         await _wait_for_step(start)
         raise
 

@@ -14,7 +14,7 @@ from core import clock
 
 
 def quieten_log() -> None:
-    """Log only warnings and errors, because benchmarks log many informational messages."""
+    """Log only warnings and errors, because informational messages would bury the results."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 
@@ -28,11 +28,10 @@ def report_findings(findings: Sequence[Finding], *, kept_as: str | None) -> None
     """Print how many results meet their target, and store the results.
 
     Args:
-        kept_as: the kind of benchmark under which the results are stored, or ``None`` to store
-            nothing.
+        kept_as: ``OTHERS`` or ``GROWTH`` from ``kept_results``, or ``None`` to store nothing.
     """
     missed = [finding for finding in findings if not finding.met]
-    print(f"\n{len(findings) - len(missed)} of {len(findings)} bars met.")
+    print(f"\n{len(findings) - len(missed)} of {len(findings)} targets met.")
     if kept_as is not None:
         _keep_findings(findings, kept_as)
 
@@ -51,4 +50,4 @@ def _keep_findings(findings: Sequence[Finding], kept_as: str) -> None:
     write_report(
         kept_results.read_record(kept_results.OTHERS), kept_results.read_record(kept_results.GROWTH)
     )
-    print(f"Kept in {file.name}, docs/performance.md, docs/growth.md and build/benchmarks.")
+    print(f"Stored in {file.name}, docs/performance.md, docs/growth.md and build/benchmarks.")

@@ -11,11 +11,11 @@ _END = "<!-- carried: end -->"
 
 
 def write_load_table(record: dict[str, Any], growth: dict[str, Any]) -> None:
-    """Replace the table between two markers in docs/growth.md.
+    """Replace the table between ``_BEGIN`` and ``_END`` in docs/growth.md.
 
     Args:
-        record: the results of all benchmarks except growth.
-        growth: the results of the growth measurement.
+        record: the results of all benchmarks except the growth benchmark.
+        growth: the results of the growth benchmark.
     """
     before, _, rest = PAGE.read_text().partition(_BEGIN)
     _, _, after = rest.partition(_END)
@@ -25,14 +25,14 @@ def write_load_table(record: dict[str, Any], growth: dict[str, Any]) -> None:
 
 def _build_table(record: dict[str, Any], growth: dict[str, Any]) -> list[str]:
     rows = (
-        ("charges a second", _join_figures(_charge_rates(record)), "`make bench NAME=consume`"),
+        ("charges per second", _join_figures(_charge_rates(record)), "`make bench NAME=consume`"),
         (
-            "new members a second",
+            "new members per second",
             _join_figures(_import_rates(record)),
             "`make bench NAME=bulk-add`, `import-1m`",
         ),
         (
-            "members exported a second",
+            "members exported per second",
             _join_figures(_rates(record, r"export-1m: .*", "product_per_s", "{}")),
             "`make bench NAME=export-1m`",
         ),
@@ -55,9 +55,13 @@ def _charge_rates(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _import_rates(record: dict[str, Any]) -> Iterator[str]:
-    yield from _rates(record, "bulk-add: .* new members", "product_per_s", "{} in one call")
-    yield from _rates(record, "import-1m: .* from CSV.gz", "product_per_s", "{} from a file")
-    yield from _rates(record, "import-1m: .* by 2 .*", "product_per_s", "{} by two processes")
+    yield from _rates(record, "bulk-add: .* new members", "product_per_s", "{} members in one call")
+    yield from _rates(
+        record, "import-1m: .* from CSV.gz", "product_per_s", "{} members from a file"
+    )
+    yield from _rates(
+        record, "import-1m: .* by 2 .*", "product_per_s", "{} members with two processes"
+    )
 
 
 def _rates(record: dict[str, Any], name: str, detail: str, words: str) -> Iterator[str]:

@@ -11,7 +11,11 @@ _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True)
 class Reply:
-    """The status of a response, and the seconds since the planned time of the request."""
+    """The status of a response, and its response time.
+
+    Attributes:
+        seconds: the time from the planned start of the request to the end of the response.
+    """
 
     status: int
     seconds: float
@@ -62,9 +66,10 @@ async def send_requests(port: int, shares: Iterable[Iterable[bytes]]) -> list[fl
 
 
 async def offer_requests(port: int, requests: Sequence[bytes], *, per_second: float) -> list[Reply]:
-    """Send requests at fixed times, even if responses to earlier requests are still missing.
+    """Send requests at a fixed rate, without waiting for the responses to earlier requests.
 
-    The response times count from the planned times, so that they include delays before sending.
+    Response times count from the planned time of sending. If requests are delayed because the
+    server is slow, the delay is therefore included.
     """
     start = time.perf_counter()
     idle: list[_Connection] = []

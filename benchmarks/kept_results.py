@@ -1,6 +1,6 @@
 """Stores and reads the results of the latest benchmark runs.
 
-Each line of a result file, except the first line, contains one benchmark result.
+The first line of a result file describes the benchmark run. Each other line contains one result.
 """
 
 import json
@@ -13,7 +13,11 @@ OTHERS = "benchmarks"
 
 
 def read_record(kind: str) -> dict[str, Any] | None:
-    """Return the stored results of a kind of benchmark, or ``None`` before the first run."""
+    """Return the stored results of ``kind``, or ``None`` before the first run.
+
+    Args:
+        kind: ``GROWTH`` or ``OTHERS``.
+    """
     file = RESULTS / f"{kind}.jsonl"
     if not file.exists():
         return None
@@ -22,10 +26,11 @@ def read_record(kind: str) -> dict[str, Any] | None:
 
 
 def write_record(kind: str, about: dict[str, Any], findings: list[dict[str, Any]]) -> Path:
-    """Replace the stored results of a kind of benchmark.
+    """Replace the stored results of ``kind``.
 
     Args:
-        about: the time and the machine of the benchmark run, stored in the file's first line.
+        kind: ``GROWTH`` or ``OTHERS``.
+        about: the time and the machine of the benchmark run.
     """
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{kind}.jsonl"

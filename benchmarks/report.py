@@ -1,4 +1,4 @@
-"""Writes docs/performance.md with its chart, and the table in docs/growth.md.
+"""Writes the benchmark results to docs/performance.md and to the table in docs/growth.md.
 
 Charts that aren't part of a document are written to build/benchmarks.
 """
@@ -28,19 +28,18 @@ _MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
 
-Written by `make bench`; don't edit. Each figure is the median of at least three rounds in which
-product and baseline took turns: × is the product's time or rate by that of a small program that
-does the same by hand. Absolute times depend on the machine.
+Don't edit this page, because `make bench` writes it. Each figure is the median of at least three
+rounds. × is Pressroom's time or rate divided by the baseline's. A baseline is a small program
+without Pressroom that does the same work. Absolute times depend on the machine.
 
-`benchmarks/<name>.py` says what a benchmark measures, `benchmarks/results/` has each round.
-`make bench NAME=queue` runs one, `SIZE=full` the large form."""
+`benchmarks/<name>.py` describes a benchmark. `make bench NAME=queue SIZE=full` runs one
+benchmark at full size."""
 _GROWTH = """\
 ## Growth
 
-The time of each route, page and kind of maintenance on ten times the rows, for the owner who has
-the most of everything. At 1 there are 2 M subscriptions, 1 M jobs, 2 M entries of the ledger and
-3 M events. Work on each account or member is compared by account or member.
-`make bench NAME=growth` measures it."""
+`make bench NAME=growth` measures API calls and maintenance on ten times the rows, for the owner
+with the most rows. Size 1 has 2 M subscriptions, 1 M jobs, 2 M ledger entries and 3 M events. Work
+that grows with accounts or members is compared per account or member."""
 
 _Finding = dict[str, Any]
 # Maps the name and target of a table row in docs/performance.md to the row's results.
@@ -51,8 +50,9 @@ def write_report(record: dict[str, Any] | None, growth: dict[str, Any] | None) -
     """Write the documents and charts that show the benchmark results.
 
     Args:
-        record: the results of all benchmarks except growth, or ``None`` before the first run.
-        growth: the results of the growth measurement, or ``None`` before the first run.
+        record: the results of all benchmarks except the growth benchmark, or ``None`` before the
+            first run.
+        growth: the results of the growth benchmark, or ``None`` before the first run.
     """
     PICTURES.mkdir(parents=True, exist_ok=True)
     parts = [_HEAD]
@@ -80,7 +80,7 @@ def _build_figures(record: dict[str, Any]) -> list[str]:
     _draw(ratios, DOCS / "performance.svg")
     return [
         f"{_format_machine(record)}, {record['size']} size.",
-        "![Ratios by benchmark and bar](performance.svg)",
+        "![Ratios by benchmark and target](performance.svg)",
         _build_table(groups),
         *_list_missed(groups),
     ]
@@ -94,8 +94,8 @@ def _build_growth(record: dict[str, Any]) -> list[str]:
 def _group_findings(record: dict[str, Any]) -> _Groups:
     groups: _Groups = {}
     for finding in record["findings"]:
-        # The growth benchmark names each result after its route. ``details`` contains the name of
-        # the route's group.
+        # Results of the growth benchmark are grouped by ``details["group"]``, and all other results
+        # by the part of their name before the colon.
         name = finding["details"].get("group") or finding["name"].partition(":")[0]
         groups.setdefault((name, finding["bar"]), []).append(finding)
     return groups
@@ -107,37 +107,40 @@ def _build_table(groups: _Groups) -> str:
         for (name, bar), findings in groups.items()
     )
     lines = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join(["| what | median | bar | met |", "|---|---|---|---|", *lines])
+    return "\n".join(["| benchmark | median | target | met |", "|---|---|---|---|", *lines])
 
 
 def _list_missed(groups: _Groups) -> list[str]:
     """Return a Markdown list of the results that miss their target.
 
-    A row in the table of results may combine several results. A combined row doesn't show which of
-    its results missed their target, but the returned list does.
+    The list contains only results from table rows that combine several results, because such a row
+    doesn't show which of its results miss the target.
     """
     missed = {
-        group: short
+        group: misses
         for group, findings in groups.items()
-        if len(findings) > 1 and (short := [each for each in findings if not each["met"]])
+        if len(findings) > 1 and (misses := [each for each in findings if not each["met"]])
     }
     if not missed:
         return []
     lines = [
         f"- {name} ({bar}): "
         + "; ".join(
-            f"{each['name'].removeprefix(f'{name}: ')} {_format_range([each])}" for each in short
+            f"{each['name'].removeprefix(f'{name}: ')} {_format_range([each])}" for each in misses
         )
-        for (name, bar), short in missed.items()
+        for (name, bar), misses in missed.items()
     ]
-    return ["Where a row has several figures, these miss their bar:", "\n".join(lines)]
+    return [
+        "The following results in rows with several results miss their target:",
+        "\n".join(lines),
+    ]
 
 
 def _format_name(name: str, findings: list[_Finding]) -> str:
     if len(findings) > 1:
         return name
     [finding] = findings
-    # A result that was measured later than the others of its record shows its own date.
+    # Most results show no date, because the page shows the date of the whole benchmark run.
     date = finding["details"].get("measured_on")
     return f"{finding['name']} ({date})" if date else str(finding["name"])
 
@@ -172,7 +175,7 @@ def _format_machine(record: dict[str, Any]) -> str:
 def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
     """Draw a chart with one horizontal line per group of results.
 
-    In the chart, each group's line extends from the group's smallest ratio to its largest ratio.
+    The line extends from the smallest to the largest ratio of the group.
     """
     figure, axes = pyplot.subplots(figsize=(8, 0.6 + 0.25 * len(groups)), layout="constrained")
     names = [*groups][::-1]
@@ -186,7 +189,7 @@ def _draw(groups: dict[str, list[_Finding]], file: Path) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.minorticks_off()
-    axes.set_xlabel("× (1 = the baseline, or the smallest size)")
+    axes.set_xlabel("ratio to the baseline, or to the smallest database")
     figure.savefig(file, metadata={"Date": None})
     pyplot.close(figure)
     # Remove comments and line breaks to make the SVG file smaller.

@@ -1,11 +1,10 @@
-"""Measures how fast Pressroom applies the reports of senders.
+"""Measures how fast Pressroom applies reports about mails, such as deliveries and bounces.
 
-The benchmark posts 100,000 reports in the signed generic format, with 1,000 reports in each request
+The benchmark posts 100,000 reports in Pressroom's own format, with 1,000 reports in each request
 body. Each report is about a different member of one mailing. The measured time starts with the
 first post. The time ends when all reports are applied, and all members who complained or
-unsubscribed have left the list. Each body contains the mix of a real mailing: 97.4 % delivered,
-1.3 % bounced softly, 0.7 % bounced hard, 0.2 % blocked, 0.3 % unsubscribed and 0.1 % complained.
-The benchmark uses one API process and one worker process.
+unsubscribed have left the list. Each body contains the kinds of reports in the shares of a real
+mailing. The benchmark uses one API process and one worker process.
 
 The module ``single_reports`` measures posts of single reports.
 """
@@ -61,7 +60,7 @@ def run() -> list[Finding]:
 
 
 def _measure_round(bench: ReportsBench, bodies: int) -> float:
-    """Return the number of reports per second, from the first post to the last effect."""
+    """Return how many reports per second were applied."""
     list_id, user_ids = bench.create_list(bodies * REPORTS_PER_BODY)
     mailing = bench.create_mailing(list_id, user_ids)
     posts = _build_posts(bench, mailing.delivery_ids)
@@ -75,8 +74,8 @@ def _measure_round(bench: ReportsBench, bodies: int) -> float:
 
 def _build_posts(bench: ReportsBench, delivery_ids: Sequence[str]) -> list[bytes]:
     kinds = [kind for kind, number in MIX.items() for _ in range(number)]
-    # Spread the rare kinds over the body, as a provider would. The number 7 and the number of kinds
-    # have no common divisor, so that each item of ``kinds`` is used once.
+    # Spread the rare kinds over the body. 7 and ``len(kinds)`` have no common divisor, so each item
+    # of ``kinds`` is used once.
     mixed_kinds = [kinds[place * 7 % len(kinds)] for place in range(len(kinds))]
     bodies = [
         delivery_ids[start : start + REPORTS_PER_BODY]

@@ -1,4 +1,7 @@
-"""Creates the processes, senders and members that the benchmark ``reports`` needs."""
+"""Creates the processes, senders and members for the benchmarks of reports about mails.
+
+A sender is a registered source of reports, such as a mail provider.
+"""
 
 import secrets
 from collections.abc import Iterator, Sequence
@@ -35,7 +38,8 @@ _INSERT_SUBSCRIPTIONS = """
     FROM users WHERE id = ANY (%s)
 """
 _INSERT_MAILING = "INSERT INTO mailings (id, list_id, created_at, rows) VALUES (%s, %s, now(), %s)"
-# Pressroom stores a job for each complaint and unsubscription. The job changes the member.
+# Finds reports that have not taken full effect. A job of the kind ``opt_out.follow`` exists until
+# the member who complained or unsubscribed has left the list.
 _UNFINISHED = """
     SELECT 1 FROM sender_bodies
     UNION ALL
@@ -47,14 +51,14 @@ _MAX_APPLYING_SECONDS = 300
 
 @dataclass(frozen=True)
 class BenchSender:
-    """A sender whose provider is simulated."""
+    """A sender, and the keys with which the benchmark signs requests like the sender's provider."""
 
     id: int
     plan: RequestPlan
     _keys: ProviderKeys = field(default_factory=lambda: ProviderKeys(SnsServer()))
 
     def build_post(self, events: Sequence[MailEvent]) -> bytes:
-        """Return an HTTP request with a proof that is valid for five minutes."""
+        """Return an HTTP request, whose signature is valid for at least five minutes."""
         [request] = self._keys.build_requests(self.plan, events)
         path = f"/senders/{self.id}/events"
         return build_body_request("POST", path, request.body, request.headers)
@@ -80,7 +84,7 @@ class ReportsBench:
     _mailing_ids: Iterator[int] = field(default_factory=lambda: count(1_000))
 
     def create_list(self, members: int) -> tuple[int, list[int]]:
-        """Create a list with active members. Return the list's id and the members' user ids."""
+        """Create a list with active members, and return the ids of the list and the members."""
         with self.stack.resources.unit_of_work() as uow:
             slug = f"list-{secrets.token_hex(4)}"
             owner_id = self.owner.user_id

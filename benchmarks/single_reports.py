@@ -1,12 +1,13 @@
 """Measures posts of single reports, as most mail providers send them, on one API process.
 
-First, several callers post reports as fast as they can: in the signed generic format, and then in
-the format of Postmark. The details contain the response times at 300 posts per second. A worker
-applies the reports at the same time.
+A report says, for example, that a mail was delivered or has bounced. The benchmark measures:
 
-Then, the benchmark sends 200 charges per second, both with and without 100 posts of reports per
-second. The result is the ratio of the response times of the charges. Charges and posts are sent at
-fixed times, even if responses to earlier requests are still missing.
+- How many posts per second the API accepts, in Pressroom's own format and in the format of
+  Postmark. Several callers post as fast as they can, while a worker applies the reports. The
+  details contain the response times at 300 posts per second.
+- How much slower charges of credits become while reports are posted. The benchmark sends 200
+  charges per second, with and without 100 posts per second. The result is the ratio of the response
+  times.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ _CHARGE = b'{"amount_credit": 0.0001, "source_id": "post-1", "meta": {"words": 1
 
 
 def measure_posts(bench: ReportsBench) -> list[Finding]:
-    """Measure how many posts per second one API process accepts, in two formats."""
+    """Measure how many posts of reports per second one API process accepts, in two formats."""
     list_id, user_ids = bench.create_list(MEMBERS)
     return [
         _measure_format(bench, sender, list_id, user_ids)
@@ -109,7 +110,7 @@ def _measure_format(
 def _build_posts(
     bench: ReportsBench, sender: BenchSender, list_id: int, user_ids: Sequence[int], number: int
 ) -> list[bytes]:
-    """Return posts of one report each, about different members of a new mailing."""
+    """Create a mailing, and return requests with one report each, about different members."""
     mailing = bench.create_mailing(list_id, user_ids[:number])
     return [
         sender.build_post([MailEvent(kind=EventKind.DELIVERED, delivery_id=each)])
@@ -131,7 +132,7 @@ async def _offer_both(
 
 
 def _find_p99(replies: Sequence[Reply], statuses: Counter[int]) -> float:
-    """Return the 99th percentile of the response times, and count the statuses."""
+    """Return the 99th percentile of the response times, and add the statuses to the counter."""
     statuses.update(reply.status for reply in replies)
     return percentile([reply.seconds for reply in replies], 0.99)
 

@@ -80,7 +80,7 @@ def revoke_key(
     """Revoke an API key and all keys created with the key.
 
     Without --keep-endpoints, the webhook endpoints of all revoked keys are permanently disabled,
-    and their senders are deleted.
+    and the senders of all revoked keys are deleted.
     """
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         revoked = senders_of_keys.revoke_key(uow, key_id=key_id, keep_endpoints=keep_endpoints)

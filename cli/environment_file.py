@@ -139,7 +139,7 @@ def env(
     empty = [name for name in _MISSING_FEATURES if not values[variable_of(name)]]
     if output == _STDOUT:
         typer.echo(text, nl=False)
-        # Keep the list out of the settings file, which is stdout.
+        # The settings go to stdout, so print the list to stderr.
         _print_empty_settings(empty, to_stderr=True)
         return
     try:
@@ -159,7 +159,7 @@ def env(
 
 
 def _print_empty_settings(names: Sequence[str], *, to_stderr: bool = False) -> None:
-    """Print the consequence of each important setting that is empty."""
+    """Print which important settings are empty, and which features are missing as a result."""
     if names:
         typer.echo("These settings are empty:", err=to_stderr)
     for name in names:

@@ -1,4 +1,4 @@
-"""The commands of ``pressroom senders``."""
+"""The commands of ``pressroom senders``, which manage sources of bounce and complaint reports."""
 
 import sys
 from typing import Annotated, Any
@@ -20,12 +20,12 @@ from services.subscriptions import lists
 app = create_group("Manage senders, which report bounces and complaints.")
 
 _FIELDS = "id name provider list_ids any_list key_id state last_report_at last_refused_at"
-# Only these fields of a sender fit into a table in a narrow terminal.
+# The columns of the table, which must fit into a narrow terminal.
 _ROW_FIELDS = "id name provider state last_report_at"
 
 
 def _check_name(name: str) -> str:
-    """Return the name without spaces around it. Raises ``typer.BadParameter``."""
+    """Remove spaces around the name. Raises ``typer.BadParameter`` if its length is invalid."""
     if not 1 <= len(stripped := name.strip()) <= MAX_NAME_CHARACTERS:
         raise typer.BadParameter(f"must have 1 to {MAX_NAME_CHARACTERS} characters")
     return stripped
@@ -53,7 +53,9 @@ def create_sender(
     ] = False,
     topic_arn: Annotated[
         str | None,
-        typer.Option(metavar="ARN", help="The topic of Amazon SNS, for the provider ses."),
+        typer.Option(
+            metavar="ARN", help="The ARN of the Amazon SNS topic, only for the provider ses."
+        ),
     ] = None,
     key_stdin: Annotated[
         bool,
@@ -61,7 +63,7 @@ def create_sender(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Create a sender for an account. The secret is shown only once.
+    """Create a sender for an account. The sender's secret is shown only once.
 
     For the providers mailgun, sendgrid and resend, the command asks for the key of the provider.
     """
@@ -102,7 +104,7 @@ def list_senders(email: Email, as_json: Json = False) -> None:
 def revoke_sender(
     sender_id: Annotated[int, typer.Argument(metavar="ID")], as_json: Json = False
 ) -> None:
-    """Delete a sender. Its later calls are rejected."""
+    """Delete a sender. Later requests of the sender are rejected."""
     with open_command_resources() as resources, resources.unit_of_work() as uow:
         rows = senders.find_senders(uow, Sender.id == sender_id)
         if not rows:
@@ -112,10 +114,10 @@ def revoke_sender(
 
 
 def _read_keys(provider: SenderProvider, *, from_stdin: bool) -> dict[str, str]:
-    """Read a provider's key from stdin or a prompt.
+    """Read the provider's key from stdin or a prompt. Raises ``typer.BadParameter``.
 
-    Return a dictionary that maps the API field of the key to the key. The dictionary is empty if
-    the provider uses no key. Raises ``typer.BadParameter``.
+    Return a dictionary with one item, which maps the name of the key in the API to the key. The
+    dictionary is empty if senders with this provider have no key.
     """
     key_name = KEY_NAMES.get(provider)
     if key_name is None:

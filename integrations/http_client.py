@@ -132,7 +132,8 @@ class AsyncHttpClient:
 class CallLoop:
     """A thread with an event loop that runs the HTTP calls of all threads.
 
-    The HTTP library limits the total time of a call only if an event loop cancels the call.
+    The event loop cancels calls that exceed their total time limit. Without an event loop, the HTTP
+    library can't limit the total time of a call.
     """
 
     def __init__(self) -> None:
@@ -173,9 +174,10 @@ class HttpClient:
 def record_call(provider: str, method: str, url: str = "") -> Iterator[Callable[[int], None]]:
     """Record the ``with`` block as a call to an external server, in the trace and the metrics.
 
-    The block calls the yielded function with the HTTP status of the complete reply. ``url``: the
-    called URL, or an empty string if a customer has chosen it, because its host may be
-    confidential.
+    The block must call the yielded function with the HTTP status of the complete reply.
+
+    ``url``: the called URL. An empty string if a customer has chosen the URL, because its host may
+    be confidential.
     """
     started_at = time.perf_counter()
     outcome = ProviderOutcome.FAILED
@@ -197,9 +199,9 @@ def record_call(provider: str, method: str, url: str = "") -> Iterator[Callable[
 
 @cache
 def load_authorities() -> ssl.SSLContext:
-    """Return the TLS settings with the certificate authorities of the system.
+    """Return TLS settings with the certificate authorities of the system.
 
-    They are loaded only once per process, because loading them is slow.
+    The settings are loaded only once per process, because loading is slow.
     """
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])

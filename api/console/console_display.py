@@ -101,7 +101,7 @@ def format_count(value: int, noun: str, plural: str | None = None) -> str:
 def format_share(count: int, total: int) -> str:
     """Format the share of a count in a total, as in "5 %" or "0.29 %".
 
-    The share is rounded down, so that it never seems to reach a limit that it misses.
+    The share is rounded down, so that 4.999 % isn't shown as 5 % next to a limit of 5 %.
     """
     hundredths = 10_000 * count // total
     return f"{hundredths / 100:g} %" if hundredths else "< 0.01 %"
@@ -143,8 +143,8 @@ def format_distance(value: datetime, now: datetime) -> str:
         return format_day(value)
     if seconds > 0:
         return f"{format_duration(distance_seconds)} ago"
-    # Round up future times. Otherwise, a new file that expires after 7 days would be shown
-    # as "in 6 days".
+    # Round up future times, so that the page doesn't show "in 6 days" for a file that expires in
+    # almost 7 days.
     unit_seconds = next(unit for min_seconds, unit, _ in _UNITS if distance_seconds >= min_seconds)
     return f"in {format_duration(-(-distance_seconds // unit_seconds) * unit_seconds)}"
 

@@ -21,7 +21,7 @@ _DAYS_PER_WEEK = 7
 _MAX_DAYS_PER_YEAR = 366
 # The maximum number of intervals between the marks of the vertical axis.
 _MAX_MARK_STEPS = 6
-# A chart of net growth has fewer marks, because each mark has a line across the chart.
+# A chart of net growth has fewer marks, because the chart has a horizontal line at each mark.
 _MAX_NET_MARK_STEPS = 4
 # How many dates fit below the chart in a wide window, and on a phone.
 _MAX_DATES = 13
@@ -56,8 +56,8 @@ class PlottedSpan:
     """The bars of one period, in percent of the chart's width and height.
 
     Attributes:
-        start: the left edge of the period's space. ``space`` is the width of this space.
-        x: the left edge of the bars, which are ``width`` wide.
+        start, space: the left edge and the width of the part of the chart for the period.
+        x, width: the left edge and the width of the bars, which have a gap on each side.
         joined_y: the upper edge of the bar for people who joined.
     """
 
@@ -118,9 +118,9 @@ class PlottedDay:
     """A day on the line of net growth, in percent of the chart's width and height.
 
     Attributes:
-        start: the left edge of the day's space. ``space`` is the width of this space.
-        x: the middle of the day's space.
-        net: the net growth from the first day of the chart up to and including this day.
+        start, space: the left edge and the width of the part of the chart for the day.
+        x, y: the point of the line.
+        net: the net growth from the first day of the chart to the end of this day.
     """
 
     span: GrowthSpan
@@ -136,8 +136,10 @@ class NetGrowthPlot:
     """The data of a line chart of net growth, which a template draws as SVG.
 
     Attributes:
-        total: the total numbers of joins and departures. ``total.net`` is the end of the line.
-        zero, marks, dates: the same as in ``GrowthPlot``. Negative numbers are net losses.
+        total: the numbers of joins and departures in the whole period. ``total.net`` is the value
+            at the end of the line.
+        zero, marks, dates: the same as in ``GrowthPlot``, except that negative numbers are net
+            losses.
     """
 
     total: GrowthSpan
@@ -153,7 +155,7 @@ class NetGrowthPlot:
 
     @property
     def area(self) -> str:
-        """Return the corners of the area between the line and the zero line."""
+        """Return the corners of the area between the line of net growth and the zero line."""
         return f"{self.days[0].x},{self.zero} {self.points} {self.days[-1].x},{self.zero}"
 
 
@@ -212,12 +214,12 @@ def build_net_growth_plot(days: Sequence[MemberFigures]) -> NetGrowthPlot:
 def draw_member_line(member_count: int, growth: Sequence[int]) -> str | None:
     """Return the points of a line that shows the number of members at the end of each day.
 
-    The points are in percent of the line's width and height, in the format of the SVG attribute
-    ``points``. Return ``None`` if the number of members didn't change.
+    The points have the format of the SVG attribute ``points``. Coordinates are in percent of the
+    width and height. The result is ``None`` if the number of members is the same on all days.
 
     Args:
-        member_count: the current number of members.
-        growth: the growth on each day, up to today.
+        member_count: the number of members today.
+        growth: the net growth on each day. The last day is today.
     """
     counts = [member_count - sum(growth[number + 1 :]) for number in range(len(growth))]
     highest = max(counts)
@@ -232,20 +234,24 @@ def draw_member_line(member_count: int, growth: Sequence[int]) -> str | None:
 
 
 def _compute_scale(marks: Sequence[int]) -> tuple[float, float]:
-    """Return the height of one person and the position of the zero line, in percent."""
+    """Return the height that represents one person, and the position of the zero line.
+
+    The height and the position are in percent of the chart's height.
+    """
     unit = 100 / (marks[0] - marks[-1])
     return unit, marks[0] * unit
 
 
 def _choose_marks(highest: int, lowest: int, max_steps: int = _MAX_MARK_STEPS) -> list[int]:
-    """Return at least two evenly spaced round numbers, highest number first.
+    """Return at least two evenly spaced round numbers for the vertical axis, in descending order.
 
-    The range of the numbers includes 0, ``highest`` and ``-lowest``.
-
-    ``max_steps``: the maximum number of intervals between the numbers.
+    Args:
+        highest: the first returned number is at least ``highest``.
+        lowest: the last returned number is at most ``-lowest``.
+        max_steps: the maximum number of intervals between the returned numbers.
     """
     for step in _generate_round_numbers():
-        # If both numbers are 0, the zero line is the lower edge of the chart.
+        # If ``highest`` and ``lowest`` are 0, the zero line is the lower edge of the chart.
         above = -(-highest // step) or (not lowest)
         below = -(-lowest // step)
         if above + below <= max_steps:

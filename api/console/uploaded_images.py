@@ -9,7 +9,7 @@ from services.attachments import records
 from services.jobs.idempotency import AcceptedJob
 from storage.redis.notifications import build_job_topic
 
-# The maximum time that a response waits for the conversion of an image.
+# The maximum time that a request waits for the conversion of an image.
 WAIT_SECONDS = 15.0
 
 

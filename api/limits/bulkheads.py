@@ -19,8 +19,8 @@ LEAVING = Bulkhead("leaving", 3, wait_seconds=10.0)
 STORAGE = Bulkhead("storage", 6, wait_seconds=5.0)
 # The bulkhead for database queries that have no bulkhead of their own.
 RECORDS = Bulkhead("records", 8)
-# The bulkhead for calls that post reports of senders, so that many reports can't delay other
-# requests.
+# The bulkhead for requests in which mail providers report bounces and complaints, so that many
+# reports can't delay other requests.
 REPORTS = Bulkhead("reports", 4, wait_seconds=5.0)
 # The bulkhead for the Redis operations of requests that wait for a worker. ``REQUESTS`` has a long
 # queue, because requests arrive in bursts. A request waits for a thread only briefly, but may wait

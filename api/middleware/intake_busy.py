@@ -1,6 +1,7 @@
-"""Makes mail providers retry a request if Pressroom can't store its reports now.
+"""Makes mail providers retry a request with reports if Pressroom is temporarily unavailable.
 
-Providers retry a request only after certain statuses, so the middleware replaces other statuses.
+A provider retries a request only after certain HTTP statuses, so the middleware replaces responses
+with other statuses.
 """
 
 import re
@@ -14,7 +15,7 @@ from core.errors.senders import SENDER_BUSY, SENDER_BUSY_FOR_SNS
 from services.senders.intake import SNS_HEADER
 
 _INTAKE_PATH = re.compile(r"/senders/[^/]+/events/?\Z")
-# Responses have these statuses if the API or the database is unavailable or too slow.
+# The statuses of responses if the API or the database is unavailable or too slow.
 _BUSY_STATUSES = frozenset(
     {
         HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -25,10 +26,10 @@ _BUSY_STATUSES = frozenset(
 
 
 class IntakeBusyMiddleware:
-    """Replaces error responses of the route that receives reports, if the service is unavailable.
+    """Replaces temporary errors of the route that receives reports from mail providers.
 
-    Amazon SNS retries a request only after a 5xx status, so it gets the status 503. Some other
-    providers discard a report after a 5xx status, so all of them get the status 429.
+    Amazon SNS gets the status 503, because SNS retries a request only after a 5xx status. All other
+    providers get the status 429, because some of them discard a report after a 5xx status.
     """
 
     def __init__(self, app: ASGIApp) -> None:

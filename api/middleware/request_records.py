@@ -74,8 +74,9 @@ class RequestMiddleware:
                 observe_request(method, route, status, seconds)
                 ms = round(seconds * 1000, 1)
                 credential = origin.credential
-                # Don't add requests with the status 401 to the log of the API key. Such a request
-                # can have a credential if its API key is cached but was revoked or has expired.
+                # The request log of an API key contains only requests with a valid key. A request
+                # with the status 401 can have a credential, because a cached key may be expired or
+                # revoked.
                 if (
                     credential is not None
                     and credential.kind is CredentialKind.KEY

@@ -108,9 +108,10 @@ def read_list_stats(
     """Count the members who joined and left a list, by day, source, tier, campaign or website.
 
     Members who are added by an import count as joined, unless the import is undone. Members count
-    as left after a removal, an erasure, or a transfer to another list. Pending members don't count
-    as joined. By tier, a member who changes tiers leaves the old tier and joins the new tier. The
-    net of all days is the number of active members.
+    as left after they unsubscribe, or after a removal, an erasure, or a transfer to another list.
+    Pending members don't count as joined. In statistics by tier, a member who changes tiers leaves
+    the old tier and joins the new tier. The sum of `net` over all days since the list's creation is
+    the number of active members.
     """
     days = daily_figures.choose_days(first, last)
     mailing_list = lists.get_own_list(uow, caller, list_id)

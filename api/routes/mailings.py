@@ -1,4 +1,4 @@
-"""The API endpoints for mailings."""
+"""The API endpoints for mailings, which are exported rosters with reported figures."""
 
 from functools import partial
 
@@ -29,8 +29,8 @@ def list_mailings(
 ) -> Envelope[Page[MailingRecord]]:
     """List the mailings of a list, newest first.
 
-    A mailing is an exported delivery roster, with the figures that senders reported. Each figure
-    counts a member only once.
+    A mailing is an exported delivery roster. The figures of a mailing count reported
+    deliveries, bounces, complaints and unsubscriptions. Each figure counts a member only once.
     """
     mailing_list = lists.get_own_list(uow, caller, list_id)
 

@@ -1,4 +1,4 @@
-"""The API endpoints for senders, which are sources of reports on the mails of lists."""
+"""The API endpoints for senders, which report deliveries, bounces and complaints of mails."""
 
 import asyncio
 from typing import Annotated
@@ -33,13 +33,14 @@ from storage.unit_of_work import UnitOfWork
 _SENDERS_PATH = "/senders"
 _SENDER_PATH = _SENDERS_PATH + "/{sender_id}"
 
-# The maximum time to verify and store a request body. Amazon SNS stops waiting after 15 seconds.
-# After this time, Pressroom responds ``sender.busy``, so that the provider retries the request.
+# The maximum time to verify and store a request body with reports. After this time, the provider
+# gets the error ``sender.busy``, and retries the request. Amazon SNS stops waiting for a response
+# after 15 seconds, so the time must be shorter.
 _MAX_INTAKE_SECONDS = 10.0
 _SIGNATURE_HEADER = standard_webhooks.STANDARD_HEADERS.signatures
 _BODY_SCHEMA = {
     "type": "object",
-    "description": "Reports in the generic form, or a body of the provider",
+    "description": "Reports in Pressroom's own format or in the format of the sender's provider",
     "examples": [
         {
             "type": "delivery.reports",
@@ -146,8 +147,8 @@ def change_sender(
 ) -> Envelope[schemas.SenderRecord]:
     """Update a sender, or pause or resume it.
 
-    After you change a key, the former key stays valid for 24 hours. To change a key, a session must
-    have logged in within the last 15 minutes.
+    After you change the provider's key, the former key stays valid for 24 hours. To change the
+    provider's key, a session must have logged in within the last 15 minutes.
     """
     change = SenderChange(
         name=body.name,
@@ -185,7 +186,7 @@ def rotate_sender_secret(
 ) -> Envelope[schemas.RotatedSenderSecret]:
     """Create a new secret for a sender. The former secret is valid for 24 hours.
 
-    Only senders with the provider generic, postmark or brevo have such a secret. A session must
+    Only senders with the provider generic, postmark or brevo have a secret. A session must
     have logged in within the last 15 minutes.
     """
     secret = senders.rotate_secret(uow, caller, sender_id)
@@ -270,9 +271,9 @@ async def receive_reports(
 ) -> Envelope[int]:
     """Receive the reports of a sender. The response is 1, even if the reports change nothing.
 
-    Each request contains the signature or secret of the sender's provider. For the provider
-    generic, the request body is signed according to Standard Webhooks 1.0. Instead of a signature,
-    the request can contain an API key with the scope `sender`. Reports are applied within seconds.
+    The sender's provider posts the reports, and proves each request with a signature or a secret.
+    If the provider is `generic`, sign the request according to Standard Webhooks 1.0, or send an
+    API key with the scope `sender`. Reports take effect within seconds.
     """
     body = await request.body()
     try:
@@ -288,7 +289,10 @@ async def receive_reports(
 async def _verify_call(
     request: Request, state: State, sender_id: int, body: bytes
 ) -> intake.StoredSender:
-    """Verify the proof in a call, and return the sender. Raises ``sender.signature_invalid``."""
+    """Return the sender if the request proves that it comes from the sender's provider.
+
+    Raises ``sender.signature_invalid``.
+    """
     sender = await REPORTS.run(intake.find_sender, state.resources, sender_id)
     try:
         has_key = "authorization" in request.headers and _SIGNATURE_HEADER not in request.headers

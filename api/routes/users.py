@@ -133,8 +133,8 @@ def revoke_api_key(
 ) -> Envelope[int]:
     """Revoke an API key immediately. Returns 1, or 0 if the key was already revoked.
 
-    API keys that the revoked key created are also revoked. Webhook endpoints that were created or
-    redirected with these keys are deleted, unless you set `keep_endpoints=1`.
+    API keys that the revoked key created are also revoked. Webhook endpoints and senders that
+    belong to a revoked key are deleted, unless you set `keep_endpoints=1`.
     """
     revoked = revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=keep_endpoints)
     return build_envelope(revoked)

@@ -97,8 +97,8 @@ class Channel(Schema):
         examples=["Welcome to The Daily Demo!"],
     )
     soft_bounce_limit: int = Field(
-        description="Number of soft bounces in a row that turns mail to a member off. 0 means no "
-        "limit.",
+        description="Number of consecutive mailings with a soft bounce that turns a member's mail "
+        "off. 0 means no limit.",
         examples=[5],
     )
     created_at: Timestamp
@@ -207,9 +207,9 @@ class ListFields(Body):
         default=DEFAULT_SOFT_BOUNCE_LIMIT,
         ge=0,
         le=MAX_SOFT_BOUNCE_LIMIT,
-        description="Number of soft bounces in a row that turns mail to a member off. Each mailing "
-        "counts once. The first and the last mailing must be at least 7 days apart. 0 means no "
-        "limit.",
+        description="Number of consecutive mailings with a soft bounce that turns a member's mail "
+        "off. At least 7 days must lie between the first and the last mailing with a bounce. 0 "
+        "means no limit.",
         examples=[5],
     )
 
@@ -279,21 +279,21 @@ class ListPreview(Schema):
 
 class FiguresRow(Schema):
     key: str = Field(
-        description="The day, source, tier or value of the origin. In statistics by a value of the "
-        "origin, other stands for all values after the 100 largest ones, and an empty key for "
-        "members without the value.",
+        description="The day, source, tier, campaign value or website. Campaign values and "
+        "websites are limited to the 100 most frequent ones. The key other counts all others, and "
+        "an empty key counts members without a value.",
         examples=["2026-11-20"],
     )
     seen: int | None = Field(
         default=None,
-        description="Lower bound of how often people requested the sign-up page, or null if the "
-        "statistics aren't by day",
+        description="Number of times that people viewed the sign-up page. The number may be too "
+        "low. null if the statistics aren't by day.",
         examples=[410],
     )
     asked: int = Field(
         default=0,
-        description="Number of sign-ups that required a confirmation, by the member's current "
-        "source, tier and origin",
+        description="Number of sign-ups that required a confirmation, counted under the member's "
+        "current source, tier or origin",
         examples=[40],
     )
     confirmed: int = Field(default=0, description="Number of confirmed sign-ups", examples=[31])
@@ -314,8 +314,8 @@ class ListFigures(Schema):
     )
     last_day: date = Field(examples=["2026-11-20"])
     rows: list[FiguresRow] = Field(
-        description="One row per day in order, or one row per source, tier or value of the origin "
-        "with changes"
+        description="One row per day in order, or one row per source, tier, campaign value or "
+        "website with changes"
     )
     asked: int = Field(
         description="Number of requests for confirmation that were sent in this period",

@@ -8,7 +8,7 @@ from api.schemas.envelope import Schema, Timestamp
 from models import Mailing
 from services.subscriptions.members.bounce_reports import MAX_MAILING_AGE
 
-_ENGAGEMENT_TEXT = "{} null, because the list keeps no engagement."
+_ENGAGEMENT_TEXT = "{} Always null, because Pressroom doesn't record opens and clicks."
 
 
 class MailingRecord(Schema):
@@ -19,15 +19,19 @@ class MailingRecord(Schema):
     delivered: int
     hard_bounced: int
     soft_bounced: int
-    blocked: int = Field(description="Bounces because of the sender or the content of the mail")
+    blocked: int = Field(
+        description="Bounces caused by the mail's sender or content, not by the recipient's address"
+    )
     complained: int
-    unsubscribed: int = Field(description="Unsubscriptions that the mail's provider reported")
+    unsubscribed: int = Field(description="Unsubscriptions that senders reported")
     opened: int | None = Field(description=_ENGAGEMENT_TEXT.format("Members who opened the mail."))
     machine_opened: int | None = Field(
         description=_ENGAGEMENT_TEXT.format("Members whose mail was opened only by a program.")
     )
     clicked: int | None = Field(description=_ENGAGEMENT_TEXT.format("Members who clicked a link."))
-    reports_until: Timestamp = Field(description="Later reports don't change the figures")
+    reports_until: Timestamp = Field(
+        description="End of the time in which reports change the figures"
+    )
 
     @classmethod
     def of_mailing(cls, mailing: Mailing) -> Self:

@@ -18,8 +18,7 @@ from services.senders.senders import (
     build_events_url,
 )
 
-# Strict mode is off for enums, because JSON contains texts, and strict mode accepts only enum
-# members.
+# Turn off strict mode, which accepts only enum members, because JSON contains strings.
 ProviderName = Annotated[SenderProvider, Field(strict=False)]
 
 
@@ -75,7 +74,7 @@ class _ProviderKeys(Body):
 
     @property
     def keys(self) -> dict[str, str]:
-        """Return the keys that the request body contains. Map the field of each key to the key."""
+        """Map the field of each provider key in the request body to the key."""
         values = {name: getattr(self, name) for name in KEY_NAMES.values()}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -96,7 +95,7 @@ class NewSender(_ProviderKeys):
 
 
 class SenderChange(_ProviderKeys, ChangesBody):
-    """The changes to a sender. If a field is missing, its value doesn't change."""
+    """The changes to a sender. Fields that the request omits don't change."""
 
     name: Name | None = None
     list_ids: ListIds | None = Field(
@@ -106,7 +105,7 @@ class SenderChange(_ProviderKeys, ChangesBody):
     any_list: bool | None = None
     state: StateName | None = Field(
         default=None,
-        description="paused or working. Calls of a paused sender are rejected.",
+        description="paused or working. Requests of a paused sender are rejected.",
         examples=["paused"],
     )
 
@@ -114,11 +113,12 @@ class SenderChange(_ProviderKeys, ChangesBody):
 class SenderTrial(Body):
     body: str = Field(
         max_length=2_000_000,
-        description="Body that the provider would post, as text",
+        description="Request body that the provider would post, as text",
         examples=['{"type": "delivery.reports", "data": {"reports": []}}'],
     )
     headers: Annotated[dict[str, str], AtMost(100)] | None = Field(
-        default=None, description="Headers of the request. They aren't verified."
+        default=None,
+        description="Headers of the request. Signatures in the headers aren't verified.",
     )
 
 
@@ -136,22 +136,23 @@ class SenderRecord(Schema):
     )
     any_list: bool = Field(description="Whether the sender covers every list of the installation")
     key_id: int | None = Field(
-        description="Id of the API key that created the sender or last changed its secret. The "
-        "sender is deleted with the key. null if a session did."
+        description="Id of the API key that created the sender or last changed its secret, or null "
+        "if a session did so. Revoking the key without keep_endpoints deletes the sender."
     )
     state: SenderState = Field(
         description="waiting before the first report, working, failing or paused"
     )
     last_report_at: Timestamp | None
-    last_refused_at: Timestamp | None = Field(description="Time of the last rejected call")
-    refused_24h: int = Field(description="Number of rejected calls in the last 24 hours")
+    last_refused_at: Timestamp | None = Field(description="Time of the last rejected request")
+    refused_24h: int = Field(description="Number of rejected requests in the last 24 hours")
     outcomes_24h: dict[str, int] = Field(
         description="Number of reports by outcome in the last 24 hours",
         examples=[{"applied": 4120, "duplicate": 12}],
     )
     warnings: list[str] = Field(
-        description="Codes of problems to solve: sns_signature_v1, and the reasons of the state "
-        "failing, which are calls_rejected, topic_unsubscribed and no_reports",
+        description="Codes of problems to solve: sns_signature_v1, calls_rejected, "
+        "topic_unsubscribed or no_reports. All codes except sns_signature_v1 mean that the sender "
+        "is failing.",
         examples=[["sns_signature_v1"]],
     )
     created_at: Timestamp
@@ -172,8 +173,8 @@ class SenderRecord(Schema):
 
 class CreatedSender(SenderRecord):
     secret: str | None = Field(
-        description="Secret that proves the sender's calls, shown only once. null for providers "
-        "with keys of their own.",
+        description="Secret that proves the sender's requests, shown only once. null if the "
+        "provider creates the key itself.",
         examples=["whsec_…"],
     )
     username: str | None = Field(
@@ -194,14 +195,13 @@ class ReportRecord(Schema):
     received_at: Timestamp
     occurred_at: Timestamp
     kind: str | None = Field(
-        description="delivered, opened, clicked, bounced, complained or unsubscribed. null for an "
-        "event that Pressroom doesn't use.",
+        description="delivered, opened, clicked, bounced, complained or unsubscribed. null for "
+        "events of other types.",
         examples=["bounced"],
     )
     outcome: ReportOutcome = Field(description="Effect of the report")
     code: str | None = Field(
-        description="Cause of a bounce, or the provider's name of an event that Pressroom doesn't "
-        "use",
+        description="Cause of a bounce, or the provider's name for the event if kind is null",
         examples=["hard"],
     )
     status: str | None = Field(description="Enhanced status code of a bounce", examples=["5.1.1"])
@@ -209,7 +209,7 @@ class ReportRecord(Schema):
     list_id: int | None
     user_id: int | None
     recipient: str | None = Field(
-        description="Masked address of the recipient, only if no member was found",
+        description="Masked address of the recipient, or null if the recipient is a member",
         examples=["a…@e….org"],
     )
 

@@ -56,8 +56,8 @@ class EmailOff(Schema):
     """The reason why a member gets no mail."""
 
     reason: EmailOffReason = Field(
-        description="bounced or soft_bounced for an address that returned mail, person for the "
-        "member's opt-out of mail, owner for all other reasons",
+        description="bounced after a hard bounce, soft_bounced after several soft bounces, person "
+        "if the member turned mail off, owner for all other reasons",
         examples=["bounced"],
     )
     status: str | None = Field(
@@ -246,7 +246,7 @@ def _clean_origin_value(value: object, info: ValidationInfo) -> str | None:
     return clean_value(str(info.field_name), value)
 
 
-# Invalid values become ``None`` before the validation, because they must not cause an error.
+# A sign-up must not fail because of an invalid origin, so invalid values become ``None``.
 _CleanedValue = Annotated[str | None, BeforeValidator(_clean_origin_value)]
 
 
@@ -270,7 +270,8 @@ class _SignUp(Body):
 
     utm_source: _CleanedValue = Field(
         default=None,
-        description="Source of the campaign. Invalid values of the origin are ignored.",
+        description="Source of the campaign. Invalid values from `utm_source` to `landing` are "
+        "ignored.",
         examples=["spring-fair"],
     )
     utm_medium: _CleanedValue = Field(default=None, examples=["poster"])

@@ -21,7 +21,7 @@ from core.machine_agents import is_machine_agent
 from services.subscriptions import page_urls
 from services.subscriptions.sign_up_origins import UTM_NAMES, Origin, clean_origin
 
-# A browser that prefetches a page sends one of these headers, depending on the browser's age.
+# The headers with which browsers mark prefetch requests. The header depends on the browser's age.
 _PREFETCH_HEADERS = ("sec-purpose", "purpose", "x-moz")
 
 router = APIRouter(dependencies=[PUBLIC], include_in_schema=False, route_class=ThreadedRoute)
@@ -40,7 +40,8 @@ def show_form(
 
     ``correct``: whether the form contains the answers that this browser last sent.
     """
-    # Find the session before the transaction takes a database connection.
+    # Find the session before using ``uow``, so that the request doesn't hold one database
+    # connection while waiting for another one.
     viewer_id = _find_viewer(request, state)
     mailing_list = find_list(uow, slug)
     if viewer_id != mailing_list.user_id and _may_be_person(request):
@@ -74,7 +75,7 @@ def _find_viewer(request: Request, state: State) -> int | None:
 
 
 def _may_be_person(request: Request) -> bool:
-    """Return whether the request may come from a person, instead of a program or a prefetch."""
+    """Return whether a person may be viewing the page, in contrast to a program or a prefetch."""
     headers = request.headers
     agent = headers.get("user-agent")
     is_prefetch = any(name in headers for name in _PREFETCH_HEADERS)

@@ -33,7 +33,7 @@ class SentAnswers:
     """The answers in a sign-up form that a reader has sent.
 
     Attributes:
-        values: the typed values, as ``nest_inputs`` returns them, and the origin of the sign-up.
+        values: the typed values in the format of ``nest_inputs``, and the origin of the sign-up.
         submitted_at: when the reader sent the form.
         mailed_at: when the form or the button *Send again* last requested a confirmation mail.
     """
@@ -51,8 +51,8 @@ class SentAnswers:
 def seal_answers(keyring: Keyring, answers: SentAnswers) -> str:
     """Return the encrypted answers as text for a cookie or a hidden input.
 
-    If the answers are too long for a cookie, the text leaves out the origin. If the remaining
-    answers are still too long, the text contains only the e-mail address.
+    Answers that are too long for a cookie are shortened: first, the origin of the sign-up is left
+    out. If the answers are still too long, only the e-mail address is kept.
     """
     plain = _serialize(answers)
     if len(plain) > _MAX_ANSWERS_BYTES:

@@ -1,4 +1,4 @@
-"""Checks whether senders have reported, and whether this host can verify their signatures."""
+"""Checks whether senders have posted reports, and whether this host can verify signatures."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,8 +12,8 @@ from core.settings import Settings
 from integrations.senders.sns_reachability import find_certificate_problem
 from integrations.senders.sns_topics import parse_topic
 
-# A signature is valid for only five minutes. If the clock of this host is wrong, valid reports are
-# rejected.
+# The maximum difference between the clocks of this host and the database. If the clock of this host
+# is wrong, valid requests are rejected, because most signatures are valid for only five minutes.
 _MAX_CLOCK_DIFFERENCE = timedelta(seconds=30)
 _MAX_LISTED = 20
 _MAX_CHECKED_REGIONS = 3
@@ -34,12 +34,14 @@ _SELECT_TOPICS = text("""
 
 
 def check_senders(connection: Connection, settings: Settings) -> Iterator[Diagnosis]:
-    """Check each sender's newest report, the clocks, and the access to Amazon SNS."""
+    """Check the senders' newest reports, the clock of this host, and the access to Amazon SNS."""
     rows = connection.execute(_SELECT_SENDERS, {"limit": _MAX_LISTED}).all()
     database_time = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
     difference = abs(database_time - clock.now())
     findings = [_describe(row) for row in rows] or ["there are no senders"]
-    advice = "Check the secrets and keys of senders with rejected calls at their providers."
+    advice = (
+        "For senders with rejected calls, compare the secret or key with the one at the provider."
+    )
     has_refused = any(row.refused for row in rows)
     yield fine("newest reports", "; ".join(findings), advice if has_refused else "")
     yield diagnose(
@@ -61,7 +63,7 @@ def _check_certificates(connection: Connection, settings: Settings) -> Diagnosis
     base_url = None if settings.sns_base_url is None else str(settings.sns_base_url)
     for topic in topics:
         if (problem := find_certificate_problem(topic, base_url)) is not None:
-            advice = "Allow the API to connect to Amazon SNS. Otherwise it can't verify reports."
+            advice = "Allow the API to connect to Amazon SNS, so that the API can verify reports."
             return wrong(check, f"{topic.host} can't be reached ({problem})", advice)
     return fine(check, f"{', '.join(topic.host for topic in topics)} can be reached")
 

@@ -135,7 +135,7 @@ class StatusFigures:
     def values(self, figure: Figure) -> list[float]:
         """Return the values of a metric over time, oldest first.
 
-        A mean has no value for a period without measurements.
+        If the figure is a mean, periods without measurements are left out.
         """
         if figure.reading in (Reading.SUM, Reading.MAX):
             combine = sum if figure.reading is Reading.SUM else max

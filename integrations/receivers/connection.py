@@ -1,8 +1,8 @@
 """A blocking HTTP/1.1 connection to a webhook receiver, which may be slow, broken or hostile.
 
-Webhooks don't use ``integrations.http_client``, because its HTTP library takes five times as much
-processor time per request. A receiver connection doesn't follow redirects, store cookies or request
-compression, and ignores environment variables, such as proxy settings.
+The HTTP library in ``integrations.http_client`` takes five times as much processor time per request
+as this connection. The connection follows no redirects, stores no cookies, requests no compression,
+and ignores proxy settings in environment variables.
 """
 
 import contextlib
@@ -30,7 +30,8 @@ _FIXED_HEADERS = {"Accept": "*/*", "Accept-Encoding": "identity"}
 class PostFailed(Exception):
     """Raised if a receiver sends no complete response.
 
-    The exception's message tells the owner of the webhook endpoint the reason, without a URL.
+    The exception's text is shown to the owner of the webhook endpoint. The text states the reason,
+    and contains no URL.
     """
 
 
@@ -62,8 +63,8 @@ class Response:
 class ReceiverConnection:
     """A connection to one host, which stays open between requests.
 
-    Two hosts with the same IP address need separate connections, because the certificate is checked
-    for only one host.
+    Hosts that share an IP address need separate connections, because the connection checks the
+    certificate of only one host.
     """
 
     def __init__(self, destination: Destination, *, max_body_bytes: int) -> None:
@@ -74,9 +75,9 @@ class ReceiverConnection:
         self._protocol = h11.Connection(h11.CLIENT)
 
     def post(self, content: bytes, headers: Mapping[str, str], *, ends_at: float) -> Response:
-        """Send a request, and return the response with a truncated body. Raises ``PostFailed``.
+        """Send a request and return the response. Raises ``PostFailed``.
 
-        ``ends_at``: when the call is aborted, as a value of ``time.monotonic()``.
+        ``ends_at``: the time at which the call is aborted, as a value of ``time.monotonic()``.
         """
         if self._socket is None or _is_ended(self._socket):
             self._connect(ends_at)
@@ -140,7 +141,7 @@ class ReceiverConnection:
         return b"".join(part for part in parts if part)
 
     def _send(self, data: bytes, ends_at: float) -> None:
-        """Send data. Raises ``TimeoutError`` when the time limit is over."""
+        """Send the request. Raises ``TimeoutError`` when the time limit is over."""
         assert self._socket is not None
         view = memoryview(data)
         try:
@@ -150,8 +151,8 @@ class ReceiverConnection:
         except TimeoutError:
             raise
         except OSError:
-            # A receiver can respond and end the connection before it has read the whole request. If
-            # the receiver hasn't responded, receiving the response fails.
+            # The receiver may have responded before reading the whole request. If there is no
+            # response, ``_receive_response`` raises an exception.
             return
 
     def _receive_response(self, ends_at: float) -> Response:
@@ -162,7 +163,7 @@ class ReceiverConnection:
         while len(body) <= self._max_body_bytes:
             event = self._protocol.next_event()
             if event is h11.NEED_DATA:
-                # Limit each wait by the remaining time, because a receiver can send byte by byte.
+                # Limit each wait to the remaining time, because a receiver can send byte by byte.
                 self._socket.settimeout(_seconds_until(ends_at))
                 self._protocol.receive_data(self._socket.recv(_CHUNK_BYTES))
             elif isinstance(event, h11.Response):
@@ -180,10 +181,10 @@ class ReceiverConnection:
         )
 
     def _prepare_next_request(self) -> None:
-        """Close the connection if it can't be used for another request."""
+        """Close the connection, unless another request can use the connection."""
         protocol = self._protocol
         has_ended = protocol.our_state is h11.DONE and protocol.their_state is h11.DONE
-        # More data after the response would be read as the response to the next request.
+        # Surplus data after the response would be mistaken for the response to the next request.
         if has_ended and not protocol.trailing_data[0]:
             protocol.start_next_cycle()
         else:

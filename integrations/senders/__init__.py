@@ -1,1 +1,1 @@
-"""Verifies and reads the reports that mail providers post about sent mails."""
+"""Verifies and reads reports from mail providers, such as reports of bounces and complaints."""

@@ -1,4 +1,7 @@
-"""Finds the enhanced status code (RFC 3463) of a bounce, and chooses the bounce's class."""
+"""Finds the enhanced status code (RFC 3463) of a bounce, and chooses the class of the bounce.
+
+The class is hard, soft, blocked or content (``BounceClass``).
+"""
 
 import re
 
@@ -11,7 +14,7 @@ _STATUS = re.compile(
     r"[(\[#]{0,2}(?P<status>[45]\.\d{1,3}\.\d{1,3})(?![\d.]*\d)",
     re.ASCII | re.IGNORECASE,
 )
-# These codes name no cause. They only say that the mail wasn't delivered (RFC 3463, section 3.1).
+# Codes that only say that the mail wasn't delivered, without a cause (RFC 3463, section 3.1).
 _UNSPECIFIC_STATUSES = ("4.0.0", "5.0.0")
 _MAX_SEARCHED_CHARACTERS = 2_000
 
@@ -19,7 +22,7 @@ _MAX_SEARCHED_CHARACTERS = 2_000
 def find_status(*texts: object) -> str | None:
     """Return the first enhanced status code in the texts, or ``None``.
 
-    A code that names no cause, such as ``5.0.0``, is returned only if there is no other code.
+    A code without a cause, such as ``5.0.0``, is returned only if there is no other code.
 
     Args:
         texts: status codes, and replies of servers that may contain a status code.
@@ -37,12 +40,12 @@ def find_status(*texts: object) -> str | None:
 def choose_bounce_class(named_class: BounceClass, status: str | None) -> BounceClass:
     """Return the class of a bounce.
 
-    A bounce isn't hard if its status code names a full mailbox (5.2.2), a problem of the
-    recipient's mail system (5.3.x) or a policy (5.7.x). These codes don't mean that the address is
-    invalid, even if the provider calls the bounce hard.
+    A hard bounce turns a member's mail off, so a bounce counts as hard only if the address is
+    invalid. The address isn't invalid if the status code means a full mailbox (5.2.2), a problem of
+    the recipient's mail system (5.3.x) or a policy (5.7.x).
 
     Args:
-        named_class: the class that corresponds to the provider's name for the bounce.
+        named_class: the class of the bounce according to the provider.
         status: the enhanced status code, if the event contains one.
     """
     if named_class is not BounceClass.HARD or status is None:

@@ -1,7 +1,7 @@
-"""The adapter for Brevo.
+"""Verifies and reads reports from the mail provider Brevo.
 
-Brevo doesn't sign requests. Instead, it sends HTTP Basic credentials or a Bearer token that the
-owner enters in the settings of the webhook. Brevo documents its events at
+Brevo doesn't sign requests. Instead, each request contains HTTP Basic credentials or a Bearer
+token, which the owner enters in the settings of the webhook. Brevo documents its events at
 developers.brevo.com/docs/transactional-webhooks.
 """
 
@@ -69,7 +69,8 @@ def _parse_event(fields: Fields) -> ParsedEvent:
             _get_custom_header(fields), fields, fields.get("tags") or fields.get("tag")
         ),
         email=parse_address(fields.get("email")),
-        # Brevo writes the other times in the time zone of the account, which is unknown here.
+        # The event's other times are useless, because they are in the unknown time zone of the
+        # owner's account.
         occurred_at=parse_unix_time(fields.get("ts_epoch"), _MILLISECONDS_PER_SECOND),
         message_id=get_text(fields, "message-id"),
     )

@@ -15,7 +15,8 @@ from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import AuthorityInformationAccessOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-# URLs with an IP address, a port or a query don't match.
+# Matches only URLs without an IP address, a port and a query, so that a hostile certificate can't
+# make Pressroom send requests to servers in the operator's network.
 _ISSUER_URL = re.compile(r"http://(?:[a-z0-9-]+\.)+[a-z]{2,}/[\w./-]+", re.ASCII)
 _SNS_NAME_PREFIXES = ("sns.", "sns-")
 _SNS_NAME_SUFFIXES = (".amazonaws.com", ".amazonaws.com.cn")
@@ -30,13 +31,13 @@ def load_system_roots() -> tuple[x509.Certificate, ...]:
     """
     context = ssl.create_default_context()
     if not context.get_ca_certs():
-        # OpenSSL loads a folder of root certificates only on demand, so load its files here.
+        # OpenSSL reads the files in its folder of root certificates only on demand.
         folder = ssl.get_default_verify_paths().capath
         for file in sorted(Path(folder).glob("*.[0-9]")) if folder else ():
             context.load_verify_locations(file)
     roots = []
     with warnings.catch_warnings():
-        # Some old root certificates have a serial number that violates the rules. They are usable.
+        # Accept some old root certificates whose serial number violates RFC 5280.
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)
         for content in context.get_ca_certs(binary_form=True):
             with suppress(ValueError):
@@ -57,7 +58,7 @@ def parse_certificates(content: bytes) -> list[x509.Certificate]:
 def is_trusted_sns_chain(
     chain: Sequence[x509.Certificate], roots: Sequence[x509.Certificate], now: datetime
 ) -> bool:
-    """Return whether the first certificate belongs to SNS, and a chain connects it to a root."""
+    """Return whether the first certificate belongs to SNS and can be verified up to a root."""
     name = next(_iterate_sns_names(chain[0]), None)
     if name is None or not roots:
         return False
@@ -83,9 +84,9 @@ def is_valid_at(certificate: x509.Certificate, now: datetime) -> bool:
 
 
 def find_issuer_url(certificate: x509.Certificate) -> str | None:
-    """Return the URL of the issuer's certificate, or ``None`` if there is no allowed URL.
+    """Return the URL of the issuer's certificate, or ``None`` if there is no URL to trust.
 
-    The URL is in the extension *Authority Information Access* of the certificate.
+    The URL is in the certificate's extension *Authority Information Access*.
     """
     return next(_iterate_issuer_urls(certificate), None)
 

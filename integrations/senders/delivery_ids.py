@@ -1,7 +1,9 @@
 """Finds the delivery id in a provider's event.
 
-Each provider has its own field for data that it returns in events. The delivery id can also be in
-one of the mail's headers or tags, if the provider returns them.
+A delivery id identifies a mail to one member of a list. The owner's program attaches the delivery
+id to the mail, and the provider returns the delivery id in each event. Each provider has its own
+field for returned data. The delivery id can also be in the headers or tags of the mail, which some
+providers return too.
 """
 
 import re
@@ -10,7 +12,7 @@ from collections.abc import Iterable, Mapping
 HEADER = "x-pressroom-delivery"
 
 _DELIVERY_ID = re.compile(r"[a-z0-9]{52}", re.ASCII | re.IGNORECASE)
-# Providers allow far fewer tags and headers than this. The rest of a longer list isn't searched.
+# The maximum number of tags or headers that are searched. Providers allow far fewer.
 _MAX_CANDIDATES = 1_000
 
 
@@ -19,7 +21,7 @@ def find_delivery_id(returned: object, headers: object = None, tags: object = No
 
     Args:
         returned: the value of the provider's own field for returned data.
-        headers: the headers of the mail. They are an object, or a list of objects with the fields
+        headers: the headers of the mail, as an object or as a list of objects with the fields
             ``name`` and ``value``.
         tags: a tag or a list of tags.
     """
@@ -33,11 +35,11 @@ def find_delivery_id(returned: object, headers: object = None, tags: object = No
 
 
 def get_named_value(fields: object, name: str) -> object:
-    """Return the value of a field, or ``None`` if the field is missing.
+    """Return the value with this name, or ``None`` if there is no such value.
 
     Args:
         fields: an object, or a list of objects with the fields ``name`` and ``value``.
-        name: the name of the field, in lower case.
+        name: the name in lower case. Names in ``fields`` may contain capital letters.
     """
     matches = (value for key, value in _iterate_fields(fields) if key.lower() == name)
     return next(matches, None)

@@ -2,14 +2,14 @@
 
 from datetime import UTC, datetime
 
-# A time outside this range is an error, such as 0 for an unknown time.
+# A time outside this range counts as invalid. For example, 0 can stand for an unknown time.
 _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 _LATEST = datetime(2100, 1, 1, tzinfo=UTC)
 _MAX_CHARACTERS = 40
 
 
 def parse_iso_time(value: object) -> datetime | None:
-    """Parse a time in the format ISO 8601. Return ``None`` if the text is invalid.
+    """Parse a time in ISO 8601 format. Return ``None`` if the text is invalid.
 
     A text without a UTC offset is invalid, because its time zone is unknown.
     """

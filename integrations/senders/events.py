@@ -1,8 +1,8 @@
 """Converts the events in a provider's request body to reports.
 
-All events of a provider have some fields in common, such as the recipient's address. An adapter
-reads these fields into a `ProviderEvent`. The adapter then uses the type of the event to create a
-report, or to reject or ignore the event.
+All events of a provider have some fields in common, such as the recipient's address. The provider's
+adapter reads the common fields into a `ProviderEvent`. Depending on the type of the event, the
+adapter then creates a report, rejects the event or ignores the event.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,8 +21,8 @@ from integrations.senders.port import (
     UnusedReason,
 )
 
-# The maximum number of events that are read from a request body. A genuine body has at most 1 MB,
-# so it never contains more events.
+# The maximum number of events that are read from a request body. Genuine bodies never contain more
+# events, because they have at most 1 MB.
 MAX_EVENTS = 10_000
 _MAX_ADDRESS_CHARACTERS = 320
 _MAX_TYPE_CHARACTERS = 100
@@ -50,18 +50,18 @@ class ProviderEvent:
         """Return a report, or reject the event if it has neither a delivery id nor an address.
 
         Args:
-            is_machine: whether a program caused the event instead of a person. Only reports on
-                opens and clicks keep this value, because a complaint or an unsubscription must
-                always have an effect.
+            is_machine: whether a program, not a person, caused the event. The value is used only
+                for opens and clicks, because complaints and unsubscriptions must always take
+                effect.
         """
         is_action = kind in (ReportKind.OPENED, ReportKind.CLICKED)
         return self._build(Report(kind, is_machine=is_machine and is_action))
 
     def report_bounce(self, named_class: BounceClass, status: str | None) -> ParsedEvent:
-        """Return a report on a bounce, or reject an event without a delivery id and an address.
+        """Return a report of a bounce, or reject the event like ``report``.
 
         Args:
-            named_class: the class that corresponds to the provider's name for the bounce.
+            named_class: the bounce's class according to the provider.
         """
         bounce_class = choose_bounce_class(named_class, status)
         return self._build(Report(ReportKind.BOUNCED, bounce_class=bounce_class, status=status))
@@ -91,7 +91,7 @@ def parse_events(body: bytes, parse_event: Callable[[Fields], ParsedEvent]) -> P
     """Parse a request body that contains an event or a list of events.
 
     Args:
-        parse_event: a function that converts an event. It must never raise an exception.
+        parse_event: converts an event. The function must never raise an exception.
     """
     content = parse_json(body)
     items = content if isinstance(content, list) else [content]
@@ -105,7 +105,7 @@ def parse_events(body: bytes, parse_event: Callable[[Fields], ParsedEvent]) -> P
 
 
 def parse_address(value: object) -> str | None:
-    """Return the address in a text such as ``Name <address>``, or ``None`` if it has no address."""
+    """Return the address in a text such as ``Name <address>``, or ``None`` if there is none."""
     if not isinstance(value, str) or not value.isprintable():
         return None
     if len(value) > _MAX_ADDRESS_CHARACTERS:
@@ -116,7 +116,7 @@ def parse_address(value: object) -> str | None:
 
 
 def has_several_people(values: Iterable[object]) -> bool:
-    """Return whether a list contains more than one e-mail address. Duplicates don't matter."""
+    """Return whether a list contains at least two different e-mail addresses."""
     # Parse each distinct text only once, because parsing a hostile address takes a millisecond.
     texts = dict.fromkeys(map(str, values))
     addresses = ((parse_address(text) or text).casefold() for text in texts)

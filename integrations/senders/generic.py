@@ -32,7 +32,7 @@ MAX_MESSAGE_ID_CHARACTERS = 998
 _KINDS = {kind.value: kind for kind in ReportKind}
 _BOUNCE_CLASSES = {each.value: each for each in BounceClass}
 _STATUS = re.compile(r"[245]\.[0-9]{1,3}\.[0-9]{1,3}")
-# A trace id contains two full stops. A delivery id contains no full stop.
+# Unlike a delivery id, a trace id is secret and contains two full stops.
 _TRACE_ID = re.compile(r"1[A-Za-z0-9_-]{30}\.[A-Za-z0-9_-]{1,16}\.[A-Za-z0-9_-]+")
 
 
@@ -47,8 +47,8 @@ class GenericAdapter:
     def parse(self, body: bytes) -> ParsedBody:
         """Parse the body of a verified request.
 
-        Raises ``report.invalid``, which lists at most ``MAX_PROBLEMS`` invalid fields. Raises
-        ``report.too_many`` and ``report.trace_id_refused``.
+        Raises ``report.too_many``, ``report.trace_id_refused`` and ``report.invalid``. The error
+        lists at most ``MAX_PROBLEMS`` invalid fields.
         """
         written_reports = _read_envelope(body)
         reports: list[Report] = []
@@ -84,7 +84,7 @@ def _read_envelope(body: bytes) -> list[Any]:
 
 
 def _find_problems(written: Any, place: str) -> Iterator[FieldProblem]:
-    """Yield each invalid field of a report with the rule that the field breaks."""
+    """Yield each invalid field of a report, together with the broken rule."""
     if not isinstance(written, dict):
         yield _problem(place, "must be an object")
         return
@@ -179,8 +179,8 @@ def _trace_problem(place: str) -> FieldProblem:
 def _build_error(problems: list[FieldProblem]) -> Exception:
     """Return the error that lists the invalid fields.
 
-    If one of the fields contains a trace id, the error has the code ``report.trace_id_refused``,
-    because the program must stop sending trace ids.
+    If one of the fields contains a trace id, the error has the code ``report.trace_id_refused``.
+    The program must stop sending trace ids, because trace ids are secret.
     """
     first = problems[0]
     for problem in problems:

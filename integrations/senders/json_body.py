@@ -1,7 +1,7 @@
 """Reads JSON of unknown structure from mail providers.
 
-The functions never raise an exception. If a field is missing or has the wrong type, they return an
-empty value. If a provider changes a field, Pressroom can therefore still read all other fields.
+The functions return an empty value for a missing or invalid field, and never raise an exception. If
+a provider changes one field, Pressroom can therefore still read all other fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,8 @@ _MAX_TEXT_CHARACTERS = 255
 def parse_json(content: bytes | str) -> object:
     """Return the content of a JSON document, or ``None`` if the document is invalid.
 
-    The parser limits the nesting depth. If an object contains a key several times, the last value
-    is returned.
+    A document that is nested too deeply is invalid. If an object has a key twice, the last value
+    counts.
     """
     try:
         return orjson.loads(content)

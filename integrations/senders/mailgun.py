@@ -1,7 +1,7 @@
-"""The adapter for Mailgun.
+"""Verifies and reads reports from the mail provider Mailgun.
 
-Mailgun signs a timestamp and a random token in the request body. The signature doesn't cover the
-event. Mailgun documents its webhooks at
+Mailgun's signature covers only a timestamp and a random token in the request body, not the event.
+Mailgun documents its webhooks at
 documentation.mailgun.com/docs/mailgun/user-manual/webhooks.
 """
 
@@ -33,8 +33,8 @@ from integrations.senders.port import (
     SenderRequest,
 )
 
-# Mailgun retries a request for eight hours, so genuine signatures are younger than this. Older
-# signatures are rejected, because a stolen signature would be valid for any event.
+# Older signatures are rejected, because a stolen signature is valid for any event. Genuine
+# signatures are younger, because Mailgun retries a request for only eight hours.
 _MAX_SIGNATURE_AGE = timedelta(hours=24)
 _MAX_TIMESTAMP_DIGITS = 11
 
@@ -45,7 +45,7 @@ _KINDS = {
     "complained": ReportKind.COMPLAINED,
     "unsubscribed": ReportKind.UNSUBSCRIBED,
 }
-# Mailgun doesn't send these mails, because the recipient complained or unsubscribed before.
+# The reasons why Mailgun didn't send a mail, if the recipient complained or unsubscribed earlier.
 _SUPPRESSION_KINDS = {
     "suppress-complaint": ReportKind.COMPLAINED,
     "suppress-unsubscribe": ReportKind.UNSUBSCRIBED,
@@ -87,7 +87,8 @@ def _parse_event(fields: Fields) -> ParsedEvent:
     variables = get_object(data, "user-variables")
     event = ProviderEvent(
         event_type=event_type,
-        # If a mail has several recipients, it is unknown which of them has the delivery id.
+        # A delivery id belongs to one recipient. If a mail has several recipients, the event
+        # doesn't say which recipient the delivery id belongs to.
         delivery_id=None
         if _is_shared(data)
         else find_delivery_id(get_named_value(variables, "delivery_id"), headers, data.get("tags")),

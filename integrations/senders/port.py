@@ -1,11 +1,12 @@
 """The interface that the adapter of each mail provider implements.
 
-A mail provider, such as Amazon SES, posts reports on sent mails to Pressroom. Such a report says,
-for example, that a mail was delivered, or that the recipient complained. Providers prove their
-requests in different ways, and use different formats. The adapter of a provider verifies the proof,
-and converts the request body into `Report` objects.
+A mail provider, such as Amazon SES, reports to Pressroom what happened to sent mails. For example,
+a report says that a mail was delivered, or that the recipient complained. The providers use
+different formats, and different proofs that a request is genuine, such as signatures or secrets.
+The provider's adapter verifies the proof, and converts the request body into `Report` objects.
 
-A *sender* is a registered source of reports. Each sender has a provider.
+A *sender* is a source of reports that an owner has registered, for example the owner's account at a
+provider.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,10 @@ from typing import Protocol
 
 
 class SenderProvider(StrEnum):
-    """A provider that can post reports. ``generic`` means Pressroom's own report format."""
+    """A provider that can post reports.
+
+    ``generic`` stands for any program that uses Pressroom's own report format.
+    """
 
     GENERIC = "generic"
     SES = "ses"
@@ -40,8 +44,8 @@ class BounceClass(StrEnum):
     """The cause of a bounce.
 
     A hard bounce means that the address doesn't exist. A soft bounce means that the mailbox is
-    temporarily unavailable. With ``blocked`` and ``content``, the address isn't the cause. For
-    example, the recipient's server rejects the sending server or the content of the mail.
+    temporarily unavailable. A ``blocked`` bounce means that the recipient's server rejects the
+    sending server. A ``content`` bounce means that the recipient's server rejects the content.
     """
 
     HARD = "hard"
@@ -52,13 +56,13 @@ class BounceClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A provider's statement about one mail to one recipient.
+    """A provider's report of an event that concerns one mail to one recipient.
 
     ``delivery_id`` or ``email`` is set, or both.
 
     Attributes:
-        delivery_id: the delivery id that the provider returned. It isn't verified yet, and may have
-            capital letters.
+        delivery_id: Pressroom's id of the mail, as the provider returned it. The id isn't verified
+            yet, and may contain capital letters.
         email: the recipient's address as the provider wrote it.
         occurred_at: the time of the event, or ``None`` if the provider sent no valid time.
         message_id: the provider's id of the mail.
@@ -80,7 +84,7 @@ class Report:
 class UnusedReason(StrEnum):
     """The reason why Pressroom doesn't use an event of a provider.
 
-    ``ignored`` means that events of this type, such as ``processed``, have no effect in Pressroom.
+    ``ignored`` means that Pressroom has no use for the event, such as SendGrid's ``processed``.
     ``invalid`` means that Pressroom can't read the event.
     """
 
@@ -103,9 +107,9 @@ class UnusedEvent:
 
 
 class TopicChange(StrEnum):
-    """A message of Amazon SNS about the subscription of a sender's URL to a topic.
+    """The meaning of a message of Amazon SNS about a sender's subscription to a topic.
 
-    ``confirm`` asks Pressroom to confirm the subscription. ``unsubscribed`` says that the
+    ``confirm`` asks Pressroom to confirm the subscription. ``unsubscribed`` means that the
     subscription has ended.
     """
 
@@ -118,12 +122,12 @@ class ParsedBody:
     """The content of a request body.
 
     Attributes:
-        events: the reports, and the events that Pressroom ignores or can't read. They are in the
-            same order as in the request body.
+        events: all events in the order of the request body, including events that Pressroom ignores
+            or can't read.
         warnings: codes of problems that the owner should solve, such as ``sns_signature_v1``.
-        topic_change: set if the body is a message about the subscription to a topic of Amazon SNS.
-        confirmation_token: the token that confirms the subscription. It is set only if
-            ``topic_change`` is ``TopicChange.CONFIRM``.
+        topic_change: set if the body is a message about the subscription to an SNS topic.
+        confirmation_token: the token that confirms the subscription. Set only if ``topic_change``
+            is ``TopicChange.CONFIRM``.
     """
 
     events: tuple[Report | UnusedEvent, ...]
@@ -149,13 +153,12 @@ class SenderRequest:
 
 @dataclass(frozen=True)
 class SenderProof:
-    """The data that verifies the requests of a sender.
+    """The secrets and keys with which an adapter verifies the requests of a sender.
 
     Attributes:
-        secrets: the secrets or public keys of the sender, newest first. After a change, the former
-            value is included for another 24 hours.
-        topic_arn: the ARN of a topic of Amazon SNS. Only senders with the provider ``ses`` have a
-            topic.
+        secrets: the secrets or public keys of the sender, newest first. For 24 hours after a
+            change, the former secret or key is included.
+        topic_arn: the ARN of the sender's SNS topic, or ``None`` if the provider isn't ``ses``.
     """
 
     secrets: tuple[str, ...]
@@ -179,6 +182,6 @@ class SenderAdapter(Protocol):
         """Parse the body of a verified request.
 
         The adapter of the provider ``generic`` raises ``report.invalid``, ``report.too_many`` and
-        ``report.trace_id_refused``. All other adapters return ``UnusedEvent`` objects instead,
-        because a provider would retry a rejected request.
+        ``report.trace_id_refused``. All other adapters return an ``UnusedEvent`` for each invalid
+        event instead, because a provider would retry a rejected request.
         """

@@ -1,7 +1,7 @@
-"""The adapter for Postmark.
+"""Verifies and reads reports from the mail provider Postmark.
 
-Postmark doesn't sign requests. Instead, it sends HTTP Basic credentials or a header
-``Authorization`` that the owner enters in the settings of the webhook. Postmark documents its
+Postmark doesn't sign requests. Instead, each request contains HTTP Basic credentials or a header
+``Authorization``, which the owner enters in the settings of the webhook. Postmark documents its
 events at postmarkapp.com/developer/webhooks.
 """
 
@@ -103,7 +103,7 @@ def _parse_bounce(event: ProviderEvent, bounce_type: str | None, fields: Fields)
 
 
 def _is_unsubscription(fields: Fields) -> bool:
-    """Return whether an address was suppressed manually, for example by an unsubscription.
+    """Return whether an address was suppressed by a person, for example by unsubscribing.
 
     Postmark also posts a ``SubscriptionChange`` if a bounce or a complaint suppresses an address.
     """

@@ -1,4 +1,4 @@
-"""The adapter for Resend.
+"""Verifies and reads reports from the mail provider Resend.
 
 Resend uses Svix to sign requests. Resend documents its events at resend.com/docs/webhooks.
 """
@@ -32,7 +32,7 @@ _KINDS = {
     "email.clicked": ReportKind.CLICKED,
     "email.complained": ReportKind.COMPLAINED,
 }
-# For opens and clicks, maps the event type to the field that contains the user agent.
+# Maps the event types of opens and clicks to the field that contains the user agent.
 _ACTION_FIELDS = {"email.opened": "open", "email.clicked": "click"}
 _BOUNCE_TYPES = {"email.bounced", "email.suppressed", "email.failed"}
 _MAX_REPLIES = 10
@@ -67,7 +67,7 @@ def _parse_event(fields: Fields) -> ParsedEvent:
     if event_type == "contact.updated" and data.get("unsubscribed") is True:
         return event.report(ReportKind.UNSUBSCRIBED)
     if len(recipients) > 1:
-        # Resend posts an event per recipient, but doesn't say which recipient the event concerns.
+        # If a mail has several recipients, the event doesn't say which recipient it concerns.
         return event.ignore()
     if event_type in _BOUNCE_TYPES:
         return _parse_bounce(event, data)
@@ -86,7 +86,8 @@ def _parse_bounce(event: ProviderEvent, data: Fields) -> ParsedEvent:
             bounce_class = BounceClass.BLOCKED
         case _:
             bounce_class = BounceClass.SOFT
-    # Keep only the status code of a server's reply, because the reply may contain personal data.
+    # Store only the status codes in the replies of the recipient's server, because the replies may
+    # contain personal data.
     replies = get_list(bounce, "diagnosticCode")[:_MAX_REPLIES]
     return event.report_bounce(bounce_class, find_status(*replies, bounce.get("message")))
 

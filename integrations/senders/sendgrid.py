@@ -1,6 +1,6 @@
-"""The adapter for Twilio SendGrid.
+"""Verifies and reads reports from the mail provider Twilio SendGrid.
 
-SendGrid posts lists of events. An ECDSA signature covers the timestamp and the request body.
+SendGrid posts lists of events. An ECDSA signature covers a timestamp header and the request body.
 SendGrid documents its events at
 twilio.com/docs/sendgrid/for-developers/tracking-events/event, and the signature at
 /tracking-events/getting-started-event-webhook-security-features.
@@ -52,7 +52,7 @@ _KINDS = {
     "group_unsubscribe": ReportKind.UNSUBSCRIBED,
 }
 _BOUNCE_CLASSES = {"bounce": BounceClass.HARD, "blocked": BounceClass.SOFT}
-# Maps the reason why SendGrid dropped a mail, in lower case, to the kind of the report.
+# Maps the reasons why SendGrid didn't send a mail, in lower case, to the kind of the report.
 _DROP_KINDS = {
     "spam reporting address": ReportKind.COMPLAINED,
     "unsubscribed address": ReportKind.UNSUBSCRIBED,

@@ -1,7 +1,7 @@
-"""The adapter for Amazon SES, which posts its events through Amazon SNS.
+"""Verifies and reads reports from Amazon SES, which posts its events through Amazon SNS.
 
-SES has two event formats. In one format, the field with the event's type is called ``eventType``.
-In the other format, it is called ``notificationType``. Amazon documents the events at
+SES has two event formats. The type of an event is in the field ``eventType`` of one format, and in
+the field ``notificationType`` of the other format. Amazon documents the events at
 docs.aws.amazon.com/ses/latest/dg/event-publishing-retrieving-sns-contents.html and
 /notification-contents.html.
 """
@@ -41,7 +41,7 @@ from integrations.senders.sns_topics import parse_topic
 
 SIGNATURE_V1_WARNING = "sns_signature_v1"
 
-# SES publishes this text instead of JSON when the owner connects SES with the topic.
+# SES publishes this text instead of JSON when the owner connects SES to the SNS topic.
 _TEST_MESSAGE = "Successfully validated SNS topic"
 _CONTENT_SUBTYPES = {"MessageTooLarge", "ContentRejected", "AttachmentRejected"}
 _BOUNCE_CLASSES = {
@@ -56,7 +56,7 @@ class SesAdapter:
     """Verifies and reads the requests of SES.
 
     Args:
-        sns_base_url: the URL of a server that is used instead of Amazon's servers, or ``None``.
+        sns_base_url: the URL of a server that replaces Amazon's servers, or ``None``.
     """
 
     provider = SenderProvider.SES
@@ -111,7 +111,8 @@ def _parse_event(fields: Fields) -> list[ParsedEvent]:
     tag_values = [value for values in tags.values() if isinstance(values, list) for value in values]
     event = ProviderEvent(
         event_type=event_type,
-        # If a mail has several recipients, it is unknown which of them has the delivery id.
+        # A delivery id belongs to one recipient. If a mail has several recipients, the event
+        # doesn't say which recipient the delivery id belongs to.
         delivery_id=None
         if is_shared
         else find_delivery_id(_find_named_tag(tags), mail.get("headers"), tag_values),
@@ -128,7 +129,7 @@ def _parse_event(fields: Fields) -> list[ParsedEvent]:
             return _report_each(event, get_list(details, "recipients"))
         case "Complaint":
             return [_parse_complaint(event, details)]
-    # Events of all other types name no recipient, so they are used only for a single recipient.
+    # All other events name no recipient, so use them only if the mail has a single recipient.
     return [event.ignore() if is_shared else _parse_unnamed(event, mail, details)]
 
 
@@ -156,7 +157,7 @@ def _report_each(event: ProviderEvent, addresses: Sequence[object]) -> list[Pars
 
 def _parse_complaint(event: ProviderEvent, details: Fields) -> ParsedEvent:
     recipients = get_list(details, "complainedRecipients")
-    # SES lists all recipients who may have complained. Ignore a complaint with several candidates.
+    # SES lists all recipients who may have complained. If there are several, ignore the complaint.
     has_candidates = has_several_people(_list_addresses(details))
     if details.get("complaintFeedbackType") == "not-spam" or has_candidates:
         return event.ignore()
@@ -172,7 +173,7 @@ def _parse_unnamed(event: ProviderEvent, mail: Fields, details: Fields) -> Parse
         case "Subscription" if _is_unsubscription(details):
             return event.report(ReportKind.UNSUBSCRIBED)
         case "Reject":
-            # The event contains only the time of sending. SES rejects a mail at this time.
+            # The event's only time is the time of sending, when SES also rejects the mail.
             rejection = replace(event, occurred_at=parse_iso_time(mail.get("timestamp")))
             return rejection.report_bounce(BounceClass.CONTENT, None)
     return event.ignore()
@@ -183,7 +184,7 @@ def _name_recipient(event: ProviderEvent, address: object) -> ProviderEvent:
 
 
 def _list_addresses(details: Fields) -> list[object]:
-    """Return the addresses that the event names, in contrast to the recipients of the mail."""
+    """Return the addresses that the event concerns, which may be only some of the recipients."""
     people = (*get_list(details, "bouncedRecipients"), *get_list(details, "complainedRecipients"))
     addresses = [get_object(person).get("emailAddress") for person in people]
     return [*addresses, *get_list(details, "recipients")]
@@ -205,7 +206,7 @@ def _is_unsubscription(details: Fields) -> bool:
         return True
     former_preferences = get_object(details, "oldTopicPreferences")
     if former_preferences.get("unsubscribeAll") is True:
-        # The person subscribed again. The topics that weren't chosen aren't new unsubscriptions.
+        # The person subscribed again to some topics. The person had already left all other topics.
         return False
     left_before = _find_left_topics(former_preferences)
     return not _find_left_topics(preferences) <= left_before

@@ -1,9 +1,9 @@
 """Fetches and verifies the certificates with which Amazon SNS signs its messages.
 
-SNS serves only the signing certificate, and not the certificate of its issuer. The signing
-certificate contains the URL of the issuer's certificate (*Authority Information Access*). The
-issuer's certificate is downloaded without TLS. Its authenticity is verified with the chain of
-signatures up to a root certificate that the system trusts.
+Amazon's servers deliver only the signing certificate. The certificate contains the URL of its
+issuer's certificate (*Authority Information Access*). The issuer's certificate is downloaded
+without TLS, so an attacker could replace it. The signing certificate is therefore trusted only if
+its chain of issuers ends in a root certificate that the system trusts.
 """
 
 import asyncio
@@ -51,18 +51,18 @@ Value = TypeVar("Value")
 
 _log = get_logger(__name__)
 
-# A server that replaces Amazon's servers also serves the trusted root certificates at this path.
+# The path of the trusted root certificates on a server that replaces Amazon's servers.
 ROOTS_URL = "https://sns.amazonaws.com/roots.pem"
 
 _BOUNDS = HttpBounds(
     max_seconds=3.0, max_connect_seconds=2.0, max_reply_bytes=16 * 1024, provider="Amazon SNS"
 )
-# The time limit to fetch a certificate and its issuers. It includes the wait for other requests.
+# The time limit for fetching a certificate and its issuers, including the wait for other messages.
 _MAX_SECONDS = 10.0
 _CACHE_LIFETIME = timedelta(days=1)
 _MAX_CACHED_CERTIFICATES = 100
-# A URL without a trusted certificate is rejected for this time. The time is short, because SNS may
-# serve a missing certificate later.
+# The URL of an untrusted or missing certificate is refused for this time, without a new download.
+# The time is short, because SNS may serve a missing certificate later.
 _REFUSAL_LIFETIME = timedelta(minutes=1)
 _MAX_REFUSED_URLS = 1_000
 _MAX_WAITING_PER_TOPIC = 100
@@ -75,7 +75,7 @@ class CertificateRefused(Exception):
 
 
 class CertificateUnavailable(Exception):
-    """Raised if a certificate can't be fetched now. The message of the exception is logged."""
+    """Raised if a certificate can't be fetched now. The exception's text is logged."""
 
 
 @dataclass(frozen=True)
@@ -85,17 +85,17 @@ class _CachedCertificate:
 
 
 class SnsCertificates:
-    """The signing certificates of SNS. Each certificate is cached for a day.
+    """Fetches the signing certificates of SNS, and caches each certificate for a day.
 
-    Anybody who knows a sender's URL can post a fake message with the URL of a certificate that
-    doesn't exist. Such messages must not delay the messages of other topics. Pressroom therefore
-    fetches only one certificate per region at a time. All waiting messages of a topic must name the
-    same certificate. A URL without a trusted certificate is rejected for a minute.
+    Anybody who knows a sender's URL can post fake messages with URLs of certificates that don't
+    exist. Three rules limit the work for fake messages. Only one certificate per region is fetched
+    at a time. While messages of a topic wait for a certificate, messages of the topic with a
+    different certificate are rejected. The URL of an untrusted or missing certificate is refused
+    for a minute.
 
     Args:
-        base_url: the URL of a server that is used instead of all servers of Amazon, or ``None``.
-            The server also serves the trusted root certificates. Only the sandbox on this machine
-            may replace Amazon's servers.
+        base_url: the URL of a server that replaces Amazon's servers, or ``None``. The server must
+            be the sandbox on this machine, because Pressroom trusts the server's root certificates.
         resolve: a function that resolves host names, or ``None`` for the system's resolver.
     """
 
@@ -105,16 +105,16 @@ class SnsCertificates:
         self._cache: OrderedDict[str, _CachedCertificate] = OrderedDict()
         self._refused_urls: OrderedDict[str, datetime] = OrderedDict()
         self._region_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        # Maps the ARN of each topic to the certificate URL of each waiting message.
+        # Maps the ARN of each topic to the certificate URLs of the messages that wait.
         self._waiting_urls: dict[str, list[str]] = {}
 
     async def find_key(self, topic: SnsTopic, url: str, now: datetime) -> RSAPublicKey:
         """Return the public key in the certificate at ``url``.
 
-        Raises ``sender.signature_invalid`` if the certificate can't be trusted, or if SNS doesn't
-        serve certificates for the topic at this URL. Raises ``sender.busy`` if a server is
-        unreachable. Raises ``sender.busy`` if too many messages of the topic wait for a
-        certificate, or if one of them waits for a different certificate.
+        Raises ``sender.signature_invalid`` if the certificate can't be trusted, or if the URL
+        doesn't belong to SNS in the topic's region. Raises ``sender.busy`` if a server is
+        unreachable, if too many messages of the topic wait for a certificate, or if a message of
+        the topic waits for a different certificate.
         """
         if not topic.is_certificate_url(url):
             raise SENDER_SIGNATURE_INVALID()
@@ -130,10 +130,10 @@ class SnsCertificates:
         return key
 
     def _find_fresh(self, url: str, now: datetime) -> x509.Certificate | None:
-        """Return the cached certificate, or ``None`` if it was fetched more than a day ago.
+        """Return the cached certificate, or ``None`` if it is missing or older than a day.
 
-        Raises ``CertificateRefused``, without a new request, if the certificate at the URL was
-        refused within the last minute.
+        Raises ``CertificateRefused`` if the certificate at the URL was refused less than a minute
+        ago.
         """
         refused_at = self._refused_urls.get(url)
         if refused_at is not None and abs(now - refused_at) < _REFUSAL_LIFETIME:
@@ -145,8 +145,8 @@ class SnsCertificates:
     async def _refresh(self, topic: SnsTopic, url: str, now: datetime) -> x509.Certificate:
         """Fetch a certificate whose cached copy is missing or older than a day.
 
-        While another request for the region is in progress or SNS is unreachable, return the old
-        copy if its certificate hasn't expired.
+        Return the old copy if its certificate hasn't expired, and SNS is unreachable or another
+        certificate of the region is being fetched.
         """
         lock = self._region_locks.setdefault(topic.region, asyncio.Lock())
         entry = self._cache.get(url)
@@ -168,10 +168,10 @@ class SnsCertificates:
 
     @contextmanager
     def _join_queue(self, topic: SnsTopic, url: str) -> Iterator[None]:
-        """Keep a message in the queue of its topic while the certificate is fetched.
+        """Count a message as waiting during the ``with`` block.
 
-        Raises ``CertificateUnavailable`` if too many messages wait, or if one of them waits for a
-        different certificate.
+        Raises ``CertificateUnavailable`` if too many messages of the topic wait, or if a message of
+        the topic waits for a different certificate.
         """
         urls = self._waiting_urls.setdefault(topic.arn, [])
         if len(urls) >= _MAX_WAITING_PER_TOPIC or any(other != url for other in urls):
@@ -201,7 +201,7 @@ class SnsCertificates:
             while not is_trusted_sns_chain(chain, roots, now):
                 issuer_url = find_issuer_url(chain[-1])
                 if issuer_url is None or len(chain) > _MAX_ISSUERS:
-                    _log.warning("sns_certificate_refused", reason="no chain to a root")
+                    _log.warning("sns_certificate_refused", reason="no chain to a trusted root")
                     raise CertificateRefused
                 chain.append(await self._fetch_issuer(client, issuer_url, chain[-1]))
         return chain[0]
@@ -231,9 +231,9 @@ class SnsCertificates:
     ) -> x509.Certificate:
         """Return the certificate of the issuer that signed ``certificate``.
 
-        Raises ``CertificateUnavailable`` even if the reply contains a wrong certificate. The
-        issuer's server doesn't belong to Amazon, and an attacker can change a reply without TLS. A
-        wrong reply therefore doesn't prove that the message is fake.
+        Raises ``CertificateUnavailable`` even if the issuer's server replies with a wrong
+        certificate, so that SNS retries the message. The message may be genuine, because an
+        attacker could have changed the reply on a connection without TLS.
         """
         try:
             reply = await self._send_to_issuer(client, url)
@@ -242,8 +242,8 @@ class SnsCertificates:
             raise CertificateUnavailable(f"issuer: {describe_failure(failure)}") from None
         except (DestinationRefused, HostUnknown, ValueError) as error:
             raise CertificateUnavailable(f"issuer: {type(error).__name__}") from None
-        # Verify the certificate before its URL for the next issuer is used. An attacker in the
-        # network can replace the reply, because the connection has no TLS.
+        # Verify the issuer's certificate before using the URL in the certificate, because an
+        # attacker can have replaced the certificate.
         if not issuers or not is_issued_by(certificate, issuers[0]):
             raise CertificateUnavailable(f"issuer: no certificate in reply {reply.status}")
         return issuers[0]
@@ -268,7 +268,7 @@ class SnsCertificates:
 
 
 def _parse_own_certificates(content: bytes) -> list[x509.Certificate]:
-    """Parse certificates from Amazon. Raises ``CertificateRefused`` for invalid certificates."""
+    """Parse certificates from SNS. Raises ``CertificateRefused`` if they are invalid."""
     try:
         return parse_certificates(content)
     except ValueError:
@@ -276,7 +276,7 @@ def _parse_own_certificates(content: bytes) -> list[x509.Certificate]:
 
 
 def _store(entries: OrderedDict[str, Value], key: str, value: Value, max_entries: int) -> None:
-    """Add an entry. Remove the oldest entry if there are more than ``max_entries``."""
+    """Add an entry, and remove the oldest entry if there are then more than ``max_entries``."""
     entries[key] = value
     entries.move_to_end(key)
     if len(entries) > max_entries:

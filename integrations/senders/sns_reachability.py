@@ -1,4 +1,4 @@
-"""Checks whether the certificates of Amazon SNS can be reached."""
+"""Checks whether this host can download the signing certificates of Amazon SNS."""
 
 from http import HTTPStatus
 
@@ -13,8 +13,9 @@ _BOUNDS = HttpBounds(
 def find_certificate_problem(topic: SnsTopic, base_url: str | None) -> str | None:
     """Return why a topic's SNS server can't be reached, or ``None`` if the server can be reached.
 
-    The function requests a certificate that doesn't exist, because only the messages of SNS contain
-    the names of real certificates. Any response except a server error proves that SNS is reachable.
+    The names of the certificates that exist are known only from messages of SNS, so the function
+    requests a certificate that doesn't exist. Any response except a server error proves that SNS is
+    reachable.
 
     Args:
         base_url: the URL of a server that replaces Amazon's servers, or ``None``.

@@ -16,20 +16,19 @@ _BOUNDS = HttpBounds(
 
 
 def confirm_subscription(topic_arn: str, token: str, base_url: str | None = None) -> bool:
-    """Confirm a sender's subscription to a topic. Return whether SNS accepted the token.
+    """Confirm the subscription of a sender's URL to a topic. Return whether SNS accepted the token.
 
     The function blocks for at most 20 seconds. Raises ``ServerFailed`` if SNS is unreachable.
 
-    At first, the function asks SNS to accept only authenticated requests to unsubscribe
-    (``AuthenticateOnUnsubscribe``). Amazon allows this parameter only in requests that an AWS
-    account has signed, and otherwise responds with 403. Pressroom has no AWS account. After a 403,
-    the function therefore retries the request without the parameter. Anybody with the unsubscribe
-    link of a message can then end the subscription. In this case, SNS sends an
-    ``UnsubscribeConfirmation`` to Pressroom.
+    First, the function sends the parameter ``AuthenticateOnUnsubscribe``, so that only AWS accounts
+    can end the subscription. SNS may respond with 403, because Pressroom has no AWS account to sign
+    the request. The function then repeats the request without the parameter. Without the parameter,
+    everybody who has the unsubscribe link in a message can end the subscription. SNS notifies
+    Pressroom when a subscription ends.
 
     Args:
         token: the token from the message that asks Pressroom to confirm the subscription.
-        base_url: the URL of a server that is used instead of Amazon's servers, or ``None``.
+        base_url: the URL of a server that replaces Amazon's servers, or ``None``.
     """
     topic = parse_topic(topic_arn)
     if topic is None:

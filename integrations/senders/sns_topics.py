@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
-# The region becomes part of a host name, so the pattern must match only names of regions. For
-# example, it must not match "s3", because anybody can create a storage bucket at
-# sns.s3.amazonaws.com.
+# The region becomes part of the name of a trusted host, so the pattern must match only the names of
+# regions. For example, the pattern must not match "s3", because anybody can create a storage bucket
+# with the host name sns.s3.amazonaws.com.
 _TOPIC_ARN = re.compile(
     r"arn:(?P<partition>aws|aws-cn|aws-us-gov):sns:(?P<region>[a-z]{2}(?:-[a-z]{2,12}){1,2}-\d{1,2})"
     r":\d{12}:[A-Za-z0-9_-]{1,256}",
@@ -28,22 +28,21 @@ class SnsTopic:
     host: str
 
     def is_certificate_url(self, url: str) -> bool:
-        """Return whether a URL has the SNS server's host, and the path of a signing certificate."""
+        """Return whether a URL belongs to a signing certificate on the topic's SNS server."""
         prefix = f"https://{self.host}"
         return url.startswith(prefix) and bool(
             _CERTIFICATE_PATH.fullmatch(url.removeprefix(prefix))
         )
 
     def build_certificate_url(self, name: str) -> str:
-        """Return the URL of a signing certificate. ``name``: a hexadecimal number."""
+        """Return the URL of the signing certificate with a name, which is a hexadecimal number."""
         return f"https://{self.host}/SimpleNotificationService-{name}.pem"
 
     def build_confirming_url(self, token: str, *, authenticates_unsubscribe: bool) -> str:
         """Return the URL that confirms a subscription to the topic.
 
         Args:
-            authenticates_unsubscribe: whether SNS accepts only authenticated requests to
-                unsubscribe.
+            authenticates_unsubscribe: whether only AWS accounts can end the subscription.
         """
         query = {"Action": "ConfirmSubscription", "TopicArn": self.arn, "Token": token}
         if authenticates_unsubscribe:
@@ -64,11 +63,10 @@ def parse_topic(arn: str) -> SnsTopic | None:
 
 
 def relocate_url(url: str, base_url: str | None) -> str:
-    """Replace the scheme and host of a URL with ``base_url``.
+    """Replace the scheme and host of a URL with ``base_url``, unless ``base_url`` is ``None``.
 
     Args:
-        base_url: the URL of a server that is used instead of all servers of Amazon. If it is
-            ``None``, the URL isn't changed.
+        base_url: the URL of a server that replaces Amazon's servers.
     """
     if base_url is None:
         return url

@@ -1,7 +1,7 @@
 """Verifies requests that are signed according to Standard Webhooks 1.0.
 
-A request has three headers. They contain the message id, the time of sending and the signatures.
-The service Svix signs requests in the same way, but uses other header names. The specification is
+Three headers of a request contain the message id, the time of sending and the signatures. The
+webhook service Svix uses the same signatures, but other header names. The specification is
 at https://github.com/standard-webhooks/standard-webhooks.
 """
 
@@ -18,9 +18,9 @@ from core.errors.senders import SENDER_SIGNATURE_INVALID
 from integrations.senders.port import SenderRequest
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - the beginning of every secret
-# Standard Webhooks requires at least this many bytes.
+# The minimum length of a secret according to Standard Webhooks.
 MIN_KEY_BYTES = 24
-# The maximum difference between the time of sending and the time of arrival.
+# The maximum difference between the time in the signed header and the time of arrival.
 TOLERANCE = timedelta(minutes=5)
 
 _MAX_TIMESTAMP_DIGITS = 11
@@ -47,7 +47,7 @@ def is_signing_secret(secret: str) -> bool:
 def verify_message(
     request: SenderRequest, secrets: Sequence[str], headers: SignatureHeaders = STANDARD_HEADERS
 ) -> None:
-    """Verify that the request was signed with one of the secrets less than five minutes ago.
+    """Verify that one of the secrets signed the request, and that the request is recent.
 
     Raises ``sender.signature_invalid``.
 
@@ -66,7 +66,7 @@ def verify_message(
             if webhook is not None
         ]
     except UnicodeError:
-        # Only UTF-8 text can be signed. The body or the message id isn't valid UTF-8.
+        # The body or the message id isn't valid UTF-8, so no signature can be valid.
         raise SENDER_SIGNATURE_INVALID() from None
     signatures = request.headers.get(headers.signatures, "").split(" ")
     sent_signatures = [signature.encode(errors="replace") for signature in signatures]

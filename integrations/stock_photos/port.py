@@ -125,7 +125,7 @@ class StockPhotos(Protocol):
         """
 
     def download_copy(self, photo: Photo) -> bytes:
-        """Return the bytes of a photo's file, which must be small enough for an upload.
+        """Download a photo's file, which must not exceed the size limit of uploads.
 
         Raises ``stockphoto.copies_forbidden``, ``stockphoto.not_found`` and
         ``attachment.too_large``.

@@ -1,1 +1,1 @@
-"""Measures whether the calls of the security tests stay fast on a larger database."""
+"""Measures how much slower API routes and periodic maintenance are on a larger database."""

@@ -1,6 +1,6 @@
-"""Runs the measurement of growth: ``make bench NAME=growth``.
+"""Runs the growth benchmark: ``make bench NAME=growth``.
 
-``python -m tests.growth --sizes 1,10 --keep FOLDER`` takes half an hour at full size.
+``python -m tests.growth --sizes 1,10 --keep FOLDER`` compares the full sizes in half an hour.
 """
 
 import argparse
@@ -17,13 +17,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--sizes",
         default="1,10" if is_full_size() else "0.1,1",
-        help="the sizes of the databases; 1 has 2 million subscribers",
+        help="the sizes of the compared databases; size 1 has 2 million subscriptions",
     )
-    parser.add_argument("--keep", help="a folder in which the databases stay")
+    parser.add_argument("--keep", help="a folder in which the filled databases are kept")
     options = parser.parse_args(arguments)
     quieten_log()
     sizes = [float(size) for size in options.sizes.split(",")]
-    findings = comparison.run(sizes=sizes, keep=options.keep)
+    findings = comparison.compare_sizes(sizes, keep=options.keep)
     print_findings(findings)
     report_findings(findings, kept_as=kept_results.GROWTH)
     return 0

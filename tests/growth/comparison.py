@@ -1,7 +1,7 @@
-"""Every route and every kind of maintenance on a small database and on larger ones.
+"""Compares the durations of API calls and maintenance on databases of different sizes.
 
-A caller asks for no more on a larger database, so the call should take no longer; there is more of
-what ``EACH`` names.
+Each benchmark case does the same work at every size, so its duration should stay almost the same.
+The exceptions are in ``WORK_UNITS``.
 """
 
 from collections import defaultdict
@@ -11,78 +11,91 @@ from contextlib import ExitStack
 from benchmarks.measure import Finding, median_and_spread
 from benchmarks.scale.sized_stack import SizedStack, open_services, sized_stack
 from benchmarks.scale.volume import Volume
-from tests.growth.rounds import one_round
+from tests.growth.rounds import measure_round
 from tests.growth.route_cases import Group
 
 ROUNDS = 7
-MOST_TIMES = 1.3
-BAR = "≤ 1.3 × the smallest size"
+MAX_SLOWDOWN = 1.3
+TARGET = "≤ 1.3 × the smallest database"
 
-# A platform that grows has more of these, and the case answers for each: what it takes is
-# compared by one of them.
-EACH = {
+# The cases that require more work on a larger database, with their units of work. For these cases,
+# the benchmark compares the duration per unit of work.
+WORK_UNITS = {
     "credits.verify": "account",
-    # The totals of filters are exact.
+    # The response contains the exact number of matching members.
     "GET /lists/{list_id}/subscriptions addresses that begin so": "member counted",
     "GET /lists/{list_id}/subscriptions on a paid tier": "member counted",
     "GET /lists/{list_id}/subscriptions unsubscribed": "member counted",
     "POST /lists/{list_id}/members/search a part of few names": "member counted",
 }
 
-# The seconds of a case of one size in one round.
-_Times = dict[str, list[float]]
+# Maps the name of each case to its duration in each round, in seconds.
+_Durations = dict[str, list[float]]
 
 
-def run(sizes: Sequence[float] = (0.1, 1), keep: str | None = None) -> list[Finding]:
-    """Compare the sizes; ``keep`` is a folder in which the filled databases stay."""
+def compare_sizes(sizes: Sequence[float], keep: str | None) -> list[Finding]:
+    """Fill a database of each size, and compare the smallest database with each larger one.
+
+    Args:
+        sizes: the sizes of the databases in ascending order, as factors of ``Volume``.
+        keep: the folder in which the filled databases are kept, or ``None`` to delete them.
+    """
     with open_services(keep) as (services, home), ExitStack() as opened:
-        sized = [
+        stacks = [
             opened.enter_context(sized_stack(services, home, Volume(size), number))
             for number, size in enumerate(sizes, start=1)
         ]
-        return _compare(sized)
+        return _compare_stacks(stacks)
 
 
-def _compare(sized: Sequence[SizedStack]) -> list[Finding]:
-    took: list[_Times] = [defaultdict(list) for _ in sized]
+def _compare_stacks(stacks: Sequence[SizedStack]) -> list[Finding]:
+    durations: list[_Durations] = [defaultdict(list) for _ in stacks]
     groups: dict[str, Group] = {}
-    # The first round warms all of it up.
+    # Round 0 only warms up caches, so its durations aren't used.
     for number in range(ROUNDS + 1):
-        # The first changes, so that none always finds the machine as another left it.
-        turns = range(len(sized))[:: 1 if number % 2 else -1]
-        for group, name, seconds in one_round(sized, turns):
+        # Reverse the order of the stacks in every second round, so that no stack always runs first.
+        order = range(len(stacks))[:: 1 if number % 2 else -1]
+        for group, name, seconds_per_stack in measure_round(stacks, order):
             groups[name] = group
-            for times, each in zip(took, seconds, strict=True):
-                times[name] += [each] * (number > 0)
+            if number > 0:
+                for stack_durations, seconds in zip(durations, seconds_per_stack, strict=True):
+                    stack_durations[name].append(seconds)
         print(f"round {number} of {ROUNDS}", flush=True)
     names = sorted(groups, key=lambda name: [*Group].index(groups[name]))
     return [
-        _finding(groups[name], name, (sized[0], each), (took[0][name], times[name]))
-        for each, times in list(zip(sized, took, strict=True))[1:]
+        _build_finding(
+            groups[name], name, (stacks[0], stack), (durations[0][name], stack_durations[name])
+        )
+        for stack, stack_durations in list(zip(stacks, durations, strict=True))[1:]
         for name in names
     ]
 
 
-def _finding(
+def _build_finding(
     group: Group,
     name: str,
-    sized: tuple[SizedStack, SizedStack],
-    took: tuple[Sequence[float], Sequence[float]],
+    stacks: tuple[SizedStack, SizedStack],
+    durations: tuple[Sequence[float], Sequence[float]],
 ) -> Finding:
-    """A case on the smallest database and on another, and what it took there."""
-    smallest, size = (each.volume.factor for each in sized)
-    due = size / smallest if name in EACH else 1
-    before, after = took
-    growth, spread = median_and_spread([b / a / due for a, b in zip(before, after, strict=True)])
+    """Compare a case on two stacks. In each pair, the smaller stack comes first."""
+    smallest_size, size = (stack.volume.factor for stack in stacks)
+    work_ratio = size / smallest_size if name in WORK_UNITS else 1
+    small_durations, large_durations = durations
+    slowdown, spread = median_and_spread(
+        [
+            large / small / work_ratio
+            for small, large in zip(small_durations, large_durations, strict=True)
+        ]
+    )
     details = {
         "group": group.value,
         "size": f"{size:g} ×",
-        "by": EACH.get(name, "run"),
-        "ms_smallest": _milliseconds(before),
-        "ms": _milliseconds(after),
+        "by": WORK_UNITS.get(name, "run"),
+        "ms_smallest": _median_milliseconds(small_durations),
+        "ms": _median_milliseconds(large_durations),
     }
-    return Finding(name, growth, "×", BAR, growth <= MOST_TIMES, spread, details)
+    return Finding(name, slowdown, "×", TARGET, slowdown <= MAX_SLOWDOWN, spread, details)
 
 
-def _milliseconds(seconds: Sequence[float]) -> float:
+def _median_milliseconds(seconds: Sequence[float]) -> float:
     return round(1000 * median_and_spread(seconds)[0], 2)

@@ -1,4 +1,8 @@
-"""A call of each route and a run of each kind of maintenance, at each size in turn."""
+"""Measures one round of the growth benchmark: all API routes and all periodic maintenance.
+
+A round runs each benchmark case on every stack. The stacks differ only in the size of their
+databases.
+"""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -16,130 +20,148 @@ from services.jobs import maintenance
 from services.jobs.maintenance import MaintenanceKind
 from services.jobs.sweep import sweep_jobs
 from storage.resources import Resources
-from tests.growth.route_cases import ROUTES, Group, RouteCase, call_of
+from tests.growth.route_cases import ROUTES, Group, RouteCase, choose_call
 from tests.support.http.replies import data
 from tests.support.security import world as worlds
 
 _Values = dict[str, Any]
-# A case, and the seconds that it took at each size.
-Timed = tuple[Group, str, list[float]]
-Turns = Sequence[int]
+# A benchmark case: its group, its name, and its duration on each stack, in seconds.
+Measurement = tuple[Group, str, list[float]]
+# The indexes of the stacks, in the order in which a case runs on the stacks.
+StackOrder = Sequence[int]
+
+_MAINTENANCE_REPEATS = 2
+_POLLING_REPEATS = 5
 
 
-def one_round(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
-    yield from _routes(sized, turns)
-    yield from _maintenance(sized, turns)
+def measure_round(stacks: Sequence[SizedStack], order: StackOrder) -> Iterator[Measurement]:
+    yield from _measure_routes(stacks, order)
+    yield from _measure_maintenance(stacks, order)
 
 
-def _in_turns(turns: Turns, times: int, measure: Callable[[int], float]) -> list[float]:
-    """The quickest of so many for each size; what else the machine does falls on all of them."""
-    found: list[list[float]] = [[] for _ in turns]
-    for _ in range(times):
-        for turn in turns:
-            found[turn].append(measure(turn))
-    return [min(each) for each in found]
+def _measure_stacks(
+    order: StackOrder, repeats: int, measure: Callable[[int], float]
+) -> list[float]:
+    """Measure a case on all stacks several times, and return the shortest duration per stack.
+
+    The stacks alternate, so that other programs slow down all stacks equally.
+
+    Args:
+        measure: returns the duration on the stack with this index.
+    """
+    durations: list[list[float]] = [[] for _ in order]
+    for _ in range(repeats):
+        for index in order:
+            durations[index].append(measure(index))
+    return [min(stack_durations) for stack_durations in durations]
 
 
-# -- routes --------------------------------------------------------------------------------------
-
-
-def _routes(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
-    made = [worlds.build(each.stack, each.owner, list_id=each.list_id) for each in sized]
+def _measure_routes(stacks: Sequence[SizedStack], order: StackOrder) -> Iterator[Measurement]:
+    built_worlds = [
+        worlds.build(sized.stack, sized.owner, list_id=sized.list_id) for sized in stacks
+    ]
     with ExitStack() as opened:
-        clients = [opened.enter_context(closing(world.client)) for world in made]
+        clients = [opened.enter_context(closing(world.client)) for world in built_worlds]
         for client in clients:
             client.timeout = httpx2.Timeout(120)
         values = [
-            world.values | _more_values(each, world)
-            for each, world in zip(sized, made, strict=True)
+            world.values | _list_more_values(sized, world)
+            for sized, world in zip(stacks, built_worlds, strict=True)
         ]
         for operation, cases in ROUTES.items():
             for case in cases:
                 name = f"{operation} {case.name}".strip()
-                send = partial(_send, operation, case, clients, values)
-                yield case.group, name, _in_turns(turns, case.times, send)
+                measure = partial(_measure_request, operation, case, clients, values)
+                yield case.group, name, _measure_stacks(order, case.times, measure)
 
 
-def _send(
-    operation: str, case: RouteCase, clients: list[httpx2.Client], values: list[_Values], turn: int
+def _measure_request(
+    operation: str, case: RouteCase, clients: list[httpx2.Client], values: list[_Values], index: int
 ) -> float:
-    call, client = call_of(operation, case), clients[turn]
-    fresh = values[turn] | {"fresh": secrets.token_hex(8)}
+    call, client = choose_call(operation, case), clients[index]
+    request_values = values[index] | {"fresh": secrets.token_hex(8)}
 
     def send() -> httpx2.Response:
         if case.url:
-            return client.get(fresh[case.url])
-        return call.send(client, operation, fresh, **case.headers)
+            return client.get(request_values[case.url])
+        return call.send(client, operation, request_values, **case.headers)
 
     replies: list[httpx2.Response] = []
     seconds = measure_seconds(lambda: replies.append(send()))
-    expected = case.own or call.own
-    assert replies[0].status_code == expected, f"{operation}: {replies[0].text}"
+    expected_status = case.own or call.own
+    assert replies[0].status_code == expected_status, f"{operation}: {replies[0].text}"
     return seconds
 
 
-def _more_values(sized: SizedStack, world: worlds.World) -> _Values:
-    """Return what the cases name beside the things of the owner that tests know."""
+def _list_more_values(sized: SizedStack, world: worlds.World) -> _Values:
+    """Return the placeholders of the benchmark cases that ``World.values`` doesn't contain."""
     stack, user_id, list_id = sized.stack, sized.owner.user_id, sized.list_id
 
-    def one(statement: str, *parameters: object) -> object:
+    def query_value(statement: str, *parameters: object) -> object:
         return stack.query(statement, *parameters)[0][0]
 
-    half = sized.volume.numbers()["half"]
-    made = data(world.client.get(f"/imports/{world.values['import_id']}"))
+    numbers = sized.volume.numbers()
+    imported = data(world.client.get(f"/imports/{world.values['import_id']}"))
     exported = data(
         world.client.post(f"/lists/{world.values['dst_list_id']}/exports", json={"kind": "members"})
     )
+    attachment = data(world.client.get(f"/attachments/{world.values['hash_id']}"))
     return {
         "as_whom": "owner",
         "provider": "stockphoto",
-        "event_id": one("SELECT max(id) / 2 FROM events"),
-        "entry_id": one(
+        "event_id": query_value("SELECT max(id) / 2 FROM events"),
+        "entry_id": query_value(
             "SELECT id FROM credit_entries WHERE user_id = %s AND seq = %s",
             user_id,
-            sized.volume.numbers()["largest_account"] // 2,
+            numbers["largest_account"] // 2,
         ),
-        "old_order": one(
+        "old_order": query_value(
             "SELECT id FROM payment_orders WHERE user_id = %s AND status = 'paid' LIMIT 1", user_id
         ),
-        "open_filename": data(world.client.get(f"/attachments/{world.values['hash_id']}"))[
-            "filename"
-        ],
-        "subscription_id": half // 2,
-        "member_email": one(
+        "open_filename": attachment["filename"],
+        "subscription_id": numbers["half"] // 2,
+        "member_email": query_value(
             "SELECT email FROM subscriptions WHERE list_id = %s AND status = 'active'"
             " AND id > %s ORDER BY id LIMIT 1",
             list_id,
-            half // 3,
+            numbers["half"] // 3,
         ),
-        "errors_url": made["errors_url"],
+        "errors_url": imported["errors_url"],
         "export_url": exported["result"]["url"],
     }
 
 
-# -- maintenance
-# --------------------------------------------------------------------------------------
-
-
-def _maintenance(sized: Sequence[SizedStack], turns: Turns) -> Iterator[Timed]:
+def _measure_maintenance(stacks: Sequence[SizedStack], order: StackOrder) -> Iterator[Measurement]:
     for kind in sorted(maintenance.list_kinds(), key=lambda kind: kind.name):
-        measure = partial(_run_due, kind, sized)
-        yield Group.MAINTENANCE, kind.name, _in_turns(turns, 2, measure)
-    looks: dict[str, Callable[[Resources], object]] = {
+        measure = partial(_measure_task, kind, stacks)
+        yield (
+            Group.MAINTENANCE,
+            kind.name,
+            _measure_stacks(order, _MAINTENANCE_REPEATS, measure),
+        )
+    polling_functions: dict[str, Callable[[Resources], object]] = {
         "sweep of jobs": sweep_jobs,
         "look for due maintenance": maintenance.send_due_tasks,
     }
-    for name, look in looks.items():
-        yield Group.MAINTENANCE, name, _in_turns(turns, 5, partial(_look, look, sized))
+    for name, function in polling_functions.items():
+        measure = partial(_measure_polling, function, stacks)
+        yield Group.MAINTENANCE, name, _measure_stacks(order, _POLLING_REPEATS, measure)
 
 
-def _run_due(kind: MaintenanceKind, sized: Sequence[SizedStack], turn: int) -> float:
-    """Time a run, past the row that says when it is due."""
-    due, stack, worker = DUE[kind.name], sized[turn].stack, sized[turn].worker
-    if due is not None:
-        stack.query(due)
-    return measure_seconds(lambda: kind.run(worker.resources, clock.now()))
+def _measure_task(kind: MaintenanceKind, stacks: Sequence[SizedStack], index: int) -> float:
+    """Create due work for a maintenance task, and return the duration of the task.
+
+    The task runs immediately, even if its next run is due later.
+    """
+    sized = stacks[index]
+    create_due_work = DUE[kind.name]
+    if create_due_work is not None:
+        sized.stack.query(create_due_work)
+    return measure_seconds(lambda: kind.run(sized.worker.resources, clock.now()))
 
 
-def _look(look: Callable[[Resources], object], sized: Sequence[SizedStack], turn: int) -> float:
-    return measure_seconds(lambda: look(sized[turn].worker.resources))
+def _measure_polling(
+    function: Callable[[Resources], object], stacks: Sequence[SizedStack], index: int
+) -> float:
+    """Return the duration of a function that each worker runs regularly to find due work."""
+    return measure_seconds(lambda: function(stacks[index].worker.resources))

@@ -1,7 +1,8 @@
-"""The calls of each route at every size, by the first owner, who has the most of everything.
+"""The API calls of the growth benchmark.
 
-Each case returns, or has to do, the same at every size: what grows beside it is what is not asked
-for.
+On a larger database, each call still returns or changes the same number of rows. The owner with the
+most rows makes the calls. Each call is formatted with the values of ``World`` and
+``tests.growth.rounds``, and with ``{fresh}``, a new random text per call.
 """
 
 from dataclasses import dataclass, field
@@ -22,15 +23,17 @@ class Group(StrEnum):
 
 @dataclass(frozen=True)
 class RouteCase:
-    """A call of a route.
+    """A benchmark case: an API call whose duration is measured.
 
     Attributes:
-        call: how; the one that the tests of isolation make, where it is not given.
-        own: the status of the answer, where it is not that call's.
-        times: how often in a round, of which the quickest counts; 1 where a call can't be repeated.
-        name: what the case is called, where a route has several.
-        url: the name of the value that is the call's whole URL, such as a signed one.
-        headers: more of them.
+        call: the parameters of the call, or ``None`` for the route's call in ``CALLS``.
+        own: the expected status of the response, or ``None`` for the status in ``call``.
+        times: the number of calls per round. The shortest duration counts. 1 if the call can't be
+            repeated.
+        name: distinguishes the cases of one route.
+        url: the name of the value that contains the whole URL to request, such as a signed URL, or
+            an empty string to request the route.
+        headers: more request headers.
     """
 
     group: Group
@@ -69,7 +72,7 @@ _WHOLE_FILE = b"Email,Tags,created_at,OPTIN_TIME\n" + b"".join(
     for number in range(200)
 )
 
-# In the order in which the owner can do all of it.
+# Calls that delete a row follow the calls that need the row.
 ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /users/me": (_read(),),
     "PATCH /users/me": (_write(times=3),),
@@ -141,7 +144,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _page("on a paid tier", premium="1"),
         _page("unsubscribed", status="unsubscribed"),
     ),
-    # Twenty members of the largest list are rare, at every size.
+    # A rare value belongs to twenty members of the largest list, whatever the size of the database.
     "POST /lists/{list_id}/members/search": (
         _search("by a rare tag", field="tag", **{"is": "rare"}),
         _search("by a common tag", field="tag", **{"is": "vip"}),
@@ -186,12 +189,12 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /lists/{list_id}/mailings": (_page(),),
     "GET /lists/{list_id}/mailings/{mailing_id}": (_read(),),
     "GET /lists/{list_id}/segments": (_page(),),
-    # The number of those who have a tag that one member has.
+    # The call counts the segment's members, of whom there are at most three.
     "GET /lists/{list_id}/segments/{segment_id}": (_read(),),
     "PATCH /lists/{list_id}/segments/{segment_id}": (
         _write(Call(200, json={"name": "{fresh}"}), times=3),
     ),
-    # An act looks at each member of its list.
+    # A bulk action reads each member of its list, so choose a small list.
     "POST /lists/{list_id}/members/bulk": (
         _batch(
             Call(
@@ -211,9 +214,10 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "PATCH /deny-list": (_write(times=3),),
     "GET /deny-list": (_read(),),
     "POST /lists/{list_id}/imports": (
-        # Most of it is a write to the object storage, which takes half the time or twice.
+        # Measure several calls, because most of the time is spent on writing to the object storage,
+        # and this time varies by a factor of two.
         _batch(times=5),
-        # New people at first, and then members.
+        # The very first call adds the people in the file. All later calls find existing members.
         _batch(
             Call(200, files={"file": ("whole.csv", _WHOLE_FILE)}),
             times=2,
@@ -288,5 +292,5 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
 }
 
 
-def call_of(operation: str, case: RouteCase) -> Call:
+def choose_call(operation: str, case: RouteCase) -> Call:
     return case.call or CALLS[operation]

@@ -20,7 +20,7 @@ from devstack.harness.stack import Stack
 from devstack.supervisor.home_folder import Home
 from services.credits import verify
 from services.subscriptions import daily_figures
-from tests.growth.rounds import one_round
+from tests.growth.rounds import measure_round
 from tests.support.http.replies import data
 from tests.support.stack.plan_log import (
     Plan,
@@ -97,7 +97,7 @@ def sized_stack(filled_stack: Stack) -> Iterator[SizedStack]:
 def plans_of_all(sized_stack: SizedStack, home: Path) -> list[Plan]:
     """The plans of what one call of each route runs, and one run of each kind of maintenance."""
     with plans_meanwhile(home) as plans:
-        calls = [name for _, name, _ in one_round([sized_stack], [0])]
+        calls = [name for _, name, _ in measure_round([sized_stack], [0])]
     assert len(plans) > len(calls) > 60
     return plans
 

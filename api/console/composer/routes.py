@@ -54,12 +54,12 @@ _ROUTE = "console"
 PHOTOS_ON_PAGE = 12
 MAX_PHOTO_PAGE = 1_000
 MAX_SEARCH_CHARACTERS = 200
-# Characters of a tweet after this number each count as one. Measuring a longer text by the rules of
-# X (Twitter) would take time, and the text is far too long for a tweet anyway.
+# Apply the counting rules of X (Twitter) only to this many characters of a tweet, because the rules
+# are slow for long texts. A longer text exceeds the limit of a tweet anyway.
 _MAX_MEASURED_CHARACTERS = 4_000
-# The prefix of the hidden form fields that contain the search from which the user chose a photo.
+# The prefix of the hidden form fields with the search in which the user chose a photo.
 _USED_SEARCH = "used"
-# The prefix of the hidden form fields that contain the user's latest search.
+# The prefix of the hidden form fields with the user's latest photo search.
 _LAST_SEARCH = "found"
 PROVIDER_LABELS = {PhotoProviderName.UNSPLASH: "Unsplash", PhotoProviderName.OPENVERSE: "Openverse"}
 _NO_POST = TypedForm(
@@ -88,10 +88,10 @@ class PhotoFinds:
 
 @dataclass(frozen=True)
 class Tweet:
-    """A form field with a tweet.
+    """A tweet in a form field.
 
     Attributes:
-        weight: the length of the tweet as X (Twitter) counts it.
+        weight: the length of the tweet by the counting rules of X (Twitter).
     """
 
     name: str
@@ -318,7 +318,11 @@ def _build_search(state: State, search_text: str, provider: str, page: str) -> P
 def _read_search(
     state: State, inputs: Mapping[str, str], prefix: str, page: str
 ) -> PhotoSearch | None:
-    """Return the search in the hidden form fields with this prefix, or ``None``."""
+    """Return the photo search in the hidden form fields, or ``None`` if the fields are empty.
+
+    Args:
+        prefix: ``_USED_SEARCH`` or ``_LAST_SEARCH``.
+    """
     search_text = inputs.get(f"{prefix}_words", "")
     return (
         _build_search(state, search_text, inputs.get(f"{prefix}_provider", ""), page)
@@ -330,7 +334,11 @@ def _read_search(
 async def _read_cached_finds(
     state: State, inputs: Mapping[str, str], prefix: str
 ) -> PhotoFinds | None:
-    """Return the photos of the search in the hidden fields, or ``None`` if they aren't cached."""
+    """Return the photos for the search in the hidden form fields, if the result is cached.
+
+    Args:
+        prefix: ``_USED_SEARCH`` or ``_LAST_SEARCH``.
+    """
     search = _read_search(state, inputs, prefix, inputs.get(f"{prefix}_page", ""))
     if search is None:
         return None
@@ -445,9 +453,11 @@ def _measure_tweet(text: str) -> int:
 
 
 def describe_writers(typed: Mapping[str, str]) -> dict[str, str]:
-    """Map each sentence about a writer to the labels of the texts from this writer.
+    """Describe who wrote the texts, such as a language model.
 
-    If all texts are from one writer, the labels are omitted, and the value is an empty string.
+    Return a dictionary that maps each sentence, such as "Written without a language model.", to the
+    labels of the texts that the sentence describes, such as "Slug, Tags". The labels are empty if
+    one sentence describes all texts.
     """
     labels_by_sentence: dict[str, list[str]] = {}
     for name, label in PART_LABELS.items():

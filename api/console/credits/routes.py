@@ -63,8 +63,8 @@ CREDITS_FIELD = "credit_amount"
 AMOUNT_FIELD = "amount"
 CURRENCY_FIELD = "currency"
 PACK_FIELD = "pack"
-# The order form offers packs with these numbers of credits. With ``OTHER_PACK``, the user can type
-# another number.
+# The numbers of credits that the order form offers as packs. If the user chooses ``OTHER_PACK``,
+# the user types the number.
 PACKS = ("500", "1000", "5000")
 OTHER_PACK = "other"
 CHANNEL_FIELD = "channel"
@@ -286,9 +286,9 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
 
 
 def _list_packs(settings: Settings, currencies: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Return the value, the label and the prices of each choice in the order form.
+    """Return the value, label and prices of each pack that the order form offers.
 
-    Packs that are smaller or larger than the order limits are left out.
+    A pack is left out if its price is below the minimum or above the maximum of an order.
     """
     packs = []
     for pack in PACKS:
@@ -301,7 +301,7 @@ def _list_packs(settings: Settings, currencies: Sequence[str]) -> list[tuple[str
 
 
 def _format_price(settings: Settings, currency: str, credit_amount: Decimal) -> str:
-    """Return the price of a number of credits. Raises the same errors as ``price_order``."""
+    """Format the price of ``credit_amount``, and raise the same errors as ``price_order``."""
     price = price_order(settings, currency=currency, amount=None, credit_amount=credit_amount)
     return format_money(price.amount, currency)
 
@@ -332,18 +332,17 @@ async def buy_credits(request: Request, console: ConsoleForm) -> Response:
 
 
 def _read_order(console: ConsoleRequest) -> OrderRequest:
-    """Return the submitted order, or raise ``body.invalid``.
+    """Return the submitted order. Raises ``body.invalid``.
 
-    The user chooses a pack, or types either a number of credits or an amount of money. After the
-    payment, the payer is redirected to the console.
+    In the form, the user chooses a pack, or types either a number of credits or an amount of money.
     """
     form = console.form
     pack = form.get(PACK_FIELD, OTHER_PACK)
     credit_amount = _read_amount(form, CREDITS_FIELD) if pack == OTHER_PACK else None
     amount = _read_amount(form, AMOUNT_FIELD) if pack == OTHER_PACK else None
     if pack in PACKS:
-        # Ignore the typed numbers. Browsers send their fields too, although the fields are hidden
-        # after the choice of a pack.
+        # Ignore numbers that the user typed before choosing a pack. The page hides the fields with
+        # the numbers, but browsers also send hidden fields.
         credit_amount = Decimal(pack)
     if credit_amount and amount:
         raise build_field_error(AMOUNT_FIELD, "enter either the credits or the amount, not both")

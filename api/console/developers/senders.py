@@ -54,10 +54,10 @@ _WARNING_SENTENCES: Mapping[str, str] = {
         "of the topic to 2."
     ),
 }
-# The form uses the same field for the keys of all providers.
+# The form field for the provider's key. The forms of all providers use the same field.
 _KEY_FIELD = "key"
 _BODY_FIELD = "body"
-# A body that an owner's program could post. No member has the address.
+# The example in the form with which owners test request bodies. The address belongs to no member.
 _BODY_EXAMPLE = {
     "type": "delivery.reports",
     "timestamp": "2026-11-29T12:00:00Z",
@@ -109,10 +109,13 @@ class SenderView:
 
 @dataclass(frozen=True)
 class ReportView:
-    """A report of a sender, or a report in a body that was tried, formatted for a page.
+    """A report, formatted for a page.
+
+    The report was received from a sender, or is part of a request body that the owner tests.
 
     Attributes:
-        email: the member's address, or ``None`` if the report is about no member of the owner.
+        email: the member's address, or ``None`` if the report isn't about a member of the
+            owner's lists.
     """
 
     report: SenderReport | ReportFacts
@@ -204,7 +207,7 @@ def show_trial(console: Console, form: EmptyForm, sender_id: PathId) -> Response
 
 @router.post("/{sender_id}/try")
 def try_body(console: ConsoleForm, sender_id: PathId) -> Response:
-    """Show the effects of the reports in a body, without changing anything."""
+    """Show the effects that the reports in a request body would have."""
     view = _find_view(console, sender_id)
     try:
         body = parse_body(schemas.SenderTrial, {"body": console.form.get(_BODY_FIELD, "")})

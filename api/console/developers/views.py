@@ -150,7 +150,8 @@ def find_subject(event: Mapping[str, Any]) -> tuple[str, str | None]:
             about = data["hash_id"]
             path = None if kind is FeedEventType.ATTACHMENT_DELETED else f"images/{about}"
         case SubjectKind.SENDER if kind is FeedEventType.MAILING_ALARM:
-            # The sender may belong to another owner.
+            # Link to the mailing, because the subject of the event is the sender, and the sender
+            # may belong to another owner.
             mailing_id = data["mailing_id"]
             about = f"mailing {mailing_id}"
             path = f"lists/{event['list_id']}/mailings#mailing-{mailing_id}"

@@ -166,7 +166,7 @@ class DeliveryView:
 
     @property
     def full_body(self) -> str:
-        """Return the body of the latest response, as far as it is stored."""
+        """Return the stored part of the latest response body."""
         return (self.delivery.answer or b"").decode(errors="replace").strip()
 
     @property
@@ -273,7 +273,7 @@ def show_delivery(
 ) -> Response:
     """Show a delivery's latest request and response.
 
-    The request is built again from the event, and its body is indented to make it readable.
+    The request body is built again from the event, and indented to make the JSON readable.
     """
     [view] = _build_views(uow, [webhook_endpoints.get_endpoint(uow, console.caller, endpoint_id)])
     request = messages.rebuild_request(uow, console.caller, endpoint_id, delivery_id)

@@ -85,13 +85,16 @@ class ImportView:
 
     @property
     def is_cancelling(self) -> bool:
-        """Return whether the owner has cancelled the import, or its undo if one is running."""
+        """Return whether the owner has cancelled the running undo, or else the import itself."""
         worker = self.undo if self.is_undoing else self.job
         return worker is not None and worker.cancel_requested
 
     @property
     def headline(self) -> str | None:
-        """Return the number of added or updated members if an import of members has succeeded."""
+        """Return how many members were added or updated, or ``None`` if this isn't a useful number.
+
+        The number isn't useful for a dry run, an undone import, or a file of bounces or opt-outs.
+        """
         task = self.task
         is_done = task.status == "succeeded" and not task.dry_run and task.undone_at is None
         if not is_done or self.is_undoing or task.kind != ImportKind.MEMBERS:

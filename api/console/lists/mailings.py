@@ -1,4 +1,8 @@
-"""The page with the mailings of a list, and the figures that senders reported."""
+"""The console page with a list's mailings.
+
+A mailing is an exported roster. The page shows the deliveries, bounces, complaints and
+unsubscriptions that senders have reported for each mailing.
+"""
 
 from fastapi.responses import Response
 

@@ -176,7 +176,8 @@ def show_list(
 def _list_origins(uow: UnitOfWork, list_id: int, days: DayRange) -> list[tuple[MemberFigures, str]]:
     """Return the campaign sources and websites from which most members joined the list.
 
-    Each source or website has a query string, with which the members page shows these members.
+    Each item consists of the figures of a source or website, and a query string for the members
+    page. With the query string, the page shows only members who came from this source or website.
     """
     figures = [
         (each, _build_origin_query(by, each.key))
@@ -326,8 +327,8 @@ def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
         _ORIGINS_FIELD: read_lines(form, _ORIGINS_FIELD),
     }
     if limit := form.get(_BOUNCE_LIMIT_FIELD, "").strip():
-        # Pass on text that isn't a number unchanged, so that validation rejects the text and the
-        # form shows the error next to the field.
+        # Keep text that isn't a number. The validation then rejects the text, and the form shows
+        # the error next to the field.
         values[_BOUNCE_LIMIT_FIELD] = int(limit) if limit.isdecimal() else limit
     notice = "The settings were saved."
     return _change_list(console, list_id, values, show_settings, tab="settings", notice=notice)

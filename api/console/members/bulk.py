@@ -209,7 +209,7 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
         is_removal = bulk.action == BulkActionKind.REMOVE
         notice = None
         if is_removal and view.undo_until is not None:
-            # The plan limits the number of members, and only the undo of a removal adds members.
+            # The undo of a removal adds members again, which may exceed the limit of the plan.
             notice = find_plan_notice(uow, console.user_id, PlanQuota.MEMBERS)
         return console.render_page(
             "bulk_action.html",
@@ -225,12 +225,13 @@ def show_bulk_action(console: Console, list_id: ListId, bulk_id: PathId) -> Resp
 def _build_members_query(
     bulk: BulkAction, filter_json: dict[str, Any], tag_name: str | None
 ) -> str | None:
-    """Return the query string of a link to all members that a bulk action changed.
+    """Return the query string with which the members page shows members that a bulk action changed.
 
-    Return ``None`` if no filter can find these members. For example, if the bulk action removed a
-    tag, no filter finds the members who had the tag before.
+    The result is ``None`` if no filter finds the changed members. For example, if the bulk action
+    removed a tag, no filter finds the members who had the tag before.
 
-    ``tag_name``: the tag that the bulk action added or removed, or ``None``.
+    Args:
+        tag_name: the tag that the bulk action added or removed, or ``None``.
     """
     field, value = {
         BulkActionKind.TAG: ("tag", tag_name),
@@ -239,8 +240,8 @@ def _build_members_query(
         BulkActionKind.EMAIL_OFF: ("email_enabled", False),
         BulkActionKind.REMOVE: ("status", SubscriptionStatus.REMOVED),
     }[BulkActionKind(bulk.action)]
-    # If the bulk action's filter compares the field that the bulk action changed, the filter may no
-    # longer match the changed members.
+    # Omit the bulk action's filter if the filter tests the changed field, because such a filter may
+    # no longer match the changed members.
     conditions = [] if _uses_field(filter_json, field) else [filter_json]
     if value is not None:
         conditions.append({"field": field, "is": value})
@@ -251,7 +252,7 @@ def _build_members_query(
 
 
 def _uses_field(filter_json: object, field: str) -> bool:
-    """Return whether any condition in the filter compares the field."""
+    """Return whether any condition of the filter tests the field."""
     if isinstance(filter_json, dict):
         parts = [*filter_json.values()]
         return filter_json.get("field") == field or _uses_field(parts, field)

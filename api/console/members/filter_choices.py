@@ -36,7 +36,8 @@ _DATE_OPERATOR_LABELS = {
     Operator.NOT_BEFORE: "is on or after",
     Operator.NOT_AFTER: "is on or before",
 }
-# "Before a date" means "more than a number of days ago".
+# The labels if the user types a number of days ago instead of a date. An earlier date is more days
+# ago, so the label of ``BEFORE`` is "is more than".
 _DAYS_AGO_OPERATOR_LABELS: Mapping[str, str] = {
     Operator.BEFORE: "is more than",
     Operator.NOT_AFTER: "is at least",
@@ -79,13 +80,12 @@ MAX_TAGS_TO_CHOOSE = 200
 
 @dataclass(frozen=True)
 class Choice:
-    """A member attribute that the filter form can test.
+    """A member attribute that the filter form can test, such as the tier or a date.
 
     Attributes:
-        kind: the kind of value that the user types: a member of ``ValueKind``, or ``DAYS_AGO`` for
-            a number of days ago.
-        operators: maps each supported operator to a label.
-        options: maps each possible value to a label, or is empty if the user types the value.
+        kind: the kind of the value: a value of ``ValueKind``, or ``DAYS_AGO``.
+        operators: maps each operator that the form offers to its label.
+        options: maps each possible value to its label. Empty if the user types the value.
         suggestions: values that the browser suggests while the user types.
     """
 
@@ -102,9 +102,9 @@ class Choice:
 
 
 def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice]:
-    """Return the member attributes that the filter form can test.
+    """Map the key of each member attribute that the filter form can test to its ``Choice``.
 
-    The keys of the result are created by ``build_choice_key``.
+    ``build_choice_key`` creates the keys.
     """
     own_fields = fields.read_own_fields(uow, mailing_list.user_id).by_key.values()
     by_key = {f"fields.{each.key}": each for each in own_fields}
@@ -127,8 +127,8 @@ def list_choices(uow: UnitOfWork, mailing_list: MailingList) -> dict[str, Choice
 def build_choice_key(name: str, kind: str) -> str:
     """Return the key of a member attribute in the result of ``list_choices``.
 
-    A date attribute has two keys: one if the user types a date, and one if the user types a number
-    of days ago.
+    A date attribute has two choices with different keys: the user can type a date or a number of
+    days ago.
     """
     return f"{name}:{DAYS_AGO}" if kind == DAYS_AGO else name
 

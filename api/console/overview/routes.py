@@ -40,8 +40,8 @@ LISTS_ON_OVERVIEW = 5
 EVENTS_ON_OVERVIEW = 5
 # Read more events than the page shows, because equal events are merged.
 EVENTS_TO_MERGE = 20
-# Maps each type of event in the recent activity to the text after the person's name, and to the CSS
-# class of the mark before the name.
+# The types of events that *Recent activity* shows. Maps each type to the text after the person's
+# name, and to the CSS class of the mark before the name.
 _ACTIVITIES: Mapping[str, tuple[str, str]] = {
     FeedEventType.SUBSCRIPTION_CREATED: ("subscribed", "plus"),
     FeedEventType.SUBSCRIPTION_CONFIRMED: ("confirmed the subscription", "plus"),
@@ -50,8 +50,8 @@ _ACTIVITIES: Mapping[str, tuple[str, str]] = {
     FeedEventType.SUBSCRIPTION_EMAIL_OFF: ("gets no mail", "minus"),
 }
 MAX_WARNINGS = 5
-# If an owner has more members, the overview no longer shows the checklist with the first steps,
-# even if a step isn't done. For example, many owners never need an API key.
+# If an owner has more members, the overview hides the checklist for new owners even if some steps
+# aren't done. For example, many owners never need an API key.
 MAX_MEMBERS_WITH_STEPS = 10
 _WEEK_DAYS = 7
 _MONTH_DAYS = 30
@@ -62,10 +62,10 @@ class Step:
     """A step on the checklist for new owners.
 
     Attributes:
-        text: what the step is good for.
+        text: the purpose of the step.
         button: the label of the link to ``url``.
-        url: the page on which the owner does the step, or ``None`` if the owner must first do an
-            earlier step.
+        url: the page on which the owner does the step, or ``None`` if an earlier step must be done
+            first.
         other: the label and the URL of an alternative way to do the step, or ``None``.
     """
 
@@ -141,7 +141,7 @@ def _list_first_steps(
     usage: Mapping[PlanQuota, QuotaUse],
     plan: Plan,
 ) -> list[Step]:
-    """Return all steps of the checklist, or an empty list if the owner no longer needs them."""
+    """Return the checklist for new owners, or an empty list if it is no longer needed."""
     if usage[PlanQuota.MEMBERS].used > MAX_MEMBERS_WITH_STEPS:
         return []
     progress = first_steps.find_first_steps(uow, user_id)
@@ -153,7 +153,7 @@ def _list_first_steps(
         form_url = f"{base}{get_list_path(newest.id)}/public#elsewhere"
         sign_up_url = page_urls.sign_up_url(uow.settings, newest.slug)
     if plan is not Plan.FREE:
-        # Don't mention imports to owners with the free plan, because the plan forbids imports.
+        # Don't offer imports to owners with the free plan, because this plan forbids imports.
         form_label += ", or import members"
         other = ("Import members", f"{base}{CONSOLE_PATH}/imports/new")
     steps = [
@@ -212,7 +212,7 @@ def _render_search(console: ConsoleRequest, q: str) -> Response:
 
 
 def _find_searched_list(results: SearchResult) -> int | str:
-    """Return the id of the list in the example of an API call, or a placeholder."""
+    """Return the id of the first list found, or a placeholder, for the example of an API call."""
     if results.lists:
         return results.lists[0].id
     return results.members[0].lists[0].id if results.members else "LIST"

@@ -1,8 +1,7 @@
-"""Simulates the parts of Amazon SNS that Pressroom calls, and signs messages like SNS.
+"""Simulates Amazon SNS: signs messages, serves certificates, and confirms subscriptions.
 
-The sandbox serves a signing certificate, the issuer's certificate and the root certificate. Like
-SNS, the sandbox serves each of them at a separate URL. The certificates are created when the first
-message is signed or the first certificate is fetched.
+The simulation serves a signing certificate, its issuer's certificate and the root certificate, each
+at its own URL. The certificates are created on first use.
 """
 
 import base64
@@ -61,7 +60,7 @@ def create_certificates(
 
     Args:
         name: the DNS name in the signing certificate.
-        issuer_url: the URL of the issuer's certificate. The signing certificate contains this URL.
+        issuer_url: the URL of the issuer's certificate, which the signing certificate contains.
     """
     now = datetime.now(UTC)
     root_key = ec.generate_private_key(ec.SECP256R1())
@@ -85,10 +84,10 @@ def create_certificates(
 
 
 class SnsServer:
-    """The sandbox's simulation of SNS.
+    """A simulation of Amazon SNS.
 
     Attributes:
-        confirmed_topics: the ARNs of the topics whose subscriptions Pressroom confirmed.
+        confirmed_topics: the ARNs of the topics to which Pressroom confirmed a subscription.
     """
 
     def __init__(self) -> None:
@@ -120,21 +119,21 @@ class SnsServer:
 
         Args:
             message_type: ``SubscriptionConfirmation`` or ``UnsubscribeConfirmation``.
-            outages: how many calls with the message's token fail with 503 before one can succeed.
+            outages: how many of Pressroom's attempts to confirm the subscription fail with 503.
         """
         token = secrets.token_hex(32)
         self._tokens[token] = topic_arn
         self._outages[token] = outages
         fields = _build_fields(message_type, topic_arn) | {
             "Message": "Visit the SubscribeURL.",
-            # Pressroom must not request this URL, because the message could be fake.
+            # Pressroom must never request this URL, because a fake message could contain any URL.
             "SubscribeURL": f"https://elsewhere.example/?Token={token}",
             "Token": token,
         }
         return self.sign(fields, version=version)
 
     def sign(self, fields: dict[str, str], *, version: str = "2") -> dict[str, str]:
-        """Return the fields of a message, and add a signature of these fields."""
+        """Return the fields of a message with a signature."""
         is_notification = fields["Type"] == "Notification"
         names = _NOTIFICATION_FIELDS if is_notification else _CONFIRMATION_FIELDS
         text = "".join(f"{name}\n{fields[name]}\n" for name in names if name in fields)
@@ -148,7 +147,7 @@ class SnsServer:
         }
 
     def fails(self, token: str) -> bool:
-        """Return whether the current call with a token fails, and reduce the remaining outages."""
+        """Return whether an attempt to confirm a subscription must fail, and count the attempt."""
         is_out = self._outages[token] > 0
         self._outages[token] -= is_out
         return is_out
@@ -193,7 +192,7 @@ def build_router(server: SnsServer) -> APIRouter:
         if server.fails(token):
             return Response(status_code=HTTPStatus.SERVICE_UNAVAILABLE)
         if protection == "true":
-            # SNS accepts this parameter only in a request that an AWS account has signed.
+            # Amazon SNS rejects this parameter in requests that no AWS account has signed.
             return Response(status_code=HTTPStatus.FORBIDDEN)
         is_confirmed = server.confirm(topic_arn, token)
         return Response(status_code=HTTPStatus.OK if is_confirmed else HTTPStatus.BAD_REQUEST)

@@ -1,4 +1,4 @@
-"""Builds events on mails in the format of each mail provider.
+"""Builds the events that mail providers report, such as bounces, in the format of each provider.
 
 The fields follow the documentation of the providers. Each event concerns a mail to one recipient.
 """
@@ -13,7 +13,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 Fields = dict[str, Any]
 
-# Events contain these values, but Pressroom must not store them.
+# Values in the events that Pressroom must not store.
 _SUBJECT = "Your letter"
 _LINK = "https://example.com/article"
 _IP_ADDRESS = "192.0.2.7"
@@ -22,7 +22,11 @@ _PROXY_AGENT = "Mozilla/5.0"
 
 
 class EventKind(StrEnum):
-    """The kind of an event, which says what happened to a mail. Pressroom ignores ``accepted``."""
+    """An event in the life of a mail.
+
+    ``accepted`` means that the provider has accepted the mail for sending. Pressroom ignores events
+    of the kind ``accepted``.
+    """
 
     ACCEPTED = "accepted"
     DELIVERED = "delivered"
@@ -81,7 +85,7 @@ def build_generic_event(event: MailEvent) -> Fields:
         EventKind.HARD_BOUNCE: "bounced",
         EventKind.SOFT_BOUNCE: "bounced",
         EventKind.BLOCKED: "bounced",
-        # This format has no kind ``accepted``, so use another kind.
+        # Pressroom's own format has no kind for accepted mails.
         EventKind.ACCEPTED: "delivered",
     }
     kind = kinds.get(event.kind, str(event.kind))
@@ -112,7 +116,7 @@ def build_ses_event(event: MailEvent) -> Fields:
         EventKind.CLICKED: ("Click", {**agent, "link": _LINK}),
         EventKind.HARD_BOUNCE: ("Bounce", {**bounce, "bounceType": "Permanent"}),
         EventKind.SOFT_BOUNCE: ("Bounce", {**bounce, "bounceType": "Transient"}),
-        # If a policy of the recipient's server caused a bounce, SES still calls it permanent.
+        # SES reports a bounce as permanent even if its cause is a policy of the recipient's server.
         EventKind.BLOCKED: ("Bounce", {**bounce, "bounceType": "Permanent"}),
         EventKind.COMPLAINED: (
             "Complaint",
@@ -191,7 +195,7 @@ def build_postmark_event(event: MailEvent) -> Fields:
 
 
 def build_mailgun_event(event: MailEvent) -> Fields:
-    """Return the event without the signature, which is added to the request body later."""
+    """Return the event without its signature. ``signed_requests`` adds the signature."""
     status, text = event.bounce_status_and_reply
     outcome = {"delivery-status": {"enhanced-code": status, "message": text}}
     bot = "apple" if event.kind is EventKind.OPENED_BY_MACHINE else ""
@@ -270,8 +274,8 @@ def build_brevo_event(event: MailEvent) -> Fields:
         "event": names.get(event.kind, str(event.kind)),
         "email": event.email,
         "id": 1,
-        # Brevo writes these times in the time zone of the account. Pressroom must ignore them,
-        # because the time zone is unknown.
+        # Brevo writes ``date``, ``ts`` and ``ts_event`` in the unknown time zone of the owner's
+        # account, so Pressroom must ignore the three times.
         "date": event.occurred_at.strftime("%Y-%m-%d %H:%M:%S"),
         "ts": seconds + 3600,
         "ts_event": seconds + 3600,

@@ -33,13 +33,12 @@ _TIMEOUT_SECONDS = 30.0
 
 
 class Posting(BaseModel):
-    """How to post reports to the URL of a sender.
+    """The options for posting reports to a sender, which is a registered source of reports.
 
     Attributes:
-        url: the URL of the sender in Pressroom.
-        secret: the sender's secret. If it is missing, the sandbox uses its own secret for the
-            provider.
-        times: the number of times that each request is posted.
+        url: the URL in Pressroom that receives the sender's reports.
+        secret: the sender's secret, or ``None`` for the sandbox's secret for the provider.
+        times: how often each request is posted.
         is_reversed: whether the events are posted in reverse order.
     """
 
@@ -54,7 +53,7 @@ class Posting(BaseModel):
     @field_validator("url")
     @classmethod
     def _is_local(cls, value: AnyHttpUrl) -> AnyHttpUrl:
-        # The sandbox must not send requests to other machines.
+        # The sandbox must never send requests to other machines.
         if value.host not in LOOPBACK_HOSTS:
             raise ValueError("must have the host 127.0.0.1 or localhost")
         return value
@@ -70,10 +69,10 @@ class EventPosting(Posting):
 
 
 class TopicPosting(Posting):
-    """How to post a message of Amazon SNS about the subscription of a sender's URL to a topic.
+    """The options for posting a message of Amazon SNS about a sender's subscription to a topic.
 
     Attributes:
-        outages: how often Pressroom's call to confirm the subscription fails before it can succeed.
+        outages: how many of Pressroom's attempts to confirm the subscription fail.
     """
 
     type: Literal["SubscriptionConfirmation", "UnsubscribeConfirmation"]
@@ -148,7 +147,7 @@ async def _post_events(
 
 
 async def _post(posting: Posting, requests: Sequence[ProviderRequest]) -> list[PostedRequest]:
-    # Import the HTTP library only when it is needed, because it takes megabytes of memory.
+    # Import the HTTP library only here, because the library takes megabytes of memory.
     import httpx2
 
     async with httpx2.AsyncClient(timeout=_TIMEOUT_SECONDS, trust_env=False) as client:
@@ -171,7 +170,7 @@ async def _send(client: "httpx2.AsyncClient", url: str, request: ProviderRequest
 
 
 def _list_keys(keys: ProviderKeys) -> dict[str, str]:
-    """Return the sandbox's key or topic for each provider that has one."""
+    """Map each provider to the sandbox's key or topic, except providers without key and topic."""
     return {
         "ses": TOPIC_ARN,
         "mailgun": signed_requests.MAILGUN_SIGNING_KEY,

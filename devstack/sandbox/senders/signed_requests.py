@@ -1,7 +1,8 @@
 """Builds the requests of mail providers, with valid and invalid proofs.
 
-The sandbox has fixed secrets for Mailgun and Resend, and creates a key for SendGrid. For the
-generic report format, Postmark and Brevo, Pressroom creates the secrets.
+A proof is a signature or a secret that shows that a request is genuine. Mailgun, Resend and
+SendGrid create the keys for their signatures, so the sandbox has a key for each of the three. For
+Postmark, Brevo and Pressroom's own format, Pressroom creates the secret.
 """
 
 import base64
@@ -28,7 +29,7 @@ MAILGUN_SIGNING_KEY = "sandbox-mailgun-signing-key"
 RESEND_SIGNING_SECRET = "whsec_c2FuZGJveC1yZXNlbmQtc2lnbmluZy1zZWNyZXQ="  # noqa: S105
 USERNAME = "pressroom"
 
-# Pressroom rejects a signature of this age, unless the provider's signatures have no time limit.
+# The age of an old signature, which is above the time limits of all providers.
 _OLD_SIGNATURE_AGE = timedelta(days=2)
 _FOREIGN_SECRET = "whsec_" + base64.b64encode(b"other" * 6).decode()
 # The prefixes of the headers that contain the message id, the time and the signature.
@@ -36,13 +37,15 @@ _HEADER_PREFIXES = {ProviderName.GENERIC: "webhook", ProviderName.RESEND: "svix"
 
 
 class ProofVariant(StrEnum):
-    """The proof of a request.
+    """The kind of proof in a request: a valid proof, or one of several invalid ones.
 
     ``old`` means a valid signature from two days ago. Pressroom accepts old signatures of SendGrid
-    and SNS, because they have no time limit. ``altered`` means a valid signature for a different
-    request body or, with SNS, for a different topic. Postmark and Brevo send credentials, which
-    depend neither on the time nor on the request body. For these two providers, ``old`` and
-    ``altered`` therefore mean invalid credentials.
+    and Amazon SNS, because the signatures of both have no time limit. ``altered`` means that the
+    content differs from the signed content. With SNS, only the topic differs from the sender's
+    topic.
+
+    Postmark and Brevo send credentials instead of a signature, so ``old`` and ``altered`` mean
+    wrong credentials.
     """
 
     VALID = "valid"
@@ -60,12 +63,12 @@ class ProviderRequest:
 
 @dataclass(frozen=True)
 class RequestPlan:
-    """How to build the requests of a provider.
+    """The options for building a provider's requests.
 
     Attributes:
-        secret: the sender's secret, or ``None`` for the sandbox's own secret for the provider.
-        topic_arn: the topic that the messages of SNS name.
-        signature_version: the version of the signatures that SNS creates.
+        secret: the sender's secret, or ``None`` for the sandbox's secret for the provider.
+        topic_arn: the topic in messages of Amazon SNS.
+        signature_version: 1 for SHA-1 or 2 for SHA-256 in signatures of Amazon SNS.
     """
 
     provider: ProviderName
@@ -76,7 +79,7 @@ class RequestPlan:
 
 
 class ProviderKeys:
-    """Builds signed requests. Contains the sandbox's keys for SendGrid and SNS."""
+    """Builds requests that are signed with the sandbox's keys."""
 
     def __init__(self, sns: SnsServer) -> None:
         self.sns = sns
@@ -95,7 +98,7 @@ class ProviderKeys:
     def build_requests(
         self, plan: RequestPlan, events: Sequence[MailEvent]
     ) -> list[ProviderRequest]:
-        """Return requests that contain the events, in the same order."""
+        """Return the requests with which the provider would post the events, in the same order."""
         contents = [EVENT_BUILDERS[plan.provider](event) for event in events]
         match plan.provider:
             case ProviderName.GENERIC:
@@ -118,7 +121,7 @@ class ProviderKeys:
         """Return a request with a ``SubscriptionConfirmation`` or ``UnsubscribeConfirmation``.
 
         Args:
-            outages: how many calls with the message's token fail before one can succeed.
+            outages: how many of Pressroom's attempts to confirm the subscription fail.
         """
         fields = self.sns.build_confirmation(
             message_type,
@@ -203,7 +206,7 @@ def _sign_mailgun(plan: RequestPlan, content: dict[str, Any]) -> ProviderRequest
     timestamp = str(int((datetime.now(UTC) - age).timestamp()))
     token = secrets.token_hex(25)
     digest = hmac.new(key.encode(), f"{timestamp}{token}".encode(), hashlib.sha256).hexdigest()
-    # Mailgun's signature covers the token but not the event, so change the token.
+    # To invalidate the signature, change the token, because the signature doesn't cover the event.
     sent_token = f"{token}0" if plan.proof is ProofVariant.ALTERED else token
     signature = {"timestamp": timestamp, "token": sent_token, "signature": digest}
     return ProviderRequest(_serialise({"signature": signature, **content}))

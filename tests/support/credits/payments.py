@@ -136,7 +136,10 @@ class SandboxPayments:
         return listed
 
     def session(self, checkout: str | int) -> Json:
-        """Return the session of an order id, or of a text that contains a session id."""
+        """Return a checkout session.
+
+        ``checkout``: the id of the order, or a text that contains the id of the session.
+        """
         found = re.search(r"cs_test_\w+", str(checkout))
         name, value = ("id", found[0]) if found else ("order_id", str(checkout))
         return next(each for each in self.sessions() if each[name] == value)

@@ -77,8 +77,9 @@ def needed_by(words: Sequence[str]) -> set[str]:
     if "--wait" in words:
         return {variable_of(name) for name in {"database_url", *LogSettings.model_fields}}
     names = list_settings(words[1], [Queue(name) for name in options(words, "--queue")])
-    # Leave out the settings for simulated payments and for the stand-in for Amazon SNS, which are
-    # not for production. Leave out ``ready_file``, because no process waits for a file.
+    # Leave out ``ready_file``, because no container needs the file. Leave out the settings that
+    # replace the payment provider and Amazon SNS with the sandbox, because they aren't for
+    # production.
     return {
         variable_of(name)
         for name in names - {"ready_file", "sns_base_url"}

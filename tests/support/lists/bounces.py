@@ -1,4 +1,4 @@
-"""Records bounces in the database, as a worker does for the reports of a sender."""
+"""Records bounces in the database, as a worker does when a mail provider reports them."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -21,7 +21,11 @@ def build_mailing(
     mailing_at: datetime | None = None,
     occurred_at: datetime | None = None,
 ) -> MemberMailing:
-    """Return a mailing that was sent to a member. Without times, it was sent just now."""
+    """Return a mailing to a member, with an event such as a bounce.
+
+    ``mailing_at``: when the mailing began, by default now. ``occurred_at``: the time of the event,
+    by default now.
+    """
     now = clock.now()
     return MemberMailing(list_id, user_id, mailing_id, mailing_at or now, occurred_at or now)
 
@@ -31,7 +35,7 @@ def build_old_mailing(
 ) -> MemberMailing:
     """Return a mailing that began ``days`` days ago, with an event that happened just now.
 
-    By default, later mailings have higher ids.
+    ``mailing_id``: by default, an id that is lower than the ids of later mailings.
     """
     return build_mailing(
         list_id,
@@ -71,6 +75,6 @@ def record(
 
 
 def reach(stack: Stack, *mailings: MemberMailing) -> None:
-    """Record that the mailings reached their recipients."""
+    """Record that the mails of the mailings were delivered."""
     with stack.resources.unit_of_work() as uow:
         bounce_reports.end_soft_bounces(uow, mailings)

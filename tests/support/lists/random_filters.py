@@ -61,7 +61,7 @@ def random_text(dice: random.Random) -> str:
 
 
 def random_origin(dice: random.Random) -> Json | None:
-    """Return an origin with random values. Some values look like JSON or like the names."""
+    """Return a random origin of a sign-up. Some values look like JSON or like field names."""
     values = {name: dice.choice(ORIGINS) for name in ORIGIN_NAMES if dice.random() < 0.4}
     return values or None
 

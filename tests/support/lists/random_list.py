@@ -114,7 +114,7 @@ def _member(
 
 
 def _bounces(dice: random.Random, record: Subscription, state: str) -> list[Bounce]:
-    """Return bounces that put a member into ``state``, and one that is no longer in effect."""
+    """Return the bounces of a member in the bounce state ``state``, including one that is over."""
     now = clock.now()
     some = (False, True) if state == "hard" else (False,)
     over = {"lifted_at": now} if dice.random() < 0.5 else {"ended_at": now}

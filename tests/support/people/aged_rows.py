@@ -88,7 +88,7 @@ INSERTS = {
 RULES_BY_NAME = {rule.name: rule for rule in RULES}
 
 
-# Most rows store an exact time. Uses of the composer and page views store only the day.
+# The precision of the stored time for tables that store only the day.
 SPANS = dict.fromkeys(("composer_uses", "sign_up_views"), timedelta(days=1))
 MINUTE = timedelta(minutes=1)
 

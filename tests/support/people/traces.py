@@ -94,26 +94,29 @@ INSERT INTO origin_day_deltas
 SELECT %s, CURRENT_DATE, 'ada', '', '', '', 1, 0 FROM generate_series(1, %s)
 """
 
-# Columns that contain the id of a person, and tables whose rows belong to a person.
+# The names of columns that contain the id of a person.
 PERSON_COLUMNS = ("user_id", "person_id", "caller_id")
+# Tables whose rows belong to a person. Rows that refer to a person's row count as rows about the
+# person.
 OWNED_TABLES = ("senders", "api_keys", "webhook_endpoints", "lists")
-# Conditions for the rows that an erasure must change. Other rows of these tables may stay.
+# For tables of which an erasure may leave some rows unchanged, maps the table to the SQL condition
+# for the rows that the erasure must delete or change.
 _LEFT = {
     "subscription_events": "%(id)s IN (user_id, actor_id)"
     " AND (ip IS NOT NULL OR request_id IS NOT NULL)",
     "webhook_deliveries": "(person_id = %(id)s AND answer IS NOT NULL"
     " OR endpoint_id IN (SELECT id FROM webhook_endpoints WHERE user_id = %(id)s))",
 }
-# Tables to which ``fill`` adds no rows, because an erasure keeps the rows, or because a person has
-# only a few rows. Other tests of erasures cover these tables.
+# Tables to which ``fill`` adds no rows, because other tests of erasures cover the tables.
 NOT_FILLED = {
-    # An erasure keeps money, opt-outs, evidence, and lists, because members can still leave lists.
+    # Tables with rows that an erasure keeps: money, opt-outs, evidence, and lists, because members
+    # must still be able to leave the lists.
     *("credit_accounts", "credit_checkpoints", "credit_entries", "payment_orders", "erasures"),
     *("opt_outs", "departures", "events", "feed_events", "lists", "subscriptions"),
     *("subscriber_counts", "subscriber_deltas", "member_days", "member_day_deltas"),
-    # An erasure keeps these rows, but deletes the personal values.
+    # Tables with rows in which an erasure deletes only the personal values.
     *("imports", "exports", "list_reports", "consent_wordings"),
-    # A person has only a few of these rows.
+    # Tables in which a person has only a few rows.
     *("account_mails", "bulk_actions", "composer_uses", "denied_entries", "erased_denials"),
     *("fields", "former_addresses", "mailed_links", "oauth_grants", "passkeys", "recovery_codes"),
     *("segments", "storage_uses", "tags", "deleted_tags", "totp_secrets", "user_sessions"),
@@ -122,7 +125,7 @@ NOT_FILLED = {
 
 
 def fill(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows: int) -> None:
-    """Rows of each kind: about the person, of what they did to another one, and what they own."""
+    """Add rows about the person, rows about the person's actions, and rows that the person owns."""
     tag = random_hash_id()
     stack.query(_EVENTS, list_id, user_id, other_id, rows)
     stack.query(_EVENTS, list_id, other_id, user_id, rows)
@@ -159,10 +162,10 @@ def _fill_reports(
 
 
 def left(stack: Stack, user_id: int) -> dict[str, int]:
-    """Map each table to its number of rows with the person's id or about the person's things.
+    """Map each table to the number of rows that an erasure of the person should have changed.
 
-    Tables without such rows are missing. The function finds the tables in the models, so that a new
-    table is included.
+    Tables without such rows are left out. The tables are found in the models, so that new tables
+    are included.
     """
     conditions = {name: each for name, each in build_conditions().items() if name not in NOT_FILLED}
     counts = {
@@ -175,7 +178,7 @@ def left(stack: Stack, user_id: int) -> dict[str, int]:
 
 
 def build_conditions() -> dict[str, str]:
-    """Map each table to the SQL condition for the rows that an erasure must delete or blank."""
+    """Map each table to the SQL condition for rows that an erasure must delete or change."""
     conditions: dict[str, list[str]] = {}
     for table in Model.metadata.tables.values():
         columns = [f"{name} = %(id)s" for name in PERSON_COLUMNS if name in table.columns]

@@ -1,4 +1,4 @@
-"""One call of each operation in the OpenAPI document, about things that are an owner's."""
+"""One API call per operation in the OpenAPI document, with the ids of one owner's data."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,11 +15,14 @@ POST = {"title": "A title", "content": "Some words about birds."}
 
 @dataclass(frozen=True)
 class Call:
-    """How an operation is called, and what other owners get who call it just so.
+    """An API call, and the expected HTTP statuses.
 
-    ``others``: the status for whoever does not own what is named; 200 where the answer is about
-    the caller, or for everybody. ``own``: the owner's. ``values`` name another thing for a
-    parameter than its usual one. ``program``: as a program that nobody gave any token.
+    Attributes:
+        others: the status if another user makes the call. 200 if the response contains only data of
+            the caller or public data.
+        own: the status if the owner of the data makes the call.
+        values: maps parameters to the key in ``World.values`` that replaces the usual one.
+        program: whether an OAuth client makes the call with its own id and secret, without a token.
     """
 
     others: int
@@ -36,7 +39,7 @@ class Call:
     ) -> httpx2.Response:
         method, path = operation.split(" ")
         known = values | {name: values[other] for name, other in self.values.items()}
-        # Takes the place of the credentials that the client has.
+        # The id and secret of the OAuth client replace the credentials of ``client``.
         secret = (known["other_client_id"], known["other_client_secret"]) if self.program else None
         query = {name: str(each).format(**known) for name, each in self.query.items()}
         return client.request(
@@ -52,7 +55,7 @@ class Call:
 
 
 def _filled(body: Any, values: Values) -> Any:
-    """The body, with things named in its strings."""
+    """Return the body with all placeholders in its strings replaced."""
     if isinstance(body, dict):
         return {name: _filled(each, values) for name, each in body.items()}
     if isinstance(body, list):
@@ -67,7 +70,7 @@ _LEAVING = {"user_id": "leaving_user_id"}
 _NO_REPORTS = '{{"type": "delivery.reports", "data": {{"reports": []}}}}'
 _PAID = {"order_id": "paid_order_id"}
 
-# In the order in which the owner can do all of it.
+# Calls that delete data follow the calls that need the data.
 CALLS: dict[str, Call] = {
     "GET /users/me": Call(200),
     "PATCH /users/me": Call(200, json={"import_mails": False}),
@@ -96,7 +99,7 @@ CALLS: dict[str, Call] = {
     f"GET {_ENDPOINT}": Call(404),
     f"PATCH {_ENDPOINT}": Call(404, json={"types": ["order.refunded"]}),
     f"POST {_ENDPOINT}/rotate": Call(404),
-    # The owner paused it.
+    # The endpoint is paused.
     f"POST {_ENDPOINT}/test": Call(404, own=409),
     f"POST {_ENDPOINT}/replay": Call(404, own=409, json={"since": "2026-01-01T00:00:00Z"}),
     f"GET {_ENDPOINT}/deliveries": Call(404),
@@ -110,8 +113,8 @@ CALLS: dict[str, Call] = {
     "GET /lists/{list_id}/mailings": Call(403),
     "GET /lists/{list_id}/mailings/{mailing_id}": Call(403),
     f"POST {_SENDER}/try": Call(404, json={"body": _NO_REPORTS}),
-    # The path contains the id of a list, so that no sender exists. With the id of a sender, the
-    # rejected call would be counted in the sender's row.
+    # Use the id of a list instead of a sender's id, because a rejected call would change the
+    # sender's count of rejected calls.
     f"POST {_SENDER}/events": Call(401, own=401, values={"sender_id": "list_id"}, json={}),
     "POST /attachments": Call(200, files={"file": ("picture.png", encoded("PNG"))}),
     "GET /attachments": Call(200),

@@ -1,4 +1,7 @@
-"""What belongs to one owner, made as that owner makes it, and how all of it is looked at."""
+"""Creates data of one owner through the API, and computes digests of rows in the database.
+
+Security tests compare the digests to check that a call of another user changes nothing.
+"""
 
 import random
 import string
@@ -23,25 +26,25 @@ from tests.support.people.oauth import Program, log_in, register
 from tests.support.senders.mailings import new_mailing
 
 Values = dict[str, Any]
-# How many rows of each table were found, and a digest of them.
+# Maps each table to its number of rows and a digest of the rows.
 Rows = dict[str, object]
 SHOP = "https://shop.example/done"
 
 
 @dataclass
 class World:
-    """An owner and one thing of theirs of each kind that an address can name."""
+    """An owner with one row of each kind that an API path can name."""
 
     stack: Stack
     owner: Owner
     client: httpx2.Client
-    # A word that is a part of every name and address of theirs, and of nobody else's.
-    # It has no digits, since a text with a number to call is refused.
+    # A random word that is part of all names and addresses in the owner's data, and of no others.
+    # The word has no digits, because texts that may contain a telephone number are rejected.
     mark: str = field(
         default_factory=lambda: "mark" + "".join(random.choices(string.ascii_lowercase, k=12))
     )
     values: Values = field(default_factory=dict)
-    # What was seen last, and when.
+    # The cached row counts and digests, and the database snapshot to which they belong.
     rows: Rows = field(default_factory=dict)
     snapshot: object = None
 
@@ -51,10 +54,15 @@ class World:
 
 
 def build(stack: Stack, owner: Owner | None = None, *, list_id: int | None = None) -> World:
-    """What ``owner`` makes, or a new owner; its members join the list, or a new one."""
+    """Create one row of each kind for an owner.
+
+    Args:
+        owner: the owner of the rows, or ``None`` to create an owner.
+        list_id: the list that the members join, or ``None`` to create a list.
+    """
     owner = owner or stack.create_owner()
     world = World(stack, owner, stack.client(owner.key))
-    # The first look at credits opens their account.
+    # The first request for the balance creates the owner's credit account.
     data(world.client.get("/auxilia/credits/balance"))
     values = world.values
     values["mark"] = world.mark
@@ -93,14 +101,14 @@ def _add_members(world: World) -> None:
 
 
 def _add_segment(world: World) -> None:
-    """A segment, and a bulk action on its members that finds nothing to change."""
+    """Create a segment, and a bulk action on its members that changes nothing."""
     client, path = world.client, f"/lists/{world.values['list_id']}"
     body = {"name": world.mark, "filter": {"field": "name", "is": world.mark}}
     segment_id = data(client.post(f"{path}/segments", json=body))["id"]
     action = {"action": "untag", "value": "none", "segment_id": segment_id}
     job = data(client.post(f"{path}/members/bulk", json=action), 202)
     world.values["segment_id"] = segment_id
-    # It goes through the list, which a benchmark's has millions of.
+    # In benchmarks, the bulk action takes a long time, because the list has millions of members.
     world.values["bulk_id"] = finished(client, job["id"], within=120)["result"]["bulk_id"]
 
 
@@ -126,7 +134,7 @@ def _add_attachments(world: World) -> None:
 
 
 def _add_orders(world: World) -> None:
-    """An order that waits for its payment, one that is paid, and one of nobody yet."""
+    """Create three orders: one that isn't paid, one that is paid, and one without an owner."""
     order = {"amount": 5, "redirect_url": f"{SHOP}?of={world.mark}"}
     for name in ("order_id", "paid_order_id"):
         made = data(world.client.post("/auxilia/credits/topup", json=order))
@@ -140,7 +148,7 @@ def _add_orders(world: World) -> None:
 
 
 def _add_endpoint(world: World) -> None:
-    """Create a paused webhook endpoint, and a delivery to a port on which nothing listens."""
+    """Create a paused webhook endpoint with one delivery. Nothing listens on its port."""
     client, url = world.client, f"http://127.0.0.1:9/{world.mark}"
     made = data(client.post("/webhook-endpoints", json={"url": url, "types": ["order.disputed"]}))
     path = f"/webhook-endpoints/{made['id']}"
@@ -150,7 +158,7 @@ def _add_endpoint(world: World) -> None:
 
 
 def _add_sender(world: World) -> None:
-    """Create a sender, rows in each table of reports, and statistics of the list's sign-ups."""
+    """Create a sender, rows in all tables about its reports, and sign-up statistics of the list."""
     values, stack = world.values, world.stack
     sender = data(world.client.post("/senders", json={"name": world.mark, "provider": "generic"}))
     values["sender_id"] = sender["id"]
@@ -161,7 +169,7 @@ def _add_sender(world: World) -> None:
         "mailing": values["mailing_id"],
         "mark": world.mark,
     }
-    # No worker applies this body before tomorrow.
+    # Delay the request body until tomorrow, so that no worker applies the body during a test.
     data_key, wrapped = stack.resources.key_wrapper.create_key(world.mark)
     body = encrypt(b"{}", data_key, world.mark)
     stack.query(
@@ -189,7 +197,7 @@ def _add_sender(world: World) -> None:
             "bounces (list_id, address_hmac, mailing_id, user_id, is_hard, mailing_at, bounced_at)"
             " VALUES ({list}, sha256('{mark}'), {mailing}, {user}, true, now(), now())"
         ),
-        # The lists of benchmarks have views already.
+        # In benchmarks, the list already has views.
         (
             "sign_up_views (list_id, day, seen) VALUES ({list}, CURRENT_DATE, 1)"
             " ON CONFLICT DO NOTHING"
@@ -200,7 +208,7 @@ def _add_sender(world: World) -> None:
 
 
 def _add_grant(world: World) -> None:
-    """A program that may see the owner's credits, and another that nobody gave anything."""
+    """Create an OAuth client with access to the owner's credits, and one without any access."""
     values, stack = world.values, world.stack
     program, other = (register(stack, name=f"{world.mark} {n}") for n in range(2))
     given = tokens_of(world, program)
@@ -211,16 +219,16 @@ def _add_grant(world: World) -> None:
 
 
 def tokens_of(world: World, program: Program) -> Any:
-    """What the program gets by the owner's consent."""
+    """Return the tokens that the OAuth client gets after the owner's consent."""
     person = log_in(world.stack, world.owner)
     with person.browser:
         return program.tokens(person, "credit.read")
 
 
-# The minute of a key's last use is all that a request with it may leave behind.
+# Columns that change with each request, such as the time at which an API key was last used.
 _UNSTEADY = {"last_used_at"}
-# The views of the standard's information schema take a hundred times as long, and now and then a
-# thousand times: every test asks twice.
+# Query the system catalogs directly, because the views in ``information_schema`` take at least a
+# hundred times as long.
 _TABLES = """
 SELECT relname, array_agg(attname::text) FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
 WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
@@ -234,75 +242,75 @@ def tables(stack: Stack) -> dict[str, list[str]]:
 
 
 def everything(world: World) -> Rows:
-    """Return the number of rows and a digest of each table, except for ``api_requests``."""
+    """Return the row count and a digest of each table, except the request logs of API keys."""
     stack = world.stack
     conditions = dict.fromkeys(tables(stack), "true")
     del conditions["api_requests"]
-    return _seen(world, lambda: _look(stack, conditions))
+    return _cache_rows(world, lambda: _digest_rows(stack, conditions))
 
 
 def belongings(world: World) -> Rows:
-    """The rows that name the owner, or are of their lists."""
-    return _seen(world, lambda: _belongings(world))
+    """Return the row count and a digest, per table, of the rows about the owner or their lists."""
+    return _cache_rows(world, lambda: _digest_belongings(world))
 
 
-def _seen(world: World, look: Callable[[], Rows]) -> Rows:
-    """What a look finds; what the last one found if nothing was committed since.
+def _cache_rows(world: World, digest: Callable[[], Rows]) -> Rows:
+    """Return the result of ``digest``, or the previous result if nothing was committed since then.
 
-    Two equal snapshots see the same transactions.
+    Equal snapshots contain the same committed transactions.
     """
     [(snapshot,)] = world.stack.query("SELECT pg_current_snapshot()::text")
     if snapshot != world.snapshot:
-        # A commit during the look changes the next snapshot.
-        world.rows, world.snapshot = look(), snapshot
+        # Store the snapshot from before ``digest``, so that no commit during ``digest`` is missed.
+        world.rows, world.snapshot = digest(), snapshot
     return world.rows
 
 
-def _belongings(world: World) -> Rows:
+def _digest_belongings(world: World) -> Rows:
     names = f"\\y{world.owner.user_id}\\y|{world.mark}"
     references = build_reference_conditions(world.owner.user_id)
-    # Leave out the request log, because the API can write the log at any time.
+    # Leave out the request logs of API keys, because the API adds entries with a delay.
     del references["api_requests"]
     return rows_about(world.stack, names, world.list_ids, references)
 
 
 def build_reference_conditions(user_id: int) -> dict[str, str]:
-    """Map each table to the SQL condition for rows that refer to a row of the person.
+    """Map each table to the SQL condition for rows with a foreign key to a row of the person.
 
-    The function finds the tables by their foreign keys, so that a new table is included.
+    The tables are found by their foreign keys, so that new tables are included.
     """
     conditions: dict[str, list[str]] = {}
     for table in Model.metadata.tables.values():
         for key in table.foreign_keys:
             owned = key.column.table
             if "user_id" in owned.columns and owned.name != "lists":
-                found = f"SELECT {key.column.name} FROM {owned.name} WHERE user_id = {user_id}"
-                conditions.setdefault(table.name, []).append(f"{key.parent.name} IN ({found})")
+                owned_rows = f"SELECT {key.column.name} FROM {owned.name} WHERE user_id = {user_id}"
+                conditions.setdefault(table.name, []).append(f"{key.parent.name} IN ({owned_rows})")
     return {name: " OR ".join(each) for name, each in conditions.items()}
 
 
 def rows_about(
     stack: Stack, names: str, list_ids: list[int], references: Mapping[str, str] | None = None
 ) -> Rows:
-    """Return the number and a digest of the rows that belong to the lists or contain a name.
+    """Return the row count and a digest, per table, of the rows about the lists or with a name.
 
     Args:
-        names: a regular expression that matches the names.
-        references: maps tables to SQL conditions for more rows.
+        names: a regular expression for the names.
+        references: maps tables to SQL conditions for additional rows.
     """
     of_lists = f"= ANY(ARRAY{list_ids})"
     named = f"row_to_json(t)::text ~ '{names}'"
-    wanted = {
+    conditions = {
         table: f"({named} OR list_id {of_lists})" if "list_id" in columns else named
         for table, columns in tables(stack).items()
     }
-    wanted["lists"] = f"id {of_lists}"
+    conditions["lists"] = f"id {of_lists}"
     for table, condition in (references or {}).items():
-        wanted[table] = f"({wanted[table]} OR {condition})"
-    return _look(stack, wanted)
+        conditions[table] = f"({conditions[table]} OR {condition})"
+    return _digest_rows(stack, conditions)
 
 
-def _look(stack: Stack, conditions: dict[str, str]) -> Rows:
+def _digest_rows(stack: Stack, conditions: dict[str, str]) -> Rows:
     unsteady = "".join(f" - '{column}'" for column in sorted(_UNSTEADY))
     parts = [
         f"SELECT '{table}', count(*), "
@@ -315,7 +323,7 @@ def _look(stack: Stack, conditions: dict[str, str]) -> Rows:
 
 
 def settled(stack: Stack) -> None:
-    """Wait until no worker has anything left to do now."""
-    # An erasure looks once more an hour later.
+    """Wait until no job is due or running."""
+    # Ignore jobs that are due later, because an erasure enqueues a job for an hour later.
     unfinished = "SELECT 1 FROM jobs WHERE status IN ('queued', 'running') AND run_at <= now()"
     eventually(lambda: not stack.query(unfinished), what="the end of all jobs")

@@ -1,4 +1,4 @@
-"""Verifies requests and parses request bodies with a provider's adapter, without a stack."""
+"""Calls the adapter of a mail provider directly, without a running stack."""
 
 import asyncio
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from integrations.senders.port import (
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 NOW_SECONDS = int(NOW.timestamp())
 ADDRESS = "ada@example.org"
-# This text looks like a delivery id, but its MAC is invalid. Adapters don't verify the MAC.
+# A text that adapters accept as a delivery id, because they don't verify its MAC.
 DELIVERY_ID = "k7" * 26
 OTHER_ID = "z3" * 26
 
@@ -46,7 +46,7 @@ def verify(
 def notify(content: object, **fields: object) -> dict[str, Any]:
     """Return an unsigned message of Amazon SNS.
 
-    ``content``: an event of SES, or a text that the message contains instead of an event.
+    ``content``: the content of the message: an event of Amazon SES, or any text.
     """
     return {
         "Type": "Notification",

@@ -1,4 +1,4 @@
-"""Adds mailings with any figures to the database, without members or reports."""
+"""Adds mailings to the database, with chosen figures instead of members and reports."""
 
 import time
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ def new_mailing(
 ) -> int:
     """Add a mailing of a list, and return its id.
 
-    ``figures``: the figures of the mailing, such as ``hard_bounced``.
+    ``figures``: maps columns of the table ``mailings``, such as ``hard_bounced``, to values.
     """
-    # The ids of mailings increase, because each mailing has the id of its job.
+    # Later mailings must have higher ids, like mailings of real exports.
     mailing_id = time.time_ns() // 1000
     figures = figures or {}
     columns = ["id", "list_id", "label", "rows", "created_at", *figures]

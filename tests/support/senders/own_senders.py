@@ -1,4 +1,4 @@
-"""Creates senders through the API."""
+"""Creates senders through the API. A sender is a registered source of reports about mails."""
 
 from typing import Any
 
@@ -8,6 +8,6 @@ from tests.support.http.replies import data
 
 
 def new_sender(client: httpx2.Client, **fields: object) -> dict[str, Any]:
-    """Create a sender, and return the response, which contains the secret."""
+    """Create a sender, and return the API's response, which contains the secret."""
     body = {"name": "Our mail server", "provider": "generic", **fields}
     return dict(data(client.post("/senders", json=body)))

@@ -1,4 +1,4 @@
-"""Builds and posts signed reports in the generic format, like an owner's program."""
+"""Posts reports of deliveries and bounces in Pressroom's own format, like an owner's program."""
 
 import json
 import secrets
@@ -18,7 +18,7 @@ Report = dict[str, Any]
 
 
 def report(kind: str, **fields: object) -> Report:
-    """Return a report on an event that happens now."""
+    """Return a report of an event that happened just now."""
     return {"kind": kind, "occurred_at": datetime.now(UTC).isoformat(), **fields}
 
 
@@ -32,7 +32,7 @@ def body_of(*reports: Report) -> bytes:
 
 
 def signed(secret: str, body: bytes) -> dict[str, str]:
-    """Return the headers that sign a request body."""
+    """Return the headers with the signature of a request body."""
     message_id, sent_at = f"msg_{secrets.token_hex(8)}", datetime.now(UTC)
     return {
         "webhook-id": message_id,
@@ -42,7 +42,10 @@ def signed(secret: str, body: bytes) -> dict[str, str]:
 
 
 def post(client: httpx2.Client, sender: dict[str, Any], *reports: Report) -> httpx2.Response:
-    """Post reports as a sender. ``sender`` is the response that created it, with the secret."""
+    """Post signed reports.
+
+    ``sender``: the sender with its secret, as returned by ``new_sender``.
+    """
     body = body_of(*reports)
     headers = signed(sender["secret"], body) | {"Content-Type": "application/json"}
     return post_body(client, sender["id"], body, headers)
@@ -51,13 +54,13 @@ def post(client: httpx2.Client, sender: dict[str, Any], *reports: Report) -> htt
 def post_body(
     client: httpx2.Client, sender_id: object, body: bytes, headers: dict[str, str]
 ) -> httpx2.Response:
-    """Post a request body to the client's server, but without the client's API key."""
+    """Post a request body to a sender's URL, without the client's API key."""
     url = client.base_url.join(f"/senders/{sender_id}/events")
     return httpx2.post(url, content=body, headers=headers, timeout=30)
 
 
 def reject_calls(client: httpx2.Client, sender: dict[str, Any], *, count: int) -> None:
-    """Post several calls without a proof at the same time, and wait until all are counted."""
+    """Post unsigned requests at the same time, and wait until the sender's count includes them."""
     path = f"/senders/{sender['id']}"
     before = data(client.get(path))["refused_24h"]
     with ThreadPoolExecutor(count) as pool:
@@ -78,7 +81,7 @@ def settle(stack: Stack, sender: dict[str, Any]) -> None:
 
 
 def deliver(stack: Stack, client: httpx2.Client, sender: dict[str, Any], *reports: Report) -> None:
-    """Post reports, and wait until a worker has applied them."""
+    """Post reports, and wait until a worker has applied the reports."""
     assert data(post(client, sender, *reports)) == 1
     settle(stack, sender)
 
@@ -96,7 +99,7 @@ def outcomes(client: httpx2.Client, sender: dict[str, Any]) -> list[str]:
 def delivery_for(
     stack: Stack, list_id: int, user_id: int, mailing_id: int = 1, day: datetime | None = None
 ) -> str:
-    """Return a valid delivery id, as a roster of the list contains it."""
+    """Return a valid delivery id, such as the one in an exported roster."""
     moment = day or datetime.now(UTC)
     delivery = DeliveryId(list_id, user_id, mailing_id, moment.date())
     return create_delivery_id(stack.resources.keyring, delivery)

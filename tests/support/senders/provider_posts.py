@@ -1,4 +1,4 @@
-"""Makes the sandbox post requests to a sender, in the format of each mail provider."""
+"""Makes the sandbox post reports to Pressroom, in the format of each mail provider."""
 
 import secrets
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from devstack.sandbox.senders.amazon_sns import REGION
 from tests.support.senders.own_senders import new_sender
 
 Event = dict[str, Any]
-# Maps each provider to the field of a sender that contains the provider's key or topic.
+# Maps each provider to the API field with the provider's key or topic.
 _KEY_FIELDS = {
     "mailgun": "signing_key",
     "sendgrid": "public_key",
@@ -21,14 +21,14 @@ _KEY_FIELDS = {
 
 
 def new_topic() -> str:
-    """Return the ARN of a topic that no other test uses."""
+    """Return the ARN of an Amazon SNS topic that no other test uses."""
     return f"arn:aws:sns:{REGION}:123456789012:letters-{secrets.token_hex(6)}"
 
 
 def new_provider_sender(
     stack: Stack, client: httpx2.Client, provider: str, **fields: object
 ) -> dict[str, Any]:
-    """Create a sender with the sandbox's key or topic for the provider."""
+    """Create a sender with the key or topic that the sandbox uses for the provider."""
     reply = httpx2.get(f"{stack.sandbox_url}/senders/keys")
     reply.raise_for_status()
     if (field := _KEY_FIELDS.get(provider)) is not None:
@@ -39,7 +39,7 @@ def new_provider_sender(
 def post_events(
     stack: Stack, sender: dict[str, Any], events: Sequence[Event], **options: object
 ) -> list[int]:
-    """Post events with the sandbox, and return the statuses of Pressroom's responses.
+    """Make the sandbox post events, and return the statuses of Pressroom's responses.
 
     ``options``: fields of the sandbox's ``EventPosting``, such as ``topic_arn`` and ``proof``.
     """
@@ -50,7 +50,7 @@ def post_events(
 def post_topic_change(
     stack: Stack, sender: dict[str, Any], message_type: str, **options: object
 ) -> list[int]:
-    """Post a message of Amazon SNS about the subscription of the sender's URL."""
+    """Make the sandbox post a message of Amazon SNS about a subscription to a topic."""
     return _post(stack, "ses/topic-changes", sender, {"type": message_type, **options})
 
 

@@ -1,4 +1,4 @@
-"""Runs the sandbox's simulation of Amazon SNS, and lets it fail."""
+"""Runs the sandbox's simulation of Amazon SNS, with faults that a test chooses."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
