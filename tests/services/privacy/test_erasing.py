@@ -1,5 +1,6 @@
 """The job that erases a person: erasure in batches, worker crashes and concurrent writes."""
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -57,6 +58,27 @@ def owned_list_id(imports_without_workers: Importing, list_owner: Owner) -> int:
     return imports_without_workers.new_list(list_owner)
 
 
+@pytest.fixture
+def fill_tables(
+    imports_without_workers: Importing, list_owner: Owner, erased_user_id: int
+) -> Callable[[int, int], None]:
+    """Return a function that adds rows about the erased person to every table.
+
+    The arguments of the function are the list's id and the number of rows per table.
+    """
+
+    def fill_for_list(list_id: int, rows: int) -> None:
+        fill(
+            imports_without_workers.stack,
+            list_id=list_id,
+            user_id=erased_user_id,
+            other_id=list_owner.user_id,
+            rows=rows,
+        )
+
+    return fill_for_list
+
+
 def join(imports_without_workers: Importing, list_id: int, user_id: int) -> None:
     with imports_without_workers.resources.unit_of_work() as uow:
         person, of = uow.session.get_one(User, user_id), lists.get_list(uow, list_id)
@@ -70,15 +92,12 @@ def set_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_erasure_tests_fill_every_table_that_names_a_person_or_refers_to_their_things(
-    imports_without_workers: Importing, list_owner: Owner, owned_list_id: int, erased_user_id: int
+    imports_without_workers: Importing,
+    owned_list_id: int,
+    erased_user_id: int,
+    fill_tables: Callable[[int, int], None],
 ) -> None:
-    fill(
-        imports_without_workers.stack,
-        list_id=owned_list_id,
-        user_id=erased_user_id,
-        other_id=list_owner.user_id,
-        rows=1,
-    )
+    fill_tables(owned_list_id, 1)
     # If this test fails for a new table, add the table to `fill` or to `NOT_FILLED`.
     filled = left(imports_without_workers.stack, erased_user_id).keys()
     assert filled | NOT_FILLED == build_conditions().keys()
@@ -87,21 +106,17 @@ def test_erasure_tests_fill_every_table_that_names_a_person_or_refers_to_their_t
 def test_erasure_transactions_are_bounded_and_do_not_block_other_transactions(
     imports_without_workers: Importing,
     list_owner: Owner,
+    *,
     erased_address: str,
     erased_user_id: int,
     monkeypatch: pytest.MonkeyPatch,
+    fill_tables: Callable[[int, int], None],
 ) -> None:
     set_small(monkeypatch)
     list_ids = [imports_without_workers.new_list(list_owner) for _ in range(5)]
     for each in list_ids:
         join(imports_without_workers, each, erased_user_id)
-    fill(
-        imports_without_workers.stack,
-        list_id=list_ids[0],
-        user_id=erased_user_id,
-        other_id=list_owner.user_id,
-        rows=ROWS,
-    )
+    fill_tables(list_ids[0], ROWS)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     seen, note = [0], record_progress
 
@@ -124,21 +139,15 @@ def test_erasure_transactions_are_bounded_and_do_not_block_other_transactions(
 def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
     *,
     imports_without_workers: Importing,
-    list_owner: Owner,
     owned_list_id: int,
     erased_address: str,
     erased_user_id: int,
     monkeypatch: pytest.MonkeyPatch,
+    fill_tables: Callable[[int, int], None],
 ) -> None:
     set_small(monkeypatch)
     join(imports_without_workers, owned_list_id, erased_user_id)
-    fill(
-        imports_without_workers.stack,
-        list_id=owned_list_id,
-        user_id=erased_user_id,
-        other_id=list_owner.user_id,
-        rows=ROWS,
-    )
+    fill_tables(owned_list_id, ROWS)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     note, calls = record_progress, [0]
 
@@ -169,10 +178,10 @@ def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
 
 def test_person_marked_for_erasure_loses_access_and_file_visibility_immediately(
     imports_without_workers: Importing,
-    list_owner: Owner,
     owned_list_id: int,
     erased_address: str,
     erased_user_id: int,
+    fill_tables: Callable[[int, int], None],
 ) -> None:
     own = imports_without_workers.new_list(Owner(erased_user_id, erased_address, ""))
     task = imports_without_workers.bring(
@@ -188,13 +197,7 @@ def test_person_marked_for_erasure_loses_access_and_file_visibility_immediately(
     )
     with imports_without_workers.resources.unit_of_work() as uow:
         lists.archive_list(uow, lists.get_list(uow, own))
-    fill(
-        imports_without_workers.stack,
-        list_id=owned_list_id,
-        user_id=erased_user_id,
-        other_id=list_owner.user_id,
-        rows=1,
-    )
+    fill_tables(owned_list_id, 1)
     name = random_hash_id()
     rename = "UPDATE attachments SET filename = %s, hash_id = %s WHERE user_id = %s"
     imports_without_workers.stack.query(rename, f"{name}.webp", name, erased_user_id)
@@ -328,20 +331,14 @@ def test_repeated_erasure_request_reuses_its_job_until_the_erasure_has_finished(
 
 def test_rows_written_by_slow_requests_after_an_erasure_are_erased_an_hour_later(
     imports_without_workers: Importing,
-    list_owner: Owner,
     owned_list_id: int,
     erased_address: str,
     erased_user_id: int,
+    fill_tables: Callable[[int, int], None],
 ) -> None:
     ended = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     finish(imports_without_workers.resources, ended)
-    fill(
-        imports_without_workers.stack,
-        list_id=owned_list_id,
-        user_id=erased_user_id,
-        other_id=list_owner.user_id,
-        rows=3,
-    )
+    fill_tables(owned_list_id, 3)
     [(job_id,)] = imports_without_workers.stack.query(
         "SELECT job_id FROM erasures WHERE user_id = %s", erased_user_id
     )
