@@ -1,7 +1,9 @@
-"""The baseline of ``benchmarks.consume``, started by ``python -m benchmarks.bare_consume PORT``.
+"""The baselines of ``benchmarks.consume``, started by ``python -m benchmarks.bare_consume PORT``.
 
-Runs a FastAPI application that looks up an API key and charges credits. Unlike Pressroom, the
-baseline application has no rate limits, deadlines, request ids or business rules.
+Runs a FastAPI application with two routes that charge credits. Unlike Pressroom, the application
+has no rate limits, deadlines, request ids or business rules. The first route looks up an API key
+and calls Pressroom's SQL function. The second route has lean tables of its own. It checks no
+credential, and its entries have no hash chain.
 """
 
 import sys
@@ -24,6 +26,34 @@ from core.settings import load_settings
 
 _CALLER = "SELECT user_id FROM api_keys WHERE secret_hmac = %s AND revoked_at IS NULL"
 _CHARGE = "SELECT outcome, answer FROM credit_consume(%s, NULL, %s, %s, %s, NULL, NULL, NULL)"
+
+LEAN_PATH = "/lean/consume"
+# Creates the tables of the second route, with %s accounts. The ids of the accounts start at 1.
+CREATE_LEAN_TABLES = """
+CREATE TABLE lean_accounts (id bigint PRIMARY KEY, balance numeric(15, 4) NOT NULL);
+CREATE TABLE lean_entries (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    account_id bigint NOT NULL REFERENCES lean_accounts,
+    amount numeric(15, 4) NOT NULL,
+    balance numeric(15, 4) NOT NULL,
+    source_id text NOT NULL,
+    meta jsonb,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX ON lean_entries (account_id, id);
+INSERT INTO lean_accounts SELECT n, 1000000 FROM generate_series(1, %s) AS n;
+GRANT SELECT, INSERT, UPDATE ON lean_accounts, lean_entries TO PUBLIC
+"""
+_LEAN_CHARGE = """
+WITH account AS (
+    UPDATE lean_accounts SET balance = balance - %(amount)s
+    WHERE id = %(account_id)s AND balance >= %(amount)s
+    RETURNING id, balance
+)
+INSERT INTO lean_entries (account_id, amount, balance, source_id, meta)
+SELECT id, %(amount)s, balance, %(source_id)s, %(meta)s FROM account
+RETURNING id, balance::text
+"""
 
 
 class Charge(BaseModel):
@@ -68,6 +98,23 @@ def bare_app() -> FastAPI:
             idle.put(connected)
         assert outcome == "done"
         return Response(f'{{"data":{answer}}}', media_type="application/json")
+
+    @app.post(LEAN_PATH)
+    def consume_leanly(charge: Charge, authorization: Annotated[str, Header()]) -> dict[str, Any]:
+        values = {
+            "account_id": int(authorization.removeprefix("Bearer ")),
+            "amount": charge.amount_credit,
+            "source_id": charge.source_id,
+            "meta": Json(charge.meta),
+        }
+        connected = idle.get()
+        try:
+            with connected.cursor() as cursor:
+                cursor.execute(_LEAN_CHARGE, values)
+                [(entry_id, balance)] = cursor.fetchall()
+        finally:
+            idle.put(connected)
+        return {"data": {"id": entry_id, "balance_after": balance}}
 
     return app
 

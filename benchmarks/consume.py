@@ -1,4 +1,8 @@
-"""Compares how fast Pressroom and a minimal application charge credits with the same SQL."""
+"""Compares how fast Pressroom and two minimal applications charge credits.
+
+The first application runs the same SQL. The second application has lean tables of its own, and
+checks no credentials.
+"""
 
 import asyncio
 import time
@@ -8,6 +12,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.bare_consume import CREATE_LEAN_TABLES, LEAN_PATH
 from benchmarks.http_load import build_json_request, send_requests
 from benchmarks.measure import Finding, alternate, is_full_size, median_and_spread, percentile
 from devstack.harness.embedded_services import embedded_services
@@ -21,6 +26,7 @@ CALLS = 60 if is_full_size() else 25
 ACCOUNTS = 1_000
 ROUNDS = 7 if is_full_size() else 5
 MIN_SPEEDUP = 0.85
+MIN_SPEEDUP_OF_LEAN = 0.75
 MAX_P99_SLOWDOWN = 1.5
 PATH = "/auxilia/credits/consume"
 BODY = b'{"amount_credit": 0.0001, "source_id": "post-1", "meta": {"words": 12}}'
@@ -30,9 +36,11 @@ def run() -> list[Finding]:
     with _start_stacks() as (stack, bare_port):
         keys = [stack.create_key(stack.create_owner().user_id) for _ in range(ACCOUNTS)]
         _grant_credits(stack)
+        stack.query(CREATE_LEAN_TABLES, ACCOUNTS)
         return [
             *_compare(stack, bare_port, "one hot account", keys[:1]),
             *_compare(stack, bare_port, "1,000 accounts", keys),
+            _compare_lean(stack, bare_port, keys),
         ]
 
 
@@ -67,14 +75,9 @@ def _compare(stack: Stack, bare_port: int, name: str, keys: list[str]) -> list[F
     p99s: dict[int, list[float]] = {stack.api_port: [], bare_port: []}
 
     def per_second(port: int) -> float:
-        chosen = islice(cycle(keys), CALLERS * CALLS)
-        requests = [build_json_request("POST", PATH, key, BODY) for key in chosen]
-        shares = [requests[number::CALLERS] for number in range(CALLERS)]
-        start = time.perf_counter()
-        times = asyncio.run(send_requests(port, shares))
-        seconds = time.perf_counter() - start
+        rate, times = _charge(port, PATH, keys)
         p99s[port].append(percentile(times, 0.99))
-        return len(requests) / seconds
+        return rate
 
     pairs = alternate(
         lambda: per_second(stack.api_port), lambda: per_second(bare_port), rounds=ROUNDS
@@ -110,3 +113,30 @@ def _compare(stack: Stack, bare_port: int, name: str, keys: list[str]) -> list[F
             p99_details,
         ),
     ]
+
+
+def _compare_lean(stack: Stack, bare_port: int, keys: list[str]) -> Finding:
+    account_ids = [str(number) for number in range(1, ACCOUNTS + 1)]
+    pairs = alternate(
+        lambda: _charge(stack.api_port, PATH, keys)[0],
+        lambda: _charge(bare_port, LEAN_PATH, account_ids)[0],
+        rounds=ROUNDS,
+    )
+    ratio, spread = median_and_spread([product / lean for product, lean in pairs])
+    details = {
+        "product_per_s": round(median_and_spread([product for product, _ in pairs])[0]),
+        "lean_per_s": round(median_and_spread([lean for _, lean in pairs])[0]),
+    }
+    bar, met = f"≥ {MIN_SPEEDUP_OF_LEAN:g} ×", ratio >= MIN_SPEEDUP_OF_LEAN
+    name = "consume: 1,000 accounts, lean tables"
+    return Finding(name, ratio, "×", bar, met, spread, details)
+
+
+def _charge(port: int, path: str, credentials: list[str]) -> tuple[float, list[float]]:
+    """Return the charges per second, and the response time of each charge in seconds."""
+    chosen = islice(cycle(credentials), CALLERS * CALLS)
+    requests = [build_json_request("POST", path, each, BODY) for each in chosen]
+    shares = [requests[number::CALLERS] for number in range(CALLERS)]
+    start = time.perf_counter()
+    times = asyncio.run(send_requests(port, shares))
+    return len(requests) / (time.perf_counter() - start), times
