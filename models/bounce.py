@@ -34,8 +34,8 @@ class Bounce(Model):
     # The HMAC of the address, which is the same as in the table `opt_outs`.
     address_hmac: Mapped[bytes] = mapped_column(primary_key=True)
     # The id of the job that exported the mailing's roster or sent the single mail. If the report
-    # contains no delivery id, this job is unknown. The column then contains a negative hash of the
-    # provider's message id or, without a message id, of the day.
+    # contains no delivery id, the column contains a negative hash of the provider's message id or,
+    # without a message id, of the day.
     mailing_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     # The person with the address, or NULL if the person was erased or has changed the address.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
@@ -45,8 +45,9 @@ class Bounce(Model):
     # When the mailing began.
     mailing_at: Mapped[datetime]
     bounced_at: Mapped[datetime]
-    # When this bounce turned off the list's mail to the member. A hard bounce always has a time. If
-    # a series of soft bounces turned mail off, only the bounce of the latest mailing has a time.
+    # When this bounce turned off the list's mail to the member. The time is always set for a hard
+    # bounce. If a series of soft bounces turned mail off, the time is set only for the bounce of
+    # the latest mailing.
     stopped_at: Mapped[datetime | None]
     # The start of the mailing that ended this soft bounce by reaching the member, or NULL if the
     # bounce hasn't ended.

@@ -53,9 +53,8 @@ class MailingMark(Model):
     # The primary key starts with the user id, so that an erasure finds the person's rows.
     user_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     list_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # The id of the mailing. If the report contains no delivery id, the mailing is unknown. The
-    # column then contains a negative hash of the provider's message id or, without a message id, of
-    # the day.
+    # The id of the mailing. If the report contains no delivery id, the column contains a negative
+    # hash of the provider's message id or, without a message id, of the day.
     mailing_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     # The kind of the event, which is the name of a column of `mailings`, such as `hard_bounced`.
     kind: Mapped[str] = mapped_column(primary_key=True)

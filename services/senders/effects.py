@@ -181,7 +181,7 @@ def _keep_addresses_opted_out(
         for report, list_id in chunk:
             key = (list_id, digests[report.address or ""])
             if key in added:
-                # If the batch contains another report about this address, it is a duplicate.
+                # Another report about this address in the batch is a duplicate.
                 added.remove(key)
                 report.outcome = ReportOutcome.APPLIED
             elif report.outcome is ReportOutcome.UNMATCHED:

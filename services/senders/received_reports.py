@@ -29,7 +29,7 @@ ENGAGEMENT_KINDS = frozenset({ReportKind.DELIVERED, ReportKind.OPENED, ReportKin
 class ReceivedReport:
     """A report that a sender posted, or an event that Pressroom ignores or can't read.
 
-    ``find_members`` and ``apply_reports`` set the attributes from ``delivery`` on.
+    ``find_members`` and ``apply_reports`` set the attributes ``delivery`` to ``outcome``.
 
     Attributes:
         occurred_at: the time of the event according to the sender, or the time of arrival if the

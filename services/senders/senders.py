@@ -267,7 +267,7 @@ def rotate_secret(uow: UnitOfWork, caller: Caller, sender_id: int) -> str:
 
 
 def delete_sender(uow: UnitOfWork, caller: Caller, sender_id: int) -> int:
-    """Delete the caller's sender. Return 1, which is the result of the API route."""
+    """Delete the caller's sender, and return 1 for the response of the API."""
     sender = get_sender(uow, caller, sender_id, lock=True)
     end_senders(uow, caller.user_id, [sender.id])
     return 1
@@ -289,7 +289,7 @@ def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> N
     deletes the skipped bodies.
 
     The senders' rows are only marked as deleted, because deleting a row would also delete all
-    reports of the sender. Retention deletes the rows later than the reports.
+    reports of the sender. Retention deletes a sender's row after the sender's reports.
     """
     conditions = (Sender.user_id == user_id, Sender.id.in_(sorted(sender_ids)), is_not_deleted())
     deleted = uow.session.scalars(select(Sender).where(*conditions).with_for_update()).all()

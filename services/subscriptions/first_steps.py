@@ -15,7 +15,7 @@ from models import (
 from services.subscriptions.members.changes import Via
 from storage.unit_of_work import UnitOfWork
 
-# The sources of subscriptions that people requested themselves.
+# The values of the column ``source`` for people who signed up themselves.
 _SIGN_UP_SOURCES: frozenset[str] = frozenset((Via.FORM, Via.CHALLENGE, Via.LOGIN))
 # The maximum number of consent entries that the query reads, so that it is fast for large lists
 # too.

@@ -78,15 +78,15 @@ def clean_value(name: str, value: object) -> str | None:
 def read_referring_page(url: str | None) -> Origin:
     """Return the host and the path of a ``Referer`` URL as the origin of a sign-up.
 
-    Most browsers send only the host of a page to other sites. The path ``/`` is therefore omitted,
-    because the real path is usually different.
+    Most browsers send only the host of a page to other sites, so that the path in the URL is ``/``.
+    This path is omitted, because the real path is usually different.
     """
     origin = clean_origin({"referrer": url, "landing": url})
     return {name: value for name, value in origin.items() if value != "/"}
 
 
 def fill_origin(origin: Origin | None) -> dict[str, str | None] | None:
-    """Return the origin with all names, or ``None`` if nothing is known."""
+    """Return an origin with ``None`` for missing values, or ``None`` if no value is known."""
     return {name: origin.get(name) for name in ORIGIN_NAMES} if origin else None
 
 

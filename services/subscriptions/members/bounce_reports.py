@@ -334,8 +334,8 @@ def end_soft_bounces(uow: UnitOfWork, reached_mails: Iterable[MemberMailing]) ->
     """
     mailings = [*reached_mails]
     latest: dict[Pair, MemberMailing] = {}
-    # Most members have no soft bounces, and reading is cheaper than writing. Therefore first find
-    # the members with soft bounces.
+    # First find the members with soft bounces, because most members have none, and reading is
+    # cheaper than writing.
     for mailing in _find_softly_bounced(uow, mailings) if mailings else ():
         rival = latest.get(mailing.pair)
         if rival is None or _sort_key(mailing) > _sort_key(rival):
@@ -401,7 +401,7 @@ def _find_targets(
 def _decides_outcome(
     target: _Target, bounce: ReportedBounce, numbers_of_members: Collection[int]
 ) -> bool:
-    """Return whether the outcome of a bounce is the outcome for this subscription.
+    """Return whether the outcome for a subscription is the outcome of the whole bounce.
 
     A subscription to another list than the one in the report counts only if the person isn't a
     member of the list in the report.
@@ -445,7 +445,7 @@ def _add_bounces(
 def _stop_mail(
     uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
 ) -> None:
-    """Turn mail off after hard bounces, and after as many soft bounces as the list's limit."""
+    """Turn mail off for members with a hard bounce, or with too many consecutive soft bounces."""
     actions = {target.pair: changes.BOUNCED for target in targets if bounces[target.number].is_hard}
     soft_pairs = {target.pair for target in targets} - actions.keys()
     if soft_pairs:

@@ -125,7 +125,9 @@ def build_bounce_query(list_id: str, condition: str) -> str:
 
     ``OFFSET 0`` makes Postgres look up each bounce in an index (see ``imports.judge_statements``).
 
-    ``list_id`` and ``condition``: SQL for the list's id, and for a condition on the bounces.
+    Args:
+        list_id: the SQL expression for the list's id.
+        condition: an SQL condition that the bounces must also meet.
     """
     stops = f"{IS_IN_EFFECT} AND stopped_at IS NOT NULL"
     return f"SELECT FROM bounces WHERE list_id = {list_id} AND {stops} AND {condition} OFFSET 0"

@@ -62,7 +62,7 @@ class EmailOffReason(StrEnum):
     OWNER = "owner"
 
 
-# The reasons that a history event can state. Events have the same names as these reasons.
+# The reasons that are also names of actions in a subscription's history.
 _BOUNCE_REASONS = (EmailOffReason.BOUNCED, EmailOffReason.SOFT_BOUNCED)
 
 

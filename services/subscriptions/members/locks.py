@@ -230,8 +230,8 @@ def lock_members(
     Args:
         pairs: the list id and the user id of each subscription.
         wait_for_lists: whether to wait if another transaction has locked a list, or to raise
-            ``TransientError`` immediately. If false, ``pairs`` may contain at most
-            ``_MAX_LOCKED_PAIRS_PER_LIST`` subscriptions to each list.
+            ``TransientError`` immediately. If the function doesn't wait, ``pairs`` may contain at
+            most ``_MAX_LOCKED_PAIRS_PER_LIST`` subscriptions to each list.
     """
     counts = Counter(list_id for list_id, _ in pairs)
     is_crowded = {each: count > _MAX_LOCKED_PAIRS_PER_LIST for each, count in counts.items()}
