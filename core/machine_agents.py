@@ -1,4 +1,4 @@
-"""Recognises the user agents of programs that act without a person."""
+"""Recognises the user agents of bots, such as mail scanners and crawlers."""
 
 import tomllib
 from pathlib import Path
@@ -10,9 +10,10 @@ _AGENT_PARTS = tuple(part.lower() for part in _AGENTS["parts"])
 
 
 def is_machine_agent(user_agent: object) -> bool:
-    """Return whether a user agent belongs to a program that acts without a person.
+    """Return whether a user agent belongs to a bot.
 
-    A missing user agent doesn't count as a program, because most senders report no user agent.
+    Return false for a missing user agent, because most mail providers report opens and clicks
+    without the user agent.
     """
     if not isinstance(user_agent, str):
         return False

@@ -1,4 +1,4 @@
-"""The log of requests that API keys authenticated."""
+"""The log of requests that were authenticated with an API key."""
 
 from datetime import datetime
 
@@ -9,10 +9,10 @@ from models.declarative import Model
 
 
 class ApiRequest(Model):
-    """A request that an API key authenticated.
+    """A request that was authenticated with an API key.
 
-    The row contains no path, no body and no IP address, because they can identify people. The table
-    keeps about the last 1,000 requests with each API key.
+    The row contains no path, no body and no IP address, because these can identify people. The
+    table keeps about the latest 1,000 requests of each API key.
     """
 
     __tablename__ = "api_requests"
@@ -24,8 +24,8 @@ class ApiRequest(Model):
     )
     # When the request began, according to the clock of the API process.
     occurred_at: Mapped[datetime] = mapped_column(primary_key=True)
-    # A random number that the API process chooses. After a broken connection, the process may write
-    # a request again. The primary key then rejects the second row.
+    # A random number that the API process chooses. If the process writes a request twice, for
+    # example after a broken connection, the primary key rejects the second row.
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     method: Mapped[str]
     # The path with placeholders for its parameters, such as ``/lists/{list_id}``.

@@ -1,4 +1,4 @@
-"""Bounces that senders have reported."""
+"""Bounces: mails that couldn't be delivered, as reported by senders such as mail providers."""
 
 from datetime import datetime
 
@@ -7,14 +7,16 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model
 
-_COUNTS = "ended_at IS NULL AND lifted_at IS NULL"
+_IS_IN_EFFECT = "ended_at IS NULL AND lifted_at IS NULL"
 
 
 class Bounce(Model):
-    """A mail of a mailing that couldn't be delivered to an address.
+    """A mail that couldn't be delivered to an address.
 
-    The row contains an HMAC of the address, so that the bounce remains when the member is removed
-    or erased. A bounce is in effect until it ends or is lifted. Only soft bounces can end.
+    The row contains an HMAC instead of the address, so that the bounce remains after the member is
+    removed or erased. A bounce is in effect until it is lifted or ends. Turning on the list's mail
+    for the member lifts the bounce. Only a soft (temporary) bounce can end: a later mail that
+    reaches the member ends it.
     """
 
     __tablename__ = "bounces"
@@ -22,17 +24,18 @@ class Bounce(Model):
         CheckConstraint("octet_length(address_hmac) = 32", name="hmac_length"),
         CheckConstraint("ended_at IS NULL OR NOT is_hard", name="hard_never_ends"),
         # Filters use this index, and so does the trigger that lifts a member's bounces.
-        Index("ix_bounces_counting", "list_id", "user_id", postgresql_where=_COUNTS),
+        Index("ix_bounces_counting", "list_id", "user_id", postgresql_where=_IS_IN_EFFECT),
         # An erasure uses this index, and so does the foreign key when a row in `users` is deleted.
         Index("ix_bounces_user_id", "user_id"),
         Index("ix_bounces_created_at", "created_at"),
     )
 
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"), primary_key=True)
-    # An HMAC of the address. Bounces and opt-outs of the same address have the same HMAC.
+    # The HMAC of the address, which is the same as in the table `opt_outs`.
     address_hmac: Mapped[bytes] = mapped_column(primary_key=True)
-    # The id of the mailing. If the report contains no delivery id, the mailing is unknown. The
-    # column then contains a negative number that is computed from the message id or the day.
+    # The id of the job that exported the mailing's roster or sent the single mail. If the report
+    # contains no delivery id, the column contains a negative hash of the provider's message id or,
+    # without a message id, of the day.
     mailing_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     # The person with the address, or NULL if the person was erased or has changed the address.
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
@@ -42,13 +45,14 @@ class Bounce(Model):
     # When the mailing began.
     mailing_at: Mapped[datetime]
     bounced_at: Mapped[datetime]
-    # When this bounce turned the list's mail off. Each hard bounce has a time. If several soft
-    # bounces together turned the mail off, only the bounce of the latest mailing has a time.
+    # When this bounce turned off the list's mail to the member. The time is always set for a hard
+    # bounce. If a series of soft bounces turned mail off, the time is set only for the bounce of
+    # the latest mailing.
     stopped_at: Mapped[datetime | None]
-    # A soft bounce ends when a mailing reaches the member. The column contains the time at which
-    # this mailing began, or NULL if the bounce hasn't ended.
+    # The start of the mailing that ended this soft bounce by reaching the member, or NULL if the
+    # bounce hasn't ended.
     ended_at: Mapped[datetime | None]
-    # When the list's mail was turned on again, which lifted the bounce.
+    # When the bounce was lifted, because the list's mail to the member was turned on again.
     lifted_at: Mapped[datetime | None]
     is_lifted_by_owner: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
     created_at: Mapped[CreatedAt]

@@ -14,8 +14,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.declarative import CreatedAt, Model, SerialId, allow_values
 
-# The maximum size of an origin as JSON. Every valid origin fits: it has at most five values of 100
-# characters, a path of 300 characters, and a host of 253 ASCII characters.
+# The maximum size of an origin as JSON. An origin says where a sign-up came from. Every valid
+# origin fits, because it contains at most five values of 100 characters, a path of 300 characters,
+# and a host of 253 ASCII characters.
 MAX_ORIGIN_BYTES = 4_000
 
 # The SQL condition that a row contains a whole IP address, not a network. Networks are written in
@@ -125,8 +126,8 @@ class ConsentClaim(Model):
     # The list into which the file was imported. `of_list_id` is NULL unless a transfer copied the
     # claim to another list.
     of_list_id: Mapped[int | None]
-    # Where the sign-up came from, as the file claims. The keys are the same as in
-    # `consent_entries`.
+    # Where the sign-up came from according to the imported file. The keys are the same as in
+    # `consent_entries.origin`.
     origin: Mapped[dict[str, Any] | None]
 
 

@@ -1,4 +1,4 @@
-"""Mailings, with the numbers of members whose mail was delivered, bounced and so on."""
+"""Mailings, with the numbers of members who received the mail, bounced and so on."""
 
 from datetime import datetime
 
@@ -9,10 +9,11 @@ from models.declarative import CreatedAt, Model
 
 
 class Mailing(Model):
-    """A mailing, which starts with the export of a delivery roster.
+    """A mailing to the members of a list.
 
-    Reports of senders increase the figures, such as `delivered`. Each figure counts a member at
-    most once.
+    A mailing begins when the list's roster is exported. The roster is the file of recipients for
+    the program that sends the mails. Reports of mail providers increase the figures of the mailing,
+    such as `delivered`. Each figure counts a member at most once.
     """
 
     __tablename__ = "mailings"
@@ -21,12 +22,12 @@ class Mailing(Model):
         Index(None, "created_at"),
     )
 
-    # The id of the job that exported the roster. Delivery ids contain the mailing's id.
+    # The id of the job that exported the roster. The delivery ids in the roster contain this id.
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     list_id: Mapped[int] = mapped_column(ForeignKey("lists.id"))
     label: Mapped[str | None]
     created_at: Mapped[datetime]
-    # The number of rows in the roster.
+    # The number of recipients in the roster.
     rows: Mapped[int]
     delivered: Mapped[int] = mapped_column(default=0, server_default="0")
     hard_bounced: Mapped[int] = mapped_column(default=0, server_default="0")
@@ -40,9 +41,9 @@ class Mailing(Model):
 
 
 class MailingMark(Model):
-    """A row that prevents a report from being counted twice.
+    """Records that a report was counted in the figures of a mailing.
 
-    Each combination of member, mailing and kind is counted only once.
+    A later report about the same member, mailing and kind of event isn't counted again.
     """
 
     __tablename__ = "mailing_marks"
@@ -52,9 +53,9 @@ class MailingMark(Model):
     # The primary key starts with the user id, so that an erasure finds the person's rows.
     user_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     list_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # The id of the mailing. If the report has no delivery id, a negative hash of the provider's
-    # message id or, without a message id, of the day.
+    # The id of the mailing. If the report contains no delivery id, the column contains a negative
+    # hash of the provider's message id or, without a message id, of the day.
     mailing_id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    # The name of a figure of ``Mailing``, such as `hard_bounced`.
+    # The kind of the event, which is the name of a column of `mailings`, such as `hard_bounced`.
     kind: Mapped[str] = mapped_column(primary_key=True)
     created_at: Mapped[CreatedAt]

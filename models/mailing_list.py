@@ -75,8 +75,8 @@ class MailingList(Model):
     sign_up_text: Mapped[str | None]
     thanks_text: Mapped[str | None]
     confirmation_text: Mapped[str | None]
-    # A member's mail is turned off after this number of consecutive mailings has bounced softly. If
-    # the number is 0, soft bounces never turn mail off.
+    # The number of consecutive mailings that must bounce softly before the list's mail to a member
+    # is turned off. 0 means that soft bounces never turn mail off.
     soft_bounce_limit: Mapped[int] = mapped_column(
         default=DEFAULT_SOFT_BOUNCE_LIMIT, server_default=text(f"{DEFAULT_SOFT_BOUNCE_LIMIT}")
     )

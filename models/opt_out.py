@@ -37,9 +37,10 @@ class OptOut(Model):
     user_id: Mapped[int | None] = mapped_column(ForeignKey("users.id"), index=True)
     address_hmac: Mapped[bytes]
     kind: Mapped[str]
-    # The origin of the opt-out: login, trace, one-click, page, import, transfer, bounce or
-    # complaint. Bounces and complaints come from imported suppression files. The origin
-    # sender-complaint or sender-unsubscribe comes from a sender's report.
+    # How Pressroom learned of the opt-out: login, trace, one-click, page, import, transfer, bounce,
+    # complaint, sender-complaint or sender-unsubscribe. The values bounce and complaint mean that
+    # the owner imported a suppression file. The last two values mean that a sender, such as a mail
+    # provider, reported the opt-out.
     source: Mapped[str]
     created_at: Mapped[CreatedAt]
 

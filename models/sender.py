@@ -1,6 +1,8 @@
 """Senders and their reports.
 
-A sender is a registered source of reports on list mail, such as a mail provider that posts bounces.
+A sender is a registered source of reports about the mails of lists. Most senders are mail
+providers. A report says, for example, that a mail bounced or that its recipient complained. A
+sender covers certain lists, and its reports can change only the members of these lists.
 """
 
 from datetime import datetime
@@ -13,40 +15,40 @@ from models.declarative import CreatedAt, Model, SerialId, UpdatedAt, allow_valu
 
 
 class SenderState(StrEnum):
-    # No report has arrived since the sender was created.
+    # The sender has never posted a report.
     WAITING = "waiting"
     WORKING = "working"
-    # Many requests were rejected within an hour, the subscription to the topic ended, or no report
-    # arrived after a large mailing. The sender's `warnings` contain the reason.
+    # Pressroom rejected many of the sender's requests within an hour, Amazon SNS ended the
+    # subscription to the sender's topic, or no report arrived after a large mailing. The column
+    # `warnings` contains the reason.
     FAILING = "failing"
-    # All requests of the sender are rejected. Either the sender's API key expired, or the owner
-    # paused the sender.
+    # Pressroom rejects all requests of the sender, because the owner paused the sender or because
+    # the sender's API key expired.
     PAUSED = "paused"
 
 
 class ReportOutcome(StrEnum):
-    """The effect of a report."""
+    """The outcome of a report: ``APPLIED``, or the reason why the report changed nothing."""
 
-    # The report changed something.
     APPLIED = "applied"
-    # A report on the same event was counted before.
+    # An earlier report about the same event took effect.
     DUPLICATE = "duplicate"
-    # The event happened before the person last joined the list, came back or turned mail on.
+    # After the reported event, the person joined the list, turned mail on, or changed the address.
     STALE = "stale"
-    # The mailing is older than 30 days.
+    # The mailing began more than 30 days ago.
     LATE = "late"
-    # Pressroom doesn't record opens and clicks.
+    # The report is about an open or a click, which Pressroom doesn't record.
     OFF = "off"
-    # Events of this type have no effect in Pressroom.
+    # Pressroom ignores all events of this type.
     IGNORED = "ignored"
-    # No member of a covered list was found for the report.
+    # No member of the lists that the sender covers was found for the report.
     UNMATCHED = "unmatched"
     # Pressroom can't read the event.
     INVALID = "invalid"
 
 
 class Sender(Model):
-    """A registered source of reports on the mails of lists."""
+    """A registered source of reports about the mails of lists, such as a mail provider."""
 
     __tablename__ = "senders"
     __table_args__ = (
@@ -59,19 +61,19 @@ class Sender(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The API key with which a program created the sender or last changed the sender's secret. If
-    # the API key is revoked, the sender is deleted. `key_id` is NULL if a session created the
-    # sender or changed its secret. `key_id` is also NULL if the owner kept the sender when revoking
-    # the API key.
+    # The API key that owns the sender, or NULL if the account itself owns it. Revoking an API key
+    # deletes the senders that the key owns. The API key that creates a sender or changes its secret
+    # becomes the owner.
     key_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id", ondelete="SET NULL"))
     name: Mapped[str]
     # A value of ``integrations.senders.port.SenderProvider``.
     provider: Mapped[str]
-    # The ids of the lists that the sender covers. NULL for all lists of the owner.
+    # The ids of the lists that the sender covers, or NULL if it covers all lists of the owner.
     list_ids: Mapped[list[int] | None]
-    # True if the sender covers every list of the installation.
+    # True if the sender covers the lists of all owners.
     any_list: Mapped[bool] = mapped_column(default=False, server_default=text("false"))
-    # The ARN of a topic of Amazon SNS. Only senders with the provider `ses` have a topic.
+    # The ARN of the Amazon SNS topic from which the reports come. Only senders with the provider
+    # `ses` have a topic.
     topic_arn: Mapped[str | None]
     state: Mapped[str] = mapped_column(default=SenderState.WAITING, server_default="waiting")
     # Codes of problems that the owner should solve, such as `sns_signature_v1`.
@@ -80,37 +82,36 @@ class Sender(Model):
     last_refused_at: Mapped[datetime | None]
     created_at: Mapped[CreatedAt]
     updated_at: Mapped[UpdatedAt]
-    # The time at which the sender was deleted. The row is kept until all reports are deleted.
+    # When the sender was deleted. The row remains until the sender's reports have expired.
     deleted_at: Mapped[datetime | None]
 
 
 class SenderSecret(Model):
-    """An encrypted secret or public key that verifies the requests of a sender."""
+    """An encrypted secret or public key, with which Pressroom verifies a sender's requests."""
 
     __tablename__ = "sender_secrets"
 
     id: Mapped[SerialId]
     sender_id: Mapped[int] = mapped_column(ForeignKey("senders.id", ondelete="CASCADE"), index=True)
-    # The random encryption context of the secret.
+    # A random text that is needed to decrypt the secret (see ``storage.encryption``).
     context: Mapped[str] = mapped_column(unique=True)
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
     created_at: Mapped[CreatedAt]
-    # When the secret expires, or NULL for the sender's latest secret.
+    # When the secret expires. NULL for the sender's latest secret, which doesn't expire.
     expires_at: Mapped[datetime | None] = mapped_column(index=True)
 
 
 class SenderBody(Model):
-    """The body of a verified request of a sender, which waits for a worker.
+    """The body of a sender's request, which waits until a worker applies its reports.
 
-    The worker applies the reports in the body and deletes the row in one transaction, so that each
-    report is applied exactly once. The body is encrypted, because it contains personal data and
-    links.
+    The worker applies the reports and deletes the row in one transaction, so that each report is
+    applied exactly once. The body is encrypted, because it contains personal data and links.
     """
 
     __tablename__ = "sender_bodies"
     __table_args__ = (
-        # The limits on a sender's waiting bodies and bytes are checked with this index.
+        # The API uses this index to limit the number and the total size of a sender's bodies.
         Index("ix_sender_bodies_sender_id_size", "sender_id", "size"),
         Index(None, "received_at"),
     )
@@ -120,7 +121,7 @@ class SenderBody(Model):
     received_at: Mapped[datetime] = mapped_column(server_default=func.now())
     # The number of bytes of the encrypted body.
     size: Mapped[int]
-    # The random encryption context of the data key.
+    # A random text that is needed to decrypt the body (see ``storage.encryption``).
     context: Mapped[str]
     wrapped_key: Mapped[bytes]
     wrapped_by: Mapped[str]
@@ -131,12 +132,12 @@ class SenderBody(Model):
 
 
 class SenderReport(Model):
-    """An entry in the list of recent reports. A worker has handled the report."""
+    """A report that a worker has processed. Owners can see the recent reports of each sender."""
 
     __tablename__ = "sender_reports"
     __table_args__ = (
         Index("ix_sender_reports_sender_id_id", "sender_id", text("id DESC")),
-        # When a person is erased, these indexes find the reports on the person.
+        # The erasure of a person uses these indexes to find the reports about the person.
         Index(None, "user_id", postgresql_where="user_id IS NOT NULL"),
         Index(None, "recipient", postgresql_where="recipient IS NOT NULL"),
     )
@@ -145,26 +146,28 @@ class SenderReport(Model):
     sender_id: Mapped[int] = mapped_column(ForeignKey("senders.id", ondelete="CASCADE"))
     received_at: Mapped[datetime]
     occurred_at: Mapped[datetime]
-    # A value of ``ReportKind``, or NULL for an event that Pressroom ignores or can't read.
+    # A value of ``integrations.senders.port.ReportKind``, or NULL for an event that Pressroom
+    # ignores or can't read.
     kind: Mapped[str | None]
     outcome: Mapped[str]
-    # The cause of a bounce. For an event that Pressroom ignores or can't read, the provider's name
-    # of the event's type.
+    # The class of a bounce, such as `hard`. For an event that Pressroom ignores or can't read, the
+    # column contains the provider's name for the type of the event.
     code: Mapped[str | None]
     # The enhanced status code of a bounce, such as `5.1.1`.
     status: Mapped[str | None]
-    # The id of the mailing or of the single mail. NULL if the report has no valid delivery id.
+    # The id of the job that exported the mailing's roster or sent the single mail. NULL if the
+    # report contains no valid delivery id.
     mailing_id: Mapped[int | None]
     list_id: Mapped[int | None]
     user_id: Mapped[int | None]
-    # The masked address of the recipient, if no member was found.
+    # The masked address of the recipient, such as `a…@e….org`. NULL if Pressroom found the member.
     recipient: Mapped[str | None]
 
 
 class SenderCount(Model):
-    """The number of a sender's reports that had a certain outcome within an hour.
+    """How many of a sender's reports had the same outcome in one hour.
 
-    The outcome `refused` is the exception. It counts rejected requests instead of reports.
+    A row with the outcome `refused` counts rejected requests instead of reports.
     """
 
     __tablename__ = "sender_counts"

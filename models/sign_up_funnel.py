@@ -1,6 +1,7 @@
-"""Daily figures about sign-ups: the views of sign-up pages, and the changes by origin.
+"""Daily figures about sign-ups: requests for sign-up pages, and joined and departed members.
 
-No row contains data that identifies a person.
+Joined and departed members are counted by the origin of their sign-up. An origin consists of values
+such as the name of a campaign or the referring website. The tables contain no personal data.
 """
 
 from datetime import date
@@ -17,10 +18,7 @@ _ORIGIN_COLUMNS = (
 
 
 class SignUpView(Model):
-    """How often a list's sign-up page was requested on one day (UTC).
-
-    Requests by known programs aren't counted.
-    """
+    """The number of requests for a list's sign-up page on one day in UTC, not counting bots."""
 
     __tablename__ = "sign_up_views"
     # Retention uses this index to find the oldest rows.
@@ -34,10 +32,10 @@ class SignUpView(Model):
 
 
 class OriginDay(Model):
-    """How many members with the same origin joined and left a list on one day (UTC).
+    """The numbers of members with the same origin who joined and left a list on one day in UTC.
 
-    A missing value of the origin is an empty string. Members without an origin aren't counted.
-    To include the latest changes, queries must add the rows of ``origin_day_deltas``.
+    If a value of the origin is missing, the column contains an empty string. Members without an
+    origin aren't counted. Queries must add the latest changes from ``origin_day_deltas``.
     """
 
     __tablename__ = "origin_days"
@@ -55,9 +53,9 @@ class OriginDay(Model):
 
 
 class OriginDayDelta(Model):
-    """A change that maintenance hasn't added to ``origin_days`` yet.
+    """A change of ``origin_days`` that maintenance hasn't added to that table yet.
 
-    A database trigger writes the rows of ``origin_day_deltas``.
+    A database trigger writes the row.
     """
 
     __tablename__ = "origin_day_deltas"
@@ -74,8 +72,8 @@ class OriginDayDelta(Model):
     gone: Mapped[int]
 
 
-# Read both tables in a single statement, because two statements could count a change twice or not
-# at all.
+# The rows of ``origin_days`` and ``origin_day_deltas``. Maintenance moves rows between both tables,
+# so two separate queries could count a change twice or not at all.
 ORIGINS_AND_DELTAS = (
     select(*(getattr(OriginDay, name) for name in _ORIGIN_COLUMNS))
     .union_all(select(*(getattr(OriginDayDelta, name) for name in _ORIGIN_COLUMNS)))

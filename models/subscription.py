@@ -99,9 +99,9 @@ class Subscription(Model):
             postgresql_using="gin",
             postgresql_where="fields <> '{}'",
         ),
-        # An index for filters by origin. The second column finds members by a whole value, and the
-        # third column finds members by a part of a value. ``list_id`` is the first column, because
-        # many lists may have members with the same origin.
+        # An index for filters by origin. The second column finds members by a whole value of the
+        # origin, and the third column by a part of a value. ``list_id`` is the first column,
+        # because many lists may have members with the same origin.
         Index(
             "ix_subscriptions_origin",
             "list_id",
@@ -157,8 +157,8 @@ class Subscription(Model):
     # The language of the page on which the person subscribed, or NULL if it is unknown.
     language: Mapped[str | None]
     # Where the person's first sign-up for the list came from, such as `{"utm_source": "fair"}`, or
-    # NULL if nothing is known. A consent entry or claim has the same origin. The column contains a
-    # copy, so that filters can use an index.
+    # NULL if nothing is known. The value is copied from a consent entry or consent claim, so that
+    # filters can use an index.
     origin: Mapped[dict[str, Any] | None]
     # The latest import that activated the subscription.
     import_id: Mapped[int | None] = mapped_column(ForeignKey("imports.id"))

@@ -47,7 +47,7 @@ class NewAddress:
 
 @dataclass(frozen=True)
 class KeptAccess:
-    """The API keys, passkeys, endpoints and senders that a person keeps after a password reset."""
+    """The ids of the credentials, endpoints and senders that a person keeps at a password reset."""
 
     key_ids: frozenset[int]
     passkey_ids: frozenset[int]
@@ -194,8 +194,8 @@ def change_password(
     if ending.grants:
         grants.revoke_grants(uow, caller.user_id)
     for key_id in ending.key_ids:
-        # Keep the webhook endpoints and senders of the API key, because the person selects webhook
-        # endpoints and senders separately.
+        # Don't delete the webhook endpoints and senders of the API key, because the person chooses
+        # separately which endpoints and senders to delete.
         revoke_key(uow, key_id=key_id, user_id=caller.user_id, keep_endpoints=True)
     own_factors.remove_passkeys(uow, caller.user_id, ending.passkey_ids)
     webhook_endpoints.end_endpoints(uow, caller.user_id, ending.endpoint_ids)

@@ -128,7 +128,8 @@ SUBSCRIPTION_OPTED_OUT = conflict(
 )
 SUBSCRIPTION_BOUNCED = conflict(
     "subscription.bounced",
-    "The mail to this address bounced again. You can turn it on only once in 30 days.",
+    "Mail to this address bounced again. You can turn mail on only once in 30 days for each "
+    "member.",
 )
 MEMBER_NOT_FOUND = not_found("member.not_found", "This person is not a member of the list.")
 MEMBER_DENIED = conflict(

@@ -1,4 +1,4 @@
-"""Errors about senders and their reports."""
+"""Errors about senders, which are registered sources of reports such as bounces."""
 
 from core.errors.catalogue import (
     conflict,
@@ -12,14 +12,15 @@ from core.errors.catalogue import (
 )
 
 SENDER_SIGNATURE_INVALID = unauthenticated(
-    "sender.signature_invalid", "The request has no valid proof of its sender."
+    "sender.signature_invalid",
+    "The signature, password or API key of the request isn't valid for this sender.",
 )
 SENDER_NOT_FOUND = not_found("sender.not_found", "There is no sender with this id.")
 SENDER_TOO_MANY = conflict(
     "sender.too_many", "An account can have at most {most} senders.", most=20
 )
 SENDER_NEEDS_DELIVERY = forbidden(
-    "sender.needs_delivery", "A sender for any list requires a key with the scope delivery."
+    "sender.needs_delivery", "A sender with any_list requires an API key with the scope delivery."
 )
 SENDER_KEY_INVALID = invalid_at(
     "body.{name}",
@@ -43,11 +44,11 @@ REPORT_INVALID = invalid_at(
     "{place}", "report.invalid", "{rule}", place="data.reports[3].kind", rule="is required"
 )
 REPORT_TOO_MANY = invalid(
-    "report.too_many", "A body can contain at most {most:,} reports.", most=1_000
+    "report.too_many", "A request can contain at most {most:,} reports.", most=1_000
 )
 REPORT_TRACE_ID_REFUSED = invalid_at(
     "{place}",
     "report.trace_id_refused",
-    "must not contain a trace id, because a trace id acts for the person; use the delivery id",
+    "must not contain a trace id, because it can act for the person; use the delivery id",
     place="data.reports[3].trace_id",
 )

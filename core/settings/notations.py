@@ -264,13 +264,14 @@ MIN_DAYS: Mapping[Retained, int] = {
     # Keep the data of strangers as long as people can confirm their address with a mailed link.
     Retained.STRANGERS: 7,
     Retained.REQUESTS: 1,
-    # Keep a mailing as long as senders may still report about its mails.
+    # Keep a mailing for 30 days, because new reports change its figures during this time.
     Retained.MAILINGS: 30,
-    # Keep the marks of counted reports as long as new reports can change a mailing's figures.
-    # Otherwise, a repeated report would be counted twice.
+    # Keep the rows that record counted reports for 30 days too, so that a repeated report isn't
+    # counted twice.
     Retained.MAILING_MARKS: 30,
     Retained.REPORTS: 1,
-    # Keep bounces for 30 days, because an owner may lift a member's bounces only once in this time.
+    # Keep bounces for 30 days, because they show when the owner last turned mail on for a member
+    # despite a bounce. An owner may turn mail on only once in 30 days.
     Retained.BOUNCES: 30,
     Retained.SEEN: 1,
 }

@@ -122,9 +122,8 @@ class ProviderSettings(GivenSettings):
     """URL of Openverse's API; no other host receives requests to Openverse"""
 
     sns_base_url: BaseUrl | None = None
-    """URL of the development stack's stand-in for Amazon SNS on this machine. Certificates and
-    confirmations of topics are requested only from this URL. Without this setting, they are
-    requested from Amazon."""
+    """URL of a server on this machine that replaces Amazon SNS in the development stack. If set,
+    Pressroom downloads SNS certificates and confirms SNS subscriptions only at this URL"""
 
     @field_validator("challenge_hostnames")
     @classmethod
@@ -144,9 +143,9 @@ class ProviderSettings(GivenSettings):
     @field_validator("payments_sandbox_url", "sns_base_url")
     @classmethod
     def _on_this_machine(cls, value: AnyHttpUrl | None) -> AnyHttpUrl | None:
-        # The stand-ins for Stripe and Amazon SNS must run on this machine. Anyone who can reach the
-        # stand-in for Stripe gets credits without paying. Anyone who can replace the stand-in for
-        # Amazon SNS can forge reports.
+        # The replacements for Stripe and Amazon SNS must run on this machine. Anyone who can reach
+        # the replacement for Stripe gets credits without paying. Anyone who controls the
+        # replacement for Amazon SNS can forge reports.
         if value is not None and value.host not in _LOCAL_HOSTS:
             raise ValueError("must have the host 127.0.0.1, [::1] or localhost")
         return value

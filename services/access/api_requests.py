@@ -33,7 +33,8 @@ MAX_REQUESTS_PER_KEY = 1_000
 # The maximum number of requests that a process keeps in memory. While the database is unavailable,
 # the process drops new requests above this limit.
 MAX_UNWRITTEN_REQUESTS = 10_000
-# The maximum number of API keys for which a process remembers its last deletion of old requests.
+# A process remembers when it last deleted the old requests of an API key, for at most this number
+# of API keys.
 _MAX_TRIMMED_KEYS = 10_000
 STATUS_PATTERN = r"^[1-5](?:[0-9]{2}|xx)$"
 _NO_REQUESTS: deque["NewRequest"] = deque()
@@ -53,8 +54,8 @@ _INSERT_REQUESTS = Statement("""
     ON CONFLICT DO NOTHING
 """)
 # Deletes an API key's requests between ``:since`` and the oldest request that is kept. Requests
-# before ``:since`` were deleted earlier. Scanning them again would be slow, because the index still
-# contains deleted rows while another transaction has an old snapshot.
+# before ``:since`` were deleted earlier. Scanning these requests again would be slow, because the
+# index still contains deleted rows while another transaction has an old snapshot.
 _DELETE_OLD_REQUESTS = Statement("""
     WITH oldest_kept AS MATERIALIZED (
         SELECT occurred_at FROM api_requests WHERE key_id = :key_id
@@ -92,13 +93,13 @@ class NewRequest:
 
 @dataclass
 class _Trim:
-    """The progress of this process in deleting an API key's old requests.
+    """Counts the new requests with an API key, to decide when to delete the key's old requests.
 
     Attributes:
         written: the number of requests that this process has written since the last deletion.
-        since: a time in seconds since 1970. The next deletion skips earlier requests. Requests that
-            this process has written since the last deletion are never earlier. Therefore a process
-            with a slow clock deletes its requests too.
+        since: the start of the oldest request that the next deletion considers, in seconds since
+            1970. All requests that this process has written since the last deletion are included,
+            even if its clock is slow.
     """
 
     written: int = 0
@@ -106,7 +107,7 @@ class _Trim:
 
 
 class RequestLog:
-    """The requests with API keys that this process hasn't written to the database yet."""
+    """The requests with API keys that this process must still write to the database."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -116,7 +117,7 @@ class RequestLog:
         self._trims: dict[int, _Trim] = {}
 
     def record(self, request: NewRequest) -> None:
-        """Keep a request in memory until ``write_requests`` writes the request to the database.
+        """Keep a request in memory until ``write_requests`` writes it to the database.
 
         The log keeps at most ``MAX_REQUESTS_PER_KEY`` requests per API key in memory, because older
         requests would soon be deleted from the database.
@@ -162,7 +163,7 @@ class RequestLog:
             self._count = sum(map(len, self._requests_by_key.values()))
 
     def _trim_key(self, database: Database, key_id: int, written: Collection[NewRequest]) -> None:
-        """Delete an API key's old requests if ``MAX_REQUESTS_PER_KEY`` new ones were written."""
+        """Delete an API key's old requests after ``MAX_REQUESTS_PER_KEY`` new ones were written."""
         if key_id not in self._trims and len(self._trims) >= _MAX_TRIMMED_KEYS:
             self._trims.clear()
         trim = self._trims.setdefault(key_id, _Trim())

@@ -65,7 +65,8 @@ class MemberFacts(ShownData):
         description="Names of other changed values: name, type, paid_expiry, email, tags or fields"
     )
     reason: str | None = Field(
-        description="Reason of a change that a sender's report caused, for example `bounced`"
+        description="Why a sender's report changed the subscription, for example `bounced`. "
+        "null for other changes."
     )
     email: str | None = Field(
         description="Current address of the member on the list, or null after the person is erased"
@@ -206,7 +207,7 @@ class SenderFacts(ShownData):
 
     state: str = Field(description="State of the sender after the event")
     reason: str | None = Field(
-        description="Reason of sender.failing: `calls_rejected`, `topic_unsubscribed` or "
+        description="Why the sender is failing: `calls_rejected`, `topic_unsubscribed` or "
         "`no_reports`. null for sender.recovered."
     )
 
@@ -371,13 +372,14 @@ _MEANINGS = {
     FeedEventType.GRANT_CREATED: "An app received access to the account or additional scopes.",
     FeedEventType.GRANT_ENDED: "One app or all apps lost access to the account.",
     FeedEventType.SENDER_FAILING: (
-        "Calls of a sender were rejected, its topic was unsubscribed, or it didn't report about a "
-        "large mailing."
+        "Pressroom rejected many calls of a sender, the subscription to the sender's topic ended, "
+        "or no report about a large mailing arrived."
     ),
     FeedEventType.SENDER_RECOVERED: "A sender that was failing works again.",
     FeedEventType.MAILING_ALARM: (
         "Hard bounces reached 5 % or complaints reached 0.3 % of a mailing of at least 500 rows. "
-        "Each mailing has at most one such event. The subject is the sender that reported."
+        "Each mailing has at most one such event. The subject is the sender whose report reached "
+        "the limit."
     ),
 }
 # The data schemas of event types that don't use the default schema of the type's prefix.

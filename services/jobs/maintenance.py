@@ -57,8 +57,8 @@ class MaintenanceKind:
     max_run: timedelta
     # The pause after a failed maintenance run, unless the normal interval ``every`` is shorter.
     max_failure_pause: timedelta
-    # Returns whether work is waiting. If work is waiting, the maintenance runs within a second,
-    # even if it isn't due yet.
+    # Returns whether work of this kind is waiting. If work is waiting, the maintenance runs within
+    # a second, even if it isn't due yet.
     has_work: Callable[[Resources], bool] | None = None
 
 

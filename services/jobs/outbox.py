@@ -75,10 +75,11 @@ def enqueue_job(
 
 
 def enqueue_spare_jobs(uow: UnitOfWork, kind: JobKind, *, subject_ids: Iterable[int]) -> list[int]:
-    """Store jobs, but send no messages. The caller does the work of the jobs after the commit.
+    """Store jobs for work that the caller tries to do itself after the commit.
 
-    If the work succeeds, the caller deletes the jobs. Otherwise, the sweep sends the jobs to their
-    queue after ``FIRST_RESEND_DELAY``. The jobs belong to no user. Return the ids of the jobs.
+    Return the ids of the jobs. The function doesn't send the jobs to their queue. If the caller
+    succeeds, it deletes the jobs. Otherwise, the sweep sends the jobs to their queue after
+    ``FIRST_RESEND_DELAY``. The jobs belong to no user.
     """
     jobs = [
         Job(

@@ -124,7 +124,7 @@ def _blank_subscriptions(uow: UnitOfWork, user_id: int, after: int | None) -> Ba
         uow.session.execute(delete(model).where(model.subscription_id.in_(ids)))
     operator = Actor(ActorKind.OPERATOR, Via.COMMAND)
     removed = models.SubscriptionStatus.REMOVED
-    # A database trigger also clears the column ``origin``.
+    # A database trigger clears the column ``origin`` together with ``email``.
     blank: dict[str, Any] = dict.fromkeys(("name", "email", "submitted", "joined_at", "language"))
     blank |= {"fields": {}, "tag_ids": [], "email_enabled": False}
     for record in records:
@@ -209,10 +209,9 @@ def _delete_requests(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _blank_bounces(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Remove the person's id and the status code from each bounce of the person.
+    """Remove the person's id and the status code from the bounces of the person.
 
-    Without the person's id, a bounce still applies to the address, because the bounce contains an
-    HMAC of the address.
+    The bounces stay in effect for the address, because they contain an HMAC of the address.
     """
     bounce = models.Bounce
     places = select_first_places(bounce, bounce.user_id == user_id, order=(), limit=MAX_ROWS)
@@ -288,7 +287,7 @@ def _blank_exports(uow: UnitOfWork, user_id: int, before: int | None) -> Batch:
 
 
 def _delete_list_figures(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the mailings, bounces, page views and figures by origin of the person's lists.
+    """Delete the mailings, bounces, page views and figures of the lists that the person owns.
 
     Some of these rows contain texts that the person wrote, such as the names of campaigns.
     """
@@ -301,10 +300,10 @@ def _delete_list_figures(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _delete_senders(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the person's senders.
+    """Delete the senders that the person registered as sources of reports about mails.
 
-    The stage first deletes the reports and bodies of the senders in batches, because a sender can
-    have many.
+    The stage first deletes the senders' reports and stored request bodies in batches, because a
+    sender can have many.
     """
     for model in (models.SenderReport, models.SenderBody):
         is_own = _refers_to_owned(model.sender_id, models.Sender)(user_id)
@@ -318,7 +317,7 @@ def _delete_senders(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Remove the person's id from reports of senders about the person."""
+    """Remove the person's id from the reports that senders posted about the person."""
     row = models.SenderReport
     ids = list(uow.session.scalars(select(row.id).where(row.user_id == user_id).limit(MAX_ROWS)))
     uow.session.execute(update(row).where(row.id.in_(ids)).values(user_id=None))
@@ -326,7 +325,7 @@ def _blank_reports(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
 
 
 def _delete_marks(uow: UnitOfWork, user_id: int, _: int | None) -> Batch:
-    """Delete the marks that record which reports about the person have been counted."""
+    """Delete the rows that record which reports about the person were counted."""
     mark = models.MailingMark
     places = select_first_places(mark, mark.user_id == user_id, order=(), limit=MAX_ROWS)
     count = delete_rows(uow, mark, places)

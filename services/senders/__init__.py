@@ -1,1 +1,5 @@
-"""Manages senders, stores the reports that they post, and applies each report exactly once."""
+"""Receives reports about mails, such as bounces, and applies each report exactly once.
+
+A sender is a registered source of reports: a mail provider, or a program that sends a list's mails.
+A sender covers certain lists, and its reports can change only the members of these lists.
+"""

@@ -1,9 +1,11 @@
-"""Applies the stored request bodies of senders in batches.
+"""Applies the reports in stored request bodies, in batches.
 
-Only one worker applies bodies at a time. A batch contains bodies of a single sender. The next batch
-takes the next sender, so that a sender with many bodies doesn't delay the others. The transaction
-that applies a batch also deletes the batch's bodies. If a worker is killed before this transaction
-commits, the next worker applies the whole batch again.
+A sender, such as a mail provider, posts reports about mails in the bodies of its requests. Only one
+worker applies bodies at a time. A batch contains bodies of a single sender. The next batch contains
+bodies of the next sender, so that a sender with many bodies doesn't delay the others.
+
+The transaction that applies a batch also deletes the bodies of the batch. If a worker is killed
+before this transaction commits, the next worker applies the whole batch again.
 """
 
 import time
@@ -51,9 +53,11 @@ MAX_RUN_SECONDS = 60.0
 MAX_TRIED_REPORTS = 1_000
 MAX_BATCH_BODIES = 500
 MAX_BATCH_BYTES = 1024 * 1024
-# The pause before the next attempt if another transaction holds a lock on a list or a person.
+# How long to wait before applying a request body again if another transaction has locked a list or
+# a person.
 _LOCKED_PAUSE = timedelta(seconds=3)
-# The pause after a body's first failed attempt. Each further failed attempt doubles the pause.
+# How long to wait after the first failed attempt to apply a body. Each further failure doubles this
+# time.
 _FAILURE_PAUSE = timedelta(seconds=10)
 _MAX_PAUSE_DOUBLINGS = 8
 _HAS_DUE_BODY = Statement(
@@ -91,15 +95,15 @@ class _WaitingBody(NamedTuple):
 
 @dataclass(frozen=True)
 class _ReadBody:
-    """A decrypted and parsed body."""
+    """The decrypted and parsed body of a sender's request."""
 
     id: int
     received_at: datetime
     content: ParsedBody
 
 
-class _Undo(Exception):
-    """Raised to roll back the transaction of a trial run."""
+class _TrialEnded(Exception):
+    """Ends a trial run, whose transaction is rolled back."""
 
 
 def has_waiting_bodies(resources: Resources) -> bool:
@@ -108,9 +112,9 @@ def has_waiting_bodies(resources: Resources) -> bool:
 
 
 def apply_waiting_bodies(resources: Resources) -> int:
-    """Apply waiting bodies, and return the number of applied bodies.
+    """Apply the stored request bodies, and return the number of applied bodies.
 
-    The last batch starts within ``MAX_RUN_SECONDS``.
+    After ``MAX_RUN_SECONDS``, the function starts no further batch.
     """
     ends_at = time.monotonic() + MAX_RUN_SECONDS
     applied = 0
@@ -121,7 +125,7 @@ def apply_waiting_bodies(resources: Resources) -> int:
         if next_id is None:
             if sender_id == 0:
                 return applied
-            # Every sender had a turn. Start again with the first sender.
+            # Start again with the first sender, because every sender had its turn.
             sender_id = 0
             continue
         sender_id = next_id
@@ -139,37 +143,38 @@ APPLY_BODIES = register_maintenance(
 
 
 def run_trial(resources: Resources, sender: Sender, body: bytes) -> list[ReceivedReport]:
-    """Return the outcomes that the reports in a request body would have. Nothing changes.
+    """Return the reports in a request body with the outcomes that they would have.
 
-    For the provider ``generic``, raises the same errors as the adapter's parser. Raises
-    ``report.too_many`` for more than ``MAX_TRIED_REPORTS`` reports, because the caller waits for
-    the result. Raises ``TransientError`` if another transaction holds the lock on a list.
+    The function changes nothing, because it rolls back its transaction. Raises ``report.too_many``
+    for more than ``MAX_TRIED_REPORTS`` reports, because the caller waits for the result. Raises
+    ``TransientError`` if another transaction has locked a list. For the provider ``generic``, also
+    raises the errors of the adapter's parser.
     """
     adapter = get_adapter(resources, SenderProvider(sender.provider))
-    received = [ReceivedReport(event, clock.now()) for event in adapter.parse(body).events]
-    if len(received) > MAX_TRIED_REPORTS:
+    reports = [ReceivedReport(event, clock.now()) for event in adapter.parse(body).events]
+    if len(reports) > MAX_TRIED_REPORTS:
         raise REPORT_TOO_MANY(most=MAX_TRIED_REPORTS)
-    with suppress(_Undo), resources.unit_of_work() as uow:
-        find_members(uow, sender, received)
-        # ``apply_opt_outs`` isn't called, because it changes no outcome and may be slow.
-        effects.apply_reports(uow, sender, received)
-        raise _Undo
-    return received
+    with suppress(_TrialEnded), resources.unit_of_work() as uow:
+        find_members(uow, sender, reports)
+        # A trial run skips ``effects.apply_opt_outs``, which changes no outcomes and may be slow.
+        effects.apply_reports(uow, sender, reports)
+        raise _TrialEnded
+    return reports
 
 
 def _apply_batch(resources: Resources, sender_id: int) -> int:
-    """Apply the next batch of a sender's bodies. Return how many bodies were applied."""
+    """Apply a sender's next batch of bodies, and return the number of applied bodies."""
     with resources.unit_of_work() as uow:
         ids = _choose_bodies(uow, sender_id)
     return _apply_or_postpone(resources, sender_id, ids)
 
 
 def _apply_or_postpone(resources: Resources, sender_id: int, ids: Sequence[int]) -> int:
-    """Apply bodies together. If an error occurs, apply each body separately.
+    """Apply several bodies in one transaction, and return the number of applied bodies.
 
-    A body that also fails separately is postponed. If another transaction has locked a list or a
-    person, all of the bodies are postponed. Otherwise, the bodies of other senders would wait for
-    the lock. Return the number of applied bodies.
+    If an error occurs, apply each body in a separate transaction, and postpone the bodies that fail
+    again. If another transaction has locked a list or a person, postpone all of the bodies, so that
+    the bodies of other senders don't wait for the lock.
     """
     try:
         _apply_bodies(resources, sender_id, ids)
@@ -210,7 +215,7 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
     with resources.unit_of_work() as uow:
         sender = uow.session.get(Sender, sender_id)
         if sender is not None and sender.deleted_at is not None:
-            # The bodies were arriving or locked while the sender was deleted.
+            # Delete the bodies that were being stored or applied when the sender was deleted.
             uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(ids)))
             return
         rows = _load_bodies(uow, ids)
@@ -219,10 +224,10 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
     bodies = _confirm_topic(resources, sender, _read_bodies(resources, sender, rows))
     if not bodies:
         return
-    received = [
+    reports = [
         ReceivedReport(event, body.received_at) for body in bodies for event in body.content.events
     ]
-    opt_outs = effects.choose_opt_outs(received)
+    opt_outs = effects.choose_opt_outs(reports)
     job_ids: list[int] = []
     if opt_outs:
         with resources.unit_of_work() as uow:
@@ -232,11 +237,11 @@ def _apply_bodies(resources: Resources, sender_id: int, ids: Sequence[int]) -> N
         query = select(SenderBody.id).where(SenderBody.id.in_([body.id for body in bodies]))
         locked_ids = uow.session.scalars(query.with_for_update(skip_locked=True)).all()
         if len(locked_ids) != len(bodies):
-            # Another worker is applying the bodies, or the sender was deleted in the meantime.
+            # Another worker is applying the bodies, or somebody has just deleted the sender.
             return
-        find_members(uow, sender, received)
-        effects.apply_reports(uow, sender, received)
-        _store_reports(uow, sender_id, received)
+        find_members(uow, sender, reports)
+        effects.apply_reports(uow, sender, reports)
+        _store_reports(uow, sender_id, reports)
         _record_bodies(uow, sender_id, bodies)
         uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(locked_ids)))
     unsubscribe.follow_opt_outs(resources, job_ids)
@@ -258,7 +263,7 @@ def _read_bodies(
     bodies: list[_ReadBody] = []
     for row in rows:
         content = ParsedBody((UnusedEvent(UnusedReason.INVALID),))
-        # If an operator has removed the body's encryption key, the body counts as invalid.
+        # A body is invalid if it can't be parsed, or if an operator has removed its encryption key.
         with suppress(DecryptionFailed, DomainError):
             wrapped = WrappedKey(row.wrapped_by, bytes(row.wrapped_key))
             data_key = resources.key_wrapper.unwrap(wrapped, row.context)
@@ -270,38 +275,39 @@ def _read_bodies(
 def _confirm_topic(
     resources: Resources, sender: Sender, bodies: Sequence[_ReadBody]
 ) -> Sequence[_ReadBody]:
-    """Confirm the subscription to the sender's topic if a body asks for the confirmation.
+    """Confirm the sender's subscription to a topic of Amazon SNS if a body requests confirmation.
 
-    If SNS is unreachable, postpone the bodies that ask for the confirmation, and return all other
-    bodies. The attempts end after a day, because retention then deletes the waiting bodies. If SNS
-    refuses the token, the bodies that ask for the confirmation count as invalid.
+    Return the bodies to apply. If Amazon SNS is unreachable, the bodies that request confirmation
+    are postponed and omitted. Retention deletes such bodies after a day, which ends the attempts.
+    If Amazon SNS rejects the token, the bodies that request confirmation are returned as invalid.
     """
-    # Import the HTTP library only here, because many commands import this module.
+    # Import this module only when it is needed, because it imports an HTTP library, and most
+    # commands never confirm a subscription.
     from integrations.senders.sns_subscriptions import confirm_subscription
 
-    asking = [body for body in bodies if body.content.topic_change is TopicChange.CONFIRM]
-    if not asking:
+    requesting = [body for body in bodies if body.content.topic_change is TopicChange.CONFIRM]
+    if not requesting:
         return bodies
-    # The latest token is enough, because all tokens confirm the same subscription.
-    token = asking[-1].content.confirmation_token or ""
+    # The latest token is enough, because all of the tokens confirm the same subscription.
+    token = requesting[-1].content.confirmation_token or ""
     try:
         is_confirmed = confirm_subscription(
             sender.topic_arn or "", token, get_sns_base_url(resources)
         )
     except ServerFailed as failure:
         log.warning("senders.topic_not_confirmed", sender_id=sender.id, reason=str(failure))
-        ids = {body.id for body in asking}
+        ids = {body.id for body in requesting}
         _postpone(resources, ids, is_failure=True)
         return [body for body in bodies if body.id not in ids]
     log.info("senders.topic_answered", sender_id=sender.id, is_confirmed=is_confirmed)
     if is_confirmed:
         return bodies
-    refused = ParsedBody((UnusedEvent(UnusedReason.INVALID, SnsMessageType.SUBSCRIPTION.value),))
-    return [replace(body, content=refused) if body in asking else body for body in bodies]
+    invalid = ParsedBody((UnusedEvent(UnusedReason.INVALID, SnsMessageType.SUBSCRIPTION.value),))
+    return [replace(body, content=invalid) if body in requesting else body for body in bodies]
 
 
 def _record_bodies(uow: UnitOfWork, sender_id: int, bodies: Sequence[_ReadBody]) -> None:
-    """Update the sender's state and warnings after the bodies were applied."""
+    """Update the sender's state and warnings after bodies were applied."""
     changes = [body.content.topic_change for body in bodies if body.content.topic_change]
     states.record_bodies(
         uow,
@@ -318,17 +324,17 @@ def _record_bodies(uow: UnitOfWork, sender_id: int, bodies: Sequence[_ReadBody])
         states.mark_failing(uow, sender_id, FailureReason.TOPIC_UNSUBSCRIBED)
 
 
-def _store_reports(uow: UnitOfWork, sender_id: int, received: Sequence[ReceivedReport]) -> None:
-    """Add rows to the list of recent reports, and update the sender's hourly counts."""
-    if received:
-        facts = [describe_report(each) for each in received]
+def _store_reports(uow: UnitOfWork, sender_id: int, reports: Sequence[ReceivedReport]) -> None:
+    """Add the reports to the sender's recent reports, and update the sender's hourly counts."""
+    if reports:
+        facts = [describe_report(report) for report in reports]
         kinds, outcomes, codes, statuses, mailing_ids, list_ids, user_ids, recipients = zip(
             *facts, strict=True
         )
         values = {
             "sender_id": sender_id,
-            "received_times": format_times(each.received_at for each in received),
-            "times": format_times(each.occurred_at for each in received),
+            "received_times": format_times(report.received_at for report in reports),
+            "times": format_times(report.occurred_at for report in reports),
             "kinds": format_texts(kinds),
             "outcomes": format_texts(outcomes),
             "codes": format_texts(codes),
@@ -339,7 +345,7 @@ def _store_reports(uow: UnitOfWork, sender_id: int, received: Sequence[ReceivedR
             "recipients": format_texts(recipients),
         }
         uow.session.execute(_ADD_REPORTS, values)
-    counts = Counter(each.outcome.value for each in received)
+    counts = Counter(report.outcome.value for report in reports)
     uow.session.execute(
         _ADD_COUNTS,
         {"sender_id": sender_id, "outcomes": [*counts.keys()], "counts": [*counts.values()]},

@@ -1,11 +1,16 @@
-"""Applies reports to members and mailings.
+"""Applies the reports of senders to members and mailings.
 
-The number of SQL statements hardly depends on the number of reports in a batch. Only the opt-outs
-of members are stored one by one, because opt-outs are rare.
+A sender is a registered source of reports, such as a mail provider. Complaints and unsubscriptions
+are opt-outs.
+
+A batch of many reports needs about as many SQL statements as a batch of few, because each statement
+handles all reports of the batch. Only the opt-outs of members are stored one by one, because
+opt-outs are rare.
 
 ``apply_opt_outs`` runs first and in its own transaction, so that an opt-out takes effect even while
-a bulk action locks the list. ``apply_reports`` applies everything else. If ``apply_reports`` fails,
-both functions run again. This is safe, because storing an opt-out twice has no effect.
+a bulk action locks the list. ``apply_reports`` applies all other effects. If ``apply_reports``
+fails, both functions run again. Running both functions again is safe, because storing an opt-out
+twice has no effect.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,10 +30,10 @@ from services.subscriptions.members import bounce_reports, opt_out_checks, unsub
 from services.subscriptions.members.bounce_reports import MemberMailing, ReportedBounce
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of opt-outs that one SQL statement stores. A sender may name a thousand lists,
-# so that the complaints in one batch may cause millions of opt-outs.
+# The maximum number of opt-outs that one SQL statement stores. A single batch can cause millions of
+# opt-outs, because a complaint about an unknown address counts on up to a thousand lists.
 _MAX_OPT_OUTS_PER_STATEMENT = 10_000
-# If a report has a different outcome on each of several lists, the first outcome here is shown.
+# If a report has different outcomes on several lists, owners see the outcome that comes first here.
 _OUTCOME_ORDER = (
     ReportOutcome.APPLIED,
     ReportOutcome.DUPLICATE,
@@ -44,7 +49,7 @@ SELECT EXISTS (
     WHERE u.email = :address AND m.list_id = :list_id
 )
 """)
-# Insert the rows in a fixed order, to prevent deadlocks.
+# Inserts the rows in a fixed order, so that concurrent transactions can't deadlock.
 _KEEP_ADDRESSES = text("""
 INSERT INTO opt_outs (list_id, address_hmac, kind, source)
 SELECT list_id, address_hmac, 'list', source
@@ -54,7 +59,8 @@ ORDER BY list_id, address_hmac, number
 ON CONFLICT DO NOTHING
 RETURNING list_id, address_hmac
 """)
-# Returns the indexes of the members who have no opt-out, or have subscribed again despite it.
+# Returns the indexes of the members whose opt-out must be stored: there is no opt-out yet, or the
+# person has subscribed again since the opt-out.
 _NEEDED_OPT_OUTS = text("""
 SELECT r.number - 1 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))
     WITH ORDINALITY AS r (list_id, user_id, number)
@@ -68,21 +74,21 @@ WHERE NOT EXISTS (
 """)
 
 
-def choose_opt_outs(received: Iterable[ReceivedReport]) -> list[ReceivedReport]:
+def choose_opt_outs(reports: Iterable[ReceivedReport]) -> list[ReceivedReport]:
     """Return the complaints and unsubscriptions among the reports."""
-    return [each for each in received if get_opt_out_source(each) is not None]
+    return [report for report in reports if get_opt_out_source(report) is not None]
 
 
-def apply_opt_outs(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> list[int]:
-    """Store an opt-out for each complaint and unsubscription, without a lock on a list.
+def apply_opt_outs(uow: UnitOfWork, reports: Iterable[ReceivedReport]) -> list[int]:
+    """Store opt-outs of the members who complained or unsubscribed, without locking a list.
 
-    Return the ids of the jobs that unsubscribe the members (see ``record_reported_opt_outs``).
+    Return the ids of the jobs that unsubscribe these members (see ``record_reported_opt_outs``).
     """
     sources: dict[tuple[int, int], str] = {}
-    for each in received:
-        source = get_opt_out_source(each)
-        for member, outcome in zip(each.members, each.outcomes, strict=True):
-            # If a member has both, store the complaint instead of the unsubscription.
+    for report in reports:
+        source = get_opt_out_source(report)
+        for member, outcome in zip(report.members, report.outcomes, strict=True):
+            # If a member both complained and unsubscribed, store the complaint.
             is_stronger = source == unsubscribe.SENDER_COMPLAINT or member.pair not in sources
             if source is not None and outcome is ReportOutcome.APPLIED and is_stronger:
                 sources[member.pair] = source
@@ -94,98 +100,104 @@ def apply_opt_outs(uow: UnitOfWork, received: Iterable[ReceivedReport]) -> list[
     return unsubscribe.record_reported_opt_outs(uow, {pair: sources[pair] for pair in needed})
 
 
-def apply_reports(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
-    """Apply all effects of the reports except the opt-outs of members, and fill in ``outcome``.
+def apply_reports(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
+    """Apply all effects of reports except the opt-outs of members, and set ``outcome``.
 
-    Raises ``TransientError`` if another transaction holds the lock on a list.
+    Raises ``TransientError`` if another transaction has locked a list.
     """
-    _apply_bounces(uow, sender, received)
-    _keep_addresses_opted_out(uow, sender, received)
-    count_reports(uow, sender, received)
-    for each in received:
-        if len(each.outcomes) == 1:
-            [each.outcome] = each.outcomes
-        elif each.outcomes:
-            each.outcome = min(each.outcomes, key=_OUTCOME_ORDER.index)
+    _apply_bounces(uow, sender, reports)
+    _keep_addresses_opted_out(uow, sender, reports)
+    count_reports(uow, sender, reports)
+    for report in reports:
+        if len(report.outcomes) == 1:
+            [report.outcome] = report.outcomes
+        elif report.outcomes:
+            report.outcome = min(report.outcomes, key=_OUTCOME_ORDER.index)
 
 
-def _apply_bounces(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
-    """Record hard and soft bounces. A member's soft bounces end when a mail reaches the member."""
+def _apply_bounces(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
+    """Record hard and soft bounces, and end soft bounces of members who received a later mail."""
     places: list[tuple[ReceivedReport, int]] = []
     reported: list[ReportedBounce] = []
-    reached: list[MemberMailing] = []
-    for each, event, index, member, outcome in iterate_outcomes(received):
+    reached_mails: list[MemberMailing] = []
+    for report, event, index, member, outcome in iterate_outcomes(reports):
         if outcome is ReportOutcome.STALE:
             continue
         if event.bounce_class in (BounceClass.HARD, BounceClass.SOFT):
             is_hard = event.bounce_class is BounceClass.HARD
-            places.append((each, index))
+            places.append((report, index))
             reported.append(ReportedBounce(member, is_hard, event.status))
         elif event.kind is ReportKind.DELIVERED or (
             event.kind in ENGAGEMENT_KINDS and not event.is_machine
         ):
-            reached.append(member)
+            reached_mails.append(member)
     if not reported:
-        bounce_reports.end_soft_bounces(uow, reached)
+        bounce_reports.end_soft_bounces(uow, reached_mails)
         return
     covered = None if sender.any_list else sender.list_ids
     results = bounce_reports.record_bounces(
-        uow, reported, covered_list_ids=covered, reached=reached
+        uow, reported, covered_list_ids=covered, reached_mails=reached_mails
     )
-    for (each, index), result in zip(places, results, strict=True):
-        each.outcomes[index] = ReportOutcome(result.value)
+    for (report, index), result in zip(places, results, strict=True):
+        report.outcomes[index] = ReportOutcome(result.value)
 
 
 def _keep_addresses_opted_out(
-    uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedReport]
+    uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedReport]
 ) -> None:
-    """Store opt-outs for complaints and unsubscriptions of addresses that belong to no member.
+    """Store opt-outs for complaints and unsubscriptions of people who aren't members.
 
-    Such an opt-out contains an HMAC of the address instead of a person's id. The opt-outs apply
-    only to lists whose ids the sender names. Otherwise, a sender could change another owner's list
-    by guessing an address. If the report has a valid delivery id, the opt-out applies only to the
-    list of the mail. The delivery id may belong to an erased person.
+    Such an opt-out contains an HMAC of the address instead of a person's id. If the report contains
+    a valid delivery id, for example of an erased person, the opt-out applies only to the list of
+    the mail. Otherwise, the opt-out applies to all lists that the sender covers.
+
+    If the sender's settings don't name the lists that it covers, the function stores nothing.
     """
     if sender.any_list or sender.list_ids is None:
         return
     digests: dict[str, bytes] = {}
     places: list[tuple[ReceivedReport, int]] = []
-    for each in received:
-        if get_opt_out_source(each) is not None and not each.members and each.address is not None:
-            if each.address not in digests:
-                digests[each.address] = opt_out_checks.compute_address_digest(
-                    uow.settings.keyring, each.address
+    for report in reports:
+        if (
+            get_opt_out_source(report) is not None
+            and not report.members
+            and report.address is not None
+        ):
+            if report.address not in digests:
+                digests[report.address] = opt_out_checks.compute_address_digest(
+                    uow.settings.keyring, report.address
                 )
-            list_ids = _choose_opted_out_lists(uow, sender.list_ids, each)
-            places += [(each, list_id) for list_id in list_ids]
+            list_ids = _choose_opted_out_lists(uow, sender.list_ids, report)
+            places += [(report, list_id) for list_id in list_ids]
     for start in range(0, len(places), _MAX_OPT_OUTS_PER_STATEMENT):
         chunk = places[start : start + _MAX_OPT_OUTS_PER_STATEMENT]
         values = {
             "list_ids": [list_id for _, list_id in chunk],
-            "digests": [digests[each.address or ""] for each, _ in chunk],
-            "sources": [get_opt_out_source(each) for each, _ in chunk],
+            "digests": [digests[report.address or ""] for report, _ in chunk],
+            "sources": [get_opt_out_source(report) for report, _ in chunk],
         }
         rows = uow.session.execute(_KEEP_ADDRESSES, values).all()
         added = {(list_id, bytes(digest)) for list_id, digest in rows}
-        for each, list_id in chunk:
-            key = (list_id, digests[each.address or ""])
+        for report, list_id in chunk:
+            key = (list_id, digests[report.address or ""])
             if key in added:
-                # If the batch contains the report twice, the second one is a duplicate.
+                # Another report about this address in the batch is a duplicate.
                 added.remove(key)
-                each.outcome = ReportOutcome.APPLIED
-            elif each.outcome is ReportOutcome.UNMATCHED:
-                each.outcome = ReportOutcome.DUPLICATE
+                report.outcome = ReportOutcome.APPLIED
+            elif report.outcome is ReportOutcome.UNMATCHED:
+                report.outcome = ReportOutcome.DUPLICATE
 
 
 def _choose_opted_out_lists(
-    uow: UnitOfWork, covered_ids: Sequence[int], received: ReceivedReport
+    uow: UnitOfWork, covered_ids: Sequence[int], report: ReceivedReport
 ) -> Sequence[int]:
-    """Return the lists to which an opt-out applies if the report's address has no member."""
-    if received.delivery is None:
+    """Return the ids of the lists to which an opt-out applies if the recipient isn't a member."""
+    if report.delivery is None:
         return covered_ids
-    list_id = received.delivery.list_id
-    values = {"address": received.address, "list_id": list_id}
+    list_id = report.delivery.list_id
+    values = {"address": report.address, "list_id": list_id}
     if list_id not in covered_ids or uow.session.scalar(_HAS_MEMBER, values):
-        # A member with this address may be a different person who didn't get the mail.
+        # If the list now has a member with this address, store nothing, because the delivery id
+        # shows that another person got the mail.
         return ()
     return (list_id,)

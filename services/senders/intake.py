@@ -1,9 +1,12 @@
-"""Verifies the requests of senders, and stores the request bodies until a worker applies them.
+"""Verifies the requests in which senders post reports, and stores the bodies for a worker.
+
+A sender is a registered source of reports, such as a mail provider. A signature, password or API
+key proves that a request comes from the sender.
 
 A response must not reveal whether a sender exists. A request with an invalid proof therefore gets
-the same response as a request for an unknown or paused sender. The API delays these responses, so
-that their duration reveals nothing either. A request for an unknown sender is verified with the
-secret of a decoy.
+the same response as a request for an unknown or paused sender. The duration of a response must not
+reveal whether a sender exists either. Therefore the API delays these responses. A request for an
+unknown sender is checked with the secret of a decoy, which takes as long as any other check.
 """
 
 import base64
@@ -47,8 +50,8 @@ FROM senders AS s LEFT JOIN sender_secrets AS k
 WHERE s.id = :sender_id AND s.deleted_at IS NULL
 ORDER BY k.id DESC
 """)
-# Workers look for these rows, so no job is enqueued. The statement stores no row if the sender was
-# deleted in the meantime, or if too many bodies of the sender are waiting.
+# Stores a request body, unless the sender was deleted in the meantime or has too many waiting
+# bodies. No job is needed, because workers look for new bodies every second.
 _STORE_BODY = Statement("""
 INSERT INTO sender_bodies (sender_id, size, context, wrapped_key, wrapped_by, body)
 SELECT id, :size, :context, :wrapped_key, :wrapped_by, :body FROM senders
@@ -58,7 +61,8 @@ WHERE id = :sender_id AND deleted_at IS NULL AND (
 )
 RETURNING id
 """)
-# Returns each counted sender, and whether this count reached the hourly limit of rejected calls.
+# Adds rejected requests to the counts of senders. Returns the id of each sender, and whether the
+# sender has just reached the limit of rejected requests per hour.
 _COUNT_REFUSED = text("""
 WITH refused AS (
     SELECT s.id, r.count
@@ -80,11 +84,12 @@ RETURNING s.id,
 
 @dataclass(frozen=True)
 class StoredSender:
-    """A sender with the data that verifies its requests.
+    """A sender, with the secrets and other values that verify its requests.
 
     Attributes:
         id: the sender's id, or ``None`` for the decoy that replaces an unknown sender.
         user_id: the id of the sender's owner.
+        any_list: whether the sender covers the lists of all owners.
     """
 
     id: int | None
@@ -96,10 +101,10 @@ class StoredSender:
 
 
 class RefusedCalls:
-    """Counts rejected requests per sender in memory, and writes the counts to the database later.
+    """Counts the rejected requests of each sender in memory.
 
-    If each rejected request were written at once, the duration of the response would reveal whether
-    the sender exists.
+    A background thread writes the counts to the database. If each rejected request were written at
+    once, the duration of the response would reveal whether the sender exists.
     """
 
     def __init__(self) -> None:
@@ -112,9 +117,10 @@ class RefusedCalls:
                 self._counts[sender_id] += 1
 
     def write_counts(self, resources: Resources) -> None:
-        """Write the counts, and mark senders with too many rejected calls as failing.
+        """Write the counts to the database, and reset the counts in memory.
 
-        Raises ``SQLAlchemyError``.
+        Senders with too many rejected requests get the state ``failing``. Raises
+        ``SQLAlchemyError``.
         """
         with self._lock:
             counts = self._counts
@@ -133,20 +139,20 @@ class RefusedCalls:
 
 
 def find_sender(resources: Resources, sender_id: int) -> StoredSender:
-    """Return the sender with this id, or the decoy if there is no such sender.
+    """Return the sender with this id, or a decoy if there is no such sender.
 
     Raises ``psycopg2.Error``.
     """
     rows = resources.database.rows(_FIND_SENDER, sender_id=sender_id)
     if not rows:
         decoy, wrapped, context = resources.shared(_create_decoy)
-        # Decrypt the decoy's secret, so that the duration is the same as for a known sender.
+        # Decrypt the decoy's secret, so that finding the decoy takes as long as finding a sender.
         resources.key_wrapper.unwrap(wrapped, context)
         return decoy
     provider, user_id, any_list, topic_arn, state, *_ = rows[0]
     values: list[str] = []
     for *_, context, wrapped_by, wrapped_key in rows:
-        # If an operator has removed the encryption key of a secret, skip the secret.
+        # Skip a secret whose encryption key an operator has removed.
         with suppress(DecryptionFailed):
             if wrapped_key is not None:
                 wrapped = WrappedKey(wrapped_by, bytes(wrapped_key))
@@ -169,10 +175,10 @@ def _create_decoy(resources: Resources) -> tuple[StoredSender, WrappedKey, str]:
 
 
 async def verify_call(resources: Resources, sender: StoredSender, request: SenderRequest) -> None:
-    """Verify that the request comes from the sender.
+    """Verify the signature or password of a request, which proves that the sender made the request.
 
-    Raises ``sender.signature_invalid`` if the proof is invalid, or if the sender is unknown or
-    paused. Raises ``sender.busy`` if the proof can't be checked now.
+    Raises ``sender.signature_invalid`` if the signature or password is wrong, or if the sender is
+    unknown or paused. Raises ``sender.busy`` if the signature can't be checked at the moment.
     """
     await get_adapter(resources, sender.provider).verify(request, sender.proof)
     if sender.id is None or sender.is_paused:
@@ -182,8 +188,8 @@ async def verify_call(resources: Resources, sender: StoredSender, request: Sende
 def require_key(sender: StoredSender, caller: Caller) -> None:
     """Raise ``sender.signature_invalid`` unless the caller may post reports as the sender.
 
-    The caller must use an API key of the sender's owner with the scope ``sender``. A sender for any
-    list also requires the scope ``delivery``.
+    The caller must use an API key of the sender's owner with the scope ``sender``. If the sender
+    covers the lists of all owners, the API key also needs the scope ``delivery``.
     """
     needs = {Scope.SENDER, Scope.DELIVERY} if sender.any_list else {Scope.SENDER}
     is_own = sender.id is not None and sender.user_id == caller.user_id and not sender.is_paused
@@ -193,7 +199,7 @@ def require_key(sender: StoredSender, caller: Caller) -> None:
 
 
 def store_body(resources: Resources, sender: StoredSender, body: bytes) -> None:
-    """Store a verified request body in one transaction.
+    """Encrypt and store the body of a verified request, so that a worker applies its reports.
 
     Raises ``body.too_large``, ``psycopg2.Error`` and ``sender.busy``. For the provider ``generic``,
     also raises the errors of the adapter's parser.
@@ -221,5 +227,5 @@ def store_body(resources: Resources, sender: StoredSender, body: bytes) -> None:
 
 
 def build_request(headers: Mapping[str, str], body: bytes) -> SenderRequest:
-    """Return a request for an adapter. The names in ``headers`` must be in lower case."""
+    """Return a request that an adapter can verify. ``headers`` must have lower-case names."""
     return SenderRequest(headers=headers, body=body, received_at=clock.now())

@@ -1,4 +1,8 @@
-"""Counts reports in the figures of mailings."""
+"""Counts reports, such as bounces, in the figures of mailings.
+
+A mark is a row in ``mailing_marks``, which records that an event of a member and a mailing was
+counted. The mark prevents a repeated report from being counted again.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -21,7 +25,7 @@ _BOUNCE_FIGURES = {
     BounceClass.BLOCKED: "blocked",
     BounceClass.CONTENT: "blocked",
 }
-# Returns the indexes of the marks that already existed.
+# Adds marks, and returns the indexes of the marks that existed before.
 _ADD_MARKS = text("""
 WITH marks AS (
     SELECT * FROM unnest(CAST(:user_ids AS bigint[]), CAST(:list_ids AS bigint[]),
@@ -50,23 +54,21 @@ RETURNING m.id, m.rows, m.hard_bounced, m.complained,
     m.hard_bounced - r.hard_bounced AS former_hard_bounced,
     m.complained - r.complained AS former_complained
 """)  # noqa: S608 - no input
-# The key of a row in ``mailing_marks``, which prevents a report from being counted twice. The key
-# consists of a user id, a list id, a mailing id and the name of a figure.
+# The primary key of a mark: a user id, a list id, a mailing id, and the name of a figure.
 _Mark = tuple[int, int, int, str]
 
 
-def count_reports(uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedReport]) -> None:
-    """Add each new report to the figures of its mailing.
+def count_reports(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedReport]) -> None:
+    """Add new reports to the figures of their mailings, and store a mark for each new report.
 
-    A new report adds a row that prevents the report from being counted twice. If the row exists,
-    the report's outcome is changed to ``DUPLICATE``.
+    If the mark of a report exists, the report isn't counted, and its outcome becomes ``DUPLICATE``.
     """
     places: dict[_Mark, list[tuple[ReceivedReport, int]]] = {}
     oldest = clock.now() - MAX_MAILING_AGE
-    for each, event, index, member, outcome in iterate_outcomes(received):
+    for report, event, index, member, outcome in iterate_outcomes(reports):
         if outcome is ReportOutcome.APPLIED and member.mailing_at >= oldest:
             mark = (member.user_id, member.list_id, member.mailing_id, _choose_figure(event))
-            places.setdefault(mark, []).append((each, index))
+            places.setdefault(mark, []).append((report, index))
     if not places:
         return
     marks = sorted(places)
@@ -78,9 +80,9 @@ def count_reports(uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedRe
         "kinds": format_texts(kinds),
     }
     old_marks = {marks[number] for number in uow.session.scalars(_ADD_MARKS, values)}
-    for mark, marked in places.items():
-        for each, index in marked[0 if mark in old_marks else 1 :]:
-            each.outcomes[index] = ReportOutcome.DUPLICATE
+    for mark, marked_places in places.items():
+        for report, index in marked_places[0 if mark in old_marks else 1 :]:
+            report.outcomes[index] = ReportOutcome.DUPLICATE
     _add_figures(uow, sender, places.keys() - old_marks)
 
 
@@ -91,7 +93,7 @@ def _choose_figure(event: Report) -> str:
 
 
 def _add_figures(uow: UnitOfWork, sender: Sender, marks: Iterable[_Mark]) -> None:
-    """Add marks to the figures of mailings. Notify owners of mailings that reach the limits."""
+    """Increase the figures of mailings, and notify owners of too many bounces or complaints."""
     figures: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
     for _, list_id, mailing_id, figure in marks:
         if mailing_id > 0:
@@ -101,12 +103,12 @@ def _add_figures(uow: UnitOfWork, sender: Sender, marks: Iterable[_Mark]) -> Non
         columns = {name: [figures[key][name] for key in keys] for name in _FIGURES}
         ids = {"ids": [key[0] for key in keys], "list_ids": [key[1] for key in keys]}
         for row in uow.session.execute(_ADD_FIGURES, ids | columns).all():
-            # The figures only grow, so each mailing reaches the limits once.
+            # The figures only grow, so an owner is notified only once about each mailing.
             was_alarming = _is_alarming(row.rows, row.former_hard_bounced, row.former_complained)
             if _is_alarming(row.rows, row.hard_bounced, row.complained) and not was_alarming:
                 notices.report_alarm(uow, sender, row.id)
 
 
 def _is_alarming(rows: int, hard_bounced: int, complained: int) -> bool:
-    """Return whether the bounces or complaints of a mailing reach the limits for an alarm."""
+    """Return whether the owner must be notified of the bounces or complaints of a mailing."""
     return has_many_bounces(rows, hard_bounced) or has_many_complaints(rows, complained)

@@ -1,7 +1,8 @@
-"""Notifies owners about their senders and mailings. Each notice is an event and a mail.
+"""Notifies owners about failing senders, recovered senders, and mailings with many bounces.
 
-An owner gets the same mail at most once a day, because strangers can cause rejected calls. The
-number of events isn't limited.
+A sender is a registered source of reports, such as a mail provider. Each notification consists of a
+feed event and a mail. An owner gets the same mail at most once a day, because strangers can make a
+sender fail by sending invalid requests. The number of events isn't limited.
 """
 
 from enum import StrEnum
@@ -14,22 +15,24 @@ from storage.unit_of_work import UnitOfWork
 
 
 class FailureReason(StrEnum):
-    """The reason why a sender is failing."""
+    """The problem that prevents Pressroom from getting reports from a sender."""
 
     CALLS_REJECTED = "calls_rejected"
-    # The subscription of the sender's URL to the topic of Amazon SNS was ended.
+    # The sender's URL is no longer subscribed to the topic of Amazon SNS.
     TOPIC_UNSUBSCRIBED = "topic_unsubscribed"
     NO_REPORTS = "no_reports"
 
 
-# Each sentence tells the owner the reason, and what to do.
+# The text of the mail about each problem. The first sentence describes the problem, and the second
+# sentence asks the owner to solve it.
 FAILURE_SENTENCES = {
     FailureReason.CALLS_REJECTED: (
-        "Pressroom rejected at least 20 calls within an hour, because they had no valid proof. "
+        "Pressroom rejected at least 20 calls within an hour, because their signature, password or "
+        "API key was invalid. "
         "Check the secret or key at your provider."
     ),
     FailureReason.TOPIC_UNSUBSCRIBED: (
-        "Amazon SNS sends no more reports, because the subscription to the topic was ended. "
+        "Amazon SNS sends no more reports, because the subscription to the topic has ended. "
         "Subscribe the URL of the sender to the topic again."
     ),
     FailureReason.NO_REPORTS: (
@@ -40,7 +43,7 @@ FAILURE_SENTENCES = {
 
 
 def report_failure(uow: UnitOfWork, sender: Sender, reason: FailureReason) -> None:
-    """Notify a sender's owner that the sender is failing."""
+    """Notify the owner of a sender that has just started to fail."""
     announce_event(
         uow,
         sender.user_id,
@@ -62,7 +65,7 @@ def report_recovery(uow: UnitOfWork, sender: Sender, state: SenderState) -> None
 
 
 def report_alarm(uow: UnitOfWork, sender: Sender, mailing_id: int) -> None:
-    """Notify a list's owner that a mailing had many bounces or complaints."""
+    """Notify the owner of a list that a mailing had many bounces or complaints."""
     mailing = uow.session.get_one(Mailing, mailing_id, populate_existing=True)
     mailing_list = uow.session.get_one(MailingList, mailing.list_id)
     announce_event(
@@ -85,7 +88,7 @@ def report_alarm(uow: UnitOfWork, sender: Sender, mailing_id: int) -> None:
 
 
 def _mail(uow: UnitOfWork, user_id: int, kind: MailKind, detail: str) -> None:
-    """Enqueue a mail to a person, unless the person is erased."""
+    """Enqueue a mail to an owner, at most once a day. Erased people get no mail."""
     person: User | None = accounts.find_user(uow, user_id)
     if person is not None and person.erased_at is None:
         account_mails.enqueue_daily_mail_to(uow, kind, person, detail)

@@ -1,4 +1,4 @@
-"""Checks the keys and SNS topics that owners copy from their mail providers."""
+"""Checks the keys and topics of mail providers that owners enter for their senders."""
 
 from collections.abc import Mapping
 
@@ -9,21 +9,23 @@ from integrations.senders.sns_topics import parse_topic
 
 MAX_KEY_CHARACTERS = 2_000
 MAX_TOPIC_CHARACTERS = 512
-# For each provider whose key the owner copies, the API field that contains the key.
+# Maps the providers that create the signing key themselves to the API field in which the owner
+# sends this key.
 KEY_NAMES: Mapping[SenderProvider, str] = {
     SenderProvider.MAILGUN: "signing_key",
     SenderProvider.SENDGRID: "public_key",
     SenderProvider.RESEND: "signing_secret",
 }
-# The providers whose secrets Pressroom creates.
+# The providers for which Pressroom creates the secret. The owner copies the secret to the provider.
 CREATED_SECRETS = frozenset({SenderProvider.GENERIC, SenderProvider.POSTMARK, SenderProvider.BREVO})
 
 
 def choose_key(provider: SenderProvider, keys: Mapping[str, str]) -> str | None:
-    """Return the key that the provider uses, or ``None`` if ``keys`` is empty.
+    """Return the key that the owner sent, or ``None`` if ``keys`` is empty.
 
-    ``keys``: maps the fields in ``KEY_NAMES`` to the values that the owner sent. Raises
-    ``sender.key_invalid`` for an invalid key, and for a key that the provider doesn't use.
+    Raises ``sender.key_invalid`` if the key is invalid, or if the provider doesn't use such a key.
+
+    ``keys``: maps field names such as ``signing_key`` to the keys that the owner sent.
     """
     name = KEY_NAMES.get(provider)
     for unused in keys.keys() - {name}:
@@ -37,9 +39,10 @@ def choose_key(provider: SenderProvider, keys: Mapping[str, str]) -> str | None:
 
 
 def require_topic(provider: SenderProvider, topic_arn: str | None) -> None:
-    """Raise ``sender.topic_invalid`` for an invalid topic, or for a topic that isn't used.
+    """Raise ``sender.topic_invalid`` unless the topic is valid for the provider.
 
-    The provider ``ses`` requires a topic. All other providers must not have a topic.
+    The provider ``ses`` (Amazon SES) requires the ARN of a topic. For other providers, the ARN must
+    be ``None``.
     """
     if provider is not SenderProvider.SES:
         if topic_arn is not None:

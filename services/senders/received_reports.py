@@ -1,4 +1,7 @@
-"""Defines the events that a sender posted, with their effects."""
+"""The reports that a sender posted, with the members that they concern and their outcomes.
+
+A sender is a registered source of reports, such as a mail provider.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,8 +15,8 @@ from services.subscriptions.members import unsubscribe
 from services.subscriptions.members.bounce_reports import MemberMailing
 from services.subscriptions.members.delivery_ids import DeliveryId
 
-# A report may state a time that is at most this far in the future. A later time is replaced with
-# the time of arrival.
+# If a report states a time that is further in the future than this, the time of arrival replaces
+# it.
 _MAX_CLOCK_DIFFERENCE = timedelta(minutes=5)
 OPT_OUT_SOURCES = {
     ReportKind.COMPLAINED: unsubscribe.SENDER_COMPLAINT,
@@ -24,21 +27,21 @@ ENGAGEMENT_KINDS = frozenset({ReportKind.DELIVERED, ReportKind.OPENED, ReportKin
 
 @dataclass(slots=True)
 class ReceivedReport:
-    """An event that a sender posted, and its effect.
+    """A report that a sender posted, or an event that Pressroom ignores or can't read.
 
-    The event is a report, or an event that Pressroom ignores or can't read. ``find_members`` and
-    ``apply_reports`` set the attributes that describe the effect.
+    ``find_members`` and ``apply_reports`` set the attributes ``delivery`` to ``outcome``.
 
     Attributes:
-        occurred_at: the time that the sender states, or the time of arrival if that time is missing
-            or lies in the future.
+        occurred_at: the time of the event according to the sender, or the time of arrival if the
+            sender's time is missing or lies in the future.
         delivery: the decoded delivery id of the report, or ``None`` if the report has no valid
             delivery id.
         address: the normalised address of the recipient, or ``None`` if the report has no valid
             address.
-        members: the recipient's subscriptions that the report changes. A report without a delivery
-            id may change subscriptions to several lists.
+        members: the members that the report concerns. A report without a delivery id can concern
+            the same person on several lists.
         outcomes: the outcome for each item of ``members``, in the same order.
+        outcome: the outcome that owners see.
     """
 
     event: Report | UnusedEvent
@@ -62,12 +65,12 @@ class ReceivedReport:
 
 
 class ReportFacts(NamedTuple):
-    """The fields of a report that Pressroom keeps for the list of recent reports.
+    """The values of a report that Pressroom stores, so that owners can see the recent reports.
 
     Attributes:
-        code: the cause of a bounce. For an event that Pressroom ignores or can't read, the
-            provider's name of the event's type.
-        recipient: the masked address of the recipient, if no member was found.
+        code: the class of a bounce, such as ``hard``, or the provider's name for the type of an
+            event that Pressroom ignores or can't read.
+        recipient: the masked address of the recipient, or ``None`` if the member was found.
     """
 
     kind: str | None
@@ -80,40 +83,40 @@ class ReportFacts(NamedTuple):
     recipient: str | None
 
 
-def describe_report(received: ReceivedReport) -> ReportFacts:
-    event = received.event
+def describe_report(report: ReceivedReport) -> ReportFacts:
+    event = report.event
     if isinstance(event, UnusedEvent):
-        outcome = received.outcome.value
+        outcome = report.outcome.value
         return ReportFacts(None, outcome, event.event_type, None, None, None, None, None)
-    member = received.members[0] if received.members else None
-    is_masked = member is None and received.address is not None
+    member = report.members[0] if report.members else None
+    is_masked = member is None and report.address is not None
     return ReportFacts(
         kind=event.kind.value,
-        outcome=received.outcome.value,
+        outcome=report.outcome.value,
         code=None if event.bounce_class is None else event.bounce_class.value,
         status=event.status,
         mailing_id=member.mailing_id if member and member.mailing_id > 0 else None,
         list_id=member.list_id if member else None,
         user_id=member.user_id if member else None,
-        recipient=mask_recipient(received.address or "") if is_masked else None,
+        recipient=mask_recipient(report.address or "") if is_masked else None,
     )
 
 
-def get_opt_out_source(received: ReceivedReport) -> str | None:
-    """Return the source for the opt-out of a complaint or an unsubscription.
+def get_opt_out_source(report: ReceivedReport) -> str | None:
+    """Return the value of ``opt_outs.source`` for a complaint or an unsubscription.
 
-    Return ``None`` for all other events.
+    The function returns ``None`` for all other events.
     """
-    event = received.event
+    event = report.event
     return OPT_OUT_SOURCES.get(event.kind) if isinstance(event, Report) else None
 
 
 def iterate_outcomes(
-    received: Iterable[ReceivedReport],
+    reports: Iterable[ReceivedReport],
 ) -> Iterator[tuple[ReceivedReport, Report, int, MemberMailing, ReportOutcome]]:
-    """Yield each member of each report, with the member's index and the outcome for the member."""
-    for each in received:
-        if isinstance(each.event, Report):
-            members = zip(each.members, [*each.outcomes], strict=True)
+    """Yield each pair of a report and a member, with the member's index and the outcome."""
+    for report in reports:
+        if isinstance(report.event, Report):
+            members = zip(report.members, [*report.outcomes], strict=True)
             for index, (member, outcome) in enumerate(members):
-                yield each, each.event, index, member, outcome
+                yield report, report.event, index, member, outcome

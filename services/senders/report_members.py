@@ -1,4 +1,9 @@
-"""Finds the members that reports concern."""
+"""Finds the members that the reports of senders concern.
+
+A sender is a registered source of reports, such as a mail provider. A sender covers certain lists,
+and only members of these lists are found. A report identifies the member with the delivery id of a
+mail, or else with the address.
+"""
 
 import hashlib
 from collections import defaultdict
@@ -26,8 +31,8 @@ from storage.unit_of_work import UnitOfWork
 
 _COVERED = """(CAST(:any_list AS boolean) OR l.user_id = :owner_id AND (
     CAST(:covered_ids AS bigint[]) IS NULL OR l.id = ANY (CAST(:covered_ids AS bigint[]))))"""
-# Returns the indexes of the reports whose recipients have a subscription to the list in the report.
-# The sender must cover this list.
+# Returns the indexes of the reports whose delivery id names a person who has a subscription to the
+# list in the delivery id. The sender must cover the list.
 _FIND_BY_DELIVERY = text(f"""
 SELECT r.number - 1
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))
@@ -36,8 +41,8 @@ JOIN lists AS l ON l.id = r.list_id AND {_COVERED}
 JOIN subscriptions AS m ON m.list_id = r.list_id AND m.user_id = r.user_id
 JOIN users AS u ON u.id = r.user_id AND u.erased_at IS NULL
 """)  # noqa: S608 - no input
-# Finds the lists to which members were transferred, directly or in several steps. Both events of a
-# transfer have the same time, because the same transaction stores both.
+# Finds the lists to which members were transferred, directly or in several steps. A transfer stores
+# an event on both lists in one transaction, so both events have the same time.
 _FIND_TRANSFERS = text(f"""
 WITH RECURSIVE places AS (
     SELECT number - 1 AS number, list_id, user_id, since
@@ -61,9 +66,9 @@ SELECT m.id, m.list_id, m.created_at
 FROM unnest(CAST(:mailing_ids AS bigint[]), CAST(:list_ids AS bigint[])) AS r (id, list_id)
 JOIN mailings AS m ON m.id = r.id AND m.list_id = r.list_id
 """)
-# Several members of a list can match an address. The statement returns only one member per list.
-# The first choice is the member whose subscription has the address. The second choice is the member
-# whose account has the address. The last choice is a member whose account had the address before.
+# Finds the members with an address, at most one on each list. Several members of a list may match
+# the address. The first choice is a member whose subscription has the address. The second choice is
+# a member whose account has the address. The last choice is a member whose account had it before.
 _FIND_BY_ADDRESS = text(f"""
 WITH addresses AS (
     SELECT number - 1 AS number, email
@@ -83,53 +88,57 @@ ORDER BY p.number, m.list_id, (m.email = p.email) DESC NULLS LAST, p.is_former, 
 """)  # noqa: S608 - no input
 
 
-def find_members(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
-    """Find the members that the reports concern, and fill in ``members`` and ``outcomes``.
+def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
+    """Find the members that the reports concern, and set ``members`` and ``outcomes``.
 
-    ``apply_reports`` may change the outcomes later, for example to ``DUPLICATE``. A report is stale
-    if its event happened before the person last joined the list, came back or turned mail on.
+    ``apply_reports`` may change the outcomes later, for example to ``DUPLICATE``. The outcome is
+    ``STALE`` if the person joined the list or turned mail on after the reported event.
     """
-    used = [each for each in received if isinstance(each.event, Report)]
-    for each in used:
-        each.members = []
-    _read_recipients(used, uow.settings.keyring)
-    _find_by_delivery(uow, sender, [each for each in used if each.delivery is not None])
-    _add_transferred(uow, sender, used)
+    readable_reports = [report for report in reports if isinstance(report.event, Report)]
+    for report in readable_reports:
+        report.members = []
+    _read_recipients(readable_reports, uow.settings.keyring)
+    _find_by_delivery(
+        uow, sender, [report for report in readable_reports if report.delivery is not None]
+    )
+    _add_transferred(uow, sender, readable_reports)
     if not sender.any_list:
         has_only_address = [
-            each for each in used if each.delivery is None and each.address is not None
+            report
+            for report in readable_reports
+            if report.delivery is None and report.address is not None
         ]
         _find_by_address(uow, sender, has_only_address)
-    members = [member for each in used for member in each.members]
+    members = [member for report in readable_reports for member in report.members]
     stale_numbers = bounce_reports.find_stale_mailings(uow, members)
     oldest = clock.now() - MAX_MAILING_AGE
     number = 0
-    for each in used:
+    for report in readable_reports:
         outcomes: list[ReportOutcome] = []
-        for member in each.members:
+        for member in report.members:
             is_stale = number in stale_numbers
             outcomes.append(
-                ReportOutcome.STALE if is_stale else _choose_outcome(each.event, member, oldest)
+                ReportOutcome.STALE if is_stale else _choose_outcome(report.event, member, oldest)
             )
             number += 1
-        each.outcomes = outcomes
+        report.outcomes = outcomes
 
 
-def _read_recipients(received: Sequence[ReceivedReport], keyring: Keyring) -> None:
-    """Verify the delivery ids of reports, and normalise the addresses."""
+def _read_recipients(reports: Sequence[ReceivedReport], keyring: Keyring) -> None:
+    """Set ``delivery`` and ``address`` to the verified delivery id and the normalised address."""
     emails: list[str] = []
-    for each in received:
-        assert isinstance(each.event, Report)
-        emails.append(each.event.email or "")
-        if each.event.delivery_id is not None:
-            each.delivery = delivery_ids.read_delivery_id(keyring, each.event.delivery_id)
-    for each, address in zip(received, normalise_addresses(emails), strict=True):
-        each.address = None if isinstance(address, InvalidAddress) else address
+    for report in reports:
+        assert isinstance(report.event, Report)
+        emails.append(report.event.email or "")
+        if report.event.delivery_id is not None:
+            report.delivery = delivery_ids.read_delivery_id(keyring, report.event.delivery_id)
+    for report, address in zip(reports, normalise_addresses(emails), strict=True):
+        report.address = None if isinstance(address, InvalidAddress) else address
 
 
-def _find_by_delivery(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
-    """Find the member of each valid delivery id."""
-    deliveries = [(each, each.delivery) for each in received if each.delivery is not None]
+def _find_by_delivery(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
+    """Set ``members`` of each report to the member that the delivery id names."""
+    deliveries = [(report, report.delivery) for report in reports if report.delivery is not None]
     if not deliveries:
         return
     values = {
@@ -139,29 +148,33 @@ def _find_by_delivery(uow: UnitOfWork, sender: Sender, received: Sequence[Receiv
     }
     began_at = _find_mailings(uow, {(item.mailing_id, item.list_id) for _, item in deliveries})
     for number in uow.session.scalars(_FIND_BY_DELIVERY, values):
-        each, item = deliveries[number]
+        report, item = deliveries[number]
         mailing_at = began_at.get((item.mailing_id, item.list_id)) or _begin_day(item.day)
-        each.members = [
-            MemberMailing(item.list_id, item.user_id, item.mailing_id, mailing_at, each.occurred_at)
+        report.members = [
+            MemberMailing(
+                item.list_id, item.user_id, item.mailing_id, mailing_at, report.occurred_at
+            )
         ]
 
 
 def _find_mailings(
     uow: UnitOfWork, keys: Collection[tuple[int, int]]
 ) -> dict[tuple[int, int], datetime]:
-    """Return when mailings began. Each key contains a mailing id and a list id."""
+    """Map each pair of a mailing id and a list id to the time at which the mailing began."""
     mailing_ids, list_ids = zip(*keys, strict=True)
     values = {"mailing_ids": format_numbers(mailing_ids), "list_ids": format_numbers(list_ids)}
     rows = uow.session.execute(_FIND_MAILINGS, values)
     return {(mailing_id, list_id): created_at for mailing_id, list_id, created_at in rows}
 
 
-def _add_transferred(uow: UnitOfWork, sender: Sender, received: Iterable[ReceivedReport]) -> None:
-    """Extend opt-outs to the lists to which the member was transferred after the mail."""
-    opt_outs = [each for each in received if each.members and get_opt_out_source(each) is not None]
+def _add_transferred(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedReport]) -> None:
+    """Extend complaints and unsubscriptions to lists to which members were transferred later."""
+    opt_outs = [
+        report for report in reports if report.members and get_opt_out_source(report) is not None
+    ]
     if not opt_outs:
         return
-    mailings = [each.members[0] for each in opt_outs]
+    mailings = [report.members[0] for report in opt_outs]
     values = {
         **_describe_coverage(sender),
         "list_ids": [mailing.list_id for mailing in mailings],
@@ -173,40 +186,40 @@ def _add_transferred(uow: UnitOfWork, sender: Sender, received: Iterable[Receive
             opt_outs[number].members.append(mailings[number]._replace(list_id=list_id))
 
 
-def _find_by_address(uow: UnitOfWork, sender: Sender, received: Sequence[ReceivedReport]) -> None:
-    addresses = sorted({each.address for each in received if each.address is not None})
+def _find_by_address(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedReport]) -> None:
+    addresses = sorted({report.address for report in reports if report.address is not None})
     if not addresses:
         return
     values = {**_describe_coverage(sender), "addresses": addresses}
     members: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for number, list_id, user_id, status in uow.session.execute(_FIND_BY_ADDRESS, values):
         members[addresses[number]].append((list_id, user_id, status))
-    for each in received:
-        assert isinstance(each.event, Report)
-        assert each.address is not None
-        candidates = members[each.address]
-        if each.event.kind in ENGAGEMENT_KINDS:
-            # The report names no list. If the address is active on several lists, the report could
-            # be on the mail of any of them, so the report is left unmatched.
+    for report in reports:
+        assert isinstance(report.event, Report)
+        assert report.address is not None
+        candidates = members[report.address]
+        if report.event.kind in ENGAGEMENT_KINDS:
+            # Without a delivery id, the list of the mail is unknown. If the person is an active
+            # member of several lists, the report can't be matched to one of them.
             candidates = [member for member in candidates if member[2] == "active"]
             candidates = candidates if len(candidates) == 1 else []
-        mailing_id = _derive_mailing_id(each)
-        mailing_at = _begin_day(each.occurred_at.astimezone(UTC).date())
-        each.members = [
-            MemberMailing(list_id, user_id, mailing_id, mailing_at, each.occurred_at)
+        mailing_id = _derive_mailing_id(report)
+        mailing_at = _begin_day(report.occurred_at.astimezone(UTC).date())
+        report.members = [
+            MemberMailing(list_id, user_id, mailing_id, mailing_at, report.occurred_at)
             for list_id, user_id, _ in candidates
         ]
 
 
-def _derive_mailing_id(received: ReceivedReport) -> int:
-    """Return an artificial mailing id for a report that has no delivery id.
+def _derive_mailing_id(report: ReceivedReport) -> int:
+    """Return a negative number that replaces the mailing id for a report without a delivery id.
 
-    The id is a hash of the provider's message id, or of the day if the report has no message id.
-    The id is negative, so that it differs from the ids of all rosters and mails.
+    The number is a hash of the provider's message id or, without a message id, of the day. Real
+    mailing ids are positive.
     """
-    assert isinstance(received.event, Report)
-    message_id = received.event.message_id
-    day = received.occurred_at.astimezone(UTC).date()
+    assert isinstance(report.event, Report)
+    message_id = report.event.message_id
+    day = report.occurred_at.astimezone(UTC).date()
     name = f"day:{day}" if message_id is None else f"message:{message_id}"
     digest = hashlib.blake2b(name.encode(errors="replace"), digest_size=8).digest()
     return -1 - (int.from_bytes(digest, "big") >> 1)
@@ -219,14 +232,14 @@ def _begin_day(day: date) -> datetime:
 def _choose_outcome(
     event: Report | UnusedEvent, member: MemberMailing, oldest: datetime
 ) -> ReportOutcome:
-    """Return the outcome that a report has unless the report is a duplicate.
+    """Return the outcome of a report for a member, unless the report is stale or a duplicate.
 
-    ``oldest``: reports don't change the figures of mailings that began before this time.
+    ``oldest``: the start of the oldest mailing whose figures reports can change. For older
+    mailings, only complaints, unsubscriptions and hard bounces take effect.
     """
     assert isinstance(event, Report)
     is_late = member.mailing_at < oldest
     if event.kind in (ReportKind.OPENED, ReportKind.CLICKED):
-        # Pressroom doesn't record opens and clicks.
         return ReportOutcome.OFF
     is_final = event.kind in OPT_OUT_SOURCES or event.bounce_class is BounceClass.HARD
     return ReportOutcome.LATE if is_late and not is_final else ReportOutcome.APPLIED

@@ -1,4 +1,7 @@
-"""Lists the recent reports of senders, and removes the masked addresses of erased people."""
+"""Lists the recent reports of senders, and removes the masked addresses of erased people.
+
+A sender is a registered source of reports about mails, such as a mail provider.
+"""
 
 from collections.abc import Collection
 
@@ -12,8 +15,8 @@ from services.paging import PageOfRows, PageRequest
 from services.senders import senders
 from storage.unit_of_work import UnitOfWork
 
-# The maximum number of reports that are read for one page, if the page is filtered by outcome or
-# kind. A sender may have millions of reports. The next page continues the search.
+# The maximum number of reports that are searched for one page if the page is filtered by outcome or
+# kind, because a sender may have millions of reports. The next page continues the search.
 _MAX_READ_REPORTS = 20_000
 
 
@@ -28,7 +31,7 @@ def list_reports(
 ) -> PageOfRows[SenderReport]:
     """Return a page of a sender's recent reports, newest first.
 
-    If ``outcome`` or ``kind`` is set, a page may contain few reports although more pages follow.
+    If ``outcome`` or ``kind`` is set, a page can be short or empty although more pages follow.
     Raises ``cursor.invalid`` and ``sender.not_found``.
     """
     sender = senders.get_sender(uow, caller, sender_id)
@@ -52,11 +55,11 @@ def list_reports(
 def read_addresses(
     uow: UnitOfWork, caller: Caller, members: Collection[tuple[int, int]]
 ) -> dict[tuple[int | None, int | None], str]:
-    """Return the addresses of members of the caller's lists, by list id and user id.
+    """Map pairs of a list id and a user id to the addresses of members.
 
-    The result omits erased people, and members of other owners' lists.
+    The result omits erased people, and members of lists that the caller doesn't own.
 
-    ``members``: pairs of a list id and a user id.
+    ``members``: the pairs of a list id and a user id.
     """
     query = (
         select(Subscription.list_id, Subscription.user_id, Subscription.email)
@@ -73,7 +76,7 @@ def read_addresses(
 def mask_recipient(address: str) -> str:
     """Return a masked address, such as ``a…@e….org``.
 
-    ``address``: a normalised address. For any other text, the result could contain the whole text.
+    ``address``: a normalised address. For any other text, the mask could reveal the whole text.
     """
     local_part, _, domain = address.rpartition("@")
     name, _, top_level_domain = domain.rpartition(".")
@@ -81,7 +84,7 @@ def mask_recipient(address: str) -> str:
 
 
 def forget_recipients(uow: UnitOfWork, addresses: Collection[str]) -> None:
-    """Remove the masked addresses of an erased person from the recent reports.
+    """Remove an erased person's masked addresses from the recent reports of all senders.
 
     ``addresses``: the current and former addresses of the person.
     """

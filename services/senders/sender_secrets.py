@@ -1,7 +1,8 @@
-"""Stores the secrets and public keys that verify the requests of senders.
+"""Stores the secrets and public keys with which Pressroom verifies the requests of senders.
 
-The secrets and keys are encrypted in the database. After a change, the former value stays valid for
-a day, so that the owner has time to change the settings of the mail provider.
+A sender is a registered source of reports, such as a mail provider. The secrets and keys are
+encrypted in the database. After a change, the former value stays valid for a day, so that the owner
+has time to change the settings of the mail provider.
 """
 
 import base64
@@ -14,22 +15,22 @@ from models import SenderSecret
 from services.webhooks.signing import FORMER_SECRET_LIFETIME, SECRET_PREFIX
 from storage.unit_of_work import UnitOfWork
 
-# The user name for HTTP Basic. All senders have the same user name.
+# The user name for HTTP Basic authentication, which is the same for all senders.
 USERNAME = "pressroom"
 _SECRET_BYTES = 32
-# The number of valid values per sender is limited, because a request is checked with each value.
+# The maximum number of valid secrets or keys per sender. Each request is checked with all of them.
 _MAX_LIVE_SECRETS = 5
 
 
 def generate_secret(provider: SenderProvider) -> str:
-    """Return a new secret for a provider whose secrets Pressroom creates."""
+    """Return a random secret in the format that the provider uses."""
     if provider is SenderProvider.GENERIC:
         return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
     return secrets.token_urlsafe(_SECRET_BYTES)
 
 
 def store_secret(uow: UnitOfWork, sender_id: int, value: str) -> None:
-    """Store a new secret or public key, and let the sender's former values expire within a day."""
+    """Store a new secret or public key. The sender's former secrets or keys expire within a day."""
     table = SenderSecret
     ends_at = func.least(table.expires_at, func.now() + FORMER_SECRET_LIFETIME)
     former = update(table).where(table.sender_id == sender_id).values(expires_at=ends_at)

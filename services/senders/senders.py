@@ -1,7 +1,8 @@
 """Creates, changes and deletes senders.
 
-A sender posts reports on the mails of its owner's lists. A sender for any list posts reports on all
-lists of the installation. An example is a central program that sends the mails of many owners.
+A sender is a registered source of reports about mails, such as a mail provider. Most senders cover
+lists of one owner. If ``any_list`` is true, the sender covers the lists of all owners. Such a
+sender is, for example, a central program that sends the mails of all lists.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -38,7 +39,11 @@ class NewSender:
     """The settings of a new sender.
 
     Attributes:
-        keys: maps the API field of a provider's key, such as ``signing_key``, to the key.
+        list_ids: the ids of the lists that the sender covers, or ``None`` for all lists of the
+            owner.
+        any_list: whether the sender covers the lists of all owners.
+        topic_arn: the ARN of the topic of Amazon SNS, if the provider is ``ses``.
+        keys: maps the name of an API field, such as ``signing_key``, to the provider's key.
     """
 
     name: str
@@ -51,10 +56,13 @@ class NewSender:
 
 @dataclass(frozen=True)
 class SenderChange:
-    """The requested changes to a sender. A setting that is ``None`` doesn't change.
+    """The requested changes to a sender. An attribute that is ``None`` changes nothing.
 
     Attributes:
-        covers_all_lists: whether the sender covers all lists of its owner from now on.
+        list_ids: the ids of the lists that the sender will cover.
+        covers_all_lists: whether the sender will cover all lists of its owner.
+        any_list: whether the sender will cover the lists of all owners.
+        keys: maps the name of an API field, such as ``signing_key``, to the provider's key.
     """
 
     name: str | None = None
@@ -71,7 +79,8 @@ class SenderFigures:
     """The numbers of a sender's reports and rejected requests in the last 24 hours.
 
     Attributes:
-        outcomes: maps each outcome to its number of reports. Outcomes without reports are missing.
+        outcomes: maps outcomes to numbers of reports. Outcomes without reports are missing.
+        refused: the number of rejected requests.
     """
 
     outcomes: Mapping[str, int] = field(default_factory=dict)
@@ -79,7 +88,9 @@ class SenderFigures:
 
 
 def create_sender(uow: UnitOfWork, caller: Caller, new: NewSender) -> tuple[Sender, str | None]:
-    """Create a sender that belongs to the caller, and notify the caller by mail.
+    """Create a sender for the caller, notify the caller by mail, and return the sender.
+
+    If Pressroom creates the secret for the provider, the function also returns the secret.
 
     Raises ``auth.login_again``, ``sender.needs_delivery`` and the same errors as ``add_sender``.
     """
@@ -96,15 +107,15 @@ def create_sender(uow: UnitOfWork, caller: Caller, new: NewSender) -> tuple[Send
 def add_sender(
     uow: UnitOfWork, user_id: int, new: NewSender, *, key_id: int | None, detail: str
 ) -> tuple[Sender, str | None]:
-    """Create a sender without checking the scopes of a caller.
+    """Create a sender for a person without checking scopes, and notify the person by mail.
 
-    Returns the sender and the new secret. The secret is shown only once. ``None``
-    means that Pressroom doesn't create secrets for the provider. Raises ``list.not_found``,
-    ``sender.key_invalid``, ``sender.too_many`` and ``sender.topic_invalid``.
+    Return the sender and the secret that Pressroom created. The secret is ``None`` if the provider
+    creates its own. Raises ``list.not_found``, ``sender.key_invalid``, ``sender.too_many`` and
+    ``sender.topic_invalid``.
 
     Args:
-        key_id: the id of the API key with which the sender is created, if any.
-        detail: a text for the mail to the owner, which says how the sender was created.
+        key_id: the id of the API key to which the sender belongs, if any.
+        detail: how the sender was created, as part of a sentence in the mail.
     """
     key = provider_keys.choose_key(new.provider, new.keys)
     key_name = provider_keys.KEY_NAMES.get(new.provider)
@@ -162,7 +173,7 @@ def get_sender(uow: UnitOfWork, caller: Caller, sender_id: int, *, lock: bool = 
 
 
 def count_outcomes(uow: UnitOfWork, sender_ids: Collection[int]) -> dict[int, SenderFigures]:
-    """Count the reports and rejected requests of each sender in the last 24 hours."""
+    """Map sender ids to the numbers of reports and rejected requests in the last 24 hours."""
     counts: dict[int, dict[str, int]] = {sender_id: {} for sender_id in sender_ids}
     for sender_id, outcome, count in uow.session.execute(_COUNT_OUTCOMES, {"ids": [*counts]}):
         counts[sender_id][outcome] = count
@@ -173,10 +184,10 @@ def count_outcomes(uow: UnitOfWork, sender_ids: Collection[int]) -> dict[int, Se
 
 
 def change_sender(uow: UnitOfWork, caller: Caller, sender_id: int, to: SenderChange) -> Sender:
-    """Change a sender.
+    """Change a sender, and return it.
 
-    Raises ``auth.login_again`` if a session without a recent login changes a key or the topic.
-    Raises ``list.not_found``, ``sender.key_invalid``, ``sender.needs_delivery``,
+    Raises ``auth.login_again`` if the caller changes the key or the topic in a session without a
+    recent login. Raises ``list.not_found``, ``sender.key_invalid``, ``sender.needs_delivery``,
     ``sender.not_found`` and ``sender.topic_invalid``.
     """
     changes_proof = bool(to.keys) or to.topic_arn is not None
@@ -235,7 +246,7 @@ def _set_state(uow: UnitOfWork, caller: Caller, sender: Sender, state: SenderSta
 
 
 def rotate_secret(uow: UnitOfWork, caller: Caller, sender_id: int) -> str:
-    """Create and return a new secret for the sender. The former secret is valid for a day.
+    """Create and return a new secret for the sender. The former secret stays valid for a day.
 
     Raises ``auth.login_again``, ``sender.needs_delivery`` and ``sender.not_found``. Raises
     ``sender.key_invalid`` if Pressroom doesn't create secrets for the sender's provider.
@@ -256,7 +267,7 @@ def rotate_secret(uow: UnitOfWork, caller: Caller, sender_id: int) -> str:
 
 
 def delete_sender(uow: UnitOfWork, caller: Caller, sender_id: int) -> int:
-    """Delete the sender with its secrets and waiting bodies. Return 1."""
+    """Delete the caller's sender, and return 1 for the response of the API."""
     sender = get_sender(uow, caller, sender_id, lock=True)
     end_senders(uow, caller.user_id, [sender.id])
     return 1
@@ -273,22 +284,25 @@ def end_all_senders(uow: UnitOfWork, user_id: int, *, but: Collection[int] = ())
 def end_senders(uow: UnitOfWork, user_id: int, sender_ids: Collection[int]) -> None:
     """Delete senders of a person, for example after an API key was revoked.
 
-    The secrets and waiting bodies are deleted at once, except bodies that a worker is applying. If
-    the worker fails, the next worker deletes these bodies. The sender's row is only marked as
-    deleted, because deleting the row would also delete all reports of the sender. Retention deletes
-    the row after the reports.
+    The function immediately deletes the secrets of the senders, and the request bodies that wait
+    for a worker. Bodies that a worker is applying are skipped. If the worker fails, the next worker
+    deletes the skipped bodies.
+
+    The senders' rows are only marked as deleted, because deleting a row would also delete all
+    reports of the sender. Retention deletes a sender's row after the sender's reports.
     """
     conditions = (Sender.user_id == user_id, Sender.id.in_(sorted(sender_ids)), is_not_deleted())
-    ended = uow.session.scalars(select(Sender).where(*conditions).with_for_update()).all()
-    for sender in ended:
+    deleted = uow.session.scalars(select(Sender).where(*conditions).with_for_update()).all()
+    for sender in deleted:
         sender.deleted_at = func.now()
         uow.session.execute(delete(SenderSecret).where(SenderSecret.sender_id == sender.id))
-        # Skip bodies that a worker has locked, because the worker may be waiting for this sender.
+        # Skip bodies that a worker has locked. Waiting for the worker could cause a deadlock,
+        # because the worker also locks the sender.
         waiting = select(SenderBody.id).where(SenderBody.sender_id == sender.id)
         waiting_ids = uow.session.scalars(waiting.with_for_update(skip_locked=True)).all()
         uow.session.execute(delete(SenderBody).where(SenderBody.id.in_(waiting_ids)))
-    if ended:
-        record_event(uow, user_id, EventType.SENDER_ENDED, senders=len(ended))
+    if deleted:
+        record_event(uow, user_id, EventType.SENDER_ENDED, senders=len(deleted))
 
 
 def build_events_url(public_base: str, sender_id: int) -> str:
@@ -297,7 +311,7 @@ def build_events_url(public_base: str, sender_id: int) -> str:
 
 
 def is_not_deleted() -> ColumnElement[bool]:
-    """Return the SQL condition for senders that aren't deleted."""
+    """Return the SQL condition that a sender isn't deleted."""
     return Sender.deleted_at.is_(None)
 
 

@@ -1,4 +1,8 @@
-"""Deletes the senders of revoked API keys."""
+"""Deletes the senders that belong to revoked API keys.
+
+A sender is a registered source of reports, such as a mail provider. A sender that was created with
+an API key belongs to this key.
+"""
 
 from sqlalchemy import update
 
@@ -12,10 +16,10 @@ from storage.unit_of_work import UnitOfWork
 def revoke_key(
     uow: UnitOfWork, *, key_id: int, user_id: int | None = None, keep_endpoints: bool = False
 ) -> int:
-    """Revoke an API key and all keys that it created, with their webhook endpoints and senders.
+    """Revoke an API key and all keys that it created, and return the number of revoked keys.
 
-    ``keep_endpoints``: whether to transfer the endpoints and senders to the account. Otherwise,
-    they are deleted.
+    ``keep_endpoints``: whether the webhook endpoints and senders of the keys are transferred to the
+    account. If false, they are deleted.
     """
     revoked = endpoints_of_keys.revoke_key(
         uow, key_id=key_id, user_id=user_id, keep_endpoints=keep_endpoints
@@ -30,5 +34,5 @@ def revoke_key(
 
 
 def list_senders_of_key(uow: UnitOfWork, key_id: int) -> list[Sender]:
-    """Return the senders of an API key and of all keys that it created, newest first."""
+    """Return the senders that belong to an API key or to a key that it created, newest first."""
     return senders.find_senders(uow, Sender.key_id.in_(api_keys.select_key_family(key_id)))

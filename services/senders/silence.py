@@ -1,4 +1,8 @@
-"""Finds senders that haven't reported since a large mailing."""
+"""Finds senders that have posted no report since a large mailing.
+
+A sender is a registered source of reports, such as a mail provider. A missing report means that the
+owner should check the provider's webhook.
+"""
 
 from datetime import timedelta
 
@@ -10,12 +14,12 @@ from storage.resources import Resources
 
 MIN_MAILING_ROWS = 1_000
 MAX_SILENCE = timedelta(hours=48)
-# Ignore older mailings, because their senders have already been checked.
+# The maximum age of a mailing that is checked. Older mailings were checked in earlier runs.
 _MAX_MAILING_AGE = timedelta(days=7)
-# A mailing is silent if its figures are empty, and none of the owner's senders that cover the list
-# has reported since. A report of any such sender is enough, because an owner may use only one of
-# several senders for a mailing. Reports of senders for any list don't count, because they may be
-# about other lists.
+# Finds large mailings without counted reports, and the senders that cover the mailing's list. If
+# any of the owner's senders that cover the list has posted a report since, the mailing is skipped,
+# because an owner may send a mailing with only one of several providers. Reports of senders that
+# cover the lists of all owners don't count here, because these reports may be about other lists.
 _FIND_SILENT_SENDERS = Statement("""
 WITH large AS (
     SELECT m.id, m.list_id, m.created_at, l.user_id
@@ -46,7 +50,7 @@ ORDER BY id
 
 
 def mark_silent_senders(resources: Resources) -> int:
-    """Mark senders that haven't reported since a large mailing as failing. Return the number."""
+    """Mark the senders without reports as failing, and return the number of these senders."""
     rows = resources.database.rows(
         _FIND_SILENT_SENDERS,
         max_age=_MAX_MAILING_AGE,

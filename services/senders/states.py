@@ -1,6 +1,7 @@
-"""Changes the states of senders.
+"""Marks senders as failing or working.
 
-If a sender is failing, the sender's warnings contain the reason.
+A sender is a registered source of reports, such as a mail provider. The warnings of a failing
+sender contain the reason.
 """
 
 from collections.abc import Collection
@@ -15,7 +16,7 @@ from storage.unit_of_work import UnitOfWork
 
 
 def mark_failing(uow: UnitOfWork, sender_id: int, reason: FailureReason) -> None:
-    """Mark a sender as failing, except if it is paused, deleted or failing for this reason."""
+    """Mark a sender as failing, unless it is paused, deleted or already failing for this reason."""
     sender = _lock_sender(uow, sender_id)
     if sender is None or sender.state == SenderState.PAUSED or reason in sender.warnings:
         return
@@ -32,16 +33,15 @@ def record_bodies(
     is_confirmed: bool,
     warnings: Collection[str],
 ) -> None:
-    """Record that verified bodies of a sender were applied.
+    """Update a sender's state and warnings after a worker applied request bodies of the sender.
 
-    A failing sender recovers, because a body proves that the sender's calls arrive. If the
-    subscription to the sender's topic has ended, the sender recovers only after a new confirmation,
-    because Amazon SNS can still deliver earlier messages.
+    A failing sender becomes working again, because the bodies prove that its requests arrive. But
+    if Amazon SNS has ended the subscription to the sender's topic, the sender stays failing until a
+    new subscription is confirmed, because Amazon SNS can still deliver earlier messages.
 
     Args:
         has_reports: whether the bodies contain readable events.
-        is_confirmed: whether the subscription to the sender's topic was confirmed with a token in
-            the bodies.
+        is_confirmed: whether the bodies led to a confirmed subscription to the sender's topic.
         warnings: the warnings of the latest body.
     """
     sender = _lock_sender(uow, sender_id)
@@ -62,7 +62,10 @@ def record_bodies(
 
 
 def _lock_sender(uow: UnitOfWork, sender_id: int) -> Sender | None:
-    """Lock a sender, but let the API store new bodies. Return ``None`` for a deleted sender."""
+    """Lock and return a sender, or return ``None`` if it was deleted.
+
+    The lock doesn't block the API from storing new request bodies of the sender.
+    """
     query = select(Sender).where(Sender.id == sender_id, is_not_deleted())
     query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
     return uow.session.scalar(query)
@@ -76,7 +79,7 @@ def _update_sender(
     *,
     has_reports: bool,
 ) -> None:
-    """Change the state and the warnings, but not the time of the owner's last change."""
+    """Change the state and the warnings, but keep the time of the owner's latest change."""
     statement = update(Sender).where(Sender.id == sender.id)
     statement = statement.values(
         state=state.value,

@@ -35,9 +35,10 @@ from storage.unit_of_work import UnitOfWork
 # A query for daily figures may span at most this number of days, because the response contains one
 # row per day.
 MAX_DAYS = 1_100
-# If figures are grouped by a value of the origin, at most this many values get their own row.
+# If figures are grouped by a value of the origin, such as ``utm_source``, at most this number of
+# values get a row of their own. An origin says where a sign-up came from.
 MAX_ORIGIN_KEYS = 100
-# The key of the row for all other values of the origin.
+# The key of the row that combines all further values of the origin.
 REST_KEY = "other"
 _DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)
@@ -97,7 +98,8 @@ class FiguresBy(StrEnum):
 _ORIGIN_KINDS = frozenset(
     {FiguresBy.UTM_SOURCE, FiguresBy.UTM_MEDIUM, FiguresBy.UTM_CAMPAIGN, FiguresBy.REFERRER}
 )
-# For each grouping, the SQL expression for a sign-up's key, and the join that the expression needs.
+# Maps each grouping of the figures to the SQL expression for the key of a sign-up's group, and to
+# the join that this expression needs.
 _SIGN_UP_KEYS: Mapping[FiguresBy, Mapping[str, str]] = {
     FiguresBy.DAY: {
         "key": "CAST(CAST(e.created_at AT TIME ZONE 'UTC' AS date) AS text)",
@@ -121,8 +123,8 @@ class MemberFigures:
     an undone import count neither as joined nor as left.
 
     Attributes:
-        seen: how often the list's sign-up page was requested, or ``None`` if the figures aren't
-            grouped by day. The number is a lower bound.
+        seen: the number of requests for the list's sign-up page, or ``None`` if the figures aren't
+            grouped by day. The true number may be higher, because some requests aren't counted.
         asked: the number of sign-ups that required a confirmation.
         confirmed: the number of confirmed sign-ups.
     """
@@ -197,13 +199,13 @@ def read_figures(
 ) -> Sequence[MemberFigures]:
     """Return the list's daily figures, grouped by day, source, tier or a value of the origin.
 
-    The result includes days without changes. Sources, tiers and values without changes are omitted.
-    If the figures are grouped by tier, a member who gets a new tier leaves the old tier and joins
-    the new tier. Sign-ups are grouped by the member's current source, tier or origin.
+    The result includes days without changes, but no sources, tiers or values without changes. If
+    the figures are grouped by tier, a member who gets a new tier leaves the old tier and joins the
+    new tier. Sign-ups are grouped by the member's current source, tier or origin.
 
-    If the figures are grouped by a value of the origin, the result starts with the
-    ``MAX_ORIGIN_KEYS`` largest keys. The row ``REST_KEY`` contains all other keys. The row with an
-    empty key contains the members without the value.
+    If the figures are grouped by a value of the origin, the ``MAX_ORIGIN_KEYS`` most frequent
+    values come first. The next row has the key ``REST_KEY``, and combines all further values. The
+    last row has an empty key, and counts the members without the value.
     """
     if by in _ORIGIN_KINDS:
         return _read_origin_figures(uow, list_id, days, by)
@@ -260,10 +262,10 @@ def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int
 
 
 def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequence[MemberFigures]:
-    """Return an owner's figures for each day, added up over all unarchived lists.
+    """Return the total figures of an owner's unarchived lists for each day.
 
-    Days without changes are included. Archived lists are left out, because the owner's number of
-    members doesn't include their members.
+    Days without changes are included. Archived lists are left out, because their members don't
+    count as members of the owner.
     """
     query = (
         select(_DAYS.day, func.sum(_DAYS.joined), func.sum(_DAYS.gone))
@@ -283,9 +285,9 @@ def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequen
 
 
 def read_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, list[int]]:
-    """Map list ids to the growth in active members on each day, oldest day first.
+    """Map list ids to the daily growth in active members, oldest day first.
 
-    ``days``: the number of days to include. The last day is today in UTC.
+    ``days``: the number of days to include. The last day is the current day in UTC.
     """
     first_day = _compute_first_day(days)
     query = (
@@ -319,7 +321,7 @@ def verify_figures(resources: Resources) -> list[FiguresFault]:
 def _read_origin_figures(
     uow: UnitOfWork, list_id: int, days: DayRange, by: FiguresBy
 ) -> Sequence[MemberFigures]:
-    """Return the figures of the largest keys, of all other keys, and of the empty key.
+    """Return the figures of a list, grouped by one value of the origin.
 
     The daily figures by origin omit members without an origin. To count these members, the query
     subtracts the figures by origin from the daily figures of all members.
@@ -351,7 +353,7 @@ def _read_origin_figures(
     shown_key = case((is_small, REST_KEY), else_=keys.c.key).label("key")
     totals = [cast(func.sum(keys.c[each.key]), BigInteger) for each in sums]
     query = select(shown_key, *totals).group_by(shown_key)
-    # The last two rows are the row ``REST_KEY`` and the row with the empty key.
+    # The last two rows have the key ``REST_KEY`` and the empty key.
     query = query.order_by(
         func.bool_or(keys.c.key == ""), func.bool_or(is_small), func.min(keys.c.place)
     )

@@ -259,9 +259,9 @@ def _build_roster(
     export_filter: MemberFilter | None,
     day: date,
 ) -> Sheet:
-    """Return the columns and the query for a roster of a list's mail recipients.
+    """Return the columns and the query for a roster, which is an export of a mailing's recipients.
 
-    ``day``: the day in UTC on which the mailing begins, which each delivery id contains.
+    ``day``: the day in UTC on which the mailing begins. The delivery ids contain this day.
     """
     columns = (
         *("email", "name", "user_id", "trace_id", "one_click_url"),

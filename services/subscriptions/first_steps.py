@@ -1,4 +1,4 @@
-"""Finds out whether a new owner has already set up a form, imported members or got sign-ups."""
+"""Finds out which first steps a new owner has taken, such as setting up a sign-up form."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,10 @@ from models import (
 from services.subscriptions.members.changes import Via
 from storage.unit_of_work import UnitOfWork
 
-# The sources of subscriptions that people requested themselves.
+# The values of the column ``source`` for people who signed up themselves.
 _SIGN_UP_SOURCES: frozenset[str] = frozenset((Via.FORM, Via.CHALLENGE, Via.LOGIN))
-# The query reads at most this number of consent entries, so that it stays fast for long lists.
+# The maximum number of consent entries that the query reads, so that it is fast for large lists
+# too.
 _MAX_ENTRIES_READ = 1_000
 _DAYS = DAYS_AND_DELTAS.c
 
@@ -38,7 +39,7 @@ class FirstSteps:
 
 
 def find_first_steps(uow: UnitOfWork, owner_id: int) -> FirstSteps:
-    """Return which first steps the owner has taken, ignoring members of undone imports."""
+    """Return which first steps the owner has taken. Members of undone imports are ignored."""
     list_ids = select(MailingList.id).where(
         MailingList.user_id == owner_id, MailingList.archived_at.is_(None)
     )

@@ -1,4 +1,4 @@
-"""Reads the mailings of lists, with the figures that senders reported."""
+"""Reads the mailings of lists, with the numbers of bounces and other reported events."""
 
 from fractions import Fraction
 
@@ -10,8 +10,9 @@ from services import paging
 from services.paging import PageOfRows, PageRequest
 from storage.unit_of_work import UnitOfWork
 
-# Owners are notified of mailings that reach these limits. Google and Yahoo require a complaint rate
-# below 0.3 %. The shares are fractions, because products of floats aren't exact.
+# The owner of a list is notified of a mailing with at least this number of recipients that reaches
+# one of these shares. Google and Yahoo require a complaint rate below 0.3 %. The shares are
+# fractions, because products of floats aren't exact.
 _MIN_ALARM_ROWS = 500
 _MAX_BOUNCE_SHARE = Fraction(5, 100)
 _MAX_COMPLAINT_SHARE = Fraction(3, 1000)
@@ -39,10 +40,10 @@ def get_mailing(uow: UnitOfWork, list_id: int, mailing_id: int) -> Mailing:
 
 
 def has_many_bounces(rows: int, hard_bounced: int) -> bool:
-    """Return whether the hard bounces of a mailing reach the limit of the alarm."""
+    """Return whether the list's owner must be notified of the hard bounces of a mailing."""
     return rows >= _MIN_ALARM_ROWS and hard_bounced >= rows * _MAX_BOUNCE_SHARE
 
 
 def has_many_complaints(rows: int, complained: int) -> bool:
-    """Return whether the complaints about a mailing reach the limit of the alarm."""
+    """Return whether the list's owner must be notified of the complaints about a mailing."""
     return rows >= _MIN_ALARM_ROWS and complained >= rows * _MAX_COMPLAINT_SHARE

@@ -172,7 +172,7 @@ class Submission:
     Attributes:
         fields: maps field ids, as text, to the submitted values.
         language: the language of the page that contained the sign-up form.
-        origin: where the sign-up came from.
+        origin: where the sign-up came from, for example ``utm_source`` in a link.
     """
 
     name: str | None = None

@@ -12,9 +12,9 @@ def is_allowed(settings: Settings, mailing_list: MailingList, text: str) -> bool
 
 
 def find_site(mailing_list: MailingList) -> str | None:
-    """Return the first origin to which the list's forms may redirect, or ``None``.
+    """Return the address of the owner's website, or ``None`` if it is unknown.
 
-    Pressroom treats this origin as the owner's website.
+    The first of the origins to which the list's forms may redirect counts as the owner's website.
     """
     return next(iter(mailing_list.redirect_origins), None)
 

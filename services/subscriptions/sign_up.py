@@ -46,8 +46,8 @@ def request_subscription(
     """Sign up the person with this address, at the request of a visitor who isn't logged in.
 
     If the list requires a confirmation, the subscription is pending until the person opens the link
-    in a confirmation mail. A person who has opted out of the list, or who has a record on the list,
-    must always confirm the sign-up. The same applies if a bounce of the address turned mail off.
+    in a confirmation mail. A person must always confirm the sign-up after opting out of the list,
+    after a bounce that turned mail off, or if the list already has a record of the person.
 
     Confirmation mails are subject to the rate limits for unsolicited mail. Submitted values are
     stored in a new record, or with the confirmation link if the list already has a record of the
@@ -222,9 +222,10 @@ def confirm_subscription(uow: UnitOfWork, secret: str, actor: Actor) -> Subscrip
 
 
 def has_origin(uow: UnitOfWork, record: Subscription) -> bool:
-    """Return whether the member's origin is final.
+    """Return whether a new sign-up must not set the member's origin.
 
-    The origin is final if it is known, or if the person has signed up for the list before.
+    An origin says where the person's first sign-up came from. The origin is final if it is known,
+    or if the person has signed up for the list before.
     """
     if record.origin is not None or record.source not in _SOURCES_WITHOUT_SIGN_UP:
         return True

@@ -1,7 +1,9 @@
 """Cleans the values that say where a sign-up came from, such as ``utm_source``.
 
+Together, these values are the origin of the sign-up.
+
 An invalid value is dropped without an error, because a typo in a link must not prevent a sign-up.
-Values that look like addresses or personal ids are dropped too.
+Values that look like e-mail addresses or ids of people are dropped too.
 """
 
 import re
@@ -13,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from core.languages.shown_lines import is_shown, strip_invisible
 
 UTM_NAMES = ("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content")
-# All names of an origin, in the order of API responses and exports.
+# The names of the values that an origin can contain, in the order of API responses and exports.
 ORIGIN_NAMES = (*UTM_NAMES, "referrer", "landing")
 
 MAX_UTM_CHARACTERS = 100
@@ -24,13 +26,13 @@ _MAX_CHARACTERS = {
     "referrer": MAX_REFERRER_CHARACTERS,
     "landing": MAX_LANDING_CHARACTERS,
 }
-# Only this many characters of a value are read, to limit the work.
+# The maximum number of characters of a value that are read, to limit the work.
 _MAX_RAW_CHARACTERS = 2_048
-# If the last of these decodings still changes a value, the value counts as personal, because no
-# ordinary link is percent-encoded so often.
+# How often a value is percent-decoded to find e-mail addresses and ids of people in it. A value
+# that was encoded even more often is dropped, because no ordinary link is encoded so often.
 _MAX_DECODINGS = 5
 
-# Maps the names of an origin to values. Names without a value are missing.
+# An origin, which maps names such as ``utm_source`` to values. Names without a value are missing.
 Origin = Mapping[str, str]
 
 # Matches a control character, a surrogate, a line separator, or a character that controls the
@@ -38,14 +40,14 @@ Origin = Mapping[str, str]
 _REMOVED = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ud800-\udfff]"
 )
-# Matches a possible id of a person, such as a hash of an address or a UUID without hyphens.
+# Matches a possible id of a person, such as a hash of an e-mail address or a UUID without hyphens.
 _PERSONAL_ID = re.compile("[0-9a-f]{32}", re.IGNORECASE | re.ASCII)
 # Some host names contain an underscore, although the standard forbids underscores.
 _HOST = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9])?", re.ASCII)
 
 
 def clean_origin(values: Mapping[str, Any]) -> Origin:
-    """Return the valid values of an origin. Other names in ``values`` are ignored."""
+    """Return the valid values of an origin. Names that no origin can contain are ignored."""
     cleaned = {name: clean_value(name, values.get(name)) for name in ORIGIN_NAMES}
     return {name: value for name, value in cleaned.items() if value is not None}
 
@@ -76,20 +78,20 @@ def clean_value(name: str, value: object) -> str | None:
 def read_referring_page(url: str | None) -> Origin:
     """Return the host and the path of a ``Referer`` URL as the origin of a sign-up.
 
-    Most browsers send only the host of a page to other sites. The path ``/`` is therefore omitted,
-    because the real path is usually different.
+    Most browsers send only the host of a page to other sites, so that the path in the URL is ``/``.
+    This path is omitted, because the real path is usually different.
     """
     origin = clean_origin({"referrer": url, "landing": url})
     return {name: value for name, value in origin.items() if value != "/"}
 
 
 def fill_origin(origin: Origin | None) -> dict[str, str | None] | None:
-    """Return the origin with all names, or ``None`` if nothing is known."""
+    """Return an origin with ``None`` for missing values, or ``None`` if no value is known."""
     return {name: origin.get(name) for name in ORIGIN_NAMES} if origin else None
 
 
 def _is_personal(text: str) -> bool:
-    """Return whether a text or one of its decoded forms contains an ``@`` or a personal id."""
+    """Return whether a text or a decoded form of it contains an ``@`` or the id of a person."""
     for _ in range(_MAX_DECODINGS):
         if "@" in text or _PERSONAL_ID.search(text):
             return True
@@ -110,8 +112,8 @@ def _read_host(text: str) -> str:
     """Return the host in a URL or host name, or an empty string if the host is invalid."""
     try:
         url = urlsplit(text if "//" in text else f"//{text}")
-        # Reading the port raises an error for ``about:blank``. The part before an ``@`` may be the
-        # name of a person, as in an e-mail address.
+        # ``url.port`` raises ``ValueError`` for a text such as ``about:blank``. A text with an
+        # ``@`` is rejected, because the part before the ``@`` may be the name of a person.
         has_host = url.port != 0 and "@" not in url.netloc
         host = (url.hostname or "").rstrip(".").encode("idna").decode()
     except ValueError:

@@ -13,11 +13,11 @@ import orjson
 
 from storage.database import Database, Statement
 
-# The maximum number of counts in the memory of a process. Each count is for one list and one day.
-# The process doesn't count further lists until the next write.
+# The maximum number of counts that a process keeps in memory. Each count is for one list and one
+# day. Above this limit, the process doesn't count requests for further lists until the next write.
 MAX_COUNTED_LISTS = 50_000
 
-# Sort the rows, so that all processes lock the rows in the same order.
+# Sorts the rows, so that all processes lock the rows in the same order and can't deadlock.
 _ADD_VIEWS = Statement("""
     INSERT INTO sign_up_views AS v (list_id, day, seen)
     SELECT new.list_id, new.day, new.seen
@@ -29,7 +29,7 @@ _ADD_VIEWS = Statement("""
 
 
 class ViewCounter:
-    """A counter of requests for sign-up pages that keeps the counts until the next write."""
+    """Counts requests for sign-up pages, and keeps the counts in memory until the next write."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -42,9 +42,10 @@ class ViewCounter:
                 self._counts[key] += 1
 
     def write_views(self, database: Database) -> None:
-        """Add the counts in memory to the database. Raises ``psycopg2.Error``.
+        """Add the counts to the database, and reset the counts in memory. Raises
+        ``psycopg2.Error``.
 
-        After an error, the counts aren't written again, because views could be counted twice.
+        After an error, the counts are lost, because writing them again could count views twice.
         """
         with self._lock:
             counts = self._counts

@@ -36,7 +36,8 @@ _MAX_JITTER = 0.1
 _MAX_EVENTS_PER_BATCH = 100
 
 
-# The order in which an endpoint's deliveries are sent, unless the oldest is late.
+# The order of the events. An endpoint's deliveries are sent in this order, unless the oldest
+# pending delivery is more than ``ORDER_PERIOD`` old.
 _EVENT_ORDER = (
     WebhookDelivery.queued_at,
     WebhookDelivery.place,
@@ -56,8 +57,9 @@ _RANKED = (
     )
     .subquery()
 )
-# Finds an endpoint's first pending deliveries in event order, and the deliveries that are due
-# first. The query doesn't return all pending deliveries, because an endpoint can have 2,000.
+# Finds the pending deliveries of an endpoint that come first in event order, and the deliveries
+# that are due first. An endpoint can have 2,000 pending deliveries, so the query doesn't return
+# all.
 _CANDIDATES = (
     select(WebhookDelivery, _RANKED.c.pending_count, func.clock_timestamp())
     .join(_RANKED, _RANKED.c.id == WebhookDelivery.id)
@@ -67,8 +69,8 @@ _CANDIDATES = (
     .order_by(_RANKED.c.event_rank)
 )
 
-# ``now()`` is the start time of the transaction, so that ``last_attempt_at`` equals ``queued_at``
-# if a delivery is queued and claimed in one transaction.
+# In Postgres, ``now()`` is the start of the transaction. If a delivery is queued and claimed in one
+# transaction, ``last_attempt_at`` therefore equals ``queued_at``.
 _COUNT_ATTEMPTS = text("""
     UPDATE webhook_deliveries
     SET attempts = attempts + 1, round_attempts = :round_attempts, last_attempt_at = now(),
@@ -108,7 +110,8 @@ class _Candidates:
     Attributes:
         rows: the deliveries in event order.
         pending_count: the number of all pending deliveries of the endpoint.
-        loaded_at: the time of the database server, if ``rows`` isn't empty.
+        loaded_at: when the deliveries were loaded, according to the database server's clock, or the
+            earliest possible time if there are no deliveries.
     """
 
     rows: list[WebhookDelivery]
@@ -207,7 +210,7 @@ def _choose_rows(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> list
 
 
 def _load_candidates(uow: UnitOfWork, endpoint: WebhookEndpoint, limit: int) -> _Candidates:
-    """Load the pending deliveries from which ``limit`` deliveries can be chosen."""
+    """Load enough pending deliveries to choose ``limit`` of them."""
     parameters = {"endpoint_id": endpoint.id, "limit": limit}
     results = uow.session.execute(
         _CANDIDATES, parameters, execution_options={"populate_existing": True}

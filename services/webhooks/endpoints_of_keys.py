@@ -1,6 +1,6 @@
-"""Ends the webhook endpoints of an API key that is revoked.
+"""Deletes the webhook endpoints of revoked API keys, and pauses the endpoints of expired keys.
 
-If an API key expires, its webhook endpoints and senders are paused.
+The senders of expired keys are paused too. A sender is a registered source of reports about mails.
 """
 
 from collections.abc import Sequence

@@ -60,7 +60,7 @@ def dump(database: SecretStr) -> Generator[bytes, None, None]:
     _require_primary(database)
     options = (
         *("--format=custom", "--compress=1", "--lock-wait-timeout=60000"),
-        # A backup doesn't contain the request bodies of senders, because these secrets are deleted
+        # Leave out the request bodies of senders. The bodies contain personal data, and are deleted
         # from the database within a day.
         "--exclude-table-data=public.sender_bodies",
     )

@@ -192,7 +192,7 @@ def test_mailing_that_reaches_the_member_ends_the_row_in_any_order(
     bounce_softly(stack, *map(mailing, (8, 6, 4, 2)))
     assert member.stands(list_id) == ("active", True)
     # If a delivery is in the same batch, it ends soft bounces before the limit is checked.
-    record(stack, [ReportedBounce(mailing(0), is_hard=False)], reached=[mailing(3)])
+    record(stack, [ReportedBounce(mailing(0), is_hard=False)], reached_mails=[mailing(3)])
     assert member.stands(list_id) == ("active", True)
 
 

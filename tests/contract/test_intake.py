@@ -65,7 +65,8 @@ def test_unknown_sender_and_missing_or_wrong_proof_get_the_same_answer(
         reply = post_body(client, sender_id, delivered, headers)
         told = problem(reply, 401, "sender.signature_invalid")
         answers.add((reply.headers["www-authenticate"], told["message"]))
-    assert answers == {('Basic realm="pressroom"', "The request has no valid proof of its sender.")}
+    sentence = "The signature, password or API key of the request isn't valid for this sender."
+    assert answers == {('Basic realm="pressroom"', sentence)}
     senders = [each["id"] for each in (sender, other, paused, deleted)]
     bodies = "SELECT 1 FROM sender_bodies WHERE sender_id = ANY(%s)"
     assert not stack.query(bodies, senders)

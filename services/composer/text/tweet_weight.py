@@ -1,7 +1,4 @@
-"""Measures the length of tweets as X (Twitter) does.
-
-The module implements version 3 of the twitter-text configuration.
-"""
+"""Measures the length of tweets as X (Twitter) does, with version 3 of its twitter-text rules."""
 
 import re
 import unicodedata
@@ -17,8 +14,8 @@ _MAX_URL_CHARACTERS = 2048
 _LIGHT_RANGES = ((0, 4351), (8192, 8205), (8208, 8223), (8242, 8247))
 _PICTURE = "[\u203c-\u32ff\U0001f000-\U0001faff]"
 _SHADED = f"{_PICTURE}[\ufe0f\U0001f3fb-\U0001f3ff]*"
-# Several emoji can be joined into one, such as a family of several people. The pattern matches the
-# emoji that can be the first in such a sequence.
+# The emoji that can be the first in a sequence of joined emoji. Such a sequence is shown as a
+# single emoji, for example as a family of several people.
 _JOINING = (
     "[\u26d3\u26f9\u2764\U0001f344\U0001f34b\U0001f3c3-\U0001f3cc\U0001f3f3\U0001f3f4"
     "\U0001f408-\U0001f49f\U0001f575\U0001f62e\U0001f635\U0001f636\U0001f642"
@@ -38,9 +35,9 @@ _URL = re.compile(
     re.I,
 )
 _JOINED_BEFORE = re.compile(r"[\w@#$./-]$", re.ASCII)
-# The top-level domains that X (Twitter) certainly recognises. A URL with a recognised domain counts
-# as ``URL_WEIGHT`` characters. Other URLs count like plain text. For a URL with a domain that isn't
-# in this set, Pressroom uses the higher of both counts.
+# The top-level domains of URLs that X (Twitter) certainly recognises. X counts a recognised URL as
+# ``URL_WEIGHT`` characters, and any other URL as plain text. For a URL with a top-level domain that
+# isn't in this set, Pressroom uses the higher of both counts.
 _KNOWN_DOMAINS = frozenset(Path(__file__).with_name("known_domains.txt").read_text("ascii").split())
 
 

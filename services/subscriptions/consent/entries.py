@@ -11,7 +11,7 @@ from storage.unit_of_work import UnitOfWork
 # Kinds of consent entries that record an action by the list's owner and don't prove the person's
 # consent.
 _OWNER_KINDS = frozenset({ConsentHow.OWNER, ConsentHow.IMPORT, ConsentHow.TRANSFER})
-# Kinds of consent entries that prove that the person wanted to join the list.
+# Kinds of consent entries that prove that the owner of the address wanted to join the list.
 _CONFIRMED_KINDS = (ConsentHow.CONFIRMATION, ConsentHow.LOGIN, ConsentHow.LINK)
 # Maps the channel of a request (``Via``) to the kind of consent entry that is recorded.
 HOW_BY_VIA: Mapping[str, ConsentHow] = {
@@ -64,7 +64,7 @@ def record_entry(
 
 
 def has_confirmed_entry(uow: UnitOfWork, subscription: Subscription) -> bool:
-    """Return whether a consent entry proves that the person wanted to join the list."""
+    """Return whether a consent entry proves that the owner of the address wanted to join."""
     query = select(
         exists().where(
             ConsentEntry.user_id == subscription.user_id,

@@ -75,7 +75,7 @@ class Members:
 
     Attributes:
         list_id: the id of the list to which the members belong, or ``None`` for members of several
-            lists. Only filters with the name ``bounced`` need the id.
+            lists. Only a filter by bounces needs the id.
         tag_ids: maps tag names in the filter to tag ids, but omits tags that the list doesn't have.
     """
 
@@ -237,7 +237,7 @@ def _compare_tags(comparison: Comparison, members: Members) -> Condition:
 
 
 def _select_bounced_users(members: Members, *, is_hard: bool) -> Select[Any]:
-    """Build a query for the members with a hard or soft bounce that nobody has lifted."""
+    """Build a query for the ids of the people whose hard or soft bounces are in effect."""
     return select(Bounce.user_id).where(
         Bounce.list_id == members.list_id,
         Bounce.user_id.is_not(None),
@@ -248,7 +248,7 @@ def _select_bounced_users(members: Members, *, is_hard: bool) -> Select[Any]:
 
 
 def _compare_bounces(comparison: Comparison, members: Members) -> Condition:
-    # The subqueries don't refer to the outer row, so that Postgres runs each of them only once.
+    # Postgres runs each subquery only once, because the subqueries don't refer to the outer row.
     user_id = members.rows.c.user_id
     has_hard = user_id.in_(_select_bounced_users(members, is_hard=True))
     has_soft = user_id.in_(_select_bounced_users(members, is_hard=False))
@@ -267,7 +267,8 @@ def _build_indexed_bounce_condition(comparison: Comparison, members: Members) ->
     queries = [
         _select_bounced_users(members, is_hard=state is BounceState.HARD) for state in states
     ]
-    # Convert each subquery to an array, so that Postgres looks up the members in an index.
+    # Convert the result of each subquery to an array, so that Postgres can find the members in an
+    # index.
     bounced_users = [func.array(query.scalar_subquery()) for query in queries]
     return or_(*(members.rows.c.user_id == any_(each) for each in bounced_users))
 
@@ -312,8 +313,8 @@ def _build_indexed_text_condition(
 def _build_indexed_origin_condition(comparison: Comparison, members: Members) -> Condition | None:
     """Build an SQL condition that can use an index to find members by a value of the origin.
 
-    The condition for a part of a value searches the whole origin as JSON text, and may therefore
-    match another value. The filter also compares the value itself (see ``_compare_origin``).
+    To find a part of a value, the condition searches the JSON text of the whole origin, and may
+    therefore match a different value. ``_compare_origin`` builds the exact condition.
     """
     name = comparison.name.name
     operator = comparison.operator
@@ -328,7 +329,7 @@ def _build_indexed_origin_condition(comparison: Comparison, members: Members) ->
         return and_(origin.is_not(None), _contains_any_value(document, name, values))
     if len(values[0]) < MIN_INDEXED_CHARACTERS:
         return None
-    # In JSON text, a value is quoted, and quotes and backslashes in the value are escaped.
+    # Write the value as it appears in JSON text, where quotes and backslashes are escaped.
     quoted = _write_json(values[0])[1:-1]
     if operator is Operator.BEGINS:
         quoted = f'"{quoted}'
@@ -414,9 +415,9 @@ def _build_indexed_field_condition(comparison: Comparison, members: Members) -> 
 def _contains_any_value(
     document: ColumnElement[Any], key: str, values: Iterable[Value]
 ) -> Condition:
-    """Build an SQL condition that is true if a JSON document has one of the values at the key.
+    """Build the SQL condition that a JSON document has one of the values under a key.
 
-    ``document``: a case-folded JSON document.
+    ``document``: the SQL expression for a case-folded JSON document.
     """
     json_texts = (_write_json(value) for value in values)
     forms = (form for json_text in json_texts for form in _list_unicode_forms(json_text))

@@ -105,8 +105,8 @@ def parse_filter(
 
     The error message names the invalid part of the filter, for example ``filter.all[2].any[0].is``.
 
-    ``today``: the day in UTC from which ``days_ago`` is counted back. The default is the current
-    day.
+    ``today``: the day in UTC from which the values ``days_ago`` are counted back. The default is
+    the current day.
     """
     return _Parser(names, today or clock.now().date()).parse_node(written, "filter", 1)
 
@@ -199,8 +199,9 @@ def _parse_comparison(
         case Operator.IS_NOT:
             value = _parse_value(name, written, place, today)
             if name.name == "bounced":
-                # Every member has exactly one of the words. Select the other words, because an
-                # index finds the few members with bounces, but no index supports a negation.
+                # Every member has exactly one bounce state, so "is not" one state means "is" one of
+                # the others. An index finds the few members with bounces, but can't find the
+                # members who don't match a condition.
                 others = tuple(word for word in name.words if word != value)
                 return Comparison(name, Operator.IN, others)
             return Negation(Comparison(name, Operator.IS, (value,)))

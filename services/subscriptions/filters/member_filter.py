@@ -175,8 +175,8 @@ def read_for_running_job(
 ) -> MemberFilter:
     """Parse the stored filter of a bulk action or export that began at ``begun_at``.
 
-    ``days_ago`` is counted back from the day of ``begun_at``. Therefore a bulk action that runs
-    past midnight selects the same members on both days.
+    The filter's values ``days_ago`` are counted back from the day of ``begun_at``, so that a bulk
+    action that runs past midnight selects the same members on both days.
 
     If the owner retires a field while the job is running, the filter still compares the field's
     values. Raises ``segment.tag_deleted`` if the filter uses a deleted tag.

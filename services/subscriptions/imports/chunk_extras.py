@@ -129,8 +129,8 @@ def add_claims(
 def _list_claims(email: str, claim: Mapping[str, str]) -> Iterator[ClaimedConsent]:
     """Yield a claim about the person's consent, and a claim that the consent was confirmed.
 
-    The first claim contains the origin. If the row contains an origin but no consent, the function
-    yields a claim of the kind ``import``.
+    Only the first claim contains the origin of the sign-up. If the row contains an origin but no
+    consent, the function yields a claim of the kind ``import``.
 
     ``claim`` maps each part of the consent, such as ``ip``, to the text in the file.
     """

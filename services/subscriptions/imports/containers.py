@@ -44,7 +44,7 @@ _COMPOUND_FILE = b"\xd0\xcf\x11\xe0"
 _ENCRYPTED_PACKAGE = "EncryptedPackage".encode("utf-16-le").ljust(64, b"\0") + b"\x22\0"
 # The part that every workbook, Word document and presentation has.
 _CONTENT_TYPES = "[content_types].xml"
-# Each workbook begins with one of these entries, in lower case.
+# The names of the zip entries with which workbooks begin, in lower case.
 _FIRST_WORKBOOK_ENTRIES = (_CONTENT_TYPES.encode(), b"_rels/.rels", b"docprops/", b"xl/")
 _UNSUPPORTED_FORMATS = {
     b"%PDF": "a PDF",
@@ -307,7 +307,7 @@ def _unzip(source: Source) -> Iterator[bytes]:
 def _name_container(file: IO[bytes]) -> str:
     """Return “Excel” for a workbook, and “zip” for any other zip file.
 
-    The directory of a truncated file is missing, so the name of the first entry decides.
+    The name of the first entry decides, because the directory of a truncated zip file is missing.
     """
     file.seek(0)
     head = file.read(_FIRST_PART_BYTES).lower()

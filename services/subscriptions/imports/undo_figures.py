@@ -53,8 +53,8 @@ _CORRECT_REMOVED = """
         (r.imported_at, r.type, -1, 0, 0, 0), (now(), r.type, 0, -1, 0, 0)
     ) AS v
 """
-# Each row of ``{corrections}`` corrects the figures for one member. The columns are the member's
-# origin, a time, and the numbers that are added to ``joined`` and ``gone``.
+# Corrects the daily figures by origin. A row of the subquery ``{corrections}`` contains the origin
+# of one member, a time, and the numbers that are added to ``joined`` and ``gone``.
 _INSERT_ORIGIN_CORRECTIONS = """
 INSERT INTO origin_day_deltas
     (list_id, day, utm_source, utm_medium, utm_campaign, referrer, joined, gone)

@@ -92,8 +92,8 @@ _CHANGED_NAMES = """nullif(
             ), '{}')"""
 
 
-# Links bounces to the members that the import adds, if the bounces are linked to nobody and have
-# the same address. For example, an erasure unlinks the bounces of a person.
+# If an imported member has the same address as an unlinked bounce, links the bounce to the member.
+# For example, the erasure of a former member unlinks the member's bounces.
 CLAIM_BOUNCES = f"""
 UPDATE bounces AS b SET user_id = j.user_id
 FROM {JUDGED} AS j JOIN {STAGED_DIGESTS} AS d ON d.number = j.number

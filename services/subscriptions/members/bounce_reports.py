@@ -1,7 +1,8 @@
 """Records bounces that senders report, and turns mail off for addresses that bounce.
 
-A soft bounce ends when the same mailing or a later mailing reaches the member. See ``bounces`` for
-the effect of a stored bounce.
+A sender is a registered source of reports, such as a mail provider. A hard (permanent) bounce turns
+mail off at once. Soft (temporary) bounces turn mail off after several consecutive mailings have
+bounced. A soft bounce ends when the same mailing or a later mailing reaches the member.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from sqlalchemy import ARRAY, BigInteger, any_, case, cast, func, text, update
 from core import clock
 from models import Subscription, SubscriptionStatus
 from services.subscriptions.members import changes, locks, pending_requests
-from services.subscriptions.members.bounces import COUNTS
+from services.subscriptions.members.bounces import IS_IN_EFFECT
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from services.subscriptions.members.opt_out_checks import compute_address_digest
 from storage.array_texts import format_numbers, format_times
@@ -28,9 +29,10 @@ MIN_SOFT_BOUNCE_SPAN = timedelta(days=7)
 MAX_MAILING_AGE = timedelta(days=30)
 SENDER = Actor(ActorKind.SENDER, Via.SENDER)
 
-# Finds the subscriptions that reported bounces affect. A hard bounce affects the person's active
-# subscriptions to all of the owner's lists that the sender covers. A hard bounce of a confirmation
-# mail, which is sent before the subscription is active, affects only the list in the report.
+# Finds the subscriptions that reported bounces affect. A soft bounce affects only the active
+# subscription to the list in the report. A hard bounce affects the person's active subscriptions to
+# all of the owner's lists that the sender covers. A hard bounce of a confirmation mail also affects
+# the pending subscription to the list in the report.
 _FIND_TARGETS = text("""
 SELECT r.number - 1 AS number, m.id, m.list_id, m.user_id, m.status, u.email, l.user_id AS owner_id
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]), CAST(:are_hard AS boolean[]))
@@ -60,8 +62,8 @@ SELECT r.list_id, r.user_id,
     (SELECT max(f.left_at) FROM former_addresses AS f WHERE f.user_id = r.user_id) AS moved_at
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[])) AS r (list_id, user_id)
 """)
-# Returns the indexes of the reported events that happened before the member's latest action. The
-# subquery has the same condition as ``acted_at`` in ``_FIND_LATEST_ACTIONS``.
+# Returns the indexes of stale events: the member joined the list or turned mail on after the event.
+# The subquery has the same condition as ``acted_at`` in ``_FIND_LATEST_ACTIONS``.
 _FIND_STALE_MAILINGS = text("""
 SELECT r.number - 1
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]),
@@ -75,8 +77,8 @@ WHERE EXISTS (
     OFFSET 0
 )
 """)
-# If a later mailing has already reached the member, a soft bounce is stored as ended. If the same
-# mailing bounces first softly and then hard, its row is changed to a hard bounce.
+# Stores bounces. A soft bounce is stored as ended if a later mailing has already reached the
+# member. If a mail bounced softly before and now bounces hard, its row is changed to a hard bounce.
 _ADD_BOUNCES = text("""
 INSERT INTO bounces (list_id, address_hmac, mailing_id, user_id, is_hard, status, mailing_at,
     bounced_at, stopped_at, ended_at)
@@ -97,20 +99,21 @@ ON CONFLICT (list_id, address_hmac, mailing_id) DO UPDATE SET
     WHERE excluded.is_hard AND NOT bounces.is_hard
 RETURNING list_id, user_id, mailing_id
 """)
-# Returns the indexes of the members who have soft bounces that can end.
+# Returns the indexes of the members who have a soft bounce that can end. Such a bounce is in
+# effect, and hasn't turned mail off.
 _FIND_SOFTLY_BOUNCED = text(f"""
 SELECT r.number - 1
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))
     WITH ORDINALITY AS r (list_id, user_id, number)
 WHERE EXISTS (
     SELECT FROM bounces AS b WHERE b.list_id = r.list_id AND b.user_id = r.user_id
-        AND {COUNTS} AND NOT b.is_hard AND b.stopped_at IS NULL
+        AND {IS_IN_EFFECT} AND NOT b.is_hard AND b.stopped_at IS NULL
     OFFSET 0
 )
 ORDER BY r.number
 """)  # noqa: S608 - no input
-# To prevent deadlocks, statements that change several bounces lock the rows in the order of their
-# primary keys.
+# Ends soft bounces. Locks the rows in the order of the primary key, as all statements that change
+# several bounces do, so that concurrent transactions can't deadlock.
 _END_SOFT_BOUNCES = text(f"""
 WITH locked AS (
     SELECT b.list_id, b.address_hmac, b.mailing_id, r.mailing_at
@@ -118,7 +121,7 @@ WITH locked AS (
         CAST(:mailing_ids AS bigint[]), CAST(:mailing_times AS timestamptz[]),
         CAST(:times AS timestamptz[])) AS r (list_id, user_id, mailing_id, mailing_at, occurred_at)
     JOIN bounces AS b ON b.list_id = r.list_id AND b.user_id = r.user_id
-    WHERE {COUNTS} AND NOT b.is_hard AND b.stopped_at IS NULL
+    WHERE {IS_IN_EFFECT} AND NOT b.is_hard AND b.stopped_at IS NULL
         AND CASE WHEN b.mailing_id = r.mailing_id THEN b.bounced_at <= r.occurred_at
             ELSE (b.mailing_at, b.mailing_id) < (r.mailing_at, r.mailing_id) END
     ORDER BY 1, 2, 3 FOR UPDATE OF b
@@ -135,7 +138,7 @@ WITH runs AS (
     JOIN lists AS l ON l.id = r.list_id AND l.soft_bounce_limit > 0
     JOIN subscriptions AS m ON m.list_id = r.list_id AND m.user_id = r.user_id AND m.email_enabled
     JOIN bounces AS b ON b.list_id = r.list_id AND b.user_id = r.user_id
-    WHERE {COUNTS} AND NOT b.is_hard AND b.stopped_at IS NULL
+    WHERE {IS_IN_EFFECT} AND NOT b.is_hard AND b.stopped_at IS NULL
     GROUP BY b.list_id, b.address_hmac, b.user_id, l.soft_bounce_limit
     HAVING count(*) >= l.soft_bounce_limit
         AND max(b.mailing_at) - min(b.mailing_at) >= :min_span
@@ -156,10 +159,10 @@ class MemberMailing(NamedTuple):
     """A mail to one member, and the time of an event that a sender reported about the mail.
 
     Attributes:
-        mailing_id: the id of the mailing. If the mailing is unknown, ``mailing_id`` is a negative
-            number that is computed from the provider's message id or from the day.
-        mailing_at: when the mailing began. If the time is unknown, the start of the mailing's day.
-        occurred_at: the time of the event according to the sender.
+        mailing_id: the id of the mailing, or a negative hash of the provider's message id or of the
+            day if the mailing is unknown.
+        mailing_at: when the mailing began, or the start of the day if the time is unknown.
+        occurred_at: when the event happened according to the sender.
     """
 
     list_id: int
@@ -187,14 +190,14 @@ class ReportedBounce:
 
 
 class BounceOutcome(StrEnum):
-    """The result of processing a reported bounce.
+    """The outcome of a reported bounce: ``APPLIED``, or the reason why the bounce changed nothing.
 
-    The result is about the list in the report. If the person isn't a member of this list, the
-    result is about the other lists that the bounce affects.
+    The outcome is about the list in the report. If the person isn't a member of this list, the
+    outcome is about the other lists that the bounce affects.
     """
 
     APPLIED = "applied"
-    DUPLICATE = "duplicate"  # The bounce was recorded before.
+    DUPLICATE = "duplicate"  # An earlier report had the same bounce.
     STALE = "stale"  # A later action has made the bounce irrelevant (see ``LatestActions``).
     LATE = "late"  # The bounce is soft, and its mailing is older than ``MAX_MAILING_AGE``.
     UNMATCHED = "unmatched"  # The person isn't an active member of any affected list.
@@ -202,11 +205,11 @@ class BounceOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LatestActions:
-    """The times of a member's latest actions. An action makes earlier bounces irrelevant.
+    """The times of the latest actions that make earlier bounces of a member irrelevant.
 
     Attributes:
-        acted_at: when the person last joined, rejoined or turned mail on.
-        lifted_at: when the person or the list's owner last lifted a bounce.
+        acted_at: when the person last joined the list or turned mail on.
+        lifted_at: when the person or the list's owner last turned mail on after a bounce.
         moved_at: when the person last changed the address of the account.
     """
 
@@ -215,7 +218,7 @@ class LatestActions:
     moved_at: datetime | None
 
     def is_stale(self, mailing: MemberMailing) -> bool:
-        """Return whether a later action has made a bounce of the mailing irrelevant."""
+        """Return whether one of the actions makes a bounce of the mail irrelevant."""
         is_older = any(
             at is not None and mailing.occurred_at < at for at in (self.acted_at, self.lifted_at)
         )
@@ -248,41 +251,43 @@ def record_bounces(
     bounces: Sequence[ReportedBounce],
     *,
     covered_list_ids: Collection[int] | None = None,
-    reached: Sequence[MemberMailing] = (),
+    reached_mails: Sequence[MemberMailing] = (),
 ) -> list[BounceOutcome]:
-    """Record bounces, and turn mail off for members whose address doesn't work.
+    """Record reported bounces, and turn mail off for members whose address doesn't work.
 
-    A hard bounce turns mail off on all of the owner's lists that the sender covers. If a
-    confirmation mail bounces hard, the unconfirmed sign-up ends. Soft bounces turn mail off after
-    ``soft_bounce_limit`` consecutive mailings have bounced. Repeated bounces and old bounces change
-    nothing. Return the outcome of each bounce, in the order of ``bounces``.
+    Return the outcome of each bounce, in the order of ``bounces``.
+
+    A hard bounce turns mail off on all of the owner's lists that the sender covers. A hard bounce
+    of a confirmation mail also ends the unconfirmed sign-up. Soft bounces turn mail off after
+    ``soft_bounce_limit`` consecutive mailings have bounced.
 
     Raises ``TransientError`` if waiting for a lock takes too long.
 
     Args:
         covered_list_ids: the ids of the lists that the sender covers, or ``None`` if the sender
             covers all lists of the owner.
-        reached: the mailings that reached a member, as reported in the same batch. The function
-            ends soft bounces of earlier mailings before it checks the limit, so that the order of
-            the reports doesn't matter.
+        reached_mails: the mails that reached their members, as reported in the same batch. These
+            mails end earlier soft bounces before the function checks ``soft_bounce_limit``, so that
+            the order of the reports doesn't matter.
     """
     pairs = {target.pair for target in _find_targets(uow, bounces, covered_list_ids)}
     present_ids = locks.lock_members(uow, pairs)
-    # Read the subscriptions again, because they may have changed before they were locked.
+    # Read the subscriptions again, because other transactions may have changed them before they
+    # were locked.
     targets = [
         target
         for target in _find_targets(uow, bounces, covered_list_ids)
         if target.pair in pairs and target.user_id in present_ids
     ]
     latest_actions = find_latest_actions(uow, {target.pair for target in targets})
-    # The indexes of the bounces whose person is still a member of the list in the report.
+    # The indexes of the bounces whose person is a member of the list in the report.
     numbers_of_members = {
         target.number
         for target in targets
         if target.list_id == bounces[target.number].mailing.list_id
     }
     outcomes = [BounceOutcome.UNMATCHED] * len(bounces)
-    chosen: dict[_Key, _Target] = {}
+    target_by_key: dict[_Key, _Target] = {}
     for target in targets:
         bounce = bounces[target.number]
         outcome = _judge_age(bounce, latest_actions[target.pair])
@@ -291,22 +296,24 @@ def record_bounces(
             outcomes[target.number] = outcome
         key = (*target.pair, bounce.mailing.mailing_id)
         if outcome is BounceOutcome.APPLIED and not (
-            key in chosen and (bounces[chosen[key].number].is_hard or not bounce.is_hard)
+            key in target_by_key
+            and (bounces[target_by_key[key].number].is_hard or not bounce.is_hard)
         ):
-            chosen[key] = target
-    pending = [each for each in chosen.values() if each.status == SubscriptionStatus.PENDING]
-    if pending:
-        pending_requests.end_requests(uow, [each.id for each in pending], SENDER)
-    added = _add_bounces(
+            target_by_key[key] = target
+    targets = list(target_by_key.values())
+    pending_targets = [each for each in targets if each.status == SubscriptionStatus.PENDING]
+    if pending_targets:
+        pending_requests.end_requests(uow, [each.id for each in pending_targets], SENDER)
+    bounced_targets = _add_bounces(
         uow,
         bounces,
-        [each for each in chosen.values() if each.status == SubscriptionStatus.ACTIVE],
+        [each for each in targets if each.status == SubscriptionStatus.ACTIVE],
     )
-    end_soft_bounces(uow, reached)
-    _stop_mail(uow, bounces, added)
+    end_soft_bounces(uow, reached_mails)
+    _stop_mail(uow, bounces, bounced_targets)
     new_numbers = {
         each.number
-        for each in (*pending, *added)
+        for each in (*pending_targets, *bounced_targets)
         if _decides_outcome(each, bounces[each.number], numbers_of_members)
     }
     return [
@@ -317,18 +324,18 @@ def record_bounces(
     ]
 
 
-def end_soft_bounces(uow: UnitOfWork, reached: Iterable[MemberMailing]) -> None:
-    """End a member's soft bounces if a later mailing has reached the member.
+def end_soft_bounces(uow: UnitOfWork, reached_mails: Iterable[MemberMailing]) -> None:
+    """End the soft bounces of members who have received the same mail or a later mail.
 
-    A mailing has reached a member if the mail was delivered, opened or clicked. If a mail was first
-    bounced softly and then delivered, this bounce ends too. A soft bounce that has turned mail off
-    doesn't end.
+    A soft bounce that has turned mail off doesn't end. The caller needs no lock.
 
-    The function needs no lock. For members without soft bounces, the function writes nothing.
+    ``reached_mails``: the mails that reached their members, because they were delivered, opened or
+    clicked.
     """
-    mailings = [*reached]
+    mailings = [*reached_mails]
     latest: dict[Pair, MemberMailing] = {}
-    # First find the members with soft bounces, because most members have none.
+    # First find the members with soft bounces, because most members have none, and reading is
+    # cheaper than writing.
     for mailing in _find_softly_bounced(uow, mailings) if mailings else ():
         rival = latest.get(mailing.pair)
         if rival is None or _sort_key(mailing) > _sort_key(rival):
@@ -346,9 +353,9 @@ def end_soft_bounces(uow: UnitOfWork, reached: Iterable[MemberMailing]) -> None:
 
 
 def find_stale_mailings(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> set[int]:
-    """Return the indexes of the mails whose event is stale.
+    """Return the indexes of the mails whose reported event is stale.
 
-    An event is stale if the person joined, rejoined or turned mail on later.
+    An event is stale if the person joined the list or turned mail on later.
     """
     if not mailings:
         return set()
@@ -360,7 +367,7 @@ def find_stale_mailings(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> s
 
 
 def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pair, LatestActions]:
-    """Return the latest actions of members. Each pair contains a list id and a user id."""
+    """Map pairs of a list id and a user id to the latest actions of the members."""
     if not pairs:
         return {}
     rows = uow.session.execute(_FIND_LATEST_ACTIONS, _split_pairs(pairs))
@@ -371,7 +378,7 @@ def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pai
 
 
 def _find_softly_bounced(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> list[MemberMailing]:
-    """Return the mailings to members who have soft bounces that can end."""
+    """Return the mails to members who have a soft bounce that can end."""
     numbers = uow.session.scalars(_FIND_SOFTLY_BOUNCED, _format_pairs(mailings))
     return [mailings[number] for number in numbers]
 
@@ -394,9 +401,10 @@ def _find_targets(
 def _decides_outcome(
     target: _Target, bounce: ReportedBounce, numbers_of_members: Collection[int]
 ) -> bool:
-    """Return whether the effect on a subscription determines the outcome of the bounce.
+    """Return whether the outcome for a subscription is the outcome of the whole bounce.
 
-    Other lists count only if the person isn't a member of the list in the report.
+    A subscription to another list than the one in the report counts only if the person isn't a
+    member of the list in the report.
     """
     is_reported = target.list_id == bounce.mailing.list_id
     return is_reported or target.number not in numbers_of_members
@@ -412,7 +420,7 @@ def _judge_age(bounce: ReportedBounce, latest_actions: LatestActions) -> BounceO
 def _add_bounces(
     uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
 ) -> list[_Target]:
-    """Store a bounce for each target, and return the targets whose bounce wasn't stored before."""
+    """Store a bounce for each subscription, and return the subscriptions with a new bounce."""
     if not targets:
         return []
     keyring = uow.settings.keyring
@@ -437,7 +445,7 @@ def _add_bounces(
 def _stop_mail(
     uow: UnitOfWork, bounces: Sequence[ReportedBounce], targets: Sequence[_Target]
 ) -> None:
-    """Turn mail off after hard bounces, and after soft bounces that reached the list's limit."""
+    """Turn mail off for members with a hard bounce, or with too many consecutive soft bounces."""
     actions = {target.pair: changes.BOUNCED for target in targets if bounces[target.number].is_hard}
     soft_pairs = {target.pair for target in targets} - actions.keys()
     if soft_pairs:
@@ -446,8 +454,9 @@ def _stop_mail(
             actions[list_id, user_id] = changes.SOFT_BOUNCED
     if not actions:
         return
-    # If the times are equal, don't change ``updated_at``, because the undo of an import skips
-    # members who were changed later. The undo of a bad import must also remove bounced members.
+    # The undo of an import skips members whose ``updated_at`` differs from ``imported_at``. Keep
+    # ``updated_at`` of imported members, so that the undo of a bad import also removes members who
+    # have bounced since.
     is_unchanged = Subscription.updated_at == Subscription.imported_at
     updated_at = case((is_unchanged, Subscription.updated_at), else_=func.clock_timestamp())
     owner_ids = {target.id: target.owner_id for target in targets if target.pair in actions}
@@ -479,7 +488,7 @@ def _sort_key(mailing: MemberMailing) -> tuple[datetime, int, datetime]:
 
 
 def _split_pairs(pairs: Iterable[Pair]) -> dict[str, list[int]]:
-    """Return two SQL parameters: an array of the list ids, and an array of the user ids."""
+    """Split the pairs into two SQL parameters: the list ids and the user ids."""
     pairs = list(pairs)
     return {
         "list_ids": [list_id for list_id, _ in pairs],
@@ -488,7 +497,7 @@ def _split_pairs(pairs: Iterable[Pair]) -> dict[str, list[int]]:
 
 
 def _format_pairs(mailings: Sequence[MemberMailing]) -> dict[str, str]:
-    """Return the same two SQL parameters as ``_split_pairs``, but as texts of arrays."""
+    """Split the pairs into two SQL parameters, and format each one as the text of an array."""
     return {
         "list_ids": format_numbers(each.list_id for each in mailings),
         "user_ids": format_numbers(each.user_id for each in mailings),

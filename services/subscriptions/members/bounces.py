@@ -1,11 +1,12 @@
-"""Stored bounces, which keep mail turned off until they are lifted.
+"""Stored bounces of members. A bounce can keep a list's mail to the member turned off.
 
 A bounce isn't an opt-out, because the person made no decision. The table ``bounces`` contains an
-HMAC of the address, so that a bounce remains when the member is removed or erased.
+HMAC of the address, so that a bounce remains after the member is removed or erased.
 
-A bounce is in effect until it is lifted or ends. When a member's mail is turned on, a database
-trigger lifts the member's bounces. Code that adds a member, or that turns mail on without the
-person's consent, must call ``claim_bounces``.
+A bounce is in effect until it is lifted or ends. When the list's mail to a member is turned on, a
+database trigger lifts the member's bounces. Only a soft bounce can end: a later mail that reaches
+the member ends it. Code that adds a member or turns mail on without the person's consent must first
+call ``claim_bounces``.
 """
 
 from datetime import timedelta
@@ -17,22 +18,22 @@ from models import User
 from services.subscriptions.members.opt_out_checks import compute_address_digests
 from storage.unit_of_work import UnitOfWork
 
-# A list's owner may lift the bounces of each member only once in this period.
+# After a bounce, a list's owner may turn a member's mail on only once in this period.
 OWNER_LIFT_PERIOD = timedelta(days=30)
-# The SQL condition for bounces that are in effect. A partial index has the same condition.
-COUNTS = "ended_at IS NULL AND lifted_at IS NULL"
+# The SQL condition that a bounce is in effect. A partial index has the same condition.
+IS_IN_EFFECT = "ended_at IS NULL AND lifted_at IS NULL"
 
 _CLAIM_BOUNCES = text(f"""
 WITH claimed AS (
     UPDATE bounces SET user_id = :user_id
     WHERE list_id = :list_id AND address_hmac = ANY (CAST(:digests AS bytea[]))
-        AND user_id IS NULL AND {COUNTS}
+        AND user_id IS NULL AND {IS_IN_EFFECT}
 )
 SELECT EXISTS (
     SELECT FROM bounces
     WHERE list_id = :list_id
         AND (user_id = :user_id OR address_hmac = ANY (CAST(:digests AS bytea[])))
-        AND {COUNTS} AND stopped_at IS NOT NULL
+        AND {IS_IN_EFFECT} AND stopped_at IS NOT NULL
 )
 """)  # noqa: S608 - no input
 _LIFT_BOUNCES = text(f"""
@@ -40,7 +41,7 @@ WITH locked AS (
     SELECT list_id, address_hmac, mailing_id FROM bounces
     WHERE list_id = :list_id
         AND (user_id = :user_id OR address_hmac = ANY (CAST(:digests AS bytea[])))
-        AND {COUNTS}
+        AND {IS_IN_EFFECT}
     ORDER BY 1, 2, 3 FOR UPDATE
 )
 UPDATE bounces AS b SET lifted_at = clock_timestamp(), is_lifted_by_owner = :by_owner FROM locked
@@ -62,8 +63,8 @@ FROM bounces WHERE list_id = :list_id AND user_id = :user_id
 ON CONFLICT DO NOTHING
 """)
 _RELEASE_BOUNCES = text("UPDATE bounces SET user_id = NULL WHERE user_id = :user_id")
-# With the order of the primary key, Postgres reads one row by the key. Otherwise, Postgres may read
-# the whole table to find any bounce of the list.
+# The order of the primary key makes Postgres find one row with the index of this key. Otherwise,
+# Postgres might read the whole table to find a bounce of the list.
 _FIND_ANY_BOUNCE = text("""
 SELECT 1 FROM bounces WHERE list_id = :list_id
 ORDER BY list_id, address_hmac, mailing_id LIMIT 1
@@ -71,23 +72,23 @@ ORDER BY list_id, address_hmac, mailing_id LIMIT 1
 
 
 def claim_bounces(uow: UnitOfWork, list_id: int, person: User) -> bool:
-    """Return whether the list must not mail a person because of a bounce.
+    """Return whether the list must not mail a person because of a bounce of the address.
 
-    If bounces of the person's address are linked to nobody, for example after an erasure, the
-    function links the bounces to the person, so that the person or the owner can lift the bounces.
+    The function also links bounces of the address to the person if they are linked to nobody, for
+    example after an erasure. Turning mail on lifts only bounces that are linked to the person.
     """
     values = _build_person_parameters(uow, list_id, person)
     return bool(uow.session.scalar(_CLAIM_BOUNCES, values))
 
 
 def lift_bounces(uow: UnitOfWork, list_id: int, person: User, *, by_owner: bool = False) -> None:
-    """Lift a person's bounces when the person or the list's owner turns mail on."""
+    """Lift all bounces of a person on a list, so that the list mails the person again."""
     values = _build_person_parameters(uow, list_id, person)
     uow.session.execute(_LIFT_BOUNCES, values | {"by_owner": by_owner})
 
 
 def has_owner_lifted(uow: UnitOfWork, list_id: int, user_id: int) -> bool:
-    """Return whether the list's owner lifted a bounce of the member in the last 30 days."""
+    """Return whether the owner turned on the member's mail after a bounce in the last 30 days."""
     values = {"list_id": list_id, "user_id": user_id, "period": OWNER_LIFT_PERIOD}
     return bool(uow.session.scalar(_HAS_OWNER_LIFTED, values))
 
@@ -99,7 +100,7 @@ def copy_bounces(uow: UnitOfWork, list_id: int, user_id: int, *, to_list_id: int
 
 
 def release_bounces(uow: UnitOfWork, user_id: int) -> None:
-    """Unlink a person from all bounces, because the person changes the address."""
+    """Unlink a person from all bounces, because the person's new address may work."""
     uow.session.execute(_RELEASE_BOUNCES, {"user_id": user_id})
 
 
@@ -109,7 +110,7 @@ def has_bounces(uow: UnitOfWork, list_id: int) -> bool:
 
 
 def build_no_bounce_condition(member: str) -> str:
-    """Build an SQL condition for members without a bounce that turned mail off.
+    """Build the SQL condition that no bounce turned off the mail to a member.
 
     ``member``: the alias of ``subscriptions`` in the SQL statement that contains the condition.
     """
@@ -120,13 +121,15 @@ def build_no_bounce_condition(member: str) -> str:
 
 
 def build_bounce_query(list_id: str, condition: str) -> str:
-    """Build an SQL query for the bounces on a list that have turned mail off.
+    """Build an SQL query that returns a list's bounces that are in effect and turned mail off.
 
     ``OFFSET 0`` makes Postgres look up each bounce in an index (see ``imports.judge_statements``).
 
-    ``condition``: an SQL condition that the bounces must also match.
+    Args:
+        list_id: the SQL expression for the list's id.
+        condition: an SQL condition that the bounces must also meet.
     """
-    stops = f"{COUNTS} AND stopped_at IS NOT NULL"
+    stops = f"{IS_IN_EFFECT} AND stopped_at IS NOT NULL"
     return f"SELECT FROM bounces WHERE list_id = {list_id} AND {stops} AND {condition} OFFSET 0"
 
 

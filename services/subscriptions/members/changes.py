@@ -57,7 +57,7 @@ class Via(StrEnum):
     IMPORT = "import"
     BULK = "bulk"  # The list's owner started a bulk action.
     COMMAND = "command"
-    SENDER = "sender"  # A report from a program that sends the list's mails.
+    SENDER = "sender"  # A sender, such as a mail provider, reported an event.
 
 
 class ActorKind(StrEnum):
@@ -68,7 +68,7 @@ class ActorKind(StrEnum):
     IMPORT = "import"
     OPERATOR = "operator"
     STRANGER = "stranger"  # A person who used a sign-up form without being logged in.
-    SENDER = "sender"  # A program that sends the list's mails.
+    SENDER = "sender"  # A registered source of reports, such as a mail provider.
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def record_event(
         email_enabled: whether mail was enabled before the change, or ``None`` for a new
             subscription.
         owner_id: the id of the list's owner, or ``None`` if the caller doesn't know the id. With
-            the id, few SQL statements store the events of many subscriptions.
+            the id, a single INSERT statement can store the feed events of many subscriptions.
     """
     uow.session.add(
         SubscriptionEvent(

@@ -1,13 +1,12 @@
-"""Creates and verifies delivery ids, which senders include in reports to identify a mail.
+"""Creates and verifies delivery ids, which identify a mail in the reports of mail providers.
 
-A delivery id gives no access to anything. Pressroom accepts a delivery id only from a sender that
-covers the delivery id's list. Therefore a mail provider may log delivery ids. A trace id, on the
-other hand, must stay secret.
+A delivery id isn't secret, so a mail provider may log it. Pressroom accepts a delivery id only in
+reports of a registered sender that covers the list of the mail. A trace id, on the other hand, must
+stay secret, because anyone with it can act for the person.
 
-A delivery id consists of 52 characters from ``[a-z0-9]``, and begins with ``d1``. The remaining
-characters encode 31 bytes in base 32 with the digits ``0`` to ``9`` and ``a`` to ``v``. The first
-23 bytes are the payload. It contains the list id, the mailing id and the user id with 7 bytes each,
-and the mailing's day with 2 bytes. The last 8 bytes are the MAC of the payload.
+A delivery id consists of ``d1`` and 50 digits in base 32 (``0`` to ``9`` and ``a`` to ``v``), which
+encode 31 bytes. The first 23 bytes are the payload: the list id, the mailing id and the user id
+with 7 bytes each, and the mailing's day with 2 bytes. The last 8 bytes are the MAC of the payload.
 """
 
 import base64
@@ -27,17 +26,17 @@ _ID_BYTES = 7
 _DAY_BYTES = 2
 _PAYLOAD_BYTES = 3 * _ID_BYTES + _DAY_BYTES
 _MAC_BYTES = 8
-# 50 digits in base 32 encode 250 bits. The last 2 bits are unused, because 31 bytes have 248 bits.
+# 50 digits in base 32 encode 250 bits, but 31 bytes have only 248 bits. The last 2 bits are unused.
 _FORM = re.compile(rf"{_VERSION}([0-9a-v]{{50}})")
 _UNUSED_BITS = 2
 _FIRST_DAY = date(2020, 1, 1)
 
 
 class DeliveryId(NamedTuple):
-    """The recipient and the mailing that a delivery id identifies.
+    """The decoded content of a delivery id: the recipient and the mailing.
 
     Attributes:
-        mailing_id: the id of the job that exported the roster or sent the mail.
+        mailing_id: the id of the job that exported the mailing's roster or sent the single mail.
         day: the day in UTC on which the mailing began.
     """
 
@@ -50,7 +49,7 @@ class DeliveryId(NamedTuple):
 def build_delivery_header(
     keyring: Keyring, *, list_id: int, user_id: int, job_id: int
 ) -> dict[str, str]:
-    """Return the mail header with a delivery id, for a mail that the job ``job_id`` sends."""
+    """Return the mail header with the delivery id of a mail that the job ``job_id`` sends."""
     delivery = DeliveryId(list_id, user_id, mailing_id=job_id, day=clock.now().date())
     return {DELIVERY_HEADER: create_delivery_id(keyring, delivery)}
 
@@ -65,9 +64,9 @@ def create_delivery_id(keyring: Keyring, delivery: DeliveryId) -> str:
 def build_delivery_id_factory(
     keyring: Keyring, *, list_id: int, mailing_id: int, day: date
 ) -> Callable[[int], str]:
-    """Return a function that maps the user id of a mailing's recipient to a delivery id.
+    """Return a function that creates the delivery id for the user id of a mailing's recipient.
 
-    The function reuses one HMAC signer, because a roster may contain a million delivery ids.
+    All calls share one HMAC signer, because a roster may contain a million delivery ids.
     """
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
     mailing_bytes = list_id.to_bytes(_ID_BYTES, "big") + mailing_id.to_bytes(_ID_BYTES, "big")
@@ -84,19 +83,20 @@ def build_delivery_id_factory(
 def read_delivery_id(keyring: Keyring, text: str) -> DeliveryId | None:
     """Verify and decode a delivery id. Return ``None`` if the delivery id is forged or malformed.
 
-    The function ignores case, because some mail servers change the case of an address.
+    Upper-case letters are accepted, because a delivery id may be part of an address, and some mail
+    servers change the case of addresses.
     """
     if not text.isascii() or (match := _FORM.fullmatch(text.lower())) is None:
         return None
     number = int(match[1], 32)
     if number % (1 << _UNUSED_BITS):
-        # Reject unused bits that aren't 0, so that each delivery id has only one valid spelling.
+        # Unused bits must be 0, so that each delivery id has only one valid spelling.
         return None
     content = (number >> _UNUSED_BITS).to_bytes(_PAYLOAD_BYTES + _MAC_BYTES, "big")
     payload = content[:_PAYLOAD_BYTES]
     mac = content[_PAYLOAD_BYTES:]
     signer = keyring.signer(_PURPOSE, length=_MAC_BYTES)
-    # Always compare with the MACs of all keys, so that the duration doesn't reveal which key fits.
+    # Compare with the MACs of all keys, so that the duration doesn't reveal which key matches.
     matches = [hmac.compare_digest(mac, expected) for expected in signer.digests(payload)]
     if not any(matches):
         return None

@@ -1,8 +1,7 @@
-"""Finds out why and since when members get no mail from a list.
+"""Finds out why and since when a list's mail to members is turned off.
 
-The reason isn't stored, but is derived from the person's opt-out of mail, from a bounce, or from
-the subscription's history. Therefore a reason is also found if an earlier release turned the mail
-off.
+The reason isn't stored. Pressroom derives the reason from an opt-out, from a bounce, or from the
+subscription's history, so that a reason is also found if an earlier release turned the mail off.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,8 +21,7 @@ from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
 # Finds the opt-out, the bounce and the latest history event that turned a member's mail off. The
-# event states the reason if there is no opt-out and no bounce. For example, retention may have
-# deleted the bounce, but not the history.
+# event is needed if there is no opt-out, and if retention has deleted the bounce.
 _FIND_EMAIL_OFFS = """
 SELECT m.id, o.created_at, b.is_hard, b.status, b.stopped_at, e.action, e.created_at
 FROM unnest(CAST(:ids AS bigint[])) AS r (id)
@@ -60,20 +58,20 @@ _STATEMENT = Statement(_FIND_EMAIL_OFFS)
 class EmailOffReason(StrEnum):
     BOUNCED = "bounced"
     SOFT_BOUNCED = "soft_bounced"
-    PERSON = "person"  # The person has opted out of the list's mail.
+    PERSON = "person"  # The person opted out of the list's mail.
     OWNER = "owner"
 
 
-# The reasons that have the same names as actions in a subscription's history.
+# The reasons that are also names of actions in a subscription's history.
 _BOUNCE_REASONS = (EmailOffReason.BOUNCED, EmailOffReason.SOFT_BOUNCED)
 
 
 @dataclass(frozen=True, slots=True)
 class EmailOff:
-    """The reason why a member gets no mail.
+    """Why and since when a list's mail to a member is turned off.
 
     Attributes:
-        status: the enhanced status code of the bounce, or ``None``.
+        status: the enhanced status code of the bounce (RFC 3463), such as ``5.1.1``, or ``None``.
         at: when the mail was turned off, or ``None`` if the time is unknown.
     """
 
@@ -88,30 +86,31 @@ class _Record(NamedTuple):
 
 
 def find_email_off(uow: UnitOfWork, record: Subscription) -> EmailOff | None:
-    """Return why a member gets no mail, or ``None`` if mail is on."""
+    """Return why the mail to a member is turned off, or ``None`` if the mail is turned on."""
     return find_email_offs(uow, [record]).get(record.id)
 
 
 def find_email_offs(uow: UnitOfWork, records: Iterable[Subscription]) -> Mapping[int, EmailOff]:
-    """Map subscription ids to the reasons why members get no mail.
+    """Map subscription ids to the reasons why mail is turned off.
 
-    Members who get mail are omitted.
+    Subscriptions whose mail is turned on are omitted.
     """
-    off = [_Record(each.id, each.email) for each in records if not each.email_enabled]
-    return _find_in_transaction(uow, off)
+    return _find_in_transaction(
+        uow, [_Record(each.id, each.email) for each in records if not each.email_enabled]
+    )
 
 
 def find_email_offs_of_rows(
     uow: UnitOfWork, rows: Iterable[Mapping[str, Any]]
 ) -> Mapping[int, EmailOff]:
-    """Return the result of ``find_email_offs`` for rows that map column names to values."""
+    """Map the subscription ids of rows to the reasons why mail is turned off."""
     return _find_in_transaction(uow, _select_off(rows))
 
 
 def read_email_offs_of_rows(
     resources: Resources, rows: Iterable[Mapping[str, Any]]
 ) -> Mapping[int, EmailOff]:
-    """Return the same as ``find_email_offs_of_rows``, but without an open transaction."""
+    """Map the subscription ids of rows to reasons, without an open transaction."""
     read_rows = partial(resources.database.rows, _STATEMENT)
     return _find(_select_off(rows), resources.keyring, read_rows)
 
@@ -120,27 +119,27 @@ def _select_off(rows: Iterable[Mapping[str, Any]]) -> list[_Record]:
     return [_Record(row["id"], row["email"]) for row in rows if not row["email_enabled"]]
 
 
-def _find_in_transaction(uow: UnitOfWork, off: Sequence[_Record]) -> dict[int, EmailOff]:
+def _find_in_transaction(uow: UnitOfWork, records: Sequence[_Record]) -> dict[int, EmailOff]:
     def read_rows(**values: object) -> Iterable[Sequence[Any]]:
         return uow.session.execute(text(_FIND_EMAIL_OFFS), values).all()
 
-    return _find(off, uow.settings.keyring, read_rows)
+    return _find(records, uow.settings.keyring, read_rows)
 
 
 def _find(
-    off: Sequence[_Record], keyring: Keyring, read_rows: Callable[..., Iterable[Sequence[Any]]]
+    records: Sequence[_Record], keyring: Keyring, read_rows: Callable[..., Iterable[Sequence[Any]]]
 ) -> dict[int, EmailOff]:
-    if not off:
+    if not records:
         return {}
     compute_digests = create_address_digester(keyring)
     digests = [
         (record.id, digest)
-        for record in off
+        for record in records
         if record.email is not None
         for digest in compute_digests(record.email)
     ]
     rows = read_rows(
-        ids=[record.id for record in off],
+        ids=[record.id for record in records],
         digest_ids=[record_id for record_id, _ in digests],
         digests=[digest for _, digest in digests],
     )

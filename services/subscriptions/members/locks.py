@@ -95,8 +95,9 @@ _LOCK_PEOPLE_SHARED = text(
     "SELECT id FROM users WHERE id = ANY (CAST(:user_ids AS bigint[])) AND erased_at IS NULL"
     " ORDER BY id FOR KEY SHARE"
 )
-# If a job locks more subscriptions to one list, it locks the whole list instead. The lock table of
-# Postgres has room for only a few thousand advisory locks of all transactions together.
+# The maximum number of subscriptions to one list that a job locks separately. For more
+# subscriptions, the job locks the whole list, because the lock table of Postgres has room for only
+# a few thousand advisory locks of all transactions.
 _MAX_LOCKED_PAIRS_PER_LIST = 50
 
 
@@ -222,15 +223,15 @@ def lock_members(
 ) -> set[int]:
     """Lock many subscriptions for a job until the transaction ends.
 
-    If ``pairs`` contains very many subscriptions to one list, the whole list is locked, as for a
-    bulk action. Return the ids of the people who haven't been erased. Raises ``TransientError`` if
-    waiting for a lock takes too long.
+    Return the ids of the people who haven't been erased. For more than
+    ``_MAX_LOCKED_PAIRS_PER_LIST`` subscriptions to one list, the function locks the whole list, as
+    for a bulk action. Raises ``TransientError`` if waiting for a lock takes too long.
 
     Args:
         pairs: the list id and the user id of each subscription.
-        wait_for_lists: whether to wait for another transaction's lock on a list. If false, raise
-            ``TransientError`` instead. ``pairs`` may then contain at most
-            ``_MAX_LOCKED_PAIRS_PER_LIST`` subscriptions to each list.
+        wait_for_lists: whether to wait if another transaction has locked a list, or to raise
+            ``TransientError`` immediately. If the function doesn't wait, ``pairs`` may contain at
+            most ``_MAX_LOCKED_PAIRS_PER_LIST`` subscriptions to each list.
     """
     counts = Counter(list_id for list_id, _ in pairs)
     is_crowded = {each: count > _MAX_LOCKED_PAIRS_PER_LIST for each, count in counts.items()}

@@ -221,9 +221,9 @@ def read_members_by_id(
 def _add_attributes(
     attributes: AttributeFormatter, email_offs: Mapping[int, EmailOff], rows: list[_Row]
 ) -> list[_Row]:
-    """Replace the ids of fields and tags with field keys and tag names in each row.
+    """Replace the ids of fields and tags in each row with field keys and tag names.
 
-    The function also adds the key ``email_off``, with the reason why the member gets no mail.
+    The function also adds the reason why the member gets no mail, under the key ``email_off``.
     """
     for row in rows:
         row["email_off"] = email_offs.get(row["id"])

@@ -143,7 +143,7 @@ def apply_opt_outs(
 
     The caller must have locked the person's subscription to the list.
 
-    ``action``: the name that the history gives to the change if the person leaves the list.
+    ``action``: the action in the history if the person leaves the list, such as ``complained``.
     """
     values = find_opt_out_changes(uow, record)
     if values:

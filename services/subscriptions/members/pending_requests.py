@@ -1,4 +1,4 @@
-"""Ends sign-ups that haven't been confirmed."""
+"""Ends sign-ups that the person hasn't confirmed."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from services.subscriptions.members.changes import Actor
 from storage.unit_of_work import UnitOfWork
 
 _PENDING = SubscriptionStatus.PENDING
-# The SQL condition that excludes events of unconfirmed sign-ups from a subscription's history.
+# The SQL condition that an event in a subscription's history isn't part of an unconfirmed sign-up.
 IS_MORE_THAN_REQUEST = or_(
     SubscriptionEvent.status_before != _PENDING, SubscriptionEvent.status_after != _PENDING
 )
@@ -31,10 +31,10 @@ FROM lapsed
 
 
 def end_requests(uow: UnitOfWork, subscription_ids: Sequence[int], actor: Actor) -> None:
-    """End the sign-ups of pending subscriptions, so that no reminder is sent.
+    """End the unconfirmed sign-ups of pending subscriptions.
 
-    If the person was a member before, the subscription gets its status from before the sign-up.
-    Otherwise, the subscription is deleted. The caller must have locked the subscriptions.
+    A subscription of a former member gets back the status that it had before the sign-up. Any other
+    subscription is deleted. The caller must have locked the subscriptions.
     """
     of_member = (
         SubscriptionEvent.list_id == Subscription.list_id,

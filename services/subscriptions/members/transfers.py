@@ -92,7 +92,8 @@ def _write_target_record(
         target_record = Subscription(source="transfer", **copied, **values)
         changes.add_record(uow, target_record, changes.TRANSFERRED_IN, actor)
     else:
-        # Keep an active member's origin, because the figures by origin wouldn't count the change.
+        # Don't change the origin of an active member, because the daily figures by origin have
+        # already counted the member with the former origin.
         if target_record.status != SubscriptionStatus.ACTIVE and not sign_up.has_origin(
             uow, target_record
         ):

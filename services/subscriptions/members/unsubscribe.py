@@ -36,12 +36,13 @@ from services.subscriptions.members.changes import Actor, ActorKind, Via
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
 
-# The sources of opt-outs that a sender reported: a complaint, or an unsubscription at the provider.
+# The values of ``opt_outs.source`` for opt-outs that a sender, such as a mail provider, reported: a
+# complaint, or an unsubscription at the provider.
 SENDER_COMPLAINT = "sender-complaint"
 SENDER_UNSUBSCRIBE = "sender-unsubscribe"
-# The maximum number of opt-outs that ``follow_opt_outs`` applies in one transaction. If there were
-# more, ``locks.lock_members`` couldn't lock the members of a list separately.
-_FOLLOWED_AT_ONCE = 50
+# The maximum number of opt-outs that ``follow_opt_outs`` applies in one transaction, so that
+# ``locks.lock_members`` can lock the members of a list separately.
+_MAX_OPT_OUTS_PER_BATCH = 50
 _CAN_LEAVE = (SubscriptionStatus.PENDING, SubscriptionStatus.ACTIVE)
 
 
@@ -74,11 +75,12 @@ def opt_out(
 def record_reported_opt_outs(uow: UnitOfWork, sources: Mapping[tuple[int, int], str]) -> list[int]:
     """Store opt-outs that a sender reported, and jobs that unsubscribe the people.
 
-    The opt-outs take effect with the commit. The function doesn't lock the lists, and stores
-    nothing about erased people. Return the ids of the jobs. After the commit, the caller passes the
-    ids to ``follow_opt_outs``, which is faster than the jobs.
+    Return the ids of the jobs. After the commit, the caller passes the ids to ``follow_opt_outs``,
+    which does the work faster than the jobs. The opt-outs take effect with the commit, even while a
+    bulk action locks the list. Opt-outs of erased people are ignored.
 
-    ``sources``: maps a list id and a user id to ``SENDER_COMPLAINT`` or ``SENDER_UNSUBSCRIBE``.
+    ``sources``: maps pairs of a list id and a user id to ``SENDER_COMPLAINT`` or
+    ``SENDER_UNSUBSCRIBE``.
     """
     # Lock the people, so that none of them can be erased until the transaction ends.
     query = select(User).where(
@@ -99,16 +101,16 @@ def record_reported_opt_outs(uow: UnitOfWork, sources: Mapping[tuple[int, int], 
 
 
 def follow_opt_outs(resources: Resources, job_ids: Sequence[int]) -> None:
-    """Do the work of jobs that ``record_reported_opt_outs`` stored, and delete these jobs.
+    """Unsubscribe the people of jobs that ``record_reported_opt_outs`` stored, and delete the jobs.
 
-    The function skips jobs that a worker has claimed. If another transaction has locked a list, a
-    worker runs the remaining jobs later.
+    The function skips jobs that a worker has already claimed. If another transaction has locked a
+    list, a worker runs the remaining jobs later.
     """
     # Optimization: opt-outs applied without their jobs (decision 17).
-    for start in range(0, len(job_ids), _FOLLOWED_AT_ONCE):
+    for start in range(0, len(job_ids), _MAX_OPT_OUTS_PER_BATCH):
         with suppress(TransientError), resources.unit_of_work() as uow:
             statement = delete(Job).where(
-                Job.id.in_(job_ids[start : start + _FOLLOWED_AT_ONCE]),
+                Job.id.in_(job_ids[start : start + _MAX_OPT_OUTS_PER_BATCH]),
                 Job.kind == APPLY_OPT_OUT.name,
                 Job.status == JobStatus.QUEUED,
             )
@@ -173,8 +175,7 @@ APPLY_OPT_OUT = register_kind(
 def _update_member(uow: UnitOfWork, stored: OptOut) -> None:
     """Apply an opt-out to the person's subscription. The caller has locked the subscription."""
     assert stored.user_id is not None
-    # The column ``source`` of an imported opt-out contains a reason such as a bounce, instead of a
-    # value of ``Via``.
+    # An imported opt-out has a source such as ``bounce``, which isn't a value of ``Via``.
     via = Via(stored.source) if stored.source in set(Via) else Via.IMPORT
     actor = Actor(ActorKind.USER, via, user_id=stored.user_id)
     action = "unsubscribed"

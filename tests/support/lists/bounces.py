@@ -66,11 +66,11 @@ def record(
     stack: Stack,
     reported: list[ReportedBounce],
     covered_list_ids: Collection[int] | None = None,
-    reached: list[MemberMailing] | None = None,
+    reached_mails: list[MemberMailing] | None = None,
 ) -> list[BounceOutcome]:
     with stack.resources.unit_of_work() as uow:
         return bounce_reports.record_bounces(
-            uow, reported, covered_list_ids=covered_list_ids, reached=reached or ()
+            uow, reported, covered_list_ids=covered_list_ids, reached_mails=reached_mails or ()
         )
 
 
