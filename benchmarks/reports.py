@@ -25,7 +25,7 @@ WARM_UP_BODIES = 5
 POSTERS = 4
 ROUNDS = 5 if is_full_size() else 3
 MIN_PER_SECOND = 10_000
-# The number of reports of each kind in a body.
+# The number of reports of each kind in a request body.
 MIX = {
     EventKind.DELIVERED: 974,
     EventKind.SOFT_BOUNCE: 13,

@@ -58,7 +58,7 @@ class BenchSender:
     _keys: ProviderKeys = field(default_factory=lambda: ProviderKeys(SnsServer()))
 
     def build_post(self, events: Sequence[MailEvent]) -> bytes:
-        """Return an HTTP request, whose signature is valid for at least five minutes."""
+        """Return a signed HTTP request, which is accepted for at least five minutes."""
         [request] = self._keys.build_requests(self.plan, events)
         path = f"/senders/{self.id}/events"
         return build_body_request("POST", path, request.body, request.headers)

@@ -25,7 +25,7 @@ _ROW_FIELDS = "id name provider state last_report_at"
 
 
 def _check_name(name: str) -> str:
-    """Remove spaces around the name. Raises ``typer.BadParameter`` if its length is invalid."""
+    """Remove spaces around the name. Raises ``typer.BadParameter`` for an invalid length."""
     if not 1 <= len(stripped := name.strip()) <= MAX_NAME_CHARACTERS:
         raise typer.BadParameter(f"must have 1 to {MAX_NAME_CHARACTERS} characters")
     return stripped

@@ -191,7 +191,7 @@ def read_embedded_form(
     origin: Annotated[
         bool,
         Query(
-            description="Whether to add a short script, which fills hidden fields with the "
+            description="Whether to add a short script that fills hidden fields with the "
             "campaign in the page's URL, the page's path and the referring website"
         ),
     ] = False,

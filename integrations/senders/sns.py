@@ -31,7 +31,7 @@ class SnsMessageType(StrEnum):
 _CONFIRMATION_FIELDS = (
     *("Message", "MessageId", "SubscribeURL", "Timestamp", "Token", "TopicArn", "Type"),
 )
-# The fields that a signature covers, in this order. A message without ``Subject`` skips this field.
+# The fields that a signature covers, in this order. ``Subject`` is covered only if it exists.
 _SIGNED_FIELDS = {
     SnsMessageType.NOTIFICATION: (
         *("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type"),

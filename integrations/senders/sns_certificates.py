@@ -268,7 +268,7 @@ class SnsCertificates:
 
 
 def _parse_own_certificates(content: bytes) -> list[x509.Certificate]:
-    """Parse certificates from SNS. Raises ``CertificateRefused`` if they are invalid."""
+    """Parse certificates from SNS, and raise ``CertificateRefused`` if they are invalid."""
     try:
         return parse_certificates(content)
     except ValueError:

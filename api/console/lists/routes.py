@@ -327,8 +327,8 @@ def change_settings(console: ConsoleForm, list_id: ListId) -> Response:
         _ORIGINS_FIELD: read_lines(form, _ORIGINS_FIELD),
     }
     if limit := form.get(_BOUNCE_LIMIT_FIELD, "").strip():
-        # Keep text that isn't a number. The validation then rejects the text, and the form shows
-        # the error next to the field.
+        # Pass on text that isn't a number, so that the validation rejects the text and the form
+        # shows the error next to the field.
         values[_BOUNCE_LIMIT_FIELD] = int(limit) if limit.isdecimal() else limit
     notice = "The settings were saved."
     return _change_list(console, list_id, values, show_settings, tab="settings", notice=notice)

@@ -21,7 +21,7 @@ def build_mailing(
     mailing_at: datetime | None = None,
     occurred_at: datetime | None = None,
 ) -> MemberMailing:
-    """Return a mailing to a member, with an event such as a bounce.
+    """Return a mailing that was sent to a member, with the time of an event such as a bounce.
 
     ``mailing_at``: when the mailing began, by default now. ``occurred_at``: the time of the event,
     by default now.

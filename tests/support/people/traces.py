@@ -99,8 +99,8 @@ PERSON_COLUMNS = ("user_id", "person_id", "caller_id")
 # Tables whose rows belong to a person. Rows that refer to a person's row count as rows about the
 # person.
 OWNED_TABLES = ("senders", "api_keys", "webhook_endpoints", "lists")
-# For tables of which an erasure may leave some rows unchanged, maps the table to the SQL condition
-# for the rows that the erasure must delete or change.
+# An erasure may leave some rows of the following tables unchanged. The SQL conditions select the
+# rows that the erasure must delete or change.
 _LEFT = {
     "subscription_events": "%(id)s IN (user_id, actor_id)"
     " AND (ip IS NOT NULL OR request_id IS NOT NULL)",
