@@ -1,24 +1,27 @@
-"""Measures whether the parts of the product slow down each other when all are used at once.
+"""Measures how much the parts of the product slow each other down when all are used at once.
 
 The parts are charges, uploads, sign-ups, imports, searches for members, member changes with their
-webhooks, and reports of senders. First, the benchmark offers the requests of each part by itself.
-Then, it offers the requests of all parts at once for ten minutes, at the same rates. Each result is
-the 99th percentile of a part's times at once, divided by the 99th percentile of the same part by
-itself. The spread contains the smallest and the largest ratio of the five fifths of the ten
-minutes: if a queue grew, the last fifth would be much slower than the first. The times are the
-response times, the delays from a change to the delivery of its webhook, and the delays from the
-post of a report to its effect. The response time of an import is its whole duration.
+webhooks, and reports of senders. First, the benchmark sends the requests of each part by itself.
+Then, it sends the requests of all parts at once for ten minutes, at the same rates. The short form
+takes one minute. The module ``everything_parts`` defines the requests and their rates.
 
-The memory of each kind of process is compared between the second and the last fifth of the ten
-minutes. In the first fifth, the processes still fill their caches and connection pools. The means
-of two fifths may differ by a tenth, because a process needs more memory during an import or a
-conversion, and a fifth doesn't always contain the same number of both. A leak of one kilobyte
-per request would add 60 MB to the API, which is much more than a tenth.
+The result of a part is the 99th percentile of its times at once, divided by the 99th percentile of
+its times by itself. The spread contains the smallest and the largest ratio of five equal periods.
+If a queue grew, the last period would be much slower than the first. The times of a part are its
+response times. The response time of an upload includes the conversion, and the response time of an
+import is the duration of its job. Member changes also have a delay from the change to the delivery
+of the webhook. Reports also have a delay from the post to the effect on the member.
 
-The module ``everything_parts`` defines the requests and their rates.
+For each process, the benchmark compares the mean memory in the last of five equal periods with the
+mean in the second. In the first period, the processes still fill their caches and connection pools.
+The memory may grow by a tenth, because a process needs more memory during an import or a
+conversion, and not every period contains the same number of them. In ten minutes, the API gets more
+than 100,000 requests. If the API leaked one kilobyte per request, its memory would grow by a third
+between the two periods.
 """
 
 import asyncio
+import itertools
 import os
 import time
 from collections import Counter
@@ -42,7 +45,7 @@ SECONDS_AT_ONCE = 600 if is_full_size() else 60
 SECONDS_BY_ITSELF = 120 if is_full_size() else 20
 WARM_UP_SECONDS = 10
 SAMPLE_EVERY_SECONDS = 2.0
-FIFTHS = 5
+PERIODS = 5
 MAX_SLOWDOWN = 3.0
 MAX_MEMORY_GROWTH = 1.1
 # Maps the name of each worker process to its queues and to the number of jobs of each queue that
@@ -97,10 +100,14 @@ class EverythingBench:
     pids: dict[str, int]
 
     def offer(self, parts: Sequence[Part], seconds: float) -> tuple[dict[str, Outcome], float]:
-        """Offer the requests of the parts at once, and wait for all their effects.
+        """Offer the requests of the parts at their rates, and wait for all their effects.
 
-        Return the outcome of each part, and the average number of cores that were busy with the
-        requests and their effects.
+        Return the outcome of each part, and the average number of cores that the stack and the load
+        generator used.
+
+        Args:
+            parts: the parts that send requests at the same time. With an empty sequence, the stack
+                stays idle.
         """
         cpu_seconds = measure_cpu_seconds()
         start = time.perf_counter()
@@ -120,7 +127,9 @@ class EverythingBench:
     async def _offer_all(
         self, parts: Sequence[Part], seconds: float
     ) -> list[tuple[list[Reply], float]]:
-        return await asyncio.gather(*(self._offer_part(part, seconds) for part in parts))
+        offers = (self._offer_part(part, seconds) for part in parts)
+        replies, _ = await asyncio.gather(asyncio.gather(*offers), asyncio.sleep(seconds))
+        return replies
 
     async def _offer_part(self, part: Part, seconds: float) -> tuple[list[Reply], float]:
         """Return the responses to a part's requests, and the seconds until the last response."""
@@ -135,7 +144,8 @@ def run() -> list[Finding]:
         # Warm up the processes, so that they load their code before the measurement.
         bench.offer(bench.parts, WARM_UP_SECONDS)
         by_itself: dict[str, Outcome] = {}
-        cores: dict[str, float] = {}
+        _, idle_cores = bench.offer([], SECONDS_BY_ITSELF)
+        cores = {"idle": idle_cores}
         for part in bench.parts:
             outcomes, cores[part.name] = bench.offer([part], SECONDS_BY_ITSELF)
             by_itself |= outcomes
@@ -167,7 +177,7 @@ def _build_outcome(part: Part, replies: Sequence[Reply], seconds: float) -> Outc
 
 
 def _compare(part: Part, by_itself: Outcome, at_once: Outcome) -> Iterator[Finding]:
-    """Compare the times of a part at once with its times by itself."""
+    """Compare a part's times under the load of all parts with its times by itself."""
     details_of_part = {
         "offered_per_s": part.per_second,
         "achieved_per_s": round(at_once.achieved_per_second, 2),
@@ -178,7 +188,7 @@ def _compare(part: Part, by_itself: Outcome, at_once: Outcome) -> Iterator[Findi
         quiet = by_itself.delays[name]
         quiet_p99 = percentile(quiet, 0.99)
         ratio = percentile(delays, 0.99) / quiet_p99
-        ratios = [percentile(fifth, 0.99) / quiet_p99 for fifth in _split(delays)]
+        ratios = [percentile(period, 0.99) / quiet_p99 for period in _split(delays)]
         details = {
             "p50_ms": _ms(delays, 0.5),
             "p99_ms": _ms(delays, 0.99),
@@ -193,13 +203,13 @@ def _compare(part: Part, by_itself: Outcome, at_once: Outcome) -> Iterator[Findi
 
 
 def _compare_memory(memory: MemorySamples, name: str) -> Finding:
-    fifths = [memory.mean_of_fifth(name, fifth) for fifth in range(FIFTHS)]
-    growth = fifths[-1] / fifths[1]
+    means = [sum(period) / len(period) for period in _split(memory[name])]
+    growth = means[-1] / means[1]
     details = {
-        "mb_by_fifth": [round(megabytes, 1) for megabytes in fifths],
-        "most_mb": round(max(memory.by_name[name]), 1),
+        "mb_by_period": [round(megabytes, 1) for megabytes in means],
+        "most_mb": round(max(memory[name]), 1),
     }
-    bar = f"last fifth ≤ {MAX_MEMORY_GROWTH:g} × the second"
+    bar = f"≤ {MAX_MEMORY_GROWTH:g} × the second fifth"
     met = growth <= MAX_MEMORY_GROWTH
     return Finding(f"everything: {name} memory", growth, "×", bar, met, (growth, growth), details)
 
@@ -217,11 +227,11 @@ def _describe_cores(busy_cores: float, cores_by_itself: Mapping[str, float]) -> 
 
 
 def _split(values: Sequence[float]) -> list[Sequence[float]]:
-    """Split the values into fifths. Fewer than five values remain together."""
-    if len(values) < FIFTHS:
+    """Split the values into five equal periods, or into one if there are fewer values."""
+    if len(values) < PERIODS:
         return [values]
-    bounds = [len(values) * fifth // FIFTHS for fifth in range(FIFTHS + 1)]
-    return [values[bounds[fifth] : bounds[fifth + 1]] for fifth in range(FIFTHS)]
+    bounds = [len(values) * number // PERIODS for number in range(PERIODS + 1)]
+    return [values[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def _ms(seconds: Sequence[float], share: float) -> float:

@@ -1,9 +1,8 @@
-"""Measures the memory and the CPU time of running processes while a benchmark produces load."""
+"""Measures which resources processes use while a benchmark produces load."""
 
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import psutil
 
@@ -12,32 +11,19 @@ from devstack.harness.process_memory import measure_memory
 _MEGABYTE = 1024 * 1024
 
 
-@dataclass
-class MemorySamples:
-    """The memory of processes and their descendants in MB (PSS), in the order of measurement."""
-
-    by_name: dict[str, list[float]] = field(default_factory=dict)
-
-    def mean_of_fifth(self, name: str, fifth: int) -> float:
-        """Return a process's mean memory in one fifth of the measured time.
-
-        Args:
-            fifth: 0 for the first fifth, and 4 for the last.
-        """
-        samples = self.by_name[name]
-        part = samples[len(samples) * fifth // 5 : len(samples) * (fifth + 1) // 5]
-        return sum(part) / len(part)
+# Maps the name of each process to its memory in MB (PSS), in the order of measurement.
+MemorySamples = dict[str, list[float]]
 
 
 @contextmanager
 def sample_memory(pids: Mapping[str, int], *, every: float) -> Iterator[MemorySamples]:
-    """Measure the memory of processes until the ``with`` block ends.
+    """Measure the memory of processes and their descendants until the ``with`` block ends.
 
     Args:
         pids: maps the name of each process in the results to its process id.
         every: the time in seconds between two measurements.
     """
-    samples = MemorySamples({name: [] for name in pids})
+    samples: MemorySamples = {name: [] for name in pids}
     stop = threading.Event()
 
     def watch() -> None:
@@ -46,7 +32,7 @@ def sample_memory(pids: Mapping[str, int], *, every: float) -> Iterator[MemorySa
                 process = psutil.Process(pid)
                 family = [process, *process.children(recursive=True)]
                 size = sum(measure_memory(each.pid) for each in family)
-                samples.by_name[name].append(size / _MEGABYTE)
+                samples[name].append(size / _MEGABYTE)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
