@@ -10,7 +10,7 @@ from importlib import import_module
 
 from benchmarks import kept_results
 from benchmarks.findings import print_findings, quieten_log, report_findings
-from benchmarks.measure import Finding
+from benchmarks.measure import Finding, is_full_size
 
 NAMES = (
     "queue",
@@ -32,6 +32,8 @@ NAMES = (
     "command-line",
     "memory",
 )
+# Benchmarks that take too long to be part of ``make bench`` without SIZE=full.
+FULL_SIZE_NAMES = ("everything",)
 
 
 def main(arguments: list[str]) -> int:
@@ -39,12 +41,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     names: list[str] = parser.parse_args(arguments).names
     quieten_log()
-    unknown = set(names) - {*NAMES}
+    known = (*NAMES, *FULL_SIZE_NAMES)
+    unknown = set(names) - {*known}
     if unknown:
-        print(f"No benchmark {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}.")
+        print(f"No benchmark {', '.join(sorted(unknown))}; there are {', '.join(known)}.")
         return 2
     findings: list[Finding] = []
-    for name in names or NAMES:
+    for name in names or (known if is_full_size() else NAMES):
         module = import_module(f"benchmarks.{name.replace('-', '_')}")
         results: list[Finding] = module.run()
         print_findings(results)

@@ -1,6 +1,7 @@
 """A minimal HTTP/1.1 client that simulates many concurrent callers in one thread."""
 
 import asyncio
+import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,14 @@ class Reply:
     """The status of a response, and its response time.
 
     Attributes:
+        status: 0 if the API closed the connection without a response.
         seconds: the time from the planned start of the request to the end of the response.
+        error_code: the code in an error response, such as ``queue.overloaded``. Empty otherwise.
     """
 
     status: int
     seconds: float
+    error_code: str = ""
 
 
 def build_request(method: str, path: str, key: str | None = None) -> bytes:
@@ -65,29 +69,39 @@ async def send_requests(port: int, shares: Iterable[Iterable[bytes]]) -> list[fl
     return [seconds for times in results for seconds in times]
 
 
-async def offer_requests(port: int, requests: Sequence[bytes], *, per_second: float) -> list[Reply]:
+async def offer_requests(port: int, requests: Iterable[bytes], *, per_second: float) -> list[Reply]:
     """Send requests at a fixed rate, without waiting for the responses to earlier requests.
 
     Response times count from the planned time of sending. If requests are delayed because the
     server is slow, the delay is therefore included.
+
+    Args:
+        requests: the requests in the order in which they are sent. An iterator builds each request
+            just before its planned time, so that signed requests don't expire.
     """
     start = time.perf_counter()
     idle: list[_Connection] = []
 
-    async def offer(number: int, request: bytes) -> Reply:
-        planned_at = start + number / per_second
-        await asyncio.sleep(planned_at - time.perf_counter())
+    async def send(request: bytes, planned_at: float) -> Reply:
         connection = idle.pop() if idle else await asyncio.open_connection("127.0.0.1", port)
         reader, writer = connection
-        writer.write(request)
-        status = await _read_response(reader)
+        try:
+            writer.write(request)
+            status, body = await _read_response(reader)
+        except (OSError, asyncio.IncompleteReadError):
+            writer.close()
+            return Reply(0, time.perf_counter() - planned_at)
         seconds = time.perf_counter() - planned_at
         idle.append(connection)
-        return Reply(status, seconds)
+        return Reply(status, seconds, _read_error_code(body) if status >= 400 else "")
 
+    tasks: list[asyncio.Task[Reply]] = []
     try:
-        offers = (offer(number, request) for number, request in enumerate(requests))
-        return await asyncio.gather(*offers)
+        for number, request in enumerate(requests):
+            planned_at = start + number / per_second
+            await asyncio.sleep(planned_at - time.perf_counter())
+            tasks.append(asyncio.create_task(send(request, planned_at)))
+        return await asyncio.gather(*tasks)
     finally:
         for _, writer in idle:
             writer.close()
@@ -100,7 +114,7 @@ async def _run_caller(port: int, requests: Iterable[bytes]) -> list[float]:
         for request in requests:
             start = time.perf_counter()
             writer.write(request)
-            status = await _read_response(reader)
+            status, _ = await _read_response(reader)
             times.append(time.perf_counter() - start)
             assert status == 200, f"answered {status}"
     finally:
@@ -108,13 +122,17 @@ async def _run_caller(port: int, requests: Iterable[bytes]) -> list[float]:
     return times
 
 
-async def _read_response(reader: asyncio.StreamReader) -> int:
-    """Read an HTTP response, and return its status."""
+async def _read_response(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """Read an HTTP response, and return its status and its body."""
     head = await reader.readuntil(b"\r\n\r\n")
     status = int(head[9:12])
     length = 0
     for line in head.split(b"\r\n"):
         if line.lower().startswith(b"content-length:"):
             length = int(line.split(b":")[1])
-    await reader.readexactly(length)
-    return status
+    return status, await reader.readexactly(length)
+
+
+def _read_error_code(body: bytes) -> str:
+    code: str = json.loads(body)["code"]
+    return code

@@ -83,16 +83,15 @@ class ReportsBench:
     postmark: BenchSender
     _mailing_ids: Iterator[int] = field(default_factory=lambda: count(1_000))
 
+    @classmethod
+    def create(cls, stack: Stack, owner: Owner) -> "ReportsBench":
+        """Create the owner's senders on a stack whose processes are already running."""
+        generic = _create_sender(stack, owner, ProviderName.GENERIC)
+        return cls(stack, owner, generic, _create_sender(stack, owner, ProviderName.POSTMARK))
+
     def create_list(self, members: int) -> tuple[int, list[int]]:
-        """Create a list with active members, and return the ids of the list and the members."""
-        with self.stack.resources.unit_of_work() as uow:
-            slug = f"list-{secrets.token_hex(4)}"
-            owner_id = self.owner.user_id
-            list_id = lists.create_list(uow, owner_id=owner_id, title="A list", slug=slug).id
-        user_ids = [int(str(row[0])) for row in self.stack.query(_INSERT_USERS, list_id, members)]
-        self.stack.query(_INSERT_SUBSCRIPTIONS, list_id, user_ids)
-        _vacuum(self.stack)
-        return list_id, user_ids
+        """Create a list with active members. Return the list's id and the members' user ids."""
+        return create_member_list(self.stack, self.owner, members)
 
     def create_mailing(self, list_id: int, user_ids: Sequence[int]) -> BenchMailing:
         mailing_id = next(self._mailing_ids)
@@ -119,13 +118,18 @@ def reports_bench() -> Iterator[ReportsBench]:
     with own_stack("reports") as stack:
         stack.start_api(PRESSROOM_LOG_LEVEL="warning")
         stack.start_worker(Queue.MAINTENANCE, PRESSROOM_LOG_LEVEL="warning")
-        owner = stack.create_owner()
-        yield ReportsBench(
-            stack,
-            owner,
-            _create_sender(stack, owner, ProviderName.GENERIC),
-            _create_sender(stack, owner, ProviderName.POSTMARK),
-        )
+        yield ReportsBench.create(stack, stack.create_owner())
+
+
+def create_member_list(stack: Stack, owner: Owner, members: int) -> tuple[int, list[int]]:
+    """Create a list with active members. Return the list's id and the members' user ids."""
+    with stack.resources.unit_of_work() as uow:
+        slug = f"list-{secrets.token_hex(4)}"
+        list_id = lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
+    user_ids = [int(str(row[0])) for row in stack.query(_INSERT_USERS, list_id, members)]
+    stack.query(_INSERT_SUBSCRIPTIONS, list_id, user_ids)
+    _vacuum(stack)
+    return list_id, user_ids
 
 
 def _vacuum(stack: Stack) -> None:
