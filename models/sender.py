@@ -61,9 +61,9 @@ class Sender(Model):
 
     id: Mapped[SerialId]
     user_id: Mapped[int] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
-    # The API key that owns the sender, or NULL if the account itself owns it. Revoking an API key
-    # deletes the senders that the key owns. The API key that creates a sender or changes its secret
-    # becomes the owner.
+    # The API key with which the sender was created or its secret was last changed. Revoking that
+    # API key deletes the sender. NULL if a session did both, or if the owner kept the sender when
+    # revoking the API key.
     key_id: Mapped[int | None] = mapped_column(ForeignKey("api_keys.id", ondelete="SET NULL"))
     name: Mapped[str]
     # A value of ``integrations.senders.port.SenderProvider``.

@@ -110,7 +110,7 @@ def has_bounces(uow: UnitOfWork, list_id: int) -> bool:
 
 
 def build_no_bounce_condition(member: str) -> str:
-    """Build the SQL condition that no bounce turned off the mail to a member.
+    """Build the SQL condition for members whose mail no bounce turned off.
 
     ``member``: the alias of ``subscriptions`` in the SQL statement that contains the condition.
     """
