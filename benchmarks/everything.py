@@ -1,9 +1,10 @@
 """Measures how much the parts of the product slow each other down when all are used at once.
 
 The parts are charges, uploads, sign-ups, imports, searches for members, member changes with their
-webhooks, and reports of senders. First, the benchmark sends the requests of each part by itself.
-Then, it sends the requests of all parts at once for ten minutes, at the same rates. The short form
-takes one minute. The module ``everything_parts`` defines the requests and their rates.
+webhooks, and reports of senders. First, the benchmark sends the requests of one part after the
+other. Then, it sends the requests of all parts simultaneously for ten minutes, each part at the
+same rate as before. The short form takes one minute. The module ``everything_parts`` defines the
+requests and their rates.
 
 The result of a part is the 99th percentile of its times at once, divided by the 99th percentile of
 its times by itself. The spread contains the smallest and the largest ratio of five equal periods.

@@ -1,6 +1,6 @@
 """Senders and their reports.
 
-A sender is a registered source of reports about the mails of lists. Most senders are mail
+A sender is a registered source of reports about the mail of lists. Most senders are mail
 providers. A report says, for example, that a mail bounced or that its recipient complained. A
 sender covers certain lists, and its reports can change only the members of these lists.
 """
@@ -48,7 +48,7 @@ class ReportOutcome(StrEnum):
 
 
 class Sender(Model):
-    """A registered source of reports about the mails of lists, such as a mail provider."""
+    """A registered source of reports about the mail of lists, such as a mail provider."""
 
     __tablename__ = "senders"
     __table_args__ = (

@@ -246,8 +246,8 @@ def _choose_marks(highest: int, lowest: int, max_steps: int = _MAX_MARK_STEPS) -
     """Return at least two evenly spaced round numbers for the vertical axis, in descending order.
 
     Args:
-        highest: the first returned number is at least ``highest``.
-        lowest: the last returned number is at most ``-lowest``.
+        highest: the value that the top of the axis must at least reach.
+        lowest: how far the axis must at least reach below zero, as a positive number.
         max_steps: the maximum number of intervals between the returned numbers.
     """
     for step in _generate_round_numbers():

@@ -173,8 +173,8 @@ class SenderRecord(Schema):
 
 class CreatedSender(SenderRecord):
     secret: str | None = Field(
-        description="Secret that proves the sender's requests, shown only once. null if the "
-        "provider creates the key itself.",
+        description="Secret that authenticates the sender's requests. The secret is shown only "
+        "once. null if the provider creates the key itself.",
         examples=["whsec_…"],
     )
     username: str | None = Field(

@@ -65,7 +65,7 @@ SELECT 1 + n % {api_keys}, pg_temp.ago(n, {requests}, 6), n, 'POST', '/auxilia/c
     200, 'req-' || n, 5
 FROM generate_series(1, {requests}::bigint) AS n
 """,
-    # Each owner has one webhook endpoint. The endpoints are paused, so that workers deliver nothing.
+    # Each owner has one paused webhook endpoint, so that workers deliver nothing.
     "webhook_endpoints": """
 INSERT INTO webhook_endpoints (user_id, url, types, state, place, event_id, created_at)
 SELECT pg_temp.person_id(n), 'https://hooks.example/' || n, ARRAY['subscription.created'],

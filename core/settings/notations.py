@@ -266,8 +266,8 @@ MIN_DAYS: Mapping[Retained, int] = {
     Retained.REQUESTS: 1,
     # Keep a mailing for 30 days, because new reports change its figures during this time.
     Retained.MAILINGS: 30,
-    # Keep the rows that record counted reports for 30 days too, so that a repeated report isn't
-    # counted twice.
+    # A row records that a report was counted. Keep the row as long as the mailing, so that a
+    # repeated report isn't counted again.
     Retained.MAILING_MARKS: 30,
     Retained.REPORTS: 1,
     # Keep bounces for 30 days, because they show when the owner last turned mail on for a member

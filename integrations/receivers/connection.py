@@ -141,7 +141,7 @@ class ReceiverConnection:
         return b"".join(part for part in parts if part)
 
     def _send(self, data: bytes, ends_at: float) -> None:
-        """Send the request. Raises ``TimeoutError`` when the time limit is over."""
+        """Send the request. Raises ``TimeoutError`` if the time limit expires."""
         assert self._socket is not None
         view = memoryview(data)
         try:

@@ -103,8 +103,8 @@ class StoredSender:
 class RefusedCalls:
     """Counts the rejected requests of each sender in memory.
 
-    A background thread writes the counts to the database. If each rejected request were written at
-    once, the duration of the response would reveal whether the sender exists.
+    A background thread writes the counts to the database. If rejected requests were written
+    immediately, the response time would reveal whether the sender exists.
     """
 
     def __init__(self) -> None:

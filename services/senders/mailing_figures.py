@@ -59,9 +59,10 @@ _Mark = tuple[int, int, int, str]
 
 
 def count_reports(uow: UnitOfWork, sender: Sender, reports: Iterable[ReceivedReport]) -> None:
-    """Add new reports to the figures of their mailings, and store a mark for each new report.
+    """Add new reports to the figures of their mailings, and mark each new report as counted.
 
-    If the mark of a report exists, the report isn't counted, and its outcome becomes ``DUPLICATE``.
+    If a report is already marked as counted, it isn't counted again, and its outcome becomes
+    ``DUPLICATE``.
     """
     places: dict[_Mark, list[tuple[ReceivedReport, int]]] = {}
     oldest = clock.now() - MAX_MAILING_AGE

@@ -1,8 +1,8 @@
 """Creates, changes and deletes senders.
 
 A sender is a registered source of reports about mails, such as a mail provider. Most senders cover
-lists of one owner. If ``any_list`` is true, the sender covers the lists of all owners. Such a
-sender is, for example, a central program that sends the mails of all lists.
+lists of one owner. If ``any_list`` is true, the sender covers the lists of all owners. An
+example is a central program that sends the mail of all lists.
 """
 
 from collections.abc import Collection, Mapping, Sequence

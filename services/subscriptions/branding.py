@@ -1,8 +1,8 @@
 """Validates the colour, logo and texts that an owner sets for the pages and mails of a list.
 
 Texts written by list owners can't contain markup, which could mislead readers who trust Pressroom.
-Confirmation mails, which strangers can trigger, contain only short texts by the list's owner, and
-no logo.
+Strangers can trigger confirmation mails. Therefore the list's owner can add only short texts to
+confirmation mails, and no logo.
 """
 
 import re

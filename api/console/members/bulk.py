@@ -227,8 +227,8 @@ def _build_members_query(
 ) -> str | None:
     """Return the query string with which the members page shows members that a bulk action changed.
 
-    The result is ``None`` if no filter finds the changed members. For example, if the bulk action
-    removed a tag, no filter finds the members who had the tag before.
+    The result is ``None`` if no filter can select the changed members. For example, after a bulk
+    action removed a tag, no filter selects the members who had the tag before.
 
     Args:
         tag_name: the tag that the bulk action added or removed, or ``None``.

@@ -82,7 +82,7 @@ class OmittedValue(NamedTuple):
 
 
 class RowExtras(NamedTuple):
-    """The fields, tags, join date and consent of the person in a row.
+    """The fields, tags, join date and consent that one row of a file contains.
 
     Attributes:
         fields: maps field ids, as text, to the person's values.

@@ -159,8 +159,8 @@ class MemberMailing(NamedTuple):
     """A mail to one member, and the time of an event that a sender reported about the mail.
 
     Attributes:
-        mailing_id: the id of the mailing, or a negative hash of the provider's message id or of the
-            day if the mailing is unknown.
+        mailing_id: the id of the mailing. If the mailing is unknown, a negative hash of the
+            provider's message id, or of the event's day if the message id is unknown too.
         mailing_at: when the mailing began, or the start of the day if the time is unknown.
         occurred_at: when the event happened according to the sender.
     """

@@ -74,8 +74,8 @@ ORDER BY list_id, address_hmac, mailing_id LIMIT 1
 def claim_bounces(uow: UnitOfWork, list_id: int, person: User) -> bool:
     """Return whether the list must not mail a person because of a bounce of the address.
 
-    The function also links bounces of the address to the person if they are linked to nobody, for
-    example after an erasure. Turning mail on lifts only bounces that are linked to the person.
+    After an erasure, a bounce has no user id. The function adds the person's user id to bounces of
+    the address without a user id, because turning mail on lifts only bounces with the user id.
     """
     values = _build_person_parameters(uow, list_id, person)
     return bool(uow.session.scalar(_CLAIM_BOUNCES, values))

@@ -1,4 +1,4 @@
-"""Ends sign-ups that the person hasn't confirmed."""
+"""Cancels unconfirmed sign-ups."""
 
 from collections.abc import Sequence
 
