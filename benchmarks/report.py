@@ -28,7 +28,7 @@ _MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
 
-Written by `make bench`; don't edit. Each figure is the median of at least three rounds in which
+Written by `make bench`; don't edit. Most figures are medians of at least three rounds in which
 product and baseline took turns: × is the product's time or rate by that of a small program that
 does the same by hand. Absolute times depend on the machine.
 
