@@ -28,7 +28,7 @@ _MIN_DRAWN_RATIO = 0.1
 _HEAD = """\
 # Performance
 
-Don't edit this page, because `make bench` writes it. Each figure is the median of at least three
+Don't edit this page, because `make bench` writes it. Most figures are the median of at least three
 rounds. × is Pressroom's time or rate divided by the baseline's. A baseline is a small program
 without Pressroom that does the same work. Absolute times depend on the machine.
 
