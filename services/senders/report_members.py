@@ -31,8 +31,8 @@ from storage.unit_of_work import UnitOfWork
 
 _COVERED = """(CAST(:any_list AS boolean) OR l.user_id = :owner_id AND (
     CAST(:covered_ids AS bigint[]) IS NULL OR l.id = ANY (CAST(:covered_ids AS bigint[]))))"""
-# Returns the indexes of the reports whose delivery id names a person who has a subscription to the
-# list in the delivery id. The sender must cover the list.
+# Returns the indexes of the reports whose delivery id contains a list that the sender covers, and a
+# person with a subscription to this list.
 _FIND_BY_DELIVERY = text(f"""
 SELECT r.number - 1
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))

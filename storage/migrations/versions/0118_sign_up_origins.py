@@ -2,7 +2,8 @@
 
 Members that release 1.0.0 adds have no origin, because release 1.0.0 doesn't use the new columns.
 When release 1.0.0 erases a person, a trigger clears the origin of the person's subscriptions. The
-person's consent entries are deleted. Triggers also count the changes that release 1.0.0 makes.
+erasure deletes the person's consent entries with their origins. Triggers also count the changes
+that release 1.0.0 makes.
 """
 
 from alembic import op
