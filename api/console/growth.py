@@ -2,8 +2,11 @@
 
 A ``GrowthPlot`` has two bars per period: people who joined are above the zero line, and people who
 left are below the zero line. A ``NetGrowthPlot`` is a line that shows the net growth since the
-first day. The marks of the vertical axis are HTML next to the SVG. Positions and sizes in the SVG
-are percentages, so that a narrow window doesn't distort the dates.
+first day. Both charts leave out imported members, because a single import can be so large that all
+other changes become invisible.
+
+The marks of the vertical axis are HTML next to the SVG. Positions and sizes in the SVG are
+percentages, so that a narrow window doesn't distort the dates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,15 +33,25 @@ _MAX_DATES_ON_PHONE = 5
 
 @dataclass(frozen=True)
 class GrowthSpan:
-    """The numbers of people who joined and left a list in a period."""
+    """The numbers of people who joined and left a list in a period.
+
+    Attributes:
+        joined: how many people joined in other ways than by an import.
+        imported: how many people joined by an import.
+    """
 
     first: date
     last: date
     joined: int
+    imported: int
     left: int
 
     @property
     def net(self) -> int:
+        return self.joined + self.imported - self.left
+
+    @property
+    def net_without_imports(self) -> int:
         return self.joined - self.left
 
     @classmethod
@@ -46,7 +59,8 @@ class GrowthSpan:
         return cls(
             date.fromisoformat(days[0].key),
             date.fromisoformat(days[-1].key),
-            sum(each.joined for each in days),
+            sum(each.joined - each.imported for each in days),
+            sum(each.imported for each in days),
             sum(each.left for each in days),
         )
 
@@ -119,8 +133,9 @@ class PlottedDay:
 
     Attributes:
         start, space: the left edge and the width of the part of the chart for the day.
-        x, y: the point of the line.
-        net: the net growth from the first day of the chart to the end of this day.
+        x: the middle of this part.
+        net: the net growth from the first day of the chart to the end of this day, without imported
+            members.
     """
 
     span: GrowthSpan
@@ -136,7 +151,7 @@ class NetGrowthPlot:
     """The data of a line chart of net growth, which a template draws as SVG.
 
     Attributes:
-        total: the numbers of joins and departures in the whole period. ``total.net`` is the value
+        total: the total numbers of joins and departures. ``total.net_without_imports`` is the value
             at the end of the line.
         zero, marks, dates: the same as in ``GrowthPlot``, except that negative numbers are net
             losses.
@@ -190,7 +205,8 @@ def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
 
 def build_net_growth_plot(days: Sequence[MemberFigures]) -> NetGrowthPlot:
     """Return the chart of net growth for ``days``, which must be in chronological order."""
-    net_by_day = list(accumulate(each.net for each in days))
+    spans = [GrowthSpan.of([day]) for day in days]
+    net_by_day = list(accumulate(span.net_without_imports for span in spans))
     marks = _choose_marks(
         max(0, *net_by_day), max(0, *(-net for net in net_by_day)), _MAX_NET_MARK_STEPS
     )
@@ -198,14 +214,14 @@ def build_net_growth_plot(days: Sequence[MemberFigures]) -> NetGrowthPlot:
     space = 100 / len(days)
     plotted_days = [
         PlottedDay(
-            span=GrowthSpan.of([day]),
+            span=span,
             start=round(number * space, 2),
             space=round(space, 2),
             x=round((number + 0.5) * space, 2),
             y=round(zero - net * unit, 2),
             net=net,
         )
-        for number, (day, net) in enumerate(zip(days, net_by_day, strict=True))
+        for number, (span, net) in enumerate(zip(spans, net_by_day, strict=True))
     ]
     dates = _choose_dates(plotted_days[::_DAYS_PER_WEEK], has_years=len(days) > _MAX_DAYS_PER_YEAR)
     return NetGrowthPlot(GrowthSpan.of(days), plotted_days, round(zero, 2), marks, dates)

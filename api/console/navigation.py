@@ -63,6 +63,7 @@ LIST_PAGES = (
     NavigationEntry("Bulk actions", "/bulk-actions"),
     NavigationEntry("Public page", "/public"),
     NavigationEntry("Export", "/export"),
+    NavigationEntry("Mailings", "/mailings"),
     NavigationEntry("Settings", "/settings"),
 )
 # Pages that are in no menu, but can be found by the search.

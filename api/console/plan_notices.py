@@ -73,6 +73,11 @@ def find_plan_notice(
     return PlanNotice(text, quota, contact)
 
 
+def can_import(uow: UnitOfWork, user_id: int) -> bool:
+    """Return whether the user's plan allows the user to import and to add members."""
+    return accounts.get_user(uow, user_id).plan == Plan.PAID
+
+
 def find_plan_contact(uow: UnitOfWork, plan: str) -> PlanContact | None:
     """Return the address or page at which owners can request the paid plan.
 

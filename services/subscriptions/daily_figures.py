@@ -20,6 +20,7 @@ from sqlalchemy import (
     cast,
     func,
     literal,
+    or_,
     select,
     text,
     union_all,
@@ -28,6 +29,7 @@ from sqlalchemy import (
 from core import clock
 from core.errors.mailing import FIGURES_RANGE
 from models import DAYS_AND_DELTAS, ORIGINS_AND_DELTAS, MailingList, SignUpView, Tier
+from services.subscriptions.members.changes import Via
 from storage.replica_reads import ReplicaFailed
 from storage.resources import Resources
 from storage.unit_of_work import UnitOfWork
@@ -44,6 +46,10 @@ _DEFAULT_DAYS = 30
 _YEARS = range(1970, 3000)
 _MAX_VERIFICATION_DURATION = timedelta(hours=1)
 _DAYS = DAYS_AND_DELTAS.c
+# The number of members who joined by an import.
+_IMPORTED_SUM: ColumnElement[Any] = func.coalesce(
+    func.sum(_DAYS.joined).filter(_DAYS.source == Via.IMPORT), 0
+)
 _SIGN_UP_COUNTS = (
     "count(*) FILTER (WHERE e.action = 'requested') AS asked, "
     "count(*) FILTER (WHERE e.action = 'confirmed') AS confirmed"
@@ -127,6 +133,8 @@ class MemberFigures:
             grouped by day. The true number may be higher, because some requests aren't counted.
         asked: the number of sign-ups that required a confirmation.
         confirmed: the number of confirmed sign-ups.
+        imported: how many of the members in ``joined`` joined by an import. The number is 0 if the
+            figures are grouped by a value of the origin.
     """
 
     key: str
@@ -135,10 +143,43 @@ class MemberFigures:
     seen: int | None = None
     asked: int = 0
     confirmed: int = 0
+    imported: int = 0
 
     @property
     def net(self) -> int:
         return self.joined - self.left
+
+
+@dataclass(frozen=True)
+class OriginFigures:
+    """How many active members with one origin a list gained and lost.
+
+    The origin of a member is the UTM source, or the referrer if there is no UTM source.
+
+    Attributes:
+        by: ``FiguresBy.UTM_SOURCE`` or ``FiguresBy.REFERRER``.
+        key: the UTM source or the referrer.
+    """
+
+    by: FiguresBy
+    key: str
+    joined: int
+    left: int
+
+
+@dataclass(frozen=True)
+class JoinsByOrigin:
+    """The origins from which most members joined a list.
+
+    Attributes:
+        largest: the largest origins, largest first.
+        joined: how many members with any origin joined.
+        left: how many members with any origin left.
+    """
+
+    largest: Sequence[OriginFigures]
+    joined: int
+    left: int
 
 
 @dataclass(frozen=True)
@@ -215,21 +256,28 @@ def read_figures(
         joined_sum += func.sum(_DAYS.moved_in)
         left_sum += func.sum(_DAYS.moved_out)
     query = (
-        select(_KEY_COLUMNS[by], joined_sum, left_sum)
+        select(_KEY_COLUMNS[by], joined_sum, left_sum, _IMPORTED_SUM)
         .where(_DAYS.list_id == list_id, _DAYS.day.between(days.first, days.last))
         .group_by(_KEY_COLUMNS[by])
     )
     changes = {
-        str(key): (int(joined_count), int(left_count))
-        for key, joined_count, left_count in uow.session.execute(query)
+        str(key): (int(joined_count), int(left_count), int(imported_count))
+        for key, joined_count, left_count, imported_count in uow.session.execute(query)
     }
     sign_ups = _count_sign_ups_by_key(uow, list_id, days, by)
     views = _count_views(uow, list_id, days) if by is FiguresBy.DAY else {}
 
     def build_figures(key: str) -> MemberFigures:
         view_count = views.get(key, 0) if by is FiguresBy.DAY else None
-        joined_and_left = changes.get(key, (0, 0))
-        return MemberFigures(key, *joined_and_left, view_count, *sign_ups.get(key, (0, 0)))
+        joined_count, left_count, imported_count = changes.get(key, (0, 0, 0))
+        return MemberFigures(
+            key,
+            joined_count,
+            left_count,
+            view_count,
+            *sign_ups.get(key, (0, 0)),
+            imported=imported_count,
+        )
 
     if by is FiguresBy.DAY:
         return [build_figures(str(day)) for day in days.days]
@@ -244,6 +292,44 @@ def count_sign_ups(uow: UnitOfWork, list_id: int, days: DayRange) -> SignUps:
     """
     query = text(f"SELECT {_SIGN_UP_COUNTS} FROM subscription_events AS e WHERE {_IS_SIGN_UP}")  # noqa: S608
     return SignUps(*uow.session.execute(query, _build_range(list_id, days)).one())
+
+
+def read_joins_by_origin(
+    uow: UnitOfWork, list_id: int, days: DayRange, limit: int
+) -> JoinsByOrigin:
+    """Return the list's largest origins, with how many members joined and left.
+
+    Unlike the figures by UTM source and by referrer, the result counts each member only once.
+
+    ``limit``: the maximum number of origins to return.
+    """
+    origins = ORIGINS_AND_DELTAS.c
+    has_source = origins.utm_source != ""
+    by = case((has_source, FiguresBy.UTM_SOURCE), else_=FiguresBy.REFERRER).label("kind")
+    key = case((has_source, origins.utm_source), else_=origins.referrer).label("key")
+    joined_sum = func.sum(origins.joined)
+    left_sum = func.sum(origins.gone)
+    # The windows are computed before LIMIT, so they sum up all origins.
+    all_joined = func.sum(joined_sum).over()
+    all_left = func.sum(left_sum).over()
+    query = (
+        select(by, key, joined_sum, left_sum, all_joined, all_left)
+        .where(
+            origins.list_id == list_id,
+            origins.day.between(days.first, days.last),
+            or_(has_source, origins.referrer != ""),
+        )
+        .group_by(by, key)
+        .order_by(joined_sum.desc(), key)
+        .limit(limit)
+    )
+    rows = uow.session.execute(query).all()
+    largest = [
+        OriginFigures(FiguresBy(row_by), str(row_key), int(joined_count), int(left_count))
+        for row_by, row_key, joined_count, left_count, _, _ in rows
+    ]
+    total_joined, total_left = (int(rows[0][4]), int(rows[0][5])) if rows else (0, 0)
+    return JoinsByOrigin(largest, total_joined, total_left)
 
 
 def count_members(uow: UnitOfWork, list_id: int, by: FiguresBy) -> dict[str, int]:
@@ -268,7 +354,7 @@ def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequen
     count as members of the owner.
     """
     query = (
-        select(_DAYS.day, func.sum(_DAYS.joined), func.sum(_DAYS.gone))
+        select(_DAYS.day, func.sum(_DAYS.joined), func.sum(_DAYS.gone), _IMPORTED_SUM)
         .join(MailingList, MailingList.id == _DAYS.list_id)
         .where(
             MailingList.user_id == owner_id,
@@ -278,8 +364,10 @@ def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequen
         .group_by(_DAYS.day)
     )
     figures = {
-        day: MemberFigures(str(day), int(joined_count), int(left_count))
-        for day, joined_count, left_count in uow.session.execute(query)
+        day: MemberFigures(
+            str(day), int(joined_count), int(left_count), imported=int(imported_count)
+        )
+        for day, joined_count, left_count, imported_count in uow.session.execute(query)
     }
     return [figures.get(day) or MemberFigures(str(day)) for day in days.days]
 

@@ -24,12 +24,6 @@ def list_mailings(uow: UnitOfWork, list_id: int, page: PageRequest) -> PageOfRow
     return paging.read_page(uow, query, page)
 
 
-def has_mailings(uow: UnitOfWork, list_id: int) -> bool:
-    """Return whether a list has at least one mailing."""
-    query = select(Mailing.id).where(Mailing.list_id == list_id).limit(1)
-    return uow.session.scalar(query) is not None
-
-
 def get_mailing(uow: UnitOfWork, list_id: int, mailing_id: int) -> Mailing:
     """Return a mailing of a list. Raises ``mailing.not_found``."""
     query = select(Mailing).where(Mailing.id == mailing_id, Mailing.list_id == list_id)

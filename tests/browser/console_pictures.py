@@ -57,7 +57,7 @@ _SPREAD_OVER_DAYS = """
     WITH folded AS (DELETE FROM member_days WHERE list_id = %s),
         beside AS (DELETE FROM member_day_deltas WHERE list_id = %s)
     INSERT INTO member_days (list_id, day, source, type, joined, gone, moved_in, moved_out)
-    SELECT %s, current_date - 1 - n, 'import', 'free',
+    SELECT %s, current_date - 1 - n, 'form', 'free',
         (22 + 9 * sin(n / 4.0) + 6 * sin(n * 2.1))::int, 2 + n %% 5, 0, 0
     FROM generate_series(0, 29) n
 """

@@ -20,7 +20,7 @@ from tests.support.composer.composing import fresh
 from tests.support.http.replies import data, send
 from tests.support.images.pictures import encoded, noise
 from tests.support.imports.bulk import addresses, everybody, imported, of_addresses, sheet, upload
-from tests.support.lists.subscribers import new_list
+from tests.support.lists.subscribers import new_address, new_list, subscribe
 
 
 @pytest.fixture
@@ -215,6 +215,23 @@ def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
 ROWS = 500
 
 
+def test_restored_upload_form_shows_no_progress_and_can_be_sent(
+    stack: Stack, console_page: Page, client: httpx2.Client
+) -> None:
+    new_list(client)
+    console_page.goto(f"{stack.api_url}/console/imports/new")
+    bar = console_page.get_by_role("progressbar", name="Upload progress")
+    button = console_page.get_by_role("button", name="Preview")
+    # The state of the form during an upload.
+    console_page.evaluate("document.querySelector('.upload').hidden = false")
+    button.evaluate("button => { button.disabled = true }")
+    expect(bar).to_be_visible()
+    # Browsers send this event if they restore a page that someone returns to.
+    console_page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
+    expect(bar).to_be_hidden()
+    expect(button).to_be_enabled()
+
+
 @pytest.mark.tier("fast", "browser")
 def test_owner_can_map_columns_import_members_and_undo_the_import(
     stack: Stack, console_page: Page, client: httpx2.Client
@@ -391,12 +408,13 @@ def test_overview_shows_large_figures_and_fits_a_phone(
 ) -> None:
     made = new_list(client, title=LONG_WORD * 2)
     imported(client, made["id"], of_addresses(*addresses(11)))
+    data(subscribe(client, made["id"], new_address()))
     console_page.goto(f"{stack.api_url}/console")
     figures = console_page.get_by_role("region", name="Members", exact=True)
     for figure in figures.get_by_role("definition").all():
         size = figure.evaluate("each => parseFloat(getComputedStyle(each).fontSize)")
         assert size >= 28
-    chart = figures.get_by_role("img", name="11 joined, 0 left, net +11.")
+    chart = figures.get_by_role("img", name="1 joined, 0 left, net +1.")
     expect(chart).to_be_visible()
     require_accessible(console_page)
     console_page.set_viewport_size({"width": NARROW, "height": 640})

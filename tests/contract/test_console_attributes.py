@@ -33,7 +33,7 @@ def test_console_creates_and_changes_and_retires_a_custom_field(console: OwnerAt
     typed = {"label": "Size", "key": "size", "type": "choice", "choices": "S\r\nM\r\n"}
     text = console.do(f"{FIELDS}/new", **typed, public="on")
     assert "The field “Size” was created." in text
-    assert ["Size", "size", "One of several choices", "yes"] in rows_of(text)
+    assert ["Size", "One of several choices", "size", "yes"] in rows_of(text)
     [made] = data(console.api.get("/fields"))
     assert made["choices"] == ["S", "M"]
     path = f"{FIELDS}/{made['id']}"

@@ -10,7 +10,7 @@ from core import clock
 from tests.support.http.replies import data, send
 from tests.support.imports.bulk import imported, of_addresses
 from tests.support.lists.segments import new_field
-from tests.support.lists.subscribers import new_list
+from tests.support.lists.subscribers import new_list, subscribe
 from tests.support.people.consoles import (
     OwnerAtConsole,
     calls_of,
@@ -151,7 +151,7 @@ def test_console_list_page_shows_no_growth_from_an_undone_import(console: OwnerA
     result = imported(console.api, made["id"], of_addresses(*people))
     data(console.api.delete(f"/imports/{result['import_id']}/members"))
     path = f"/console/lists/{made['id']}"
-    assert "<b>1 joined</b>, 0 left, <b>net +1</b>" in console.see(path)
+    assert "<figcaption>1 imported, 0 left, <b>net +1</b>" in console.see(path)
     assert [made["title"], "1", "+1"] in [row[:3] for row in rows_of(console.see("/console/lists"))]
 
 
@@ -186,16 +186,32 @@ def test_console_list_page_shows_growth_and_members_by_tier_and_source(
         assert ["Gold", "1"] in rows
         assert ["Free", "1"] in rows
         assert ["Imported", "2"] in rows
-        assert ["3", "1", "+2"] in [row[1:] for row in rows]
-        assert "3 joined, 1 left. The table below lists the exact numbers." in text
-        assert text.count('<rect class="joined"') == text.count('<rect class="left"') == 1
+        assert ["0", "3", "1", "+2"] in [row[1:] for row in rows]
+        assert "3 imported, 1 left, <b>net +2</b>" in text
+        assert text.count('<rect class="joined"') == 0
+        assert text.count('<rect class="left"') == 1
+
+
+def test_console_growth_chart_leaves_out_imported_members(console: OwnerAtConsole) -> None:
+    made = new_list(console.api)
+    people = [f"{name}.{made['slug']}@example.com" for name in ("a", "b", "c")]
+    imported(console.api, made["id"], of_addresses(*people[:2]))
+    data(subscribe(console.api, made["id"], people[2]))
+    text = console.see(f"/console/lists/{made['id']}")
+    assert "<b>1 joined</b>, 2 imported, 0 left, <b>net +3</b>" in text
+    assert "1 joined, 0 left, without imported members." in text
+    assert text.count('<rect class="joined"') == 1
+    # The largest mark of the axis fits the bar of the only person who signed up.
+    assert "<span>1</span><span>0</span>" in text
+    assert ["Joined", "Imported", "Left", "Net"] in [row[1:] for row in rows_of(text)]
+    assert ["1", "2", "0", "+3"] in [row[1:] for row in rows_of(text)]
 
 
 def test_console_growth_chart_has_net_as_text_and_a_tooltip_for_each_period(
     console: OwnerAtConsole,
 ) -> None:
     made = new_list(console.api)
-    imported(console.api, made["id"], of_addresses(f"{made['slug']}@example.com"))
+    data(subscribe(console.api, made["id"], f"{made['slug']}@example.com"))
     today = clock.now().date()
     for days, first in (("30", today), ("365", today - timedelta(days=today_in_week(365)))):
         text = console.see(f"/console/lists/{made['id']}", days=days)

@@ -6,6 +6,7 @@ from devstack.harness.stack import Stack
 from models import Plan
 from tests.support.http.replies import data
 from tests.support.imports.bulk import addresses, imported, of_addresses
+from tests.support.lists import subscribers as lists
 from tests.support.lists.people_on_lists import subscribe
 from tests.support.lists.subscribers import new_address, new_list
 from tests.support.people.consoles import OwnerAtConsole, at_console, rows_of
@@ -97,7 +98,7 @@ def test_checklist_ends_when_the_account_has_more_than_ten_members(
     imported(console.api, made["id"], of_addresses(*addresses(1)))
     text = console.see(PAGE)
     assert "First steps" not in text
-    assert "<svg" in text
+    assert 'class="growing"' in text
     assert list_red_buttons(text) == []
 
 
@@ -113,14 +114,16 @@ def test_overview_counts_the_same_lists_in_all_figures_and_in_the_chart(
     console: OwnerAtConsole,
 ) -> None:
     kept, archived = new_list(console.api, title="Tea <b>"), new_list(console.api)
-    for number, made in ((12, kept), (4, archived)):
+    for number, made in ((11, kept), (4, archived)):
         imported(console.api, made["id"], of_addresses(*addresses(number)))
+        data(lists.subscribe(console.api, made["id"], new_address()))
     data(console.api.delete(f"/lists/{archived['id']}"))
     text = console.see(PAGE)
     assert read_figures(text) == [
         *(("Members", "12"), ("Last 7 days", "+12"), ("Last 30 days", "+12"))
     ]
-    assert 'aria-label="Net growth, last 30 days: 12 joined, 0 left, net +12."' in text
+    title = "Net growth in 30 days, without 11 imported members"
+    assert f'aria-label="{title}: 1 joined, 0 left, net +1."' in text
     assert ["Tea <b>", "12", "+12"] in rows_of(text)
 
 
@@ -135,3 +138,25 @@ def test_overview_shows_the_recent_activity_of_people_only(
     assert activity.count("<li") == 1
     assert person.email in activity
     assert "subscribed, <time" in activity
+
+
+def test_overview_has_no_chart_when_all_members_were_imported(console: OwnerAtConsole) -> None:
+    made = new_list(console.api)
+    imported(console.api, made["id"], of_addresses(*addresses(11)))
+    text = console.see(PAGE)
+    assert "11 members were imported in the last 30 days. No one else joined or left." in text
+    assert "<polyline" not in text
+
+
+def test_overview_tells_two_paused_webhooks_of_one_host_apart(console: OwnerAtConsole) -> None:
+    for url in (
+        "https://a.example/members?to=x",
+        "https://a.example/orders",
+        "https://b.example/x",
+    ):
+        body = {"url": url, "types": ["subscription.created"]}
+        endpoint = data(console.api.post("/webhook-endpoints", json=body))
+        paused = {"state": "paused"}
+        data(console.api.patch(f"/webhook-endpoints/{endpoint['id']}", json=paused))
+    warnings = re.findall(r"The webhook to (\S+) is paused\.", console.see(PAGE))
+    assert sorted(warnings) == ["a.example/members", "a.example/orders", "b.example"]

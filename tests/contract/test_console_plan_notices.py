@@ -68,6 +68,18 @@ def test_free_plan_can_preview_a_file_but_gets_no_button_to_import_it(stack: Sta
         assert 'value="look"' in text
 
 
+def test_free_plan_is_offered_no_import_on_the_overview_and_on_pages_of_lists(
+    stack: Stack,
+) -> None:
+    for plan in Plan:
+        with at_console(stack, stack.create_owner(plan=plan)) as console:
+            listed = new_list(console.api)["id"]
+            pages = ("/console", "/console/lists", f"/console/lists/{listed}")
+            texts = [console.see(page) for page in (*pages, f"/console/lists/{listed}/members")]
+            offers = [path for path in texts if "/console/imports/new" in path]
+            assert len(offers) == (3 if plan is Plan.PAID else 0), plan
+
+
 def test_contact_page_for_the_paid_plan_learns_nothing_from_the_link(stack: Stack) -> None:
     url = "https://news.example/plans?from=console"
     owner = stack.create_owner(plan=Plan.FREE)

@@ -221,9 +221,12 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
             "<dt>Confirmed</dt><dd>3 (75 %)</dd>",
         ):
             assert figure in text
-        assert [row for row in rows_of(text) if row[0].startswith(("news", "fair", "silent"))] == [
-            ["news.example.com", "2", "0"],
+        # Each member counts once, also if the member has a UTM source and a referrer.
+        assert rows_of(text)[-4:] == [
+            ["Origin", "Joined", "Left"],
+            ["<script>x</script>", "1", "0"],
             ["fair", "1", "0"],
+            ["news.example.com", "1", "0"],
         ]
         assert "<bdi>&lt;script&gt;x&lt;/script&gt;</bdi>" in text
         user_id = known_member(console.api, list_id, emails[0])["user_id"]
@@ -238,3 +241,30 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
         confirm(stranger, *mailed(stack, campaign))
         found = console.see(html.unescape(link).removeprefix(stack.api_url))
         assert [each for each in (campaign, *emails) if each in found] == [campaign]
+
+
+def test_console_origins_of_new_members_add_up_to_all_new_members(stack: Stack) -> None:
+    with at_console(stack) as console:
+        list_id = new_list(console.api)["id"]
+        stack.query(
+            "INSERT INTO origin_days SELECT %s, CURRENT_DATE, 'source ' || n, '', '', '', n, 1"
+            " FROM generate_series(1, 12) n",
+            list_id,
+        )
+        stack.query(
+            "INSERT INTO member_days"
+            " (list_id, day, source, type, joined, gone, moved_in, moved_out)"
+            " VALUES (%s, CURRENT_DATE, 'form', 'free', 80, 12, 0, 0),"
+            " (%s, CURRENT_DATE, 'import', 'free', 20, 3, 0, 0)",
+            *[list_id] * 2,
+        )
+        rows = rows_of(console.see(f"/console/lists/{list_id}"))
+        origins = rows[rows.index(["Origin", "Joined", "Left"]) + 1 :][:12]
+        assert origins[0] == ["source 12", "12", "1"]
+        assert origins[9:] == [
+            ["source 3", "3", "1"],
+            ["Other origins", "3", "2"],
+            ["No known origin", "22", "3"],
+        ]
+        assert sum(int(row[1]) for row in origins) == 100
+        assert sum(int(row[2]) for row in origins) == 15

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -12,9 +13,9 @@ from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
-from api.console.growth import build_growth_plot, draw_member_line
+from api.console.growth import GrowthSpan, build_growth_plot, draw_member_line
 from api.console.navigation import get_list_path
-from api.console.plan_notices import find_plan_notice
+from api.console.plan_notices import can_import, find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import TypedForm, parse_body, read_lines, read_text
 from api.html.frame import get_list_style_hashes
@@ -37,9 +38,9 @@ from models import Attachment, AttachmentStatus
 from services.attachments import records
 from services.composer.rules import fit_slug
 from services.paging import PageRequest
-from services.subscriptions import colours, daily_figures, fields, lists, mailings, page_urls
+from services.subscriptions import colours, daily_figures, fields, lists, page_urls
 from services.subscriptions.colours import DEFAULT_COLOUR
-from services.subscriptions.daily_figures import DayRange, FiguresBy, MemberFigures
+from services.subscriptions.daily_figures import DayRange, FiguresBy
 from storage.unit_of_work import UnitOfWork
 
 router = build_router(f"{CONSOLE_PATH}/lists")
@@ -98,6 +99,7 @@ def show_lists(console: Console, uow: Transaction, cursor: Cursor = None) -> Res
             for each in records
         ],
         next_cursor=page.next_cursor,
+        can_import=can_import(uow, console.user_id),
     )
 
 
@@ -158,34 +160,60 @@ def show_list(
     by_source = daily_figures.count_members(uow, mailing_list.id, FiguresBy.SOURCE)
     by_tier = daily_figures.count_members(uow, mailing_list.id, FiguresBy.TIER)
     figures = daily_figures.read_figures(uow, mailing_list.id, day_range, FiguresBy.DAY)
+    plot = build_growth_plot(figures)
     return console.render_page(
         "list.html",
         list=describe_list(uow, console.state, mailing_list),
         by_source=[(SOURCES.get(key, key), count) for key, count in by_source.items()],
         by_tier=[(TIERS.get(key, key), count) for key, count in by_tier.items()],
-        plot=build_growth_plot(figures),
+        plot=plot,
         seen=sum(each.seen or 0 for each in figures),
-        origins=_list_origins(uow, mailing_list.id, day_range),
+        origins=_list_origins(uow, mailing_list.id, day_range, plot.total),
+        can_import=can_import(uow, console.user_id),
         sign_ups=daily_figures.count_sign_ups(uow, mailing_list.id, day_range),
-        has_mailings=mailings.has_mailings(uow, mailing_list.id),
         period=period,
         periods=_PERIOD_LABELS,
     )
 
 
-def _list_origins(uow: UnitOfWork, list_id: int, days: DayRange) -> list[tuple[MemberFigures, str]]:
-    """Return the campaign sources and websites from which most members joined the list.
+@dataclass(frozen=True)
+class _OriginRow:
+    """A row of the table with the origins of new members.
 
-    Each item consists of the figures of a source or website, and a query string for the members
-    page. With the query string, the page shows only members who came from this source or website.
+    ``query``: a query string for the members page, with which the page shows only these members.
+    ``None`` if no filter selects these members.
     """
-    figures = [
-        (each, _build_origin_query(by, each.key))
-        for by in (FiguresBy.UTM_SOURCE, FiguresBy.REFERRER)
-        for each in daily_figures.read_figures(uow, list_id, days, by)
-        if each.joined and each.key not in ("", daily_figures.REST_KEY)
+
+    label: str
+    query: str | None
+    joined: int
+    left: int
+
+
+def _list_origins(
+    uow: UnitOfWork, list_id: int, days: DayRange, total: GrowthSpan
+) -> list[_OriginRow]:
+    """Return the origins of the members who joined, or an empty list if no origin is known.
+
+    The last rows count all other members, so that the rows add up to ``total``.
+    """
+    origins = daily_figures.read_joins_by_origin(uow, list_id, days, _MAX_ORIGINS_ON_PAGE)
+    rows = [
+        _OriginRow(each.key, _build_origin_query(each.by, each.key), each.joined, each.left)
+        for each in origins.largest
+        if each.joined
     ]
-    return sorted(figures, key=lambda each: -each[0].joined)[:_MAX_ORIGINS_ON_PAGE]
+    if not rows:
+        return []
+    other_joined = origins.joined - sum(row.joined for row in rows)
+    other_left = origins.left - sum(row.left for row in rows)
+    if other_joined or other_left:
+        rows.append(_OriginRow("Other origins", None, other_joined, other_left))
+    unknown_joined = total.joined + total.imported - origins.joined
+    unknown_left = total.left - origins.left
+    if unknown_joined or unknown_left:
+        rows.append(_OriginRow("No known origin", None, unknown_joined, unknown_left))
+    return rows
 
 
 def _build_origin_query(by: FiguresBy, key: str) -> str:

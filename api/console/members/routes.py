@@ -23,7 +23,7 @@ from api.console.members.forms import (
     format_json,
 )
 from api.console.members.member_page import STATUSES, build_actor, get_member_path
-from api.console.plan_notices import ADDING_MEMBERS_TEXT, find_plan_notice
+from api.console.plan_notices import ADDING_MEMBERS_TEXT, can_import, find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
 from api.console.typed_forms import TypedForm, parse_body, read_text
 from api.limits.bulkheads import RECORDS
@@ -89,6 +89,7 @@ def _render_members(
             own_segments.append(segments.get_segment(uow, mailing_list.id, segment_id))
         choices = filter_choices.list_choices(uow, mailing_list)
         own_fields = fields.read_own_fields(uow, console.user_id).by_key
+        can_add = can_import(uow, console.user_id)
         draft = filter_form.open_first_row(filter_form.convert_to_rows(draft, choices), choices)
     segment_choices = [(str(each.id), each.name) for each in own_segments]
     try:
@@ -127,6 +128,7 @@ def _render_members(
         tiers=TIERS,
         bounced_query=_BOUNCED_QUERY,
         campaign_query=_CAMPAIGN_QUERY,
+        can_import=can_add,
     )
 
 

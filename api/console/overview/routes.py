@@ -1,6 +1,7 @@
 """The overview page of the console, and the page with search results."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -114,6 +115,9 @@ def show_overview(console: Console) -> Response:
         lately=events[:EVENTS_ON_OVERVIEW],
         activities=_ACTIVITIES,
         quotas=[(label, usage[quota]) for quota, label in QUOTAS.items()],
+        is_near_a_limit=any(
+            use.limit is not None and use.used * 2 > use.limit for use in usage.values()
+        ),
         steps=steps,
         next_step=next((step for step in steps if not step.is_done), None),
     )
@@ -122,11 +126,15 @@ def show_overview(console: Console) -> Response:
 def _list_warnings(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
     """Return warnings for the owner, each with the path of a page about it."""
     warnings = []
-    for endpoint in webhook_endpoints.list_live_endpoints(uow, user_id):
+    endpoints = webhook_endpoints.list_live_endpoints(uow, user_id)
+    hosts = Counter(urlsplit(endpoint.url).netloc for endpoint in endpoints)
+    for endpoint in endpoints:
         if endpoint.state == EndpointState.PAUSED or endpoint.failing_since is not None:
-            host = urlsplit(endpoint.url).netloc
+            url = urlsplit(endpoint.url)
+            # Several webhooks of one host can only be told apart by the rest of their URLs.
+            target = url.netloc if hosts[url.netloc] == 1 else f"{url.netloc}{url.path}"
             is_paused = endpoint.state == EndpointState.PAUSED
-            text = f"The webhook to {host} {'is paused' if is_paused else 'is failing'}."
+            text = f"The webhook to {target} {'is paused' if is_paused else 'is failing'}."
             warnings.append((text, f"{CONSOLE_PATH}/developers/webhooks/{endpoint.id}"))
     for task in records.list_recent_failures(uow, user_id):
         text = f"The import of {task.filename or 'members'} failed."

@@ -7,6 +7,13 @@ for (const form of document.querySelectorAll("form[data-upload]")) {
     event.preventDefault();
     send(form);
   });
+  // A browser that returns to this page may restore it as it was left, with the progress of an upload
+  // that has ended.
+  addEventListener("pageshow", ({ persisted }) => {
+    if (!persisted) return;
+    form.querySelector(".upload").hidden = true;
+    form.querySelector("button").disabled = false;
+  });
   takeDroppedFile(form);
 }
 
