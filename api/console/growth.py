@@ -133,7 +133,7 @@ class PlottedDay:
 
     Attributes:
         start, space: the left edge and the width of the part of the chart for the day.
-        x: the middle of this part.
+        x, y: the point of the line, in the middle of this part.
         net: the net growth from the first day of the chart to the end of this day, without imported
             members.
     """
