@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 # The duration of a padded response is a multiple of this time. The time must exceed the slowest
-# request, because otherwise requests for known addresses could take more steps than other requests.
-# The time must also be so short that nobody notices the delay.
+# request, so that all padded responses take equally long. The time must also be so short that
+# nobody notices the delay.
 STEP_SECONDS = 0.2
 
 

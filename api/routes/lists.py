@@ -198,7 +198,7 @@ def read_embedded_form(
 ) -> Envelope[schemas.EmbeddedForm]:
     """Retrieve the sign-up form of a list as plain HTML, which you can paste into any web page.
 
-    Without the script of `origin`, Pressroom takes a sign-up's origin from the `Referer` header.
+    If the form has no script, Pressroom takes a sign-up's origin from the `Referer` header.
     """
     form = ListForm.read(uow, lists.get_own_list(uow, caller, list_id), state.resources.settings)
     reader_language = reader_languages.choose_language(language or "")

@@ -109,8 +109,8 @@ _LEFT = {
 }
 # Tables to which ``fill`` adds no rows, because other tests of erasures cover the tables.
 NOT_FILLED = {
-    # Tables with rows that an erasure keeps: money, opt-outs, evidence, and lists, because members
-    # must still be able to leave the lists.
+    # Tables with rows that an erasure keeps: money, opt-outs and evidence. Lists are kept too, so
+    # that members can still leave the lists.
     *("credit_accounts", "credit_checkpoints", "credit_entries", "payment_orders", "erasures"),
     *("opt_outs", "departures", "events", "feed_events", "lists", "subscriptions"),
     *("subscriber_counts", "subscriber_deltas", "member_days", "member_day_deltas"),
