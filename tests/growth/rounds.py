@@ -88,7 +88,7 @@ def _measure_request(
 
     replies: list[httpx2.Response] = []
     seconds = measure_seconds(lambda: replies.append(send()))
-    expected_status = case.own or call.own
+    expected_status = case.expected_status or call.own
     assert replies[0].status_code == expected_status, f"{operation}: {replies[0].text}"
     return seconds
 

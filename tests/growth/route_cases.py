@@ -27,7 +27,7 @@ class RouteCase:
 
     Attributes:
         call: the parameters of the call, or ``None`` for the route's call in ``CALLS``.
-        own: the expected status of the response, or ``None`` for the status in ``call``.
+        expected_status: the expected status of the response, or ``None`` for the status in ``call``.
         times: the number of calls per round. The shortest duration counts. 1 if the call can't be
             repeated.
         name: distinguishes the cases of one route.
@@ -38,7 +38,7 @@ class RouteCase:
 
     group: Group
     call: Call | None = None
-    own: int | None = None
+    expected_status: int | None = None
     times: int = 1
     name: str = ""
     url: str = ""
@@ -201,7 +201,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _batch(
             Call(
                 200,
-                own=202,
+                expected_status=202,
                 json={"action": "email_off", "filter": {"field": "email", "exists": True}},
                 values={"list_id": "dst_list_id"},
             )
@@ -230,11 +230,11 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /imports": (_page(), _page("of one list", list_id="{list_id}")),
     "GET /imports/{import_id}": (_read(),),
     "GET /imports/{import_id}/undo": (_read(),),
-    "GET /imports/{import_id}/errors.csv": (_read(own=200, url="errors_url"),),
+    "GET /imports/{import_id}/errors.csv": (_read(expected_status=200, url="errors_url"),),
     "POST /lists/{list_id}/exports": (
         _batch(Call(200, json={"kind": "members"}, values={"list_id": "dst_list_id"})),
     ),
-    "GET /exports/{export_id}/file.csv.gz": (_read(own=200, url="export_url"),),
+    "GET /exports/{export_id}/file.csv.gz": (_read(expected_status=200, url="export_url"),),
     "GET /exports/{export_id}/file.jsonl.gz": (_read(),),
     "GET /jobs": (_page(), _page("offset 1,000", offset=1000)),
     "GET /jobs/{job_id}": (_read(),),
@@ -277,7 +277,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /": (_read(),),
     "GET /healthz": (_read(),),
     "GET /readyz": (_read(),),
-    "GET /metrics": (_read(own=200, headers={"Authorization": f"Bearer {METRICS_TOKEN}"}),),
+    "GET /metrics": (_read(expected_status=200, headers={"Authorization": f"Bearer {METRICS_TOKEN}"}),),
     "DELETE /bulk/{bulk_id}": (_batch(),),
     "DELETE /lists/{list_id}/segments/{segment_id}": (_write(),),
     f"DELETE {_MEMBER}": (_write(),),

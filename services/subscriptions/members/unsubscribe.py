@@ -106,7 +106,7 @@ def follow_opt_outs(resources: Resources, job_ids: Sequence[int]) -> None:
     The function skips jobs that a worker has already claimed. If another transaction has locked a
     list, a worker runs the remaining jobs later.
     """
-    # Optimization: opt-outs applied without their jobs (decision 17).
+    # Optimization: several opt-outs applied in one transaction (decision 17).
     for start in range(0, len(job_ids), _MAX_OPT_OUTS_PER_BATCH):
         with suppress(TransientError), resources.unit_of_work() as uow:
             statement = delete(Job).where(
