@@ -27,7 +27,7 @@ class RouteCase:
 
     Attributes:
         call: the parameters of the call, or ``None`` for the route's call in ``CALLS``.
-        expected_status: the expected status of the response, or ``None`` for the status in ``call``.
+        expected_status: the status of the response, or ``None`` for the status in ``call``.
         times: the number of calls per round. The shortest duration counts. 1 if the call can't be
             repeated.
         name: distinguishes the cases of one route.
@@ -201,7 +201,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _batch(
             Call(
                 200,
-                expected_status=202,
+                own=202,
                 json={"action": "email_off", "filter": {"field": "email", "exists": True}},
                 values={"list_id": "dst_list_id"},
             )
@@ -277,7 +277,9 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
     "GET /": (_read(),),
     "GET /healthz": (_read(),),
     "GET /readyz": (_read(),),
-    "GET /metrics": (_read(expected_status=200, headers={"Authorization": f"Bearer {METRICS_TOKEN}"}),),
+    "GET /metrics": (
+        _read(expected_status=200, headers={"Authorization": f"Bearer {METRICS_TOKEN}"}),
+    ),
     "DELETE /bulk/{bulk_id}": (_batch(),),
     "DELETE /lists/{list_id}/segments/{segment_id}": (_write(),),
     f"DELETE {_MEMBER}": (_write(),),
