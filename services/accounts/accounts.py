@@ -1,5 +1,7 @@
 """Creates, finds and changes users."""
 
+from collections.abc import Iterable
+
 from sqlalchemy import Column, exists, func, or_, select
 from sqlalchemy.dialects.postgresql import insert
 
@@ -123,6 +125,13 @@ def get_user(uow: UnitOfWork, user_id: int) -> User:
     if user is None:
         raise USER_NOT_FOUND()
     return user
+
+
+def find_addresses(uow: UnitOfWork, user_ids: Iterable[int | None]) -> dict[int, str]:
+    """Map the ids of users to their e-mail addresses. Unknown ids and ``None`` are ignored."""
+    ids = {user_id for user_id in user_ids if user_id is not None}
+    rows = uow.session.execute(select(User.id, User.email).where(User.id.in_(ids)))
+    return dict(rows.tuples().all())
 
 
 def set_plan(uow: UnitOfWork, *, email: str, plan: Plan) -> User:

@@ -24,7 +24,7 @@ from services.webhooks import signing
 from storage.unit_of_work import UnitOfWork
 
 MAX_ENDPOINTS = 20
-PAUSED_BY_OWNER = "The owner paused this endpoint."
+PAUSED_BY_OWNER = "You paused this webhook."
 ENDED_WITH_LOGIN = "The endpoint was disabled because the account's password was reset."
 
 

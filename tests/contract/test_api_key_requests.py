@@ -218,7 +218,7 @@ def test_console_shows_and_filters_the_requests_of_an_api_key(
     assert heading(text).startswith("Requests with ")
     rows = rows_of(text)[1:]
     assert len(rows) == REQUESTS_ON_PAGE
-    assert rows[1][:4] == ["GET /lists request-2", "400", "2 ms", "list.not_found"]
+    assert rows[1][:5] == ["GET /lists", "400", "2 ms", "list.not_found", "request-2"]
     assert 'rel="next"' in text
     text = console.see(path, status="4xx")
     assert {row[1] for row in rows_of(text)[1:]} == {"400"}

@@ -170,7 +170,8 @@ def test_operator_settles_an_order_in_review_only_once_and_the_action_is_recorde
     rows = rows_of(operator_console.see(f"{HOME}/orders"))
     [row] = [row for row in rows if row[0] == str(first.order_id)]
     why = "amount is 499 instead of 500"
-    assert row[:6] == [row[0], "review", why, "5 USD", "500", str(buyer.user_id)]
+    assert row[1:5] == ["review", why, "5 USD", "500"]
+    assert row[5].replace(" ", "") == buyer.email
     assert f"{HOME}/orders?status=review" in operator_console.see(HOME)
     path = f"{HOME}/orders/{first.order_id}"
     assert why in operator_console.see(path)
@@ -179,7 +180,7 @@ def test_operator_settles_an_order_in_review_only_once_and_the_action_is_recorde
     opened = operator_console.visitor.get(path)
     text = operator_console.do(path, resolution="credit")
     assert "the credits were added" in text
-    assert [row[1:] for row in rows_of(text)[-1:]] == [["paid", "operator"]]
+    assert [row[:2] for row in rows_of(text)[-1:]] == [["paid", "operator"]]
     [(token,)] = [re.findall(r'name="csrf_token" value="([^"]+)"', opened.text)]
     again = {"csrf_token": html.unescape(token), "resolution": "refunded"}
     assert f"Order {first.order_id} is not in review." in shown(
@@ -211,19 +212,22 @@ def test_operator_finds_and_cancels_and_retries_jobs_of_any_user(
             each["id"] for each in data(owner.api.get("/jobs", params={"limit": 2}))["items"]
         ]
         text = operator.see(f"{HOME}/jobs", status="queued", queue="export")
-        assert {str(broken), str(waiting)} <= {row[0] for row in rows_of(text)}
+        names = {f"export.members {broken}", f"export.members {waiting}"}
+        assert names <= {row[0] for row in rows_of(text)}
         [queue] = [row for row in rows_of(text) if row[0] == "export"]
         assert int(queue[1]) >= 2
         text = operator.see(f"{HOME}/jobs", status="queued", queue="media")
-        assert str(broken) not in {row[0] for row in rows_of(text)}
+        assert f"export.members {broken}" not in {row[0] for row in rows_of(text)}
         assert "The job stops at its next step." in operator.do(
             f"{HOME}/jobs/{waiting}", act="cancel"
         )
         assert data(owner.api.get(f"/jobs/{waiting}"))["status"] == "cancelled"
         fail_job(stack_without_workers, broken, JOB_GIVEN_UP(reason="It broke.", hours=24))
-        [row] = [each for each in rows_of(operator.see(f"{HOME}/jobs")) if each[0] == str(broken)]
-        assert row[3] == "failed"
-        assert "It broke." in row[4]
+        rows = rows_of(operator.see(f"{HOME}/jobs"))
+        [row] = [each for each in rows if each[0] == f"export.members {broken}"]
+        assert row[2] == "failed"
+        assert "It broke." in row[3]
+        assert row[4].replace(" ", "") == owner.owner.email
         path = f"{HOME}/jobs/{broken}"
         assert "It broke." in operator.see(path)
         assert "The job will run again." in operator.do(path, act="retry")

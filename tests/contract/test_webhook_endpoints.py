@@ -137,7 +137,7 @@ def test_webhook_endpoint_is_changed_and_paused_and_resumed(client: httpx2.Clien
     changed = data(client.patch(path, json={"url": f"{URL}/2", "types": [LEFT]}))
     assert (changed["url"], changed["types"]) == (f"{URL}/2", [LEFT])
     paused = data(client.patch(path, json={"state": "paused"}))
-    assert (paused["state"], paused["reason"]) == ("paused", "The owner paused this endpoint.")
+    assert (paused["state"], paused["reason"]) == ("paused", "You paused this webhook.")
     problem(client.post(f"{path}/test"), 409, "webhook.not_active")
     problem(
         client.post(f"{path}/replay", json={"since": "2026-01-01T00:00:00Z"}),

@@ -11,6 +11,7 @@ from fastapi.responses import Response
 
 from api.auth.page_sessions import Member, PageSession, depend_on_form, depend_on_recent
 from api.auth.redirects import redirect_to_path
+from api.console.account.routes import build_event_line
 from api.console.console_display import QUOTAS
 from api.console.navigation import OPERATORS_PAGE
 from api.console.requests import (
@@ -151,6 +152,7 @@ def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Res
         account = user_accounts.read_account(uow, user)
         usage = quotas.list_uses(uow, user)
         events = security_events.list_events(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
+    lines = [(event, build_event_line(event)) for event in events]
     return console.render_form(
         "operator_user.html",
         form.fill({"plan": account.user.plan}),
@@ -158,7 +160,7 @@ def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Res
         user=account.user,
         plans=[(plan.value, plan.value) for plan in Plan],
         quotas=[(label, usage[quota]) for quota, label in QUOTAS.items()],
-        events=events,
+        events=lines,
     )
 
 
@@ -192,9 +194,11 @@ def show_orders(
     page = orders.list_orders_of_all_users(
         uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=selected_status
     )
+    addresses = accounts.find_addresses(uow, (order.user_id for order in page.rows))
     return console.render_page(
         "operator_orders.html",
         orders=page.rows,
+        addresses=addresses,
         chosen=selected_status or _ANY_VALUE,
         statuses=[*((each.value, each.value) for each in OrderStatus), (_ANY_VALUE, "any")],
         form=TypedForm({"status": selected_status or _ANY_VALUE}),
@@ -229,8 +233,14 @@ def _render_order(console: ConsoleRequest, order_id: int, form: TypedForm) -> Re
         order = orders.get_order_of_any_user(uow, order_id)
         changes = orders.list_changes(uow, order_id)
         events = orders.list_events(uow, order_id)
+        addresses = accounts.find_addresses(uow, [order.user_id])
     return console.render_form(
-        "operator_order.html", form, order=order, changes=changes, events=events
+        "operator_order.html",
+        form,
+        order=order,
+        addresses=addresses,
+        changes=changes,
+        events=events,
     )
 
 
@@ -256,6 +266,7 @@ def show_jobs(
             queue=selected_queue,
             max_scanned=MAX_SCANNED_JOBS,
         )
+        addresses = accounts.find_addresses(uow, (job.user_id for job in page.rows))
     figures = deployment_figures.read_figures(console.state.resources.database)
     selected_values = {
         "status": selected_status or _ANY_VALUE,
@@ -264,6 +275,7 @@ def show_jobs(
     return console.render_page(
         "operator_jobs.html",
         jobs=page.rows,
+        addresses=addresses,
         queues=overdue_work.list_queues(figures),
         form=TypedForm(selected_values),
         chosen=selected_values,
@@ -277,10 +289,12 @@ def show_jobs(
 def show_job(console: OperatorConsole, job_id: PathId, form: EmptyForm) -> Response:
     with console.unit_of_work() as uow:
         job = records.get_any_job(uow, job_id)
+        addresses = accounts.find_addresses(uow, [job.user_id])
     return console.render_form(
         "operator_job.html",
         form,
         job=job,
+        addresses=addresses,
         error=records.describe_error(job),
         next_try_at=records.get_retry_time(job),
         has_ended=job.status in FINISHED,
