@@ -215,6 +215,7 @@ def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
 ROWS = 500
 
 
+@pytest.mark.tier("browser")
 def test_restored_upload_form_shows_no_progress_and_can_be_sent(
     stack: Stack, console_page: Page, client: httpx2.Client
 ) -> None:
