@@ -7,6 +7,7 @@ from decimal import Decimal
 import httpx2
 
 from devstack.harness.free_ports import free_port
+from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
 from models import AttachmentStatus
@@ -184,7 +185,14 @@ def test_console_composer_adds_a_photo_with_its_credit_to_the_images(
         in text
     )
     assert '<button name="add"' not in text
-    assert (image["status"], image["alt_text"]) == (AttachmentStatus.READY, "Hills")
+    # On a busy machine, the page doesn't wait until the image is converted.
+    path = f"/attachments/{image['hash_id']}"
+    eventually(
+        lambda: data(console.api.get(path))["status"] == AttachmentStatus.READY,
+        what="the copy converted",
+    )
+    image = data(console.api.get(path))
+    assert image["alt_text"] == "Hills"
     assert image["title"] == "“Hills” by Pressroom Sandbox, CC0 1.0"
     assert image["original_filename"].startswith("openverse-")
     # The copy has the full size of the photo, not the small size of the search result.
