@@ -21,15 +21,61 @@ _SELECT_THEME = """
     dark.addEventListener("change", selectTheme);
     selectTheme();
 """
+# Corrects the accessibility errors of Swagger UI: a skipped heading level, links inside of buttons,
+# repeated landmarks, text outside of landmarks, select fields without a name, and code that the
+# keyboard can't scroll. Swagger UI renders an operation when a reader opens the operation, so the
+# script watches for changes.
+_CORRECT_PAGE = """
+    const correctPage = () => {
+      const change = (selector, action) =>
+        document.querySelectorAll(`#swagger-ui ${selector}`).forEach(action);
+      const nameRegion = (selector, name) => change(selector, each => {
+        each.setAttribute("role", "region");
+        each.setAttribute("aria-label", name);
+      });
+      nameRegion(".information-container", "About this API");
+      nameRegion(".scheme-container", "Server and credentials");
+      change("h3.opblock-tag", each => each.setAttribute("aria-level", 2));
+      change("h4", each => each.setAttribute("aria-level", 3));
+      change("h5", each => each.setAttribute("aria-level", 4));
+      change("button a[href]", each => each.removeAttribute("href"));
+      change("table[role=region]", each => each.removeAttribute("role"));
+      change("pre:not([tabindex])", each => each.setAttribute("tabindex", 0));
+      change("select:not([aria-label])", each => {
+        const row = each.closest("tr");
+        const parameter = row?.querySelector(".parameter__name")?.firstChild?.textContent;
+        const label = each.id === "servers" ? "Server" : parameter ?? "Media type";
+        each.setAttribute("aria-label", label);
+      });
+    };
+    new MutationObserver(correctPage)
+      .observe(document.getElementById("swagger-ui"), {childList: true, subtree: true});
+"""
 # On a phone, a group's description is shown below the group's name, because both don't fit into one
 # line.
 _STYLE = """
 body { margin: 0; }
+/* Swagger UI's own colours have too little contrast. */
+.swagger-ui .info .title :is(small, small.version-stamp) { background: #4f5765; }
+html:not(.dark-mode) .swagger-ui :is(.info a, .info .url, .info a.link) { color: #2367a8; }
+html:not(.dark-mode) .swagger-ui .btn.authorize { border-color: #1a7048; color: #1a7048; }
+html:not(.dark-mode) .swagger-ui .btn.authorize svg { fill: #1a7048; }
+.swagger-ui :is(.parameter__in, .parameter__extension) { color: #5b5f66; }
+.dark-mode .swagger-ui :is(.parameter__in, .parameter__extension, .header-col) { color: #c9cdd3; }
+.swagger-ui .opblock .opblock-summary-method { color: #fff; text-shadow: none; }
+.swagger-ui .opblock.opblock-get .opblock-summary-method { background: #2367a8; }
+.swagger-ui .opblock.opblock-post .opblock-summary-method { background: #1a7048; }
+.swagger-ui .opblock.opblock-put .opblock-summary-method { background: #8f5200; }
+.swagger-ui .opblock.opblock-patch .opblock-summary-method { background: #0d6c62; }
+.swagger-ui .opblock.opblock-delete .opblock-summary-method { background: #b3261e; }
+.swagger-ui .microlight code span[style*="211, 99, 99"] { color: #f0a0a0 !important; }
+.swagger-ui .btn.authorize, .swagger-ui .opblock .opblock-summary { min-height: 2.75rem; }
 @media (max-width: 40rem) {
   .swagger-ui .opblock-tag { flex-wrap: wrap; }
   .swagger-ui .opblock-tag small { order: 1; flex: 1 0 100%; padding: 0; }
   .swagger-ui .opblock-tag > div:empty { display: none; }
   .swagger-ui .opblock-tag button { margin-left: auto; }
+  .swagger-ui :is(.table-container, .responses-inner) { overflow-x: auto; }
 }
 """
 _SWAGGER_FOLDER = Path(fastapi_standalone_docs.__path__[0]) / "static" / "swagger"
@@ -47,7 +93,7 @@ def add_docs(app: FastAPI) -> None:
     )
     page = bytes(swagger_page.body)
     page = page.replace(b"<html>", b'<html lang="en">')
-    page = page.replace(b"<script>", f"<script>{_SELECT_THEME}".encode())
+    page = page.replace(b"<script>", f"<script>{_SELECT_THEME}{_CORRECT_PAGE}".encode())
     page = page.replace(b"</head>", f"<style>{_STYLE}</style></head>".encode())
     [script] = re.findall(b"<script>(.*?)</script>", page, re.DOTALL)
     headers = {

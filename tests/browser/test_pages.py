@@ -3,7 +3,7 @@ import pytest
 from playwright.sync_api import expect
 
 from devstack.harness.stack import Owner, Stack
-from tests.support.browser.looks import Open
+from tests.support.browser.looks import Open, require_no_violations
 
 
 @pytest.mark.tier("browser")
@@ -64,6 +64,18 @@ def test_api_docs_page_follows_the_colour_scheme_and_fits_a_phone(
     # On a phone, the group's description is below the group's name, and uses most of the width.
     assert words["y"] >= name["y"] + name["height"]
     assert words["width"] > 250
+
+
+@pytest.mark.tier("browser")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_api_docs_page_and_an_open_operation_are_accessible(
+    stack: Stack, open_page: Open, scheme: str
+) -> None:
+    page = open_page(f"{stack.api_url}/docs", color_scheme=scheme)
+    operation = page.locator("#operations-Lists-create_list")
+    operation.locator(".opblock-summary-control").click()
+    expect(operation.locator(".responses-table")).to_be_visible()
+    require_no_violations(page)
 
 
 @pytest.mark.tier("browser")
