@@ -24,7 +24,7 @@ _SELECT_THEME = """
 # Corrects the accessibility errors of Swagger UI: a skipped heading level, links inside of buttons,
 # repeated landmarks, text outside of landmarks, select fields without a name, and code that the
 # keyboard can't scroll. Swagger UI renders an operation when a reader opens the operation, so the
-# script watches for changes.
+# script corrects the page after each change, at most once per drawn frame.
 _CORRECT_PAGE = """
     const correctPage = () => {
       const change = (selector, action) =>
@@ -48,7 +48,13 @@ _CORRECT_PAGE = """
         each.setAttribute("aria-label", label);
       });
     };
-    new MutationObserver(correctPage)
+    let isPlanned = false;
+    const planCorrection = () => {
+      if (isPlanned) return;
+      isPlanned = true;
+      requestAnimationFrame(() => { isPlanned = false; correctPage(); });
+    };
+    new MutationObserver(planCorrection)
       .observe(document.getElementById("swagger-ui"), {childList: true, subtree: true});
 """
 # On a phone, a group's description is shown below the group's name, because both don't fit into one
