@@ -45,6 +45,12 @@ _INCLUDED_SCOPES = {
 }
 
 
+def list_known_scopes(names: Iterable[str]) -> list[Scope]:
+    """Return the scopes with the given names, without scopes that only a newer release knows."""
+    known_names = frozenset(Scope)
+    return [Scope(name) for name in names if name in known_names]
+
+
 def expand_scopes(granted: Iterable[Scope]) -> frozenset[Scope]:
     """Return the granted scopes and the scopes that they include.
 

@@ -86,12 +86,17 @@ _ERROR_EVENTS = {
 
 
 def list_events(
-    uow: UnitOfWork, user_id: int, page_request: PageRequest
+    uow: UnitOfWork, user_id: int, page_request: PageRequest, *, known_only: bool = False
 ) -> PageOfRows[RecordedEvent]:
-    """Return a page of a user's security events, newest first. Raises ``cursor.invalid``."""
-    query = paging.select_owner_page(
-        select(RecordedEvent), RecordedEvent.user_id, user_id, page_request
-    )
+    """Return a page of a user's security events, newest first. Raises ``cursor.invalid``.
+
+    Args:
+        known_only: whether to omit events of types that only a newer release knows.
+    """
+    events = select(RecordedEvent)
+    if known_only:
+        events = events.where(RecordedEvent.type.in_(EventType))
+    query = paging.select_owner_page(events, RecordedEvent.user_id, user_id, page_request)
     return paging.read_page(uow, query, page_request)
 
 

@@ -74,7 +74,7 @@ def list_security_events(
     the plan rejected.
     """
     page_request = PageRequest(limit, cursor=cursor)
-    read = partial(security_events.list_events, uow, caller.user_id)
+    read = partial(security_events.list_events, uow, caller.user_id, known_only=True)
     page = fill_page(page_request, read, lambda rows: [*map(schemas.SecurityEvent.of, rows)])
     pagination = schemas.EventsPagination(limit=limit, next_cursor=page.next_cursor)
     return build_envelope(schemas.SecurityEventsPage(pagination=pagination, items=page.rows))

@@ -1,9 +1,11 @@
 """The request and response bodies of the API endpoints for OAuth."""
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
 
 from api.schemas.envelope import Schema, Timestamp, Url
-from core.scopes import Scope
+from core.scopes import Scope, list_known_scopes
 
 
 class TokenAnswer(Schema):
@@ -76,6 +78,6 @@ class GrantRecord(Schema):
     id: int
     client_id: str = Field(examples=["prc_7Kd02mQx"])
     client_name: str = Field(examples=["Writing Desk"])
-    scopes: list[Scope]
+    scopes: Annotated[list[Scope], BeforeValidator(list_known_scopes)]
     created_at: Timestamp
     updated_at: Timestamp = Field(description="Time of the most recent consent")

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from api.schemas.envelope import AtMost, Body, ChangesBody, Moment, Schema, Timestamp
-from core.scopes import Scope
+from core.scopes import Scope, list_known_scopes
 from core.settings.notations import PlanQuota
 from models import RecordedEvent
 from services.event_origins import CredentialKind
@@ -72,7 +72,9 @@ class ApiKeyRecord(Schema):
         description="The last characters of the key, which help to recognise the key",
         examples=["x7Qa"],
     )
-    scopes: list[Scope] | None = Field(examples=[["attachment"]])
+    scopes: Annotated[
+        list[Scope] | None, BeforeValidator(lambda names: names and list_known_scopes(names))
+    ] = Field(examples=[["attachment"]])
     created_at: Timestamp
     expires_at: Timestamp | None = Field(examples=[None])
     last_used_at: Timestamp | None

@@ -14,7 +14,7 @@ from sqlalchemy import BindParameter, ColumnElement, Select, any_, bindparam, de
 from core import clock
 from core.errors import access as errors
 from core.keyring import Keyring
-from core.scopes import USER_SCOPES, Scope, expand_scopes
+from core.scopes import USER_SCOPES, Scope, expand_scopes, list_known_scopes
 from core.secret_form import API_KEY
 from models import ApiKey, ApiRequest, User
 from services import paging
@@ -138,7 +138,7 @@ def authenticate_key(database: Database, uses: UsedKeys, keyring: Keyring, secre
     if last_used_at is None or now - last_used_at >= _LAST_USE_RESOLUTION:
         uses.record_use(key_id)
     unrestricted = stored_scopes is None
-    scopes = USER_SCOPES if unrestricted else expand_scopes(map(Scope, stored_scopes))
+    scopes = USER_SCOPES if unrestricted else expand_scopes(list_known_scopes(stored_scopes))
     caller = Caller(user_id, scopes, unrestricted=unrestricted, key_id=key_id)
     uses.cache_caller(digests[0], caller, now)
     return caller

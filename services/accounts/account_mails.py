@@ -10,6 +10,7 @@ from functools import partial
 
 from sqlalchemy import func, select
 
+from core.errors import TransientError
 from integrations.mail.port import Mailer
 from models import AccountMail, User
 from services.accounts import mailed_tokens, page_paths, unsolicited_mail
@@ -215,8 +216,11 @@ def _choose_template(
 ) -> tuple[str | None, _Link | None]:
     """Return the name of the template for a mail, and the link in the mail.
 
-    If no mail should be sent, the name of the template is ``None``.
+    If no mail should be sent, the name of the template is ``None``. Raises ``TransientError`` for a
+    kind that only a newer release knows.
     """
+    if request.kind not in [*MailKind]:
+        raise TransientError("Only a worker of a newer release can send this mail.")
     kind = MailKind(request.kind)
     template: str | None = kind.value
     link: _Link | None = None

@@ -15,7 +15,7 @@ from sqlalchemy.orm import join
 from core import clock
 from core.errors.access import AUTH_INVALID_ACCESS_TOKEN, GRANT_NOT_FOUND
 from core.keyring import Keyring
-from core.scopes import GRANTABLE_SCOPES, Scope, expand_scopes
+from core.scopes import GRANTABLE_SCOPES, Scope, expand_scopes, list_known_scopes
 from core.secret_form import ACCESS_TOKEN, REFRESH_TOKEN
 from models import OAuthClient, OAuthGrant, OAuthToken, TokenKind, User
 from services import paging
@@ -187,7 +187,7 @@ def authenticate_token(database: Database, keyring: Keyring, secret: str) -> Cal
     if not rows:
         raise AUTH_INVALID_ACCESS_TOKEN()
     [(grant_id, user_id, token_scopes)] = rows
-    scopes = expand_scopes(map(Scope, token_scopes)) & GRANTABLE_SCOPES
+    scopes = expand_scopes(list_known_scopes(token_scopes)) & GRANTABLE_SCOPES
     return Caller(user_id, scopes, unrestricted=False, grant_id=grant_id)
 
 

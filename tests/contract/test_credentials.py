@@ -4,6 +4,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from core.scopes import Scope
 from core.secret_form import API_KEY
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
@@ -217,3 +218,16 @@ def test_api_key_created_by_another_key_expires_and_is_revoked_with_that_key(
         assert not stack.is_accepted(each["key"])
     assert data(client.delete(f"/apikeys/{third['id']}")) == 0
     data(client.get("/users/me"))
+
+
+def test_scope_that_only_a_newer_release_knows_is_ignored(
+    stack: Stack, owner: Owner, client: httpx2.Client, stranger: httpx2.Client
+) -> None:
+    """During an upgrade, a newer release creates keys that this release must accept too."""
+    key = stack.create_key(owner.user_id, Scope.CREDIT_READ, Scope.WEBHOOK)
+    [record] = [each for each in data(client.get("/apikeys")) if each["scopes"]]
+    statement = "UPDATE api_keys SET scopes = '{credit.read,later.scope}' WHERE id = %s"
+    stack.query(statement, record["id"])
+    data(stranger.get("/auxilia/credits/balance", headers=as_bearer(key)))
+    [record] = [each for each in data(client.get("/apikeys")) if each["id"] == record["id"]]
+    assert record["scopes"] == ["credit.read"]

@@ -166,6 +166,20 @@ def test_every_security_event_type_has_its_own_text() -> None:
     assert len({line.text for line in map(build_event_line, made)}) == len(EventType)
 
 
+def test_api_omits_security_events_of_unknown_types(
+    stack: Stack, owner: Owner, client: httpx2.Client
+) -> None:
+    """A newer release, which runs next to this release during an upgrade, has more types."""
+    before = types(client)
+    stack.query(
+        "INSERT INTO events (user_id, type, detail) VALUES (%s, 'later.kind', '{}')",
+        owner.user_id,
+    )
+    with stack.resources.unit_of_work() as uow:
+        record_event(uow, owner.user_id, EventType.EXPORT_CREATED)
+    assert types(client) == [*before, "export.created"]
+
+
 def test_security_event_of_an_unknown_type_is_shown_by_its_name(
     stack: Stack, firefox_visitor: Visitor, email: str
 ) -> None:

@@ -25,7 +25,7 @@ from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
-from core.scopes import KEY_SCOPE_EXPLANATIONS, Scope
+from core.scopes import KEY_SCOPE_EXPLANATIONS, list_known_scopes
 from core.settings.notations import PlanQuota, Retained
 from models import ApiKey, EndpointState
 from services.access import api_keys, api_requests
@@ -92,7 +92,9 @@ def show_access(console: Console, uow: Transaction) -> Response:
 def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
     # ``KEY_SCOPE_EXPLANATIONS`` lacks the scope for rosters, because only an operator can grant it.
     operator_scope = "Read the rosters of lists that are sent by mail"
-    return [KEY_SCOPE_EXPLANATIONS.get(Scope(scope), operator_scope) for scope in scopes]
+    return [
+        KEY_SCOPE_EXPLANATIONS.get(scope, operator_scope) for scope in list_known_scopes(scopes)
+    ]
 
 
 @router.get("/access/{grant_id}/end")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from psycopg2.errors import SerializationFailure
 
 from core.errors.jobs import JOB_WORKER_LOST
 from devstack.harness.stack import Owner
@@ -321,6 +322,26 @@ def test_import_read_partially_by_release_1_0_0_is_read_again(
     task = importing.of_job(job_id)
     assert (task.received, task.added, task.opted_out, task.duplicate) == (18, 12, 3, 3)
     assert importing.active(list_id) == {*members}
+
+
+def test_release_1_0_0_cannot_read_an_import_with_status_values(
+    importing: Importing, importer: Owner, list_id: int
+) -> None:
+    """Release 1.0.0 ignores the values, so it would add people who have unsubscribed."""
+    ada, bea = new_addresses(2)
+    file = csv_of([[ada, "1"], [bea, "2"]], HEADER)
+    values = {"1": "subscribed", "2": "unsubscribed"}
+    job_id = importing.begin(importer, list_id, file, status_values=values)
+    task = importing.of_job(job_id)
+    store_chunks(importing, task, [JudgedRow(2, ada), JudgedRow(3, bea)])
+    with pytest.raises(SerializationFailure, match="all of its options"):
+        importing.stack.query(
+            "UPDATE imports SET chunks = 1, received = 2, is_split = true, description = %s"
+            " WHERE id = %s",
+            *('{"format": "csv", "header": ["email", "status"]}', task.id),
+        )
+    assert importing.work(job_id).status == "succeeded"
+    assert importing.active(list_id) == {ada}
 
 
 @pytest.mark.usefixtures("_set_two_rows_per_chunk")
