@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.console.account.routes import build_event_line
+from api.console.security_event_lines import build_event_line
 from devstack.harness.stack import Owner, Stack
 from models import Plan, RecordedEvent
 from services.security_events import EventType, record_event

@@ -1,7 +1,5 @@
 """Pages that change a user's password or e-mail address, and show sessions and security events."""
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated
 from urllib.parse import quote
 
@@ -11,7 +9,7 @@ from fastapi.responses import Response
 from api.auth.logins import verify_password
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import LOGIN, PUBLIC
-from api.client_details import browser_name, client_address
+from api.client_details import client_address
 from api.console.requests import (
     Console,
     ConsoleForm,
@@ -20,6 +18,7 @@ from api.console.requests import (
     RecentConsole,
     RecentConsoleForm,
 )
+from api.console.security_event_lines import build_event_line
 from api.console.typed_forms import build_error_form
 from api.cookies import KNOWN_BROWSER_COOKIE
 from api.limits.bulkheads import PASSWORDS, RECORDS
@@ -31,7 +30,6 @@ from api.route_classes import ThreadedRoute
 from api.state import Transaction
 from core.errors import DomainError, Kind
 from core.errors.people import ADDRESS_HAS_RECORD
-from models import RecordedEvent
 from services import recovery, security_events
 from services.access import sessions
 from services.accounts import (
@@ -46,55 +44,11 @@ from services.accounts import (
 from services.accounts.account_mails import MailKind
 from services.accounts.factors import passkeys
 from services.accounts.logins import Attempt
-from services.event_origins import CredentialKind
 from services.oauth import grants
 from services.paging import PageRequest
 from services.recovery import EndedAccess
-from services.security_events import EventType
 from services.senders import senders
 from services.webhooks import webhook_endpoints
-
-_EVENT_LABELS = {
-    EventType.LOGIN_SUCCEEDED: "Logged in",
-    EventType.LOGIN_FAILED: "A login failed because of a wrong password or code",
-    EventType.SESSION_ENDED: "Logged out",
-    EventType.PASSWORD_CHANGED: "The password was changed",
-    EventType.PASSWORD_RESET: "The password was reset with a link from an e-mail",
-    EventType.ADDRESS_CHANGED: "The e-mail address was changed",
-    EventType.ADDRESS_UNDONE: "A change of the e-mail address was undone",
-    EventType.KEY_CREATED: "An API key was created",
-    EventType.KEY_ENDED: "An API key was revoked",
-    EventType.GRANT_CREATED: "An app was granted access",
-    EventType.GRANT_ENDED: "An app lost access",
-    EventType.FACTOR_ADDED: "A second factor was added",
-    EventType.FACTOR_REMOVED: "A second factor was removed",
-    EventType.EXPORT_CREATED: "A list was exported",
-    EventType.MEMBERS_READ: "An unusually large number of members was read",
-    EventType.WEBHOOK_CREATED: "A webhook was created",
-    EventType.WEBHOOK_CHANGED: "The URL of a webhook was changed",
-    EventType.WEBHOOK_ENDED: "A webhook was deleted or disabled",
-    EventType.SENDER_CREATED: "A sender was created",
-    EventType.SENDER_CHANGED: "A sender was changed",
-    EventType.SENDER_ENDED: "A sender was deleted",
-    EventType.PLAN_REFUSED: "A request was refused because your plan doesn’t include the feature",
-    EventType.QUOTA_REFUSED: "A request was refused because it exceeds your plan’s limit",
-    EventType.PLAN_CHANGED: "The plan was changed",
-    EventType.OPERATOR_ACTED: "You made a change as an operator",
-}
-# Maps a count in a security event, such as ``keys``, to the text for a count above one.
-_COUNTED_EVENT_LABELS = {
-    "attempts": "{} logins in a row failed because of a wrong password or code",
-    "sessions": "{} browsers were logged out",
-    "keys": "{} API keys were revoked",
-    "endpoints": "{} webhooks were disabled",
-    "senders": "{} senders were deleted",
-    "grants": "{} apps lost access",
-}
-_CREDENTIAL_LABELS = {
-    CredentialKind.KEY: "by an API key",
-    CredentialKind.GRANT: "by an app with access",
-    CredentialKind.COMMAND: "by the operator",
-}
 
 router = APIRouter(include_in_schema=False, route_class=ThreadedRoute)
 
@@ -104,32 +58,6 @@ Token = Annotated[str, Query()]
 _CORRECTABLE_KINDS = (Kind.INVALID, Kind.RATE_LIMITED)
 EVENTS_ON_ACCOUNT = 5
 EVENTS_ON_PAGE = 50
-
-
-@dataclass(frozen=True)
-class EventLine:
-    """A line that describes a security event, such as a login.
-
-    Attributes:
-        origin: the browser, IP address and credential, as in "Firefox on Linux, 192.0.2.7".
-    """
-
-    text: str
-    origin: str
-    occurred_at: datetime
-
-
-def build_event_line(event: RecordedEvent) -> EventLine:
-    # During an upgrade, a newer release may record event types that this release doesn't know.
-    text = _EVENT_LABELS[EventType(event.type)] if event.type in [*EventType] else event.type
-    for name, template in _COUNTED_EVENT_LABELS.items():
-        if (number := event.detail.get(name, 1)) > 1:
-            text = template.format(number)
-            break
-    kind = event.credential_kind
-    credential = None if kind is None else _CREDENTIAL_LABELS.get(CredentialKind(kind))
-    origin = filter(None, (browser_name(event.user_agent), event.ip, credential))
-    return EventLine(text, ", ".join(origin), event.occurred_at)
 
 
 @router.get(page_paths.ACCOUNT_PATH, dependencies=[PUBLIC])

@@ -11,7 +11,6 @@ from fastapi.responses import Response
 
 from api.auth.page_sessions import Member, PageSession, depend_on_form, depend_on_recent
 from api.auth.redirects import redirect_to_path
-from api.console.account.routes import build_event_line
 from api.console.console_display import QUOTAS
 from api.console.navigation import OPERATORS_PAGE
 from api.console.requests import (
@@ -21,6 +20,7 @@ from api.console.requests import (
     depend_on_console,
     depend_on_console_form,
 )
+from api.console.security_event_lines import build_event_line
 from api.console.typed_forms import TypedForm, build_field_error
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
