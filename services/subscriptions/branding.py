@@ -6,7 +6,7 @@ confirmation mails, and no logo.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -87,6 +87,16 @@ def require_logo(uow: UnitOfWork, mailing_list: MailingList) -> None:
     """Raise ``list.logo`` if the logo isn't a public image of the list's owner."""
     if mailing_list.logo_hash_id is not None and _find_logo(uow, mailing_list) is None:
         raise errors.LIST_LOGO()
+
+
+def find_lists_with_logo(uow: UnitOfWork, user_id: int, hash_id: str) -> Sequence[MailingList]:
+    """Return the owner's lists whose logo is the image with the hash id, in the order of titles."""
+    query = select(MailingList).where(
+        MailingList.user_id == user_id,
+        MailingList.logo_hash_id == hash_id,
+        MailingList.archived_at.is_(None),
+    )
+    return uow.session.scalars(query.order_by(MailingList.title, MailingList.id)).all()
 
 
 def read_look(uow: UnitOfWork, mailing_list: MailingList) -> Look:

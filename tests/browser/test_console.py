@@ -233,6 +233,28 @@ def test_restored_upload_form_shows_no_progress_and_can_be_sent(
     expect(button).to_be_enabled()
 
 
+@pytest.mark.tier("browser")
+def test_upload_form_shows_each_error_next_to_its_field(
+    stack: Stack, console_page: Page, client: httpx2.Client
+) -> None:
+    new_list(client)
+    new_list(client)
+    console_page.goto(f"{stack.api_url}/console/imports/new")
+    file = {"name": "members.csv", "mimeType": "text/csv", "buffer": b"email\na@example.com\n"}
+    upload = console_page.get_by_label("File", exact=True)
+    upload.set_input_files(file)
+    console_page.get_by_role("button", name="Preview").click()
+    mailing_list = console_page.get_by_label("List", exact=True)
+    expect(mailing_list).to_have_attribute("aria-invalid", "true")
+    expect(mailing_list).to_be_focused()
+    expect(console_page.locator(".field", has=mailing_list)).to_contain_text("Choose a list.")
+    expect(upload).not_to_have_attribute("aria-invalid", "true")
+    expect(console_page.get_by_role("progressbar", name="Upload progress")).to_be_hidden()
+    mailing_list.select_option(index=1)
+    console_page.get_by_role("button", name="Preview").click()
+    expect(console_page.get_by_role("heading", name="Preview of the results")).to_be_visible()
+
+
 @pytest.mark.tier("fast", "browser")
 def test_owner_can_map_columns_import_members_and_undo_the_import(
     stack: Stack, console_page: Page, client: httpx2.Client

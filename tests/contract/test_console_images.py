@@ -11,6 +11,7 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack, plain_client
 from tests.support.http.replies import data, objects_of, send
 from tests.support.images.pictures import encoded, noise, photo
+from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import (
     OwnerAtConsole,
     at_console,
@@ -202,6 +203,15 @@ def test_console_deletes_an_image_after_confirmation(console: OwnerAtConsole) ->
     assert data(console.api.get("/attachments"))["items"] == []
     console.see(path, 404)
     console.see("/console/images/never-was", 404)
+
+
+def test_console_warns_before_the_logo_of_a_list_is_deleted(console: OwnerAtConsole) -> None:
+    path = added(console)
+    made = new_list(console.api, title="Tea & more", logo_hash_id=path.rpartition("/")[2])
+    page = console.see(f"{path}/delete")
+    assert f'/console/lists/{made["id"]}/public"><bdi>Tea &amp; more</bdi></a>' in page
+    data(console.api.patch(f"/lists/{made['id']}", json={"logo_hash_id": None}))
+    assert "logo" not in console.see(f"{path}/delete")
 
 
 def test_console_allows_images_but_no_scripts_from_other_origins(

@@ -223,6 +223,18 @@ def test_console_import_form_sets_the_options_of_the_import(console: OwnerAtCons
     assert import_of(console, path)["kind"] == "bounces"
 
 
+def test_console_shows_no_rejected_rows_for_an_import_of_bounces_that_was_applied(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    path = preview_import(console, list_id, of_addresses(*addresses(3)), kind="bounces")
+    console.send(path, act="start")
+    page = ended(console, path)
+    assert numbers(page)["opted out"] == "3"
+    assert "added" not in numbers(page)
+    assert "rejected rows" not in page
+
+
 @pytest.mark.parametrize(
     ("typed", "name", "content", "field"),
     [

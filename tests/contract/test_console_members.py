@@ -295,6 +295,18 @@ def test_console_moves_a_member_to_another_list(
     assert "Moved to another list" in console.see(path)
 
 
+def test_console_offers_no_actions_for_a_member_who_unsubscribed(
+    console: OwnerAtConsole, id_of_list_with_members: int, make_reader: Callable[[], Reader]
+) -> None:
+    new_list(console.api, title="The target")
+    reader = make_reader()
+    reader.joins(id_of_list_with_members).leaves(id_of_list_with_members)
+    page = console.see(page_of(console, id_of_list_with_members, reader.email))
+    assert "<dt>Status</dt><dd>Unsubscribed</dd>" in page
+    for text in ("<dt>Mail</dt>", "Turn mail", "Move to another list", "Remove from list"):
+        assert text not in page
+
+
 def test_console_removes_a_member_after_confirmation(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:

@@ -5,7 +5,7 @@ import re
 from devstack.harness.stack import Stack
 from models import Plan
 from tests.support.http.replies import data
-from tests.support.imports.bulk import addresses, imported, of_addresses
+from tests.support.imports.bulk import addresses, imported, of_addresses, upload
 from tests.support.lists import subscribers as lists
 from tests.support.lists.people_on_lists import subscribe
 from tests.support.lists.subscribers import new_address, new_list
@@ -160,3 +160,21 @@ def test_overview_tells_two_paused_webhooks_of_one_host_apart(console: OwnerAtCo
         data(console.api.patch(f"/webhook-endpoints/{endpoint['id']}", json=paused))
     warnings = re.findall(r"The webhook to (\S+) is paused\.", console.see(PAGE))
     assert sorted(warnings) == ["a.example/members", "a.example/orders", "b.example"]
+
+
+def test_overview_shows_all_warnings_and_failed_imports_first(console: OwnerAtConsole) -> None:
+    for number in range(6):
+        body = {"url": f"https://{number}.example/", "types": ["subscription.created"]}
+        endpoint = data(console.api.post("/webhook-endpoints", json=body))
+        paused = {"state": "paused"}
+        data(console.api.patch(f"/webhook-endpoints/{endpoint['id']}", json=paused))
+    list_id = new_list(console.api)["id"]
+    upload(console.api, list_id, b"name\nAda\n")
+    page = console.see(PAGE)
+    [visible, folded] = re.findall(r'<ul class="links">(.*?)</ul>', page, re.S)[:2]
+    assert re.findall(r"The import of members\.csv failed|is paused", visible) == [
+        "The import of members.csv failed",
+        *["is paused"] * 4,
+    ]
+    assert "<summary>2 more</summary>" in page
+    assert folded.count("is paused") == 2

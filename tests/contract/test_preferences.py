@@ -366,7 +366,7 @@ def test_reader_can_change_only_their_name_and_public_fields(
 def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    new_field(client, "note")
+    new_field(client, "note", label="Height & more")
     body = {"name": "Ada", "fields": {"note": "tall <b>"}, "tags": ["VIP"]}
     put(client, subscriber.list_id, subscriber.email, **body)
     with stack.client(stack.create_owner().key) as other:
@@ -376,7 +376,7 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     assert read_heading(page) == "Your data"
     # The page allows line breaks inside of the address.
     page_text = page.text.replace("<wbr>", "")
-    for text in ("Ada", html.escape("tall <b>"), "VIP", subscriber.email):
+    for text in ("Ada", "Height &amp; more", html.escape("tall <b>"), "VIP", subscriber.email):
         assert text in page_text
     reply = browser.get("/preferences/data.json")
     require_headers(reply)

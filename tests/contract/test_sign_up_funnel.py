@@ -264,7 +264,7 @@ def test_console_origins_of_new_members_add_up_to_all_new_members(stack: Stack) 
         assert origins[9:] == [
             ["source 3", "3", "1"],
             ["Other origins", "3", "2"],
-            ["No known origin", "22", "3"],
+            ["No known origin, imports included", "22", "3"],
         ]
         assert sum(int(row[1]) for row in origins) == 100
         assert sum(int(row[2]) for row in origins) == 15

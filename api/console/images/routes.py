@@ -48,6 +48,7 @@ from services.attachments.images.blurhash import compute_tiles
 from services.attachments.upload import Upload, clean_filename
 from services.jobs.idempotency import AcceptedJob
 from services.paging import PageRequest
+from services.subscriptions import branding
 
 PATH = f"{CONSOLE_PATH}/images"
 router = build_router(PATH)
@@ -305,7 +306,10 @@ def _render_link_page(
 def show_deletion(console: Console, uow: Transaction, hash_id: str) -> Response:
     image = _build_view(console, records.get_attachment(uow, console.caller, hash_id))
     return console.render_page(
-        "delete_image.html", other_sources=console.get_media_sources(), image=image
+        "delete_image.html",
+        other_sources=console.get_media_sources(),
+        image=image,
+        lists=branding.find_lists_with_logo(uow, console.user_id, hash_id),
     )
 
 

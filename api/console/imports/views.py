@@ -115,8 +115,12 @@ class ImportView:
 
     @property
     def has_rejects(self) -> bool:
-        """Return whether a file with the rows that weren't added exists."""
-        has_rows = self.not_added > 0 or self.task.left_out > 0
+        """Return whether the owner should download the rejected rows.
+
+        In a file of bounces or opt-outs, the rows with the verdict ``opted_out`` were applied.
+        """
+        applied = 0 if self.task.kind == ImportKind.MEMBERS else self.task.opted_out
+        has_rows = self.not_added > applied or self.task.left_out > 0
         return has_rows and self.task.files_removed_at is None
 
     @property

@@ -50,7 +50,8 @@ _ACTIVITIES: Mapping[str, tuple[str, str]] = {
     FeedEventType.SUBSCRIPTION_REMOVED: ("was removed", "minus"),
     FeedEventType.SUBSCRIPTION_EMAIL_OFF: ("gets no mail", "minus"),
 }
-MAX_WARNINGS = 5
+# The overview shows the first warnings. The others are folded.
+VISIBLE_WARNINGS = 5
 # If an owner has more members, the overview hides the checklist for new owners even if some steps
 # aren't done. For example, many owners never need an API key.
 MAX_MEMBERS_WITH_STEPS = 10
@@ -111,7 +112,8 @@ def show_overview(console: Console) -> Response:
         net_by_list={list_id: sum(by_day) for list_id, by_day in growth.items()},
         plot=build_net_growth_plot(figures),
         credits=format_credits(Decimal(str(account["balance_credit"]))),
-        attention=warnings,
+        attention=warnings[:VISIBLE_WARNINGS],
+        more_attention=warnings[VISIBLE_WARNINGS:],
         lately=events[:EVENTS_ON_OVERVIEW],
         activities=_ACTIVITIES,
         quotas=[(label, usage[quota]) for quota, label in QUOTAS.items()],
@@ -124,8 +126,14 @@ def show_overview(console: Console) -> Response:
 
 
 def _list_warnings(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
-    """Return warnings for the owner, each with the path of a page about it."""
+    """Return warnings for the owner, each with the path of a page about it.
+
+    Failed imports come first, because Pressroom never repeats them.
+    """
     warnings = []
+    for task in records.list_recent_failures(uow, user_id):
+        text = f"The import of {task.filename or 'members'} failed."
+        warnings.append((text, f"{CONSOLE_PATH}/imports/{task.id}"))
     endpoints = webhook_endpoints.list_live_endpoints(uow, user_id)
     hosts = Counter(urlsplit(endpoint.url).netloc for endpoint in endpoints)
     for endpoint in endpoints:
@@ -136,10 +144,7 @@ def _list_warnings(uow: UnitOfWork, user_id: int) -> list[tuple[str, str]]:
             is_paused = endpoint.state == EndpointState.PAUSED
             text = f"The webhook to {target} {'is paused' if is_paused else 'is failing'}."
             warnings.append((text, f"{CONSOLE_PATH}/developers/webhooks/{endpoint.id}"))
-    for task in records.list_recent_failures(uow, user_id):
-        text = f"The import of {task.filename or 'members'} failed."
-        warnings.append((text, f"{CONSOLE_PATH}/imports/{task.id}"))
-    return warnings[:MAX_WARNINGS]
+    return warnings
 
 
 def _list_first_steps(

@@ -44,8 +44,9 @@ function send(form) {
 
   told.hidden = false;
   button.disabled = true;
-  chosen.removeAttribute("aria-invalid");
+  bar.hidden = false;
   words.textContent = "";
+  hideErrors(form);
   request.upload.addEventListener("progress", ({ loaded, total }) => {
     bar.max = total || 1;
     bar.value = loaded;
@@ -60,13 +61,10 @@ function send(form) {
       return;
     }
     const page = new DOMParser().parseFromString(request.responseText, "text/html");
-    const main = page.querySelector("main");
-    const wrong = main && main.querySelector(".wrong, h1");
-    stop(wrong ? wrong.textContent.trim() : "Failed. Please try again.");
-    for (const each of page.querySelectorAll(".field .wrong")) {
-      words.textContent = each.textContent.trim();
-    }
-    chosen.setAttribute("aria-invalid", "true");
+    const errors = [...page.querySelectorAll(".field > .wrong")];
+    const reason = page.querySelector("main .wrong, main h1");
+    stop(errors.length || !reason ? "" : reason.textContent.trim());
+    showErrors(form, errors);
   });
   request.addEventListener("error", () =>
     stop("The connection was lost. Nothing was changed. Please upload the file again."),
@@ -75,13 +73,36 @@ function send(form) {
   request.send(new FormData(form));
 
   function stop(text) {
-    bar.value = 0;
+    bar.hidden = true;
     words.textContent = text;
+    told.hidden = !text;
     button.disabled = false;
-    // Focus the file input, which shows the reason, because a button loses the focus when the button
-    // is disabled.
+    // Focus the file input, because a disabled button loses the focus.
     chosen.setAttribute("aria-describedby", `file-hint ${words.id}`);
     chosen.focus();
+  }
+}
+
+// Show each error of the response next to its field, and focus the first of these fields.
+function showErrors(form, errors) {
+  const controls = [];
+  for (const error of errors) {
+    const name = error.id.replace(/-wrong$/, "");
+    const control = form.querySelector(`[name="${CSS.escape(name)}"]`);
+    if (!control) continue;
+    control.setAttribute("aria-invalid", "true");
+    control.setAttribute("aria-describedby", `${error.id} ${name}-hint`);
+    control.closest(".field").append(document.importNode(error, true));
+    control.closest("details")?.setAttribute("open", "");
+    controls.push(control);
+  }
+  controls[0]?.focus();
+}
+
+function hideErrors(form) {
+  for (const error of form.querySelectorAll(".field > .wrong")) error.remove();
+  for (const control of form.querySelectorAll("[aria-invalid]")) {
+    control.removeAttribute("aria-invalid");
   }
 }
 
