@@ -4,14 +4,13 @@ Messages contain only the ids of jobs in Postgres, so a wrong Celery setting can
 lose it.
 """
 
-import os
 import sys
 from functools import partial
 
 from celery import Celery
 
 from core.process.garbage_collection import end_start
-from core.process.linux import hide_memory, lower_session_priority
+from core.process.linux import hide_memory
 from core.queues import Queue
 from core.settings import Settings
 from core.settings.process_settings import load_worker_settings
@@ -19,11 +18,8 @@ from storage.broker import create_celery_app
 from storage.task_messages import queue_name
 from workers import alive, canary_task, signals, stopping, sweeper, task_table, transport
 from workers.context import ProcessContext
-from workers.serving import Pool, Serving
+from workers.serving import Serving
 
-# The nice value of workers with CPU-bound jobs. If another process needs the same core, the worker
-# gets about a quarter of the core.
-_NICE_VALUE = 5
 _CONFIGURATION = {
     # Acknowledge a message only after its task, so that the broker delivers the messages of a
     # crashed worker again.
@@ -48,11 +44,6 @@ _CONFIGURATION = {
 
 def run_worker(serves: Serving) -> None:
     """Run jobs from the given queues until a stop signal arrives, and exit the process."""
-    if serves.pool is Pool.PREFORK:
-        # Let the API and all other workers run first. The worker's child processes inherit the
-        # nice value.
-        os.nice(_NICE_VALUE)
-        lower_session_priority(_NICE_VALUE)
     # Hide the worker's memory from the image converter, which runs as the same user and decodes
     # untrusted images.
     hide_memory()

@@ -1,19 +1,13 @@
-"""System calls and files of Linux for which Python has no function."""
+"""System calls of Linux for which Python has no function."""
 
 import ctypes
 import os
 import signal
 import sys
-import time
-from contextlib import suppress
-from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
-
-# Contains the nice value of this process's session.
-_AUTOGROUP = Path("/proc/self/autogroup")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 # On all systems except Linux, the functions of ``core.process.linux`` do nothing.
@@ -46,24 +40,6 @@ def exit_with_parent(parent: int) -> None:
     _control(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(1)
-
-
-def lower_session_priority(nice: int) -> None:
-    """Set the nice value of this process's session if the process leads the session.
-
-    With the kernel option ``sched_autogroup``, Linux divides the CPU time between sessions. The
-    nice value of a process then counts only within the session of the process. Call this function
-    before ``hide_memory``, because a hidden process may not change its session.
-    """
-    if not _IS_LINUX or os.getsid(0) != os.getpid():
-        return
-    # Ignore errors, because the file is missing in a kernel without the option, and read-only in
-    # some containers.
-    with suppress(OSError), _AUTOGROUP.open("wb", buffering=0) as file:
-        # The kernel rejects a change in the 0.1 s after another process's change. The result of
-        # ``write`` is then ``None``.
-        while file.write(b"%d" % nice) is None:
-            time.sleep(0.1)
 
 
 def trim_memory() -> None:

@@ -94,12 +94,6 @@ def test_compose_containers_are_pinned_and_have_no_rights_and_limited_resources(
             assert re.match(r"RELEASE\.\d{4}-\d\d-\d\dT|v?\d+\.\d+", tag), f"{name}: {tag}"
 
 
-def test_compose_gives_workers_with_cpu_bound_jobs_less_cpu_time_than_other_services() -> None:
-    shares = {name: each.get("cpu_shares", 1024) for name, each in files.services().items()}
-    limited = {name: share for name, share in shares.items() if share < 1024}
-    assert limited == {"worker-media": 256, "worker-computing": 256}
-
-
 def test_digest_script_pins_each_external_image_to_its_registry_digest(tmp_path: Path) -> None:
     digests = tmp_path / "deploy/compose/digests.sh"
     digests.parent.mkdir(parents=True)
