@@ -164,7 +164,7 @@ ROUTES: dict[str, tuple[RouteCase, ...]] = {
         _search("by a rare campaign", field="utm_campaign", exists=True),
         _search("without a campaign", field="utm_campaign", exists=False),
         _search("before all", field="joined_at", before="2001-01-01"),
-        _search("joined 30 years ago", field="joined_at", before={"days_ago": 10950}),
+        _search("joined ten years ago", field="joined_at", before={"days_ago": 3650}),
         _search("joined in the last month", field="joined_at", after={"days_ago": 30}),
         _search("pending or removed", field="status", **{"in": ["pending", "removed"]}),
     ),
