@@ -24,6 +24,7 @@ def write_load_table(record: dict[str, Any], growth: dict[str, Any]) -> None:
 
 
 def _build_table(record: dict[str, Any], growth: dict[str, Any]) -> list[str]:
+    size = growth["findings"][-1]["details"]["size"]
     rows = (
         ("charges per second", _join_figures(_charge_rates(record)), "`make bench NAME=consume`"),
         (
@@ -37,7 +38,7 @@ def _build_table(record: dict[str, Any], growth: dict[str, Any]) -> list[str]:
             "`make bench NAME=export-1m`",
         ),
         (
-            "duration of a call on ten times the data (29 GB)",
+            f"duration of a call on ten times the data (size {size})",
             _format_growth(growth),
             "`make bench NAME=growth`",
         ),
