@@ -212,7 +212,8 @@ def _list_origins(
     unknown_joined = total.joined + total.imported - origins.joined
     unknown_left = total.left - origins.left
     if unknown_joined or unknown_left:
-        rows.append(_OriginRow("No known origin, imports included", None, unknown_joined, unknown_left))
+        label = "No known origin, imports included"
+        rows.append(_OriginRow(label, None, unknown_joined, unknown_left))
     return rows
 
 
