@@ -183,9 +183,7 @@ def show_own_data(request: Request, state: StateOf, uow: Transaction) -> Respons
         "own_data.html",
         known=known_data.read_known_data(uow, visit),
         labels=translate_names(language),
-        field_labels={
-            each.key: each.label for each in fields.list_fields(uow, visit.owner_id)
-        },
+        field_labels={each.key: each.label for each in fields.list_fields(uow, visit.owner_id)},
         format_value=make_value_formatter(language),
     )
 
