@@ -1,6 +1,6 @@
 import httpx2
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Owner, Stack
@@ -240,7 +240,11 @@ def test_upload_form_shows_each_error_next_to_its_field(
     new_list(client)
     new_list(client)
     console_page.goto(f"{stack.api_url}/console/imports/new")
-    file = {"name": "members.csv", "mimeType": "text/csv", "buffer": b"email\na@example.com\n"}
+    file: FilePayload = {
+        "name": "members.csv",
+        "mimeType": "text/csv",
+        "buffer": b"email\na@example.com\n",
+    }
     upload = console_page.get_by_label("File", exact=True)
     upload.set_input_files(file)
     console_page.get_by_role("button", name="Preview").click()
