@@ -13,6 +13,7 @@ the cores. Most rates are prime numbers, so that the requests of different parts
 import itertools
 import json
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -95,7 +96,7 @@ Delays = dict[str, list[float]]
 
 
 @dataclass
-class Part:
+class Part(ABC):
     """A kind of request that one owner sends at a fixed rate.
 
     Attributes:
@@ -107,8 +108,9 @@ class Part:
     name: str
     per_second: float
 
+    @abstractmethod
     def build_requests(self, number: int) -> Iterator[bytes]:
-        raise NotImplementedError
+        """Yield this number of requests."""
 
     def await_effects(self, accepted: int) -> Delays:
         """Wait until the accepted requests have taken effect, and return delays of the effects.

@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from html import escape
 from itertools import zip_longest
 
 from fastapi import Request
@@ -13,6 +12,7 @@ from fastapi.responses import Response
 
 from api.composer_calls import ComposerCaller
 from api.console.assets import CONSOLE_PATH
+from api.console.composer.photo_credits import CreditLine, build_figure
 from api.console.console_display import format_credits
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, build_router
@@ -27,7 +27,7 @@ from core.errors import DomainError, Kind
 from core.errors.money import CREDITS_INSUFFICIENT
 from core.queues import Queue
 from core.settings.notations import PlanQuota
-from integrations.stock_photos.port import FoundPhoto, PhotoCredit, PhotoProviderName
+from integrations.stock_photos.port import FoundPhoto, PhotoProviderName
 from services.attachments import records
 from services.composer import call_charges
 from services.composer.photos import PhotoCopy, PhotoSearch, PhotoSearchResult, PhotoUse
@@ -114,7 +114,7 @@ class UsedPhoto:
     """
 
     photo: FoundPhoto
-    credit: "CreditLine"
+    credit: CreditLine
     figure: str
     provider: str
     allows_copies: bool
@@ -475,34 +475,3 @@ def describe_writer(source: str) -> str:
     if "fallback" in details:
         text += ", because the model didn’t answer"
     return f"Written {'earlier ' if 'cached' in details else ''}{text}."
-
-
-@dataclass(frozen=True)
-class CreditLine:
-    """HTML that credits the author of a photo."""
-
-    credit: PhotoCredit
-
-    def __html__(self) -> str:
-        # Escape the provider's texts, because the template inserts the HTML unescaped.
-        credit = self.credit
-        title = f"“{credit.title}”" if credit.title else "Photo"
-        author = _build_link(credit.author, credit.author_url)
-        line = f"{_build_link(title, credit.title_url)} by {author}"
-        if credit.provider:
-            line += f" on {_build_link(credit.provider, credit.provider_url)}"
-        if credit.licence:
-            line += f", {_build_link(credit.licence, credit.licence_url)}"
-        return line
-
-
-def build_figure(photo: FoundPhoto, url: str) -> str:
-    has_size = photo.width and photo.height
-    size = f' width="{photo.width}" height="{photo.height}"' if has_size else ""
-    image = f'<img src="{escape(url)}" alt="{escape(photo.shows)}"{size}>'
-    credit = CreditLine(photo.credit).__html__()
-    return f"<figure>{image}<figcaption>{credit}</figcaption></figure>"
-
-
-def _build_link(text: str, url: str | None) -> str:
-    return escape(text) if url is None else f'<a href="{escape(url)}">{escape(text)}</a>'
