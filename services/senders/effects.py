@@ -27,7 +27,8 @@ from services.senders.received_reports import (
     iterate_outcomes,
 )
 from services.subscriptions.members import bounce_reports, opt_out_checks, unsubscribe
-from services.subscriptions.members.bounce_reports import MemberMailing, ReportedBounce
+from services.subscriptions.members.bounce_reports import ReportedBounce
+from services.subscriptions.members.member_mailings import MemberMailing
 from storage.unit_of_work import UnitOfWork
 
 # The maximum number of opt-outs that one SQL statement stores. A single batch can cause millions of

@@ -12,8 +12,8 @@ from integrations.senders.port import Report, ReportKind, UnusedEvent, UnusedRea
 from models import ReportOutcome
 from services.senders.reports import mask_recipient
 from services.subscriptions.members import unsubscribe
-from services.subscriptions.members.bounce_reports import MemberMailing
 from services.subscriptions.members.delivery_ids import DeliveryId
+from services.subscriptions.members.member_mailings import MemberMailing
 
 # If a report states a time that is further in the future than this, the time of arrival replaces
 # it.

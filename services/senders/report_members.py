@@ -24,8 +24,9 @@ from services.senders.received_reports import (
     ReceivedReport,
     get_opt_out_source,
 )
-from services.subscriptions.members import bounce_reports, changes, delivery_ids
-from services.subscriptions.members.bounce_reports import MAX_MAILING_AGE, MemberMailing
+from services.subscriptions.members import changes, delivery_ids
+from services.subscriptions.members.bounce_reports import MAX_MAILING_AGE
+from services.subscriptions.members.member_mailings import MemberMailing, find_stale_mailings
 from storage.array_texts import format_numbers
 from storage.unit_of_work import UnitOfWork
 
@@ -110,7 +111,7 @@ def find_members(uow: UnitOfWork, sender: Sender, reports: Sequence[ReceivedRepo
         ]
         _find_by_address(uow, sender, has_only_address)
     members = [member for report in readable_reports for member in report.members]
-    stale_numbers = bounce_reports.find_stale_mailings(uow, members)
+    stale_numbers = find_stale_mailings(uow, members)
     oldest = clock.now() - MAX_MAILING_AGE
     number = 0
     for report in readable_reports:

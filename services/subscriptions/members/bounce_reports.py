@@ -5,7 +5,7 @@ mail off at once. Soft (temporary) bounces turn mail off after several consecuti
 bounced. A soft bounce ends when the same mailing or a later mailing reaches the member.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -18,8 +18,15 @@ from models import Subscription, SubscriptionStatus
 from services.subscriptions.members import changes, locks, pending_requests
 from services.subscriptions.members.bounces import IS_IN_EFFECT
 from services.subscriptions.members.changes import Actor, ActorKind, Via
+from services.subscriptions.members.member_mailings import (
+    LatestActions,
+    MemberMailing,
+    Pair,
+    find_latest_actions,
+    format_pairs,
+    split_pairs,
+)
 from services.subscriptions.members.opt_out_checks import compute_address_digest
-from storage.array_texts import format_numbers, format_times
 from storage.unit_of_work import UnitOfWork
 
 # Soft bounces turn mail off only if the first and the last bounced mailing are at least this far
@@ -46,36 +53,6 @@ WHERE m.status = 'active' AND (m.list_id = r.list_id OR r.is_hard AND l.archived
             OR m.list_id = ANY (CAST(:covered_ids AS bigint[]))))
     OR m.status = 'pending' AND m.list_id = r.list_id AND r.is_hard
 ORDER BY r.number
-""")
-_FIND_LATEST_ACTIONS = text("""
-SELECT r.list_id, r.user_id,
-    (
-        SELECT max(e.created_at) FROM subscription_events AS e
-        WHERE e.list_id = r.list_id AND e.user_id = r.user_id AND e.actor IN ('user', 'stranger')
-            AND (e.status_after = 'active' AND e.status_before IS DISTINCT FROM 'active'
-                OR e.email_enabled_after AND NOT e.email_enabled_before)
-    ) AS acted_at,
-    (
-        SELECT max(b.lifted_at) FROM bounces AS b
-        WHERE b.list_id = r.list_id AND b.user_id = r.user_id
-    ) AS lifted_at,
-    (SELECT max(f.left_at) FROM former_addresses AS f WHERE f.user_id = r.user_id) AS moved_at
-FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[])) AS r (list_id, user_id)
-""")
-# Returns the indexes of stale events: the member joined the list or turned mail on after the event.
-# The subquery has the same condition as ``acted_at`` in ``_FIND_LATEST_ACTIONS``.
-_FIND_STALE_MAILINGS = text("""
-SELECT r.number - 1
-FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]),
-    CAST(:times AS timestamptz[])) WITH ORDINALITY AS r (list_id, user_id, occurred_at, number)
-WHERE EXISTS (
-    SELECT FROM subscription_events AS e
-    WHERE e.list_id = r.list_id AND e.user_id = r.user_id AND e.actor IN ('user', 'stranger')
-        AND e.created_at > r.occurred_at
-        AND (e.status_after = 'active' AND e.status_before IS DISTINCT FROM 'active'
-            OR e.email_enabled_after AND NOT e.email_enabled_before)
-    OFFSET 0
-)
 """)
 # Stores bounces. A soft bounce is stored as ended if a later mailing has already reached the
 # member. If a mail bounced softly before and now bounces hard, its row is changed to a hard bounce.
@@ -149,31 +126,8 @@ WHERE b.list_id = runs.list_id AND b.address_hmac = runs.address_hmac
 RETURNING b.list_id, b.user_id
 """)  # noqa: S608 - no input
 
-# A list id and a user id.
-Pair = tuple[int, int]
 # A list id, a user id and a mailing id.
 _Key = tuple[int, int, int]
-
-
-class MemberMailing(NamedTuple):
-    """A mail to one member, and the time of an event that a sender reported about the mail.
-
-    Attributes:
-        mailing_id: the id of the mailing. If the mailing is unknown, a negative hash of the
-            provider's message id, or of the event's day if the message id is unknown too.
-        mailing_at: when the mailing began, or the start of the day if the time is unknown.
-        occurred_at: when the event happened according to the sender.
-    """
-
-    list_id: int
-    user_id: int
-    mailing_id: int
-    mailing_at: datetime
-    occurred_at: datetime
-
-    @property
-    def pair(self) -> Pair:
-        return self.list_id, self.user_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,28 +155,6 @@ class BounceOutcome(StrEnum):
     STALE = "stale"  # A later action has made the bounce irrelevant (see ``LatestActions``).
     LATE = "late"  # The bounce is soft, and its mailing is older than ``MAX_MAILING_AGE``.
     UNMATCHED = "unmatched"  # The person isn't an active member of any affected list.
-
-
-@dataclass(frozen=True, slots=True)
-class LatestActions:
-    """The times of the latest actions that make earlier bounces of a member irrelevant.
-
-    Attributes:
-        acted_at: when the person last joined the list or turned mail on.
-        lifted_at: when the person or the list's owner last turned mail on after a bounce.
-        moved_at: when the person last changed the address of the account.
-    """
-
-    acted_at: datetime | None
-    lifted_at: datetime | None
-    moved_at: datetime | None
-
-    def is_stale(self, mailing: MemberMailing) -> bool:
-        """Return whether one of the actions makes a bounce of the mail irrelevant."""
-        is_older = any(
-            at is not None and mailing.occurred_at < at for at in (self.acted_at, self.lifted_at)
-        )
-        return is_older or (self.moved_at is not None and mailing.mailing_at < self.moved_at)
 
 
 class _Target(NamedTuple):
@@ -344,7 +276,7 @@ def end_soft_bounces(uow: UnitOfWork, reached_mails: Iterable[MemberMailing]) ->
         uow.session.execute(
             _END_SOFT_BOUNCES,
             {
-                **_split_pairs(latest),
+                **split_pairs(latest),
                 "mailing_ids": [each.mailing_id for each in latest.values()],
                 "mailing_times": [each.mailing_at for each in latest.values()],
                 "times": [each.occurred_at for each in latest.values()],
@@ -352,34 +284,9 @@ def end_soft_bounces(uow: UnitOfWork, reached_mails: Iterable[MemberMailing]) ->
         )
 
 
-def find_stale_mailings(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> set[int]:
-    """Return the indexes of the mails whose reported event is stale.
-
-    An event is stale if the person joined the list or turned mail on later.
-    """
-    if not mailings:
-        return set()
-    values = {
-        **_format_pairs(mailings),
-        "times": format_times(each.occurred_at for each in mailings),
-    }
-    return set(uow.session.scalars(_FIND_STALE_MAILINGS, values))
-
-
-def find_latest_actions(uow: UnitOfWork, pairs: Collection[Pair]) -> Mapping[Pair, LatestActions]:
-    """Map pairs of a list id and a user id to the latest actions of the members."""
-    if not pairs:
-        return {}
-    rows = uow.session.execute(_FIND_LATEST_ACTIONS, _split_pairs(pairs))
-    return {
-        (row.list_id, row.user_id): LatestActions(row.acted_at, row.lifted_at, row.moved_at)
-        for row in rows
-    }
-
-
 def _find_softly_bounced(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> list[MemberMailing]:
     """Return the mails to members who have a soft bounce that can end."""
-    numbers = uow.session.scalars(_FIND_SOFTLY_BOUNCED, _format_pairs(mailings))
+    numbers = uow.session.scalars(_FIND_SOFTLY_BOUNCED, format_pairs(mailings))
     return [mailings[number] for number in numbers]
 
 
@@ -391,7 +298,7 @@ def _find_targets(
     if not bounces:
         return []
     values = {
-        **_split_pairs([each.mailing.pair for each in bounces]),
+        **split_pairs([each.mailing.pair for each in bounces]),
         "are_hard": [each.is_hard for each in bounces],
         "covered_ids": None if covered_list_ids is None else list(covered_list_ids),
     }
@@ -426,7 +333,7 @@ def _add_bounces(
     keyring = uow.settings.keyring
     reported = [bounces[target.number] for target in targets]
     values = {
-        **_split_pairs([target.pair for target in targets]),
+        **split_pairs([target.pair for target in targets]),
         "digests": [compute_address_digest(keyring, target.email) for target in targets],
         "mailing_ids": [each.mailing.mailing_id for each in reported],
         "are_hard": [each.is_hard for each in reported],
@@ -449,7 +356,7 @@ def _stop_mail(
     actions = {target.pair: changes.BOUNCED for target in targets if bounces[target.number].is_hard}
     soft_pairs = {target.pair for target in targets} - actions.keys()
     if soft_pairs:
-        values = _split_pairs(soft_pairs) | {"min_span": MIN_SOFT_BOUNCE_SPAN}
+        values = split_pairs(soft_pairs) | {"min_span": MIN_SOFT_BOUNCE_SPAN}
         for list_id, user_id in uow.session.execute(_STOP_AFTER_SOFT_BOUNCES, values):
             actions[list_id, user_id] = changes.SOFT_BOUNCED
     if not actions:
@@ -485,20 +392,3 @@ def _stop_mail(
 
 def _sort_key(mailing: MemberMailing) -> tuple[datetime, int, datetime]:
     return mailing.mailing_at, mailing.mailing_id, mailing.occurred_at
-
-
-def _split_pairs(pairs: Iterable[Pair]) -> dict[str, list[int]]:
-    """Split the pairs into two SQL parameters: the list ids and the user ids."""
-    pairs = list(pairs)
-    return {
-        "list_ids": [list_id for list_id, _ in pairs],
-        "user_ids": [user_id for _, user_id in pairs],
-    }
-
-
-def _format_pairs(mailings: Sequence[MemberMailing]) -> dict[str, str]:
-    """Split the pairs into two SQL parameters, and format each one as the text of an array."""
-    return {
-        "list_ids": format_numbers(each.list_id for each in mailings),
-        "user_ids": format_numbers(each.user_id for each in mailings),
-    }

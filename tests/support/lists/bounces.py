@@ -8,9 +8,9 @@ from devstack.harness.stack import Stack
 from services.subscriptions.members import bounce_reports
 from services.subscriptions.members.bounce_reports import (
     BounceOutcome,
-    MemberMailing,
     ReportedBounce,
 )
+from services.subscriptions.members.member_mailings import MemberMailing
 
 
 def build_mailing(
