@@ -122,6 +122,26 @@ def test_selective_member_filter_uses_its_index_on_large_list(
 
 
 @pytest.mark.usefixtures("short_scan_of_few_members")
+def test_planner_expects_few_members_with_rare_field_value(
+    stack_and_large_tables: tuple[Stack, set[str]],
+) -> None:
+    """A planner that expects many members also reads the list's part of another, longer index."""
+    stack, _ = stack_and_large_tables
+    plans = plans_of(stack, {"field": "fields.city", "is": "UTQIAGVIK"})
+    [expected] = [
+        node["Plan Rows"]
+        for plan in plans
+        for node in nodes(plan)
+        if node.get("Index Name") == "ix_subscriptions_fields"
+    ]
+    [(members,)] = stack.query(
+        "SELECT reltuples::bigint FROM pg_class WHERE relname = 'subscriptions'"
+    )
+    assert isinstance(members, int)
+    assert expected <= members / 1_000
+
+
+@pytest.mark.usefixtures("short_scan_of_few_members")
 @pytest.mark.parametrize("sent", BY_LOOKING)
 def test_unindexed_member_filter_reads_large_list_in_index_order_without_sorting(
     stack_and_large_tables: tuple[Stack, set[str]], sent: Json
