@@ -5,10 +5,10 @@ transaction, the job records the outcomes of the latest calls, and then claims t
 Each transaction checks the job's lease, so that a worker that has lost its lease writes nothing.
 
 Deliveries are claimed in batches. A separate transaction for each delivery would take longer than
-the call to a fast receiver. After a successful call to the receiver, the worker claims up to
-``MAX_BATCH_DELIVERIES`` deliveries at once. After a failed call to a receiver, the worker claims
-the receiver's deliveries one at a time. If a worker is killed before it records the outcomes of a
-batch, the whole batch is sent again.
+the call to a fast receiver. The first batch of a job contains one delivery. After a successful
+batch, the next batch contains as many deliveries as the receiver can probably take in
+``MAX_CLAIM_SECONDS``. After a failed call, the next batch contains one delivery. If a worker is
+killed before it records the outcomes of a batch, the whole batch is sent again.
 """
 
 import time
@@ -37,7 +37,7 @@ MAX_TURN_SECONDS = 5.0
 # The maximum number of an owner's endpoints to which workers send events at the same time. Without
 # this limit, one owner's unresponsive endpoints could block all threads of a worker.
 MAX_ACTIVE_ENDPOINTS_PER_OWNER = 2
-MAX_BATCH_DELIVERIES = 20
+MAX_BATCH_DELIVERIES = 100
 # The maximum time between claiming and sending a delivery. The worker releases claimed deliveries
 # that were not sent within ``MAX_CLAIM_SECONDS``. The time between claim and sending is limited,
 # because the endpoint's settings or the names and addresses in the events may change in the
@@ -96,10 +96,21 @@ def send_due_deliveries(resources: Resources, lease: Lease, receivers: ReceiverC
             if not messages:
                 complete_job(uow, lease, {"sent": sent})
                 return
+        started_at = time.monotonic()
         results = receivers.post_each(messages[0].url, _sign_posts(messages))
+        seconds = time.monotonic() - started_at
         sent += len(results)
         # Optimization: batches of webhook deliveries (decision 17).
-        batch_size = MAX_BATCH_DELIVERIES if results[-1].is_success else 1
+        batch_size = choose_batch_size(len(results), seconds) if results[-1].is_success else 1
+
+
+def choose_batch_size(sent: int, seconds: float) -> int:
+    """Return how many deliveries the worker can send in ``MAX_CLAIM_SECONDS``.
+
+    ``sent``: the number of deliveries that the worker sent in the last ``seconds``.
+    """
+    size = int(sent * MAX_CLAIM_SECONDS / max(seconds, 0.001))
+    return max(1, min(size, MAX_BATCH_DELIVERIES))
 
 
 def _claim_batch(

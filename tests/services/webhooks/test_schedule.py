@@ -1,5 +1,7 @@
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from services.webhooks.claims import (
     ORDER_PERIOD,
     Choice,
@@ -9,6 +11,7 @@ from services.webhooks.claims import (
     choose_pause,
 )
 from services.webhooks.outcomes import MAX_REST, choose_rest
+from services.webhooks.sending import MAX_BATCH_DELIVERIES, choose_batch_size
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MOST = 1_000
@@ -48,6 +51,22 @@ def test_webhook_batch_contains_the_next_due_deliveries_in_order_up_to_its_limit
     old = [waiting(1, age=90, due_in=30), waiting(2, age=80, due_in=-1), waiting(3, age=70)]
     assert choose_deliveries(old, NOW, limit=9) == [2, 3]
     assert choose_deliveries([], NOW, limit=9) == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "seconds", "size"),
+    [
+        (1, 0.1, 10),
+        (10, 1.0, 10),
+        (1, 15.0, 1),
+        (1, 0.001, MAX_BATCH_DELIVERIES),
+        (MAX_BATCH_DELIVERIES, 0.0, MAX_BATCH_DELIVERIES),
+    ],
+)
+def test_webhook_batch_contains_the_deliveries_of_one_second(
+    sent: int, seconds: float, size: int
+) -> None:
+    assert choose_batch_size(sent, seconds) == size
 
 
 def test_webhook_endpoint_rests_start_at_the_second_timeout_and_grow_to_five_minutes() -> None:
