@@ -68,6 +68,14 @@
   // The preview of a sign-up page follows the form next to it.
   for (const form of document.querySelectorAll("form[data-preview]")) {
     const frame = document.getElementById(form.dataset.preview);
+    // The frame is twice as large as the preview. Show the whole page, without an empty space below it.
+    const fit = () => {
+      const height = frame.contentDocument.querySelector("footer").getBoundingClientRect().bottom;
+      frame.parentElement.style.height = `${Math.ceil(height / 2) + 16}px`;
+    };
+    frame.addEventListener("load", fit);
+    if (frame.contentDocument.readyState === "complete") fit();
+    form.addEventListener("input", () => requestAnimationFrame(fit));
     form.addEventListener("input", ({ target }) => {
       const page = frame.contentDocument;
       if (target.name === "colour") {
