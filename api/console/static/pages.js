@@ -70,11 +70,13 @@
     const frame = document.getElementById(form.dataset.preview);
     // The frame is twice as large as the preview. Show the whole page, without an empty space below it.
     const fit = () => {
-      const height = frame.contentDocument.querySelector("footer").getBoundingClientRect().bottom;
-      frame.parentElement.style.height = `${Math.ceil(height / 2) + 16}px`;
+      const footer = frame.contentDocument.querySelector("footer");
+      if (!footer) return;
+      frame.parentElement.style.height = `${Math.ceil(footer.getBoundingClientRect().bottom / 2) + 16}px`;
     };
+    // The frame may have loaded before or after this script runs.
     frame.addEventListener("load", fit);
-    if (frame.contentDocument.readyState === "complete") fit();
+    fit();
     form.addEventListener("input", () => requestAnimationFrame(fit));
     form.addEventListener("input", ({ target }) => {
       const page = frame.contentDocument;
