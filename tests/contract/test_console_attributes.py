@@ -99,6 +99,10 @@ def test_console_creates_and_counts_and_changes_and_deletes_a_segment(
     some_members(console.api, console_list_id, 3, vips=2)
     base = f"/console/lists/{console_list_id}/segments"
     assert "No segments yet" in console.see(base)
+    # The form for a new segment counts the members of its first filter without a click.
+    eventually(
+        lambda: "<b>3</b> members match" in console.see(f"{base}/new"), what="the first count"
+    )
     console.do(f"{base}/new", name="VIPs", filter='{"field": "tag", "is": "vip"}', use="json")
     [created_segment] = data(console.api.get(f"/lists/{console_list_id}/segments"))["items"]
     path = f"{base}/{created_segment['id']}"

@@ -134,8 +134,14 @@ def _render_new_segment(
         console.state.resources, mailing_list, parsed_filter, "", selection.typed
     )
     # The form has a button that counts the members, so the page needs no link to an exact count.
-    member_count = replace(member_count, recount=None)
-    return _render_segment_form(console, list_id, form, draft, member_count=member_count)
+    has_count = member_count.is_exact or member_count.count > 0
+    return _render_segment_form(
+        console,
+        list_id,
+        form,
+        draft,
+        member_count=replace(member_count, recount=None) if has_count else None,
+    )
 
 
 @router.post("/segments/new")
