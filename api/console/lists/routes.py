@@ -217,12 +217,12 @@ def _list_origins(
     # An import can set the origin of its members. Such members are in the rows above.
     imported_joined = min(total.imported, unknown_joined)
     imported_left = min(left_by_source.get(Via.IMPORT, 0), unknown_left)
-    for label, joined, left in (
+    for label, joined_count, left_count in (
         ("Imported", imported_joined, imported_left),
         ("No known origin", unknown_joined - imported_joined, unknown_left - imported_left),
     ):
-        if joined or left:
-            rows.append(_OriginRow(label, None, joined, left))
+        if joined_count or left_count:
+            rows.append(_OriginRow(label, None, joined_count, left_count))
     return rows
 
 
