@@ -68,6 +68,11 @@ def format_number(value: float) -> str:
     return f"{value:,}"
 
 
+def format_sentence(text: str) -> str:
+    """Return a text with a capital first letter and a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
+
+
 def format_file_size(size_bytes: int) -> str:
     """Format a file size, as in "33 KB" or "4.8 MB"."""
     if size_bytes < _MEGABYTE:

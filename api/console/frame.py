@@ -92,6 +92,7 @@ _TEMPLATES.filters |= {
     "amount": console_display.format_credits,
     "field_value": console_display.format_field_value,
     "duration": console_display.format_duration,
+    "sentence": console_display.format_sentence,
     "shell": shlex.join,
 }
 

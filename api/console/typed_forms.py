@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
+from api.console.console_display import format_sentence
 from api.errors import STATUS_OF
 from api.schemas.envelope import Body
 from core.errors import DomainError, FieldProblem, Kind, strip_pydantic_prefix
@@ -15,6 +16,17 @@ from core.errors.requests import BODY_INVALID
 BodyT = TypeVar("BodyT", bound=Body)
 
 CORRECT_FIELDS_TEXT = "Please correct the fields below."
+# The error messages for empty fields. A rule such as "1 to 40 characters" would confuse a user who
+# typed nothing.
+_EMPTY_FIELD_TEXTS: Mapping[str, str] = {
+    "title": "Enter a title.",
+    "slug": "Enter a web address.",
+    "name": "Enter a name.",
+    "label": "Enter a name.",
+    "key": "Enter a key.",
+    "email": "Enter an e-mail address.",
+    "tag_name": "Enter a tag.",
+}
 _NO_PLACES: Mapping[str, str] = MappingProxyType({})
 # The kinds of errors that are shown in the form. Errors of kinds that a user can't correct are
 # shown on a separate page.
@@ -78,7 +90,12 @@ class TypedForm:
         else:
             errors = {_get_field_name(each): _format_rule(each) for each in error.problems}
         if not errors or not all(errors):
-            return replace(self, problem=_format_sentence(error.message), status=status)
+            return replace(self, problem=format_sentence(error.message), status=status)
+        errors |= {
+            name: text
+            for name, text in _EMPTY_FIELD_TEXTS.items()
+            if name in errors and not self.typed.get(name, "").strip()
+        }
         return replace(self, errors=errors, problem=CORRECT_FIELDS_TEXT, status=status)
 
 
@@ -134,8 +151,4 @@ def _get_field_name(problem: FieldProblem) -> str:
 
 
 def _format_rule(problem: FieldProblem) -> str:
-    return _format_sentence(problem.message.removeprefix(f"{problem.field}: "))
-
-
-def _format_sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
+    return format_sentence(problem.message.removeprefix(f"{problem.field}: "))

@@ -7,7 +7,7 @@ rosters of all lists.
 """
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -182,6 +182,14 @@ def list_exports(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRo
         select(MemberExport), MemberExport.user_id, caller.user_id, page
     )
     return paging.read_page(uow, query, page)
+
+
+def find_filtered_exports(uow: UnitOfWork, export_ids: Collection[int]) -> set[int]:
+    """Return the ids of the exports that a filter or a segment limits."""
+    query = select(MemberExport.id).where(
+        MemberExport.id.in_(export_ids), MemberExport.filter.is_not(None)
+    )
+    return {*uow.session.scalars(query)}
 
 
 def get_finished_export(

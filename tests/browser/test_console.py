@@ -172,9 +172,9 @@ def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
     console_page.get_by_label("Post", exact=True).fill(post.content)
     console_page.get_by_role("button", name="Generate all").click()
     expect(console_page.get_by_text("Written without a language model.")).to_have_count(1)
-    expect(console_page.get_by_label("Slug")).not_to_have_value("")
-    console_page.get_by_label("Slug").fill("my-own-slug")
-    tweet = console_page.get_by_label("Tweet 1")
+    expect(console_page.get_by_label("Slug", exact=True)).not_to_have_value("")
+    console_page.get_by_label("Slug", exact=True).fill("my-own-slug")
+    tweet = console_page.get_by_label("Tweet 1", exact=True)
     tweet.fill("Bread 🍞: https://www.example.com/a/long/path/to/bread")
     expect(tweet).to_have_accessible_description("33 of 280 characters")
     tweet.fill("x" * 281)
@@ -203,7 +203,7 @@ def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
         require_accessible(console_page)
     photos.first.get_by_role("button", name="Use photo").click()
     expect(console_page.get_by_label("HTML with the photo", exact=False).first).to_be_visible()
-    expect(console_page.get_by_label("Slug")).to_have_value("my-own-slug")
+    expect(console_page.get_by_label("Slug", exact=True)).to_have_value("my-own-slug")
     expect(console_page.get_by_label("Post", exact=True)).to_have_value(post.content)
     console_page.set_viewport_size({"width": NARROW, "height": 640})
     assert fits(console_page)
@@ -280,7 +280,10 @@ def test_owner_can_map_columns_import_members_and_undo_the_import(
     expect(console_page.get_by_text("New field: text")).to_be_visible()
     expect(console_page.get_by_text("R 0", exact=True)).to_be_visible()
 
-    console_page.get_by_role("button", name=f"Import {ROWS} new members").click()
+    start = console_page.get_by_role("button", name=f"Import {ROWS} new members")
+    # The button stays in view, because the preview is longer than a window.
+    expect(start).to_be_in_viewport()
+    start.click()
     expect(console_page.get_by_role("heading", level=1)).to_have_text(f"{ROWS} members added")
     expect(console_page.locator(".notice")).to_have_count(0)
     expect(console_page.get_by_role("link", name="errors.csv")).to_be_visible()
@@ -299,7 +302,7 @@ def test_owner_can_map_columns_import_members_and_undo_the_import(
         f"Undo the import of {ROWS} members?"
     )
     console_page.get_by_role("button", name="Undo import").click()
-    expect(console_page.get_by_text(f"restored {ROWS} members")).to_be_visible()
+    expect(console_page.get_by_text(f"removed {ROWS} members")).to_be_visible()
     assert everybody(client, list_id) == {}
 
 
@@ -424,6 +427,12 @@ def test_preview_of_the_sign_up_page_follows_the_form(
     expect(preview.locator(".logo img")).to_have_attribute("src", logo["view_url"])
     console_page.get_by_label("Colour").fill("#1d4ed8")
     expect(preview.locator("form button")).to_have_css("background-color", "rgb(29, 78, 216)")
+    # The preview is as high as the page, so that it doesn't hide the button.
+    button = preview.locator("form button").bounding_box()
+    shown = console_page.locator(".preview").bounding_box()
+    assert button is not None
+    assert shown is not None
+    assert button["y"] + button["height"] < shown["y"] + shown["height"]
     console_page.get_by_role("button", name="Save", exact=True).click()
     expect(console_page.get_by_role("status").first).to_have_text("The public page was changed.")
     expect(preview.locator(".words")).to_have_text("Each morning <b>")

@@ -189,7 +189,7 @@ def _undo(keyboard: Keyboard, imported: str, action: str, free: int, held: int) 
     keyboard.press("link", "Undo this import")
     keyboard.shows(f"Undo the import of {free} members?")
     expect(
-        keyboard.page.get_by_role("heading", name=f"{held} members can’t be restored yet")
+        keyboard.page.get_by_role("heading", name=f"{held} members stay as they are")
     ).to_be_visible()
     keyboard.press("button", "Undo import")
     keyboard.watch_until(keyboard.page.get_by_role("heading", name="The import is partly undone"))

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from core.errors.jobs import JOB_GIVEN_UP
+from core.scopes import Scope
 from devstack.harness.stack import Stack
 from services.subscriptions.export_sheets import ExportKind
 from services.subscriptions.exports import EXPORT_JOBS
@@ -68,10 +69,10 @@ def test_console_exports_a_list_and_offers_the_file_for_download(console: OwnerA
         "ada@example.com",
         "bea@example.com",
     }
-    [row] = [each for each in rows_of(console.see("/console/exports")) if "Demo" in each[0]]
-    assert row[0] == "The Daily Demo , members (CSV)"
-    assert row[2] == "2"
-    assert row[4].startswith("expires in ")
+    [row] = [each for each in rows_of(console.see("/console/exports")) if "Demo" in each[1]]
+    assert row[:2] == ["Members", "The Daily Demo"]
+    assert row[3] == "2"
+    assert row[5].startswith("expires in ")
 
 
 def test_console_exports_only_members_of_the_chosen_segment_and_status(
@@ -85,8 +86,29 @@ def test_console_exports_only_members_of_the_chosen_segment_and_status(
     path = ordered(console, list_id, segment_id=str(segment["id"]))
     ended(console, path)
     assert [row["email"] for row in downloaded(console, path)] == ["ada@x.example"]
+    assert "Members of a segment, CSV" in console.see(path)
     path = ordered(console, list_id, status_unsubscribed="on")
     assert "<b>0</b> rows" in ended(console, path)
+    assert "Members (unsubscribed), CSV" in console.see(path)
+    rows = rows_of(console.see("/console/exports"))
+    assert [row[0] for row in rows[1:]] == ["Members Unsubscribed", "Members of a segment"]
+
+
+def test_console_names_the_mailing_of_each_export_of_recipients(
+    stack: Stack, console: OwnerAtConsole
+) -> None:
+    list_id = new_list(console.api)["id"]
+    key = stack.create_key(console.owner.user_id, Scope.DELIVERY)
+    with stack.client(key) as sending_app:
+        data(
+            sending_app.post(
+                f"/lists/{list_id}/exports", json={"kind": "delivery", "label": "Tea <in> May"}
+            ),
+            200,
+            202,
+        )
+    [_, row] = rows_of(console.see("/console/exports"))
+    assert row[0] == "Recipients of “ Tea <in> May ”"
 
 
 def test_console_rejects_an_unknown_export_format_and_keeps_the_input(

@@ -160,6 +160,10 @@ def test_console_filter_form_offers_days_ago_and_bounces(
     [link] = re.findall(r'href="([^"]+)">Bounced</a>', console.see(path))
     reply = console.visitor.client.get(html.unescape(link))
     assert [row[0] for row in rows_of(shown(reply))[1:]] == ["ada@example.com"]
+    assert 'aria-current="true">Bounced</a>' in reply.text
+    # The values are checkboxes, so the user doesn't have to know them.
+    ticked = re.findall(r'name="option\.0\.0\.\d" value="(\w+)" checked', reply.text)
+    assert ticked == ["soft", "hard"]
 
 
 def test_console_shows_a_multiline_filter_as_json_with_the_reason(

@@ -58,7 +58,7 @@ def to_copy(text: str) -> dict[str, str]:
 
 
 def test_console_uploads_an_image_and_shows_a_thumbnail(console: OwnerAtConsole) -> None:
-    assert "You have no images yet" in console.see(IMAGES)
+    assert "No images yet" in console.see(IMAGES)
     path = added(console, photo(900, 600), name="harbour.jpg")
     text = console.see(path)
     assert heading(text) == "harbour.jpg"
@@ -187,7 +187,7 @@ def test_console_shows_image_upload_errors_next_to_the_file_field(console: Owner
         text = shown(reply, status)
         assert wrong_beside(text, "file")
         assert forms_of(reply)[0][1]["encrypted"] == "on"
-        assert "You have no images yet" in text
+        assert "No images yet" in text
 
 
 def test_console_rejects_a_too_large_image_with_an_error_page(console: OwnerAtConsole) -> None:

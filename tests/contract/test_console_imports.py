@@ -131,7 +131,7 @@ def test_messy_german_sheet_needs_at_most_two_choices(console: OwnerAtConsole) -
     names = ", ".join(UNKNOWN_COLUMNS)
     assert f"2 columns with data are left out: {names}." in text
     problems = rows_of(text.split("<h3>Problems</h3>")[1].split("</table>")[0])
-    assert {row[0] for row in problems[1:]} == {"Whole row"}
+    assert {row[1] for row in problems[1:]} == {"–"}
     choices = {f"column_{HEADER.index(each)}": "new" for each in UNKNOWN_COLUMNS}
     console.send(path, act="look", **choices)
     text = ended(console, path)
@@ -146,7 +146,7 @@ def test_messy_german_sheet_needs_at_most_two_choices(console: OwnerAtConsole) -
         assert sorted(member["tags"]) == sorted(each.tags)
         birthday = each.birthday.isoformat()
         assert member["fields"] == {"ort": each.city, "geburtstag": birthday}
-    not_subscribed = ["Whole row", "The file says that this person is not subscribed.", "2"]
+    not_subscribed = ["The file says that this person is not subscribed.", "–", "2"]
     assert not_subscribed in [row[:3] for row in problems]
 
 
@@ -309,9 +309,10 @@ def test_console_import_page_offers_rejected_rows_as_soon_as_invalid_rows_are_sh
         if RUNNING not in text:
             break
     assert has_some
-    [problems] = [row for row in rows_of(text) if row[0] == "Whole row"]
-    assert problems[1:] == [
+    [problems] = [row for row in rows_of(text) if "@-sign" in row[0]]
+    assert problems == [
         "An email address must have an @-sign.",
+        "–",
         "2",
         "line 2002: nothing ; line 2003: =1+1",
     ]
@@ -423,6 +424,23 @@ def test_console_import_page_links_to_its_members_and_to_a_bulk_action_on_them(
     members, action = (shown(console.visitor.get(html.unescape(each))) for each in links)
     assert len(set(re.findall(r"/members/\d+", members))) == 2
     assert "2 members" in action
+
+
+def test_console_import_undo_counts_members_who_were_edited_individually(
+    console: OwnerAtConsole,
+) -> None:
+    list_id = new_list(console.api)["id"]
+    who = addresses(4)
+    result = imported(console.api, list_id, of_addresses(*who))
+    for each in who[:2]:
+        data(console.api.patch(f"/lists/{list_id}/members/{each}", json={"name": "Bea"}))
+    acted(console.api, list_id, "tag", value="held", filter={"field": "email", "in": who[1:3]})
+    text = console.see(f"/console/imports/{result['import_id']}/undo")
+    assert "3 members stay as they are" in text
+    assert rows_of(text)[1:] == [
+        ["Add the tag “held”", "2"],
+        ["Changed individually (can’t be included)", "1"],
+    ]
 
 
 def test_console_import_undo_names_bulk_actions_that_keep_members_on_the_list(

@@ -61,10 +61,13 @@ def test_console_shows_new_list_errors_next_to_their_fields_and_keeps_the_input(
     console: OwnerAtConsole,
 ) -> None:
     taken = new_list(console.api, title="Another")["slug"]
-    for field, typed, status in (("slug", taken, 409), ("title", " ", 422)):
+    for field, typed, status, text in (
+        ("slug", taken, 409, "already has the slug"),
+        ("title", " ", 422, "Enter a title."),
+    ):
         values = {"title": "Title <b>", "slug": slug(), "tagline": "A line", field: typed}
         reply = console.send(NEW, **values)
-        assert wrong_beside(shown(reply, status), field)
+        assert text in wrong_beside(shown(reply, status), field)
         [(_, kept)] = forms_of(reply)
         assert {name: kept[name].strip() for name in values} == {
             name: value.strip() for name, value in values.items()

@@ -47,7 +47,7 @@ def test_mailings_page_shows_the_figures_newest_first(
     assert newest[:4] == [f"Mailing {unnamed_id}", "just now", "3", "no reports"]
     assert newest[4:] == ["0"] * 4
     assert oldest == [
-        *("September letter", "just now", "1,200", "1,100"),
+        *("September letter", "just now", "1,200", "1,100 (91.66 %)"),
         *("12 (1 %)", "6 (0.5 %)", "1 (0.08 %)", "4"),
     ]
 
@@ -92,9 +92,9 @@ def test_mailings_page_explains_the_empty_state(
     console: OwnerAtConsole, mailed_list_id: int
 ) -> None:
     text = console.see(path_of(mailed_list_id))
-    assert "A mailing is a roster that an app" in text
+    assert "When your sending app downloads the recipients" in text
     assert f"/console/lists/{mailed_list_id}/export" in text
-    assert 'console/developers/senders">senders</a>' in text
+    assert 'console/developers/senders">Connect a mail service</a>' in text
     assert "<table" not in text
 
 

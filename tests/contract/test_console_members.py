@@ -219,7 +219,7 @@ def test_console_changes_name_and_tier_and_tags_and_fields_of_a_member(
     assert (after["tags"], after["paid_expiry"]) == ([], None)
     assert "city" not in after["fields"]
     text = console.see(path)
-    assert "Edited: name, tier, end date of the tier, tags, city" in text
+    assert "Edited: name, tier, end date of the tier, tags, City" in text
 
 
 def test_console_shows_member_errors_next_to_their_fields(
@@ -274,7 +274,7 @@ def test_console_shows_why_mail_is_off_and_turns_it_on_once_after_a_bounce(
     page = console.see(path)
     assert "off after a hard bounce (5.1.1)" in page
     assert "Mail turned off after a hard bounce" in page
-    assert "by a report of the sender" in page
+    assert "reported by your mail service" in page
     assert "Mail was turned on." in console.do(path, 1, enabled="yes")
     bounce_hard(stack, build_mailing(list_id, user_id, mailing_id=2), status=None)
     page = console.see(path)
@@ -289,6 +289,12 @@ def test_console_moves_a_member_to_another_list(
 ) -> None:
     target = new_list(console.api, title="The target")
     path = page_of(console, id_of_list_with_members, "bob@example.com")
+    [_, _, (action, values), *_] = forms_of(console.visitor.get(path))
+    assert action.endswith("/move")
+    # No list is preselected, so that a single click can't move a member.
+    assert values["list"] == ""
+    reply = console.visitor.client.post(action, data=values)
+    assert "Choose the list to move this member to." in shown(reply, 422)
     text = console.do(path, 2, list=str(target["id"]))
     assert "The member was moved to “The target”." in text
     assert known_member(console.api, target["id"], "bob@example.com")["tags"] == ["vip"]
@@ -305,6 +311,10 @@ def test_console_offers_no_actions_for_a_member_who_unsubscribed(
     assert "<dt>Status</dt><dd>Unsubscribed</dd>" in page
     for text in ("<dt>Mail</dt>", "Turn mail", "Move to another list", "Remove from list"):
         assert text not in page
+    # The page that asks before a removal promises no re-adding, because only the person can return.
+    page = console.see(f"{page_of(console, id_of_list_with_members, reader.email)}/remove")
+    assert "Only they can subscribe again." in page
+    assert "Remove member" not in page
 
 
 def test_console_removes_a_member_after_confirmation(

@@ -259,12 +259,13 @@ def test_console_origins_of_new_members_add_up_to_all_new_members(stack: Stack) 
             *[list_id] * 2,
         )
         rows = rows_of(console.see(f"/console/lists/{list_id}"))
-        origins = rows[rows.index(["Origin", "Joined", "Left"]) + 1 :][:12]
+        origins = rows[rows.index(["Origin", "Joined", "Left"]) + 1 :][:13]
         assert origins[0] == ["source 12", "12", "1"]
         assert origins[9:] == [
             ["source 3", "3", "1"],
             ["Other origins", "3", "2"],
-            ["No known origin, imports included", "22", "3"],
+            ["Imported", "20", "3"],
+            ["No known origin", "2", "0"],
         ]
         assert sum(int(row[1]) for row in origins) == 100
         assert sum(int(row[2]) for row in origins) == 15

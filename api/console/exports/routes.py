@@ -8,6 +8,7 @@ from fastapi.responses import Response
 
 from api.auth.redirects import redirect_to_path
 from api.console.assets import CONSOLE_PATH
+from api.console.members.member_page import STATUSES
 from api.console.part_streams import LivePart, stream_part
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
@@ -25,6 +26,7 @@ from api.limits.bulkheads import RECORDS
 from api.paging import Cursor
 from api.record_ids import ListId, PathId, parse_id_or_text
 from api.responses.file_links import sign_export_url
+from api.responses.lists import describe_list
 from api.schemas.segments import NewExport
 from api.state import Transaction
 from core import clock
@@ -63,12 +65,7 @@ FORMATS = (
     (ExportFormat.JSONL.value, "JSON Lines", "For apps. Each line is one JSON object."),
 )
 _STATUS_PREFIX = "status_"
-STATUS_BOXES = (
-    (_STATUS_PREFIX + SubscriptionStatus.PENDING, "Not confirmed yet"),
-    (_STATUS_PREFIX + SubscriptionStatus.ACTIVE, "Active"),
-    (_STATUS_PREFIX + SubscriptionStatus.UNSUBSCRIBED, "Unsubscribed"),
-    (_STATUS_PREFIX + SubscriptionStatus.REMOVED, "Removed"),
-)
+STATUS_BOXES = tuple((_STATUS_PREFIX + value, label) for value, label in STATUSES.items())
 
 
 @dataclass(frozen=True)
@@ -123,6 +120,8 @@ def show_exports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
     return console.render_page(
         "exports.html",
         exports=[(each, find_expiry(each)) for each in page.rows],
+        filtered=exports.find_filtered_exports(uow, [each.id for each in page.rows]),
+        statuses=STATUSES,
         titles=lists.read_titles(uow, [export.list_id for export in page.rows]),
         lists=lists.list_choices(uow, console.user_id),
         next_cursor=page.next_cursor,
@@ -134,6 +133,7 @@ def show_new_export(console: RecentConsole, list_id: ListId, form: EmptyForm) ->
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         own_segments = segments.list_segments(uow, mailing_list, UNPAGED).rows
+        active_count = describe_list(uow, console.state, mailing_list).subscriber_count
         notice = find_plan_notice(
             uow, console.user_id, PlanQuota.UNFINISHED_JOBS, PlanQuota.STORAGE_MB
         )
@@ -142,6 +142,7 @@ def show_new_export(console: RecentConsole, list_id: ListId, form: EmptyForm) ->
         form.fill({"format": ExportFormat.CSV}),
         list=mailing_list,
         segments=[("", "All members"), *((str(each.id), each.name) for each in own_segments)],
+        active_count=active_count,
         formats=FORMATS,
         statuses=STATUS_BOXES,
         refusal=notice,
@@ -178,7 +179,9 @@ def start_export(console: RecentConsoleForm, list_id: ListId) -> Response:
 
 @router.get("/exports/{export_id}")
 def show_export(console: Console, uow: Transaction, export_id: PathId) -> Response:
-    return console.render_page("export.html", view=_get_view(uow, console, export_id))
+    return console.render_page(
+        "export.html", view=_get_view(uow, console, export_id), statuses=STATUSES
+    )
 
 
 @router.get("/exports/{export_id}/events")

@@ -98,7 +98,11 @@ def show_imports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
     page = records.list_imports(uow, console.caller, page_request, list_id=None)
     titles = lists.read_titles(uow, [task.list_id for task in page.rows])
     return console.render_page(
-        "imports.html", imports=page.rows, titles=titles, next_cursor=page.next_cursor
+        "imports.html",
+        imports=page.rows,
+        titles=titles,
+        kinds={value: label for value, label, _ in KINDS},
+        next_cursor=page.next_cursor,
     )
 
 

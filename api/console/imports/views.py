@@ -91,14 +91,16 @@ class ImportView:
 
     @property
     def headline(self) -> str | None:
-        """Return how many members were added or updated, or ``None`` if this isn't a useful number.
+        """Return how many members were added or updated, or how many addresses opted out.
 
-        The number isn't useful for a dry run, an undone import, or a file of bounces or opt-outs.
+        The headline is ``None`` for a dry run and for an undone import.
         """
         task = self.task
         is_done = task.status == "succeeded" and not task.dry_run and task.undone_at is None
-        if not is_done or self.is_undoing or task.kind != ImportKind.MEMBERS:
+        if not is_done or self.is_undoing:
             return None
+        if task.kind != ImportKind.MEMBERS:
+            return f"{format_count(task.opted_out, 'address', 'addresses')} opted out"
         if task.added or not task.updated:
             return f"{format_count(task.added, 'member')} added"
         return f"{format_count(task.updated, 'member')} updated"

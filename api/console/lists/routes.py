@@ -41,6 +41,7 @@ from services.paging import PageRequest
 from services.subscriptions import colours, daily_figures, fields, lists, page_urls
 from services.subscriptions.colours import DEFAULT_COLOUR
 from services.subscriptions.daily_figures import DayRange, FiguresBy
+from services.subscriptions.members.changes import Via
 from storage.unit_of_work import UnitOfWork
 
 router = build_router(f"{CONSOLE_PATH}/lists")
@@ -211,9 +212,17 @@ def _list_origins(
         rows.append(_OriginRow("Other origins", None, other_joined, other_left))
     unknown_joined = total.joined + total.imported - origins.joined
     unknown_left = total.left - origins.left
-    if unknown_joined or unknown_left:
-        label = "No known origin, imports included"
-        rows.append(_OriginRow(label, None, unknown_joined, unknown_left))
+    by_source = daily_figures.read_figures(uow, list_id, days, FiguresBy.SOURCE)
+    left_by_source = {each.key: each.left for each in by_source}
+    # An import can set the origin of its members. Such members are in the rows above.
+    imported_joined = min(total.imported, unknown_joined)
+    imported_left = min(left_by_source.get(Via.IMPORT, 0), unknown_left)
+    for label, joined_count, left_count in (
+        ("Imported", imported_joined, imported_left),
+        ("No known origin", unknown_joined - imported_joined, unknown_left - imported_left),
+    ):
+        if joined_count or left_count:
+            rows.append(_OriginRow(label, None, joined_count, left_count))
     return rows
 
 
@@ -226,6 +235,7 @@ def show_public_pages(
     console: Console, list_id: ListId, form: EmptyForm, language: str = ""
 ) -> Response:
     state = console.state
+    is_language_chosen = language != ""
     language = reader_languages.choose_language(language)
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
@@ -256,8 +266,12 @@ def show_public_pages(
             "style-src": get_list_style_hashes(sign_up_form.look),
         },
         list=record,
-        contrast=colours.compute_contrast(record.colour or DEFAULT_COLOUR, colours.LIGHT_GROUND),
+        # If the typed colour was refused, its error message states the contrast.
+        contrast=None
+        if "colour" in form.errors
+        else colours.compute_contrast(record.colour or DEFAULT_COLOUR, colours.LIGHT_GROUND),
         language=language,
+        is_language_chosen=is_language_chosen,
         languages=names,
         embedded=render_embedded_form(state, sign_up_form, language=language),
         fields=[field.label for field in sign_up_form.fields.values()],
@@ -329,6 +343,7 @@ def show_settings(console: Console, list_id: ListId, form: EmptyForm) -> Respons
         list=record,
         pictures=[("", "None"), *pictures.items()],
         providers=[("", "None"), *((name, PROVIDERS[name]) for name in names)],
+        sign_up_url=page_urls.sign_up_url(console.state.resources.settings, ""),
         public_fields=[
             (_MEMBER_FIELD_PREFIX + each.key, each.label, _ASKED if is_all else _NOT_ASKED)
             for each in public_fields

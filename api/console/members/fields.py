@@ -105,4 +105,10 @@ def _render_field_form(
     console: ConsoleRequest, form: TypedForm, field_id: int | None = None
 ) -> Response:
     types = [(each.value, words, "") for each, words in TYPE_LABELS.items()]
-    return console.render_form("field.html", form, field_id=field_id, types_with_hints=types)
+    field_label = ""
+    if field_id is not None:
+        with console.unit_of_work() as uow:
+            field_label = fields.get_field(uow, console.user_id, field_id).label
+    return console.render_form(
+        "field.html", form, field_id=field_id, field_label=field_label, types_with_hints=types
+    )

@@ -4,7 +4,8 @@ The filter form shows a filter as a group of parts. Each part of a filter is eit
 field, an operator and a value, or a nested group. The name of a form input contains the position of
 its filter part. For example, the input ``match.0`` states how the outermost group combines its
 parts. ``field.0.2``, ``kind.0.2``, ``operator.0.2`` and ``value.0.2`` are the inputs of the third
-part of the outermost group.
+part of the outermost group. If the row offers several choices, ``option.0.2.1`` is the checkbox of
+the second choice.
 
 The buttons that add or remove parts submit the whole form, so no script is needed.
 """
@@ -20,12 +21,15 @@ from api.console.console_display import FILTER_MATCHES
 from api.console.members.filter_choices import DATE_KINDS, MISSING, Choice, build_choice_key
 from core.errors import DomainError
 from core.errors.mailing import FILTER_INVALID, FILTER_NOT_JSON
+from services.subscriptions.fields import MAX_CHOICES
 from services.subscriptions.filters.grammar import MAX_CONDITIONS, MAX_DEPTH
 from services.subscriptions.filters.names import DAYS_AGO, Operator, ValueKind
 
 _NEGATED_MATCH = {"all": "not_all", "any": "none", "none": "any", "not_all": "all"}
 _NUMBER_KINDS = frozenset({ValueKind.NUMBER, ValueKind.ID, DAYS_AGO})
 _MAX_VALUE_CHARACTERS = 4_000
+# The maximum number of checkboxes in a row. A filter may contain choices that no longer exist.
+_MAX_OPTIONS = 2 * MAX_CHOICES
 _ROOT_PLACE = "0"
 # The member attribute in the first row of an empty filter.
 _FIRST_NAME = "tag"
@@ -281,13 +285,19 @@ def _read_group(form: Mapping[str, str], place: str, remaining_rows: list[int]) 
                 form.get(f"field.{part_place}", ""),
                 form.get(f"kind.{part_place}", ""),
                 form.get(f"operator.{part_place}", ""),
-                form.get(f"value.{part_place}", "")[:_MAX_VALUE_CHARACTERS],
+                _read_value(form, part_place)[:_MAX_VALUE_CHARACTERS],
                 place=part_place,
             )
             group.parts.append(row)
         else:
             break
     return group
+
+
+def _read_value(form: Mapping[str, str], place: str) -> str:
+    """Return the typed value of a row, or the values of the ticked checkboxes, one per line."""
+    boxes = (f"option.{place}.{number}" for number in range(_MAX_OPTIONS))
+    return form.get(f"value.{place}") or "\n".join(form[box] for box in boxes if box in form)
 
 
 def _apply_button(root: Group, button: str, form: Mapping[str, str]) -> None:

@@ -113,10 +113,13 @@ def show_member(
         origin=describe_origin(record.origin),
         fields=[_build_field_input(each, form) for each in own_fields],
         tiers=[*TIERS.items()],
-        targets=[(each.id, each.title) for each in own_lists if each.id != list_id],
+        targets=[(str(each.id), each.title) for each in own_lists if each.id != list_id],
         mail_words=describe_mail(record.email_off),
         may_turn_mail_on=_may_turn_mail_on(record, has_lifted_bounce=has_lifted_bounce),
-        history=[describe_event(event) for event in history.rows],
+        history=[
+            describe_event(event, {each.key: each.label for each in own_fields})
+            for event in history.rows
+        ],
         history_cursor=history.next_cursor,
         consent=[
             (describe_consent(each), describe_network(each, counts_by_network), each)
@@ -234,6 +237,9 @@ def switch_mail(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Respo
 @router.post("/{user_id}/move")
 @threaded_by_list
 def move_member(console: ConsoleForm, list_id: ListId, user_id: PathId) -> Response:
+    if not console.form.get("list"):
+        form = TypedForm(problem="Choose the list to move this member to.", status=422)
+        return show_member(console, list_id, user_id, form)
 
     def move(uow: UnitOfWork, source: MailingList) -> tuple[int, str]:
         target_id = lists.parse_list_id(console.form.get("list", ""))

@@ -48,10 +48,11 @@ router = build_router(f"{CONSOLE_PATH}/lists/{{list_id}}/members")
 
 MEMBERS_ON_PAGE = 40
 SEGMENTS_TO_CHOOSE = 100
-# The query string of the members page that shows only members whose mail bounces.
-_BOUNCED_QUERY = urlencode({"filter": '{"field":"bounced","in":["soft","hard"]}'})
-# The query string of the members page that shows only members who came by a campaign.
-_CAMPAIGN_QUERY = urlencode({"filter": '{"field":"utm_campaign","exists":true}'})
+# The label and the member filter of each common filter that the members page links to.
+_COMMON_FILTERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("Bounced", {"field": "bounced", "in": ["soft", "hard"]}),
+    ("Came by a campaign", {"field": "utm_campaign", "exists": True}),
+)
 # Maps an error code to the form field that shows the error.
 _ADDRESS_PLACES = {
     EMAIL_INVALID.code: "email",
@@ -92,6 +93,8 @@ def _render_members(
         can_add = can_import(uow, console.user_id)
         draft = filter_form.open_first_row(filter_form.convert_to_rows(draft, choices), choices)
     segment_choices = [(str(each.id), each.name) for each in own_segments]
+    common_filters = _build_common_filters(selection)
+    has_common_filter = any(is_current for _, _, is_current in common_filters)
     try:
         with console.unit_of_work() as uow:
             if (draft_json := draft.to_json()) is not None:
@@ -120,16 +123,25 @@ def _render_members(
         next_cursor=page.next_cursor,
         total=total,
         selection=selection,
-        is_filtered=selection.has_filters or not draft.is_untouched,
+        is_filtered=not has_common_filter and (selection.has_filters or not draft.is_untouched),
         filter_text=None if filter_json is None else format_json(filter_json),
         limit=MEMBERS_ON_PAGE,
         search={"filter": filter_json, "limit": MEMBERS_ON_PAGE} if filter_json else None,
         statuses=STATUSES,
         tiers=TIERS,
-        bounced_query=_BOUNCED_QUERY,
-        campaign_query=_CAMPAIGN_QUERY,
+        common_filters=common_filters,
         can_import=can_add,
     )
+
+
+def _build_common_filters(selection: MemberSelection) -> list[tuple[str, str, bool]]:
+    """Return the label and the query string of each common filter, and whether it is applied."""
+    text = selection.typed.get("filter", "")
+    return [
+        (label, urlencode({"filter": filter_text}), text == filter_text)
+        for label, filter_json in _COMMON_FILTERS
+        if (filter_text := orjson.dumps(filter_json).decode())
+    ]
 
 
 def _build_chips(

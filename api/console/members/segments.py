@@ -23,6 +23,7 @@ from api.console.members.forms import (
     ALL_ACTIVE,
     SELECTION_PLACES,
     MemberCount,
+    MemberSelection,
     Selection,
     count_selection,
 )
@@ -109,8 +110,15 @@ def _count_matches(
 
 
 @router.get("/segments/new")
-def show_new_segment(console: Console, list_id: ListId, selection: Selection) -> Response:
+async def show_new_segment(console: Console, list_id: ListId, selection: Selection) -> Response:
     """Show the form for a new segment, filled with the search criteria in the URL."""
+    work = partial(_render_new_segment, console, list_id, selection)
+    return await SEARCHES_BY_CALLER.run(console.user_id, work)
+
+
+def _render_new_segment(
+    console: ConsoleRequest, list_id: int, selection: MemberSelection
+) -> Response:
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         form = TypedForm()
@@ -118,9 +126,22 @@ def show_new_segment(console: Console, list_id: ListId, selection: Selection) ->
         try:
             filter_json = selection.build_filter(uow, mailing_list) or ALL_ACTIVE
             draft = build_draft(filter_json, list_choices(uow, mailing_list))
+            parsed_filter = member_filter.read_filter(uow, mailing_list, filter_json)
         except DomainError as error:
             form = form.add_error(error, SELECTION_PLACES)
-    return _render_segment_form(console, list_id, form, draft)
+            return _render_segment_form(console, list_id, form, draft)
+    member_count = count_selection(
+        console.state.resources, mailing_list, parsed_filter, "", selection.typed
+    )
+    # The form has a button that counts the members, so the page needs no link to an exact count.
+    has_count = member_count.is_exact or member_count.count > 0
+    return _render_segment_form(
+        console,
+        list_id,
+        form,
+        draft,
+        member_count=replace(member_count, recount=None) if has_count else None,
+    )
 
 
 @router.post("/segments/new")
@@ -222,7 +243,6 @@ def _render_edited_draft(
     """Show a segment's form with the edited filter and the number of matching members."""
     form = TypedForm(console.form)
     draft = read_draft(console.form)
-    member_count = None
     try:
         with console.unit_of_work() as uow:
             mailing_list = console.get_own_list(uow, list_id)
@@ -275,11 +295,19 @@ def _render_segment_form(
         mailing_list = console.get_own_list(uow, list_id)
         choices = list_choices(uow, mailing_list)
         notice = None
+        segment_name = ""
         if segment_id is None:
             notice = find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB)
+        else:
+            segment_name = segments.get_segment(uow, list_id, segment_id).name
     draft = convert_to_rows(draft, choices)
     form = replace(form, typed={**form.typed, "filter": draft.text})
-    values = {"list": mailing_list, "segment_id": segment_id, "member_count": member_count}
+    values = {
+        "list": mailing_list,
+        "segment_id": segment_id,
+        "segment_name": segment_name,
+        "member_count": member_count,
+    }
     return console.render_form(
         "segment.html", form, draft=draft, choices=choices, refusal=notice, **values
     )
@@ -333,6 +361,24 @@ def rename_tag(console: ConsoleForm, list_id: ListId, tag_id: PathId) -> Respons
         return show_tag(console, list_id, tag_id, console.add_error(error, _TAG_PLACES))
     return console.redirect_with_notice(
         f"{get_list_path(list_id)}/tags", f"The tag was renamed to “{body.name}”."
+    )
+
+
+@router.get("/tags/{tag_id}/delete")
+async def show_tag_deletion(console: Console, list_id: ListId, tag_id: PathId) -> Response:
+    work = partial(_render_tag_deletion, console, list_id, tag_id)
+    return await SEARCHES_BY_CALLER.run(console.user_id, work)
+
+
+def _render_tag_deletion(console: ConsoleRequest, list_id: int, tag_id: int) -> Response:
+    with console.unit_of_work() as uow:
+        mailing_list = console.get_own_list(uow, list_id)
+        tag = tags.get_tag(uow, mailing_list.id, tag_id)
+        written = {"field": "tag", "is": tag.name}
+        parsed_filter = member_filter.read_filter(uow, mailing_list, written)
+    member_count = count_selection(console.state.resources, mailing_list, parsed_filter, "", {})
+    return console.render_page(
+        "delete_tag.html", list=mailing_list, tag=tag, member_count=member_count
     )
 
 

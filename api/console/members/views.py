@@ -37,12 +37,12 @@ _ACTOR_LABELS = {
     "import": "by your import",
     "operator": "by the operator",
     "stranger": "with a sign-up form",
-    "sender": "by a report of the sender",
+    "sender": "reported by your mail service",
 }
 _VIA_LABELS = {
     "one-click": "with the unsubscribe button of a mail app",
     "page": "on the page that the e-mail links to",
-    "trace": "by an app with the trace id of an e-mail",
+    "trace": "by an app, for one of your e-mails",
     "bulk": "with a bulk action",
 }
 _ATTRIBUTE_LABELS = {
@@ -89,9 +89,15 @@ def describe_origin(origin: SignUpOrigin | None) -> list[tuple[str, str]]:
     return [(ORIGINS[name], value) for name, value in values.items() if value]
 
 
-def describe_event(event: SubscriptionEvent) -> dict[str, Any]:
+def describe_event(event: SubscriptionEvent, field_labels: Mapping[str, str]) -> dict[str, Any]:
+    """Format an entry of a member's history for the page.
+
+    ``field_labels``: maps the key of each member field to its label.
+    """
     changed = [
-        _ATTRIBUTE_LABELS.get(name, name.removeprefix("fields.")) for name in event.changed or ()
+        _ATTRIBUTE_LABELS.get(name) or field_labels.get(key, key)
+        for name in event.changed or ()
+        for key in [name.removeprefix("fields.")]
     ]
     text = _ACTION_LABELS.get(event.action, event.action)
     if changed:

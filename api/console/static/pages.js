@@ -68,6 +68,16 @@
   // The preview of a sign-up page follows the form next to it.
   for (const form of document.querySelectorAll("form[data-preview]")) {
     const frame = document.getElementById(form.dataset.preview);
+    // The frame is twice as large as the preview. Show the whole page, without an empty space below it.
+    const fit = () => {
+      const footer = frame.contentDocument.querySelector("footer");
+      if (!footer) return;
+      frame.parentElement.style.height = `${Math.ceil(footer.getBoundingClientRect().bottom / 2) + 16}px`;
+    };
+    // The frame may have loaded before or after this script runs.
+    frame.addEventListener("load", fit);
+    fit();
+    form.addEventListener("input", () => requestAnimationFrame(fit));
     form.addEventListener("input", ({ target }) => {
       const page = frame.contentDocument;
       if (target.name === "colour") {

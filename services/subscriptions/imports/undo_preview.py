@@ -36,6 +36,12 @@ SELECT kind, id, coalesce(
             ELSE (SELECT action FROM bulk_actions WHERE id = by_kind.id) END, ''
     ) AS name, count(*) AS members
 FROM by_kind GROUP BY kind, id ORDER BY members DESC, id DESC LIMIT :holders""")  # noqa: S608
+_COUNT_EDITED = text(f"""{_IMPORTED_MEMBERS}
+SELECT count(*) FROM imported_members AS held WHERE is_member AND NOT is_untouched
+    AND NOT EXISTS (SELECT 1 FROM bulk_changes WHERE subscription_id = held.id
+        AND applied_at > held.imported_at)
+    AND NOT EXISTS (SELECT 1 FROM import_changes WHERE subscription_id = held.id
+        AND applied_at > held.imported_at AND import_id <> :import_id)""")  # noqa: S608
 
 
 class Holder(NamedTuple):
@@ -56,6 +62,8 @@ class UndoForecast:
         kept: the number of members that the undo would skip, because they were changed after the
             import.
         left: the number of imported people who are no longer active members.
+        edited: how many of the skipped members were changed individually, and not by a later bulk
+            action or import.
         held_by: the later bulk actions and imports that changed the skipped members. After the
             owner has undone the later actions, a second undo of the import restores the skipped
             members.
@@ -66,6 +74,7 @@ class UndoForecast:
     undone: int
     kept: int
     left: int
+    edited: int
     held_by: Sequence[Holder]
     is_exact: bool
 
@@ -75,8 +84,12 @@ def forecast_undo(uow: UnitOfWork, task: MemberImport) -> UndoForecast:
     values = {"import_id": task.id, "max_members": MAX_PREVIEWED + 1}
     count, undone, left_count = uow.session.execute(_COUNT_MEMBERS, values).one()
     kept_count = count - undone - left_count
+    edited_count = 0
     held_by: list[Holder] = []
     if kept_count:
         rows = uow.session.execute(_FIND_HOLDERS, {**values, "holders": _MAX_HOLDERS})
         held_by = [Holder(*row) for row in rows]
-    return UndoForecast(undone, kept_count, left_count, held_by, is_exact=count <= MAX_PREVIEWED)
+        edited_count = uow.session.execute(_COUNT_EDITED, values).scalar_one()
+    return UndoForecast(
+        undone, kept_count, left_count, edited_count, held_by, is_exact=count <= MAX_PREVIEWED
+    )

@@ -66,6 +66,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_IMAGE}": Call(404),
     f"POST {_IMAGE}": Call(404, own=422, form={"title": "x" * 256}),
     f"GET {_IMAGE}/delete": Call(404),
+    f"GET {_LIST}/tags/{{tag_id}}/delete": Call(404),
     # Only encrypted images have links, and this image isn't encrypted.
     f"GET {_IMAGE}/link": Call(404, own=409),
     f"POST {_IMAGE}/link": Call(404, own=409, form={"lasts": "3600"}),
