@@ -20,7 +20,7 @@ ADDRESS = "plans+eu@news.example"
 # A phone breaks a long address before the "@".
 WRITE = (
     'To get the paid plan, write to <a href="mailto:plans%2Beu@news.example">'
-    "plans+eu<wbr>@news.example</a>."
+    "plans+eu<wbr>@news.<wbr>example</a>."
 )
 HOOK_URL = "http://127.0.0.1:9/hook"
 # Each page with a form that uses a quota, and the quota that its notice names.
