@@ -9,7 +9,12 @@ from urllib.parse import urlsplit
 import orjson
 from fastapi.responses import Response
 
-from api.console.developers.views import TYPE_GROUPS, describe_type, find_subject
+from api.console.developers.views import (
+    TYPE_GROUPS,
+    describe_type,
+    find_subject,
+    find_subject_names,
+)
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
     Console,
@@ -48,9 +53,9 @@ MAX_ANSWER_CHARACTERS = 200
 # The page of an endpoint refreshes itself if a delivery attempt is due within this time.
 _SOON_DELAY = timedelta(minutes=1)
 _STATE_LABELS = {
-    EndpointState.ACTIVE: "active",
-    EndpointState.PAUSED: "paused",
-    EndpointState.ENDED: "disabled",
+    EndpointState.ACTIVE: "Active",
+    EndpointState.PAUSED: "Paused",
+    EndpointState.ENDED: "Disabled",
 }
 # Maps an error code to the form field that shows the error.
 PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
@@ -98,7 +103,7 @@ class EndpointView:
     @property
     def state(self) -> str:
         if self.is_active and self.endpoint.failing_since is not None:
-            return "failing"
+            return "Failing"
         return _STATE_LABELS[EndpointState(self.endpoint.state)]
 
     @property
@@ -136,8 +141,8 @@ class DeliveryView:
     @property
     def state(self) -> str:
         if self.is_pending:
-            return "next attempt" if self.delivery.round_attempts else "queued"
-        return "delivered" if self.is_delivered else "failed"
+            return "Waiting" if self.delivery.round_attempts else "Queued"
+        return "Delivered" if self.is_delivered else "Failed"
 
     @property
     def is_delivered(self) -> bool:
@@ -149,7 +154,10 @@ class DeliveryView:
 
     @property
     def due_at(self) -> datetime | None:
-        return self.delivery.due_at if self.is_pending and self.delivery.round_attempts else None
+        """Return the time of the next delivery attempt, or ``None`` if no time is set."""
+        due_at = self.delivery.due_at
+        is_waiting = self.is_pending and self.delivery.round_attempts and due_at > clock.now()
+        return due_at if is_waiting else None
 
     @property
     def is_soon(self) -> bool:
@@ -247,18 +255,30 @@ def show_endpoint(
     page_request = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
     page = deliveries.list_deliveries(uow, console.caller, endpoint_id, page_request)
     events = messages.load_events(uow, page.rows)
+    names = find_subject_names(uow, console.user_id, events.values())
     delivery_views = [
-        DeliveryView(each, find_subject(events[each.id])[0] if each.id in events else "")
+        DeliveryView(each, find_subject(events[each.id], names)[0] if each.id in events else "")
         for each in page.rows
     ]
     return console.render_page(
         "webhook.html",
         view=view,
+        common_failure=_find_common_failure(delivery_views),
         refusal=find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB),
         deliveries=delivery_views,
         is_live=cursor is None and view.is_active and any(each.is_soon for each in delivery_views),
         next_cursor=page.next_cursor,
     )
+
+
+def _find_common_failure(views: Sequence[DeliveryView]) -> str | None:
+    """Return the last response to all deliveries if all have failed so far with the same response.
+
+    The page shows such a response once instead of in each row.
+    """
+    answers = {each.answer for each in views if not each.is_delivered and not each.body}
+    has_other = any(each.is_delivered or each.body for each in views)
+    return answers.pop() if len(views) > 1 and len(answers) == 1 and not has_other else None
 
 
 @router.post("/{endpoint_id}/test")

@@ -21,7 +21,7 @@ from api.console.requests import (
     depend_on_console,
     depend_on_console_form,
 )
-from api.console.security_event_lines import build_event_line
+from api.console.security_event_lines import build_event_lines
 from api.console.typed_forms import TypedForm, build_field_error
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
@@ -51,7 +51,7 @@ JOBS_PATH = f"{OPERATORS_PAGE.path}/jobs"
 MAINTENANCE_PATH = f"{OPERATORS_PAGE.path}/maintenance"
 
 USERS_ON_PAGE = 50
-EVENTS_ON_PAGE = 20
+EVENTS_ON_PAGE = 10
 ORDERS_ON_PAGE = 50
 JOBS_ON_PAGE = 40
 # The maximum number of jobs that a query of the jobs page examines. A query that reaches
@@ -161,7 +161,7 @@ def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Res
         usage = quotas.list_uses(uow, user)
         own_lists = lists.list_choices(uow, user.id)
         events = security_events.list_events(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
-    lines = [(event, build_event_line(event)) for event in events]
+        lines = zip(events, build_event_lines(uow, user.id, events), strict=True)
     return console.render_form(
         "operator_user.html",
         form.fill({"plan": account.user.plan}),
@@ -170,7 +170,7 @@ def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Res
         user=account.user,
         plans=[(plan.value, format_status(plan)) for plan in Plan],
         quotas=[(label, usage[quota]) for quota, label in QUOTAS.items()],
-        events=lines,
+        events=list(lines),
     )
 
 
