@@ -228,6 +228,7 @@ def test_operator_finds_and_cancels_and_retries_jobs_of_any_user(
         assert row[1] == "Failed"
         assert "It broke." in row[2]
         assert row[3] == owner.owner.email
+        assert re.search(r"\d+ jobs?</a> failed in the last 24 hours", operator.see(HOME))
         path = f"{HOME}/jobs/{broken}"
         assert "It broke." in operator.see(path)
         assert "The job will run again." in operator.do(path, act="retry")

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import orjson
 from fastapi.responses import Response
 
+from api.auth.redirects import redirect_to_path
 from api.console.developers.views import (
     TYPE_GROUPS,
     describe_type,
@@ -69,14 +70,11 @@ _RECOMMENDED_TYPES = (
     FeedEventType.SUBSCRIPTION_CONFIRMED,
     FeedEventType.SUBSCRIPTION_LEFT,
 )
-_STATE_CHOICES = (
-    (EndpointState.ACTIVE.value, "Send events", "A paused webhook gets the events that it missed."),
-    (
-        EndpointState.PAUSED.value,
-        "Pause",
-        "No events are sent until you choose “Send events” again.",
-    ),
-)
+# The states that an owner can choose, with the notice that the page then shows.
+_STATE_NOTICES = {
+    EndpointState.ACTIVE: "The webhook gets events again, including the events that it missed.",
+    EndpointState.PAUSED: "The webhook is paused.",
+}
 
 
 # The form fields and URL parameters for the time from which events are sent again.
@@ -272,12 +270,13 @@ def show_endpoint(
 
 
 def _find_common_failure(views: Sequence[DeliveryView]) -> str | None:
-    """Return the last response to all deliveries if all have failed so far with the same response.
+    """Return the last response to all attempted deliveries if all failed with the same response.
 
     The page shows such a response once instead of in each row.
     """
-    answers = {each.answer for each in views if not each.is_delivered and not each.body}
-    has_other = any(each.is_delivered or each.body for each in views)
+    attempted = [each for each in views if each.delivery.last_attempt_at is not None]
+    answers = {each.answer for each in attempted}
+    has_other = any(each.is_delivered or each.body for each in attempted)
     return answers.pop() if len(views) > 1 and len(answers) == 1 and not has_other else None
 
 
@@ -322,12 +321,11 @@ def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) ->
     boxes = {TYPE_PREFIX + kind: "on" for kind in view.endpoint.types}
     return console.render_form(
         "change_webhook.html",
-        form.fill({"url": view.endpoint.url, "state": view.endpoint.state, **boxes}),
+        form.fill({"url": view.endpoint.url, **boxes}),
         view=view,
         groups=TYPE_GROUPS,
         box_name=TYPE_PREFIX,
         group_name=_GROUP_PREFIX,
-        states=_STATE_CHOICES,
     )
 
 
@@ -335,15 +333,12 @@ def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) ->
 async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
     view = await RECORDS.run(_find_view, console, endpoint_id)
     url = console.form.get("url", "").strip()
-    state = console.form.get("state", "")
     try:
-        if state not in [value for value, *_ in _STATE_CHOICES]:
-            raise build_field_error("state", "choose one of the two options")
-        values = {"url": url, "types": _read_ticked_types(console.form), "state": state}
+        values = {"url": url, "types": _read_ticked_types(console.form)}
         body = parse_body(WebhookEndpointChange, values)
         if body.url is not None and body.url != view.endpoint.url:
             await console.state.check_receiver(console.user_id, body.url)
-        change = EndpointChange(url=body.url, types=body.types, state=body.state)
+        change = EndpointChange(url=body.url, types=body.types)
         await console.state.in_unit_of_work(
             webhook_endpoints.change_endpoint, console.caller, endpoint_id, change
         )
@@ -352,6 +347,25 @@ async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Re
             show_change, console, endpoint_id, console.add_error(error, PLACES)
         )
     return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The webhook was changed.")
+
+
+@router.get("/{endpoint_id}/state")
+def show_state(console: Console, endpoint_id: PathId) -> Response:
+    """Redirect to the webhook's page, because a repeated login returns to this path."""
+    _find_view(console, endpoint_id)
+    return redirect_to_path(console.state, f"{PATH}/{endpoint_id}")
+
+
+@router.post("/{endpoint_id}/state")
+def change_state(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
+    """Pause the webhook endpoint, or resume it."""
+    is_resumed = console.form.get("state") == EndpointState.ACTIVE
+    state = EndpointState.ACTIVE if is_resumed else EndpointState.PAUSED
+    with console.unit_of_work() as uow:
+        webhook_endpoints.change_endpoint(
+            uow, console.caller, endpoint_id, EndpointChange(state=state)
+        )
+    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", _STATE_NOTICES[state])
 
 
 @router.get("/{endpoint_id}/rotate")
