@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from core import clock
+from core.money import minor_digits
 from core.settings.notations import PlanQuota
 
 FILTER_MATCHES = {
@@ -90,6 +91,17 @@ def format_field_value(value: str | bool | float) -> str:
 def format_credits(value: Decimal | float) -> str:
     """Format an amount of money or credits without trailing zeros, as in "2.5" or "1,000"."""
     return f"{value:,.4f}".rstrip("0").rstrip(".")
+
+
+def format_money(amount: Decimal, currency: str) -> str:
+    """Format an amount of money with the decimal places of its currency, as in "1,234.50 USD"."""
+    return f"{amount:,.{minor_digits(currency)}f} {currency}"
+
+
+def format_status(value: str) -> str:
+    """Format the name of a status for people, as in "Paid unclaimed" for ``paid_unclaimed``."""
+    words = value.replace("_", " ")
+    return words[:1].upper() + words[1:]
 
 
 def format_change(value: int) -> str:

@@ -22,6 +22,7 @@ from api.console.navigation import (
     get_current_mark,
     get_list_pages,
 )
+from api.console.operators import task_labels
 from api.html.content_policy import build_policy
 from api.html.frame import HEADERS
 from api.html.problems import ErrorDetails, describe_error
@@ -90,7 +91,13 @@ _TEMPLATES.filters |= {
     "moment": console_display.display_moment,
     "day": console_display.format_day,
     "amount": console_display.format_credits,
+    "money": console_display.format_money,
+    "status": console_display.format_status,
     "field_value": console_display.format_field_value,
+    "job_words": task_labels.describe_job,
+    "task_words": task_labels.describe_task,
+    "cause_words": task_labels.describe_cause,
+    "first_sentence": task_labels.shorten_reason,
     "duration": console_display.format_duration,
     "sentence": console_display.format_sentence,
     "shell": shlex.join,

@@ -7,16 +7,21 @@ from api.console.assets import CONSOLE_PATH
 
 @dataclass(frozen=True)
 class NavigationEntry:
-    """A link to a page of the console, shown in a menu or in the results of a search."""
+    """A link to a page of the console, shown in a menu or in the results of a search.
+
+    Attributes:
+        other_path: the path of other pages that belong to the menu entry, or ``None``.
+    """
 
     label: str
     path: str
+    other_path: str | None = None
 
 
 # The links in the console's main menu.
 MAIN_PAGES = (
     NavigationEntry("Overview", CONSOLE_PATH),
-    NavigationEntry("Lists", f"{CONSOLE_PATH}/lists"),
+    NavigationEntry("Lists", f"{CONSOLE_PATH}/lists", f"{CONSOLE_PATH}/fields"),
     NavigationEntry("Imports", f"{CONSOLE_PATH}/imports"),
     NavigationEntry("Exports", f"{CONSOLE_PATH}/exports"),
     NavigationEntry("Images", f"{CONSOLE_PATH}/images"),
@@ -116,4 +121,6 @@ def get_current_mark(entry: NavigationEntry, path: str, *, is_first: bool = Fals
     """
     if path == entry.path:
         return "page"
+    if entry.other_path is not None and f"{path}/".startswith(f"{entry.other_path}/"):
+        return "true"
     return "true" if not is_first and path.startswith(f"{entry.path}/") else None

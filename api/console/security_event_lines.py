@@ -1,12 +1,16 @@
 """Describes security events of an account, such as a login, in one line each."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from api.client_details import browser_name
 from models import RecordedEvent
+from services import record_names
 from services.event_origins import CredentialKind
+from services.record_names import RecordId
 from services.security_events import EventType
+from storage.unit_of_work import UnitOfWork
 
 _EVENT_LABELS = {
     EventType.LOGIN_SUCCEEDED: "Logged in",
@@ -44,6 +48,9 @@ _COUNTED_EVENT_LABELS = {
     "senders": "{} senders were deleted",
     "grants": "{} apps lost access",
 }
+# The details of a security event whose records have a name, such as an API key.
+_NAMED_DETAILS = ("key_id", "grant_id", "endpoint_id", "sender_id", "list_id")
+_NO_NAMES: Mapping[RecordId, str] = {}
 _CREDENTIAL_LABELS = {
     CredentialKind.KEY: "by an API key",
     CredentialKind.GRANT: "by an app with access",
@@ -56,15 +63,26 @@ class EventLine:
     """A line that describes a security event, such as a login.
 
     Attributes:
+        about: the name of the record that was changed, or an empty string.
         origin: the browser, IP address and credential, as in "Firefox on Linux, 192.0.2.7".
     """
 
     text: str
+    about: str
     origin: str
     occurred_at: datetime
 
 
-def build_event_line(event: RecordedEvent) -> EventLine:
+def build_event_lines(
+    uow: UnitOfWork, user_id: int, events: Sequence[RecordedEvent]
+) -> list[EventLine]:
+    """Return the lines of a user's security events, with the names of the changed records."""
+    record_ids = [pair for event in events for pair in event.detail.items()]
+    names = record_names.find_names(uow, user_id, record_ids)
+    return [build_event_line(event, names) for event in events]
+
+
+def build_event_line(event: RecordedEvent, names: Mapping[RecordId, str] = _NO_NAMES) -> EventLine:
     # During an upgrade, a newer release may record event types that this release doesn't know.
     text = _EVENT_LABELS[EventType(event.type)] if event.type in [*EventType] else event.type
     for name, template in _COUNTED_EVENT_LABELS.items():
@@ -74,4 +92,12 @@ def build_event_line(event: RecordedEvent) -> EventLine:
     kind = event.credential_kind
     credential = None if kind is None else _CREDENTIAL_LABELS.get(CredentialKind(kind))
     origin = filter(None, (browser_name(event.user_agent), event.ip, credential))
-    return EventLine(text, ", ".join(origin), event.occurred_at)
+    about = next(
+        (
+            names[field, event.detail[field]]
+            for field in _NAMED_DETAILS
+            if (field, event.detail.get(field)) in names
+        ),
+        "",
+    )
+    return EventLine(text, about, ", ".join(origin), event.occurred_at)

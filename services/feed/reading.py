@@ -189,10 +189,20 @@ def require_own_list(uow: UnitOfWork, user_id: int, list_id: int | None) -> None
 
 
 def list_newest_events(
-    session: Session, user_id: int, *, types: Collection[FeedEventType], limit: int
+    session: Session,
+    user_id: int,
+    *,
+    types: Collection[FeedEventType],
+    limit: int,
+    before: FeedPosition | None = None,
 ) -> list[FeedEvent]:
-    """Return the latest events of the given types in the owner's feed, newest first."""
-    query = next_events(user_id, FEED_START, types=types, limit=limit, newest_first=True)
+    """Return the latest events of the given types in the owner's feed, newest first.
+
+    ``before``: the position that all returned events precede, or ``None`` for the newest events.
+    """
+    query = next_events(
+        user_id, FEED_START, types=types, limit=limit, newest_first=True, before=before
+    )
     return list(session.scalars(query))
 
 
@@ -205,6 +215,7 @@ def next_events(
     list_id: int | None = None,
     limit: int,
     newest_first: bool = False,
+    before: FeedPosition | None = None,
 ) -> Select[FeedEvent]:
     """Build the query for the next events of the given types in the owner's feed, in feed order.
 
@@ -212,6 +223,7 @@ def next_events(
     add an event. To limit the cost, the query reads at most ``limit`` index rows for each event
     type.
 
+    ``before``: the position that all events precede.
     ``type_starts``: maps an event type to the feed position where it starts, if that is later than
     ``position``.
     """
@@ -223,12 +235,14 @@ def next_events(
         cast([start.id for start in starts], ARRAY(BigInteger)),
     ).table_valued("type", "place", "id")
     requested = type_rows.render_derived(name="requested")
-    of_list = [] if list_id is None else [FeedEvent.list_id == list_id]
+    conditions = [] if list_id is None else [FeedEvent.list_id == list_id]
+    if before is not None:
+        conditions.append(tuple_(FeedEvent.place, FeedEvent.id) < (before.place, before.id))
     of_type = (
         select(FeedEvent)
         .where(
             FeedEvent.user_id == user_id,
-            *of_list,
+            *conditions,
             FeedEvent.type == requested.c.type,
             tuple_(FeedEvent.place, FeedEvent.id) > tuple_(requested.c.place, requested.c.id),
             FeedEvent.place < build_horizon(),

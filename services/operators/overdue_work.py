@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from services import deployment_figures
 from services.deployment_figures import DeploymentFigures
@@ -10,6 +11,7 @@ from services.privacy.overdue_rows import count_overdue_rows
 from services.subscriptions import list_reports, text_reviews
 from services.subscriptions.list_reports import ReportedList
 from services.subscriptions.text_reviews import SuspiciousText
+from storage.database import Statement
 from storage.resources import Resources
 
 # Maintenance counts as late after this delay, because a worker usually starts due maintenance
@@ -17,6 +19,23 @@ from storage.resources import Resources
 MIN_LATE_SECONDS = 60.0
 _MAX_REPORTED_LISTS = 20
 _MAX_SUSPICIOUS_TEXTS = 20
+_MAX_FAILING_WEBHOOKS = 20
+# The number of failed jobs is counted among this many of the newest finished jobs, because the
+# table may contain millions of jobs.
+_MAX_SCANNED_JOBS = 20_000
+_FAILED_JOBS = Statement("""
+    SELECT count(*) FILTER (WHERE status = 'failed') FROM (
+        SELECT status FROM jobs WHERE finished_at > now() - interval '1 day'
+        ORDER BY finished_at DESC LIMIT :most
+    ) AS newest
+    """)
+_FAILING_WEBHOOKS = Statement("""
+    SELECT url, users.id, users.email, failing_since FROM (
+        SELECT url, user_id, failing_since FROM webhook_endpoints
+        WHERE state = 'active' ORDER BY id LIMIT 10000
+    ) AS active JOIN users ON users.id = user_id
+    WHERE failing_since IS NOT NULL ORDER BY failing_since LIMIT :most
+    """)
 
 
 @dataclass(frozen=True)
@@ -40,12 +59,24 @@ class QueueFigures:
 
 
 @dataclass(frozen=True)
+class FailingWebhook:
+    """An active webhook whose deliveries fail, and its owner."""
+
+    url: str
+    owner_id: int
+    owner: str
+    failing_since: datetime
+
+
+@dataclass(frozen=True)
 class OverdueWork:
     """All work of the deployment that is waiting for a worker or an operator.
 
     Attributes:
         rows: the number of overdue rows for each retention rule that has any.
         late_maintenance: the delay in seconds of each kind of maintenance that is late.
+        failing_webhooks: the webhooks that have failed for the longest time, at most 20.
+        failed_jobs: the number of jobs that failed in the last day, among the newest finished jobs.
     """
 
     figures: DeploymentFigures
@@ -54,6 +85,8 @@ class OverdueWork:
     late_maintenance: Mapping[str, float]
     reported: list[ReportedList]
     suspicious: list[SuspiciousText]
+    failing_webhooks: list[FailingWebhook]
+    failed_jobs: int
 
 
 def read_overdue_work(resources: Resources) -> OverdueWork:
@@ -75,6 +108,11 @@ def read_overdue_work(resources: Resources) -> OverdueWork:
         late_maintenance={name: seconds for name, seconds in late if seconds >= MIN_LATE_SECONDS},
         reported=reported,
         suspicious=suspicious,
+        failing_webhooks=[
+            FailingWebhook(*row)
+            for row in resources.database.rows(_FAILING_WEBHOOKS, most=_MAX_FAILING_WEBHOOKS)
+        ],
+        failed_jobs=resources.database.rows(_FAILED_JOBS, most=_MAX_SCANNED_JOBS)[0][0],
     )
 
 

@@ -31,16 +31,16 @@ def test_owner_creates_a_sender_tries_a_body_and_sees_a_bounce_turn_mail_off(
     sender_page = f"{stack.api_url}/console/developers/senders/{record['id']}"
 
     page.goto(sender_page)
-    page.get_by_role("link", name="Try a body").click()
-    page.get_by_label("Body").fill("no JSON")
+    page.get_by_role("link", name="Try a report").click()
+    page.get_by_label("Report", exact=True).fill("no JSON")
     page.get_by_role("button", name="Try").click()
-    expect(page.get_by_label("Body")).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Report", exact=True)).to_have_attribute("aria-invalid", "true")
     report = bounce("hard", "5.1.1", delivery_id=delivery_for(stack, list_id, user_id))
-    page.get_by_label("Body").fill(body_of(report).decode())
+    page.get_by_label("Report", exact=True).fill(body_of(report).decode())
     page.get_by_role("button", name="Try").click()
     effect = page.get_by_role("region", name="Effects").get_by_role("row").last
-    expect(effect).to_contain_text("hard bounced")
-    expect(effect).to_contain_text("applied")
+    expect(effect).to_contain_text("Bounced (hard)")
+    expect(effect).to_contain_text("Recorded")
     expect(effect).to_contain_text("5.1.1")
     require_accessible(page)
     page.set_viewport_size({"width": NARROW, "height": 800})
@@ -50,6 +50,6 @@ def test_owner_creates_a_sender_tries_a_body_and_sees_a_bounce_turn_mail_off(
     deliver(stack, client, {**record, "secret": secret}, report)
     page.goto(sender_page)
     row = page.get_by_role("region", name="Reports of the last 7 days").get_by_role("row").last
-    expect(row).to_contain_text("hard bounced")
+    expect(row).to_contain_text("Bounced (hard)")
     row.get_by_role("link", name=email).click()
     expect(page.get_by_text("off after a hard bounce (5.1.1)")).to_be_visible()

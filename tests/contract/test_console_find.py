@@ -46,7 +46,7 @@ def test_console_search_finds_a_list_by_any_part_of_title_or_slug(console: Owner
     new_list(console.api, title="Another thing")
     assert read_rows(console, "DAILY") == ["The Daily Demo list"]
     assert read_rows(console, made["slug"][2:]) == ["The Daily Demo list"]
-    assert "Nothing found." in read_results(console, "weekly")
+    assert "Nothing found" in read_results(console, "weekly")
 
 
 def test_console_search_finds_members_of_all_lists_by_any_part_of_name_or_address(

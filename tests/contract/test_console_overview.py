@@ -2,6 +2,7 @@
 
 import re
 
+from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from models import Plan
 from tests.support.http.replies import data
@@ -120,11 +121,11 @@ def test_overview_counts_the_same_lists_in_all_figures_and_in_the_chart(
     data(console.api.delete(f"/lists/{archived['id']}"))
     text = console.see(PAGE)
     assert read_figures(text) == [
-        *(("Members", "12"), ("Last 7 days", "+12"), ("Last 30 days", "+12"))
+        *(("Members", "12"), ("Last 7 days", "+1"), ("Last 30 days", "+1"))
     ]
     title = "Net growth in 30 days, without 11 imported members"
     assert f'aria-label="{title}: 1 joined, 0 left, net +1."' in text
-    assert ["Tea <b>", "12", "+12"] in rows_of(text)
+    assert ["Tea <b>", "12", "+1"] in rows_of(text)
 
 
 def test_overview_shows_the_recent_activity_of_people_only(
@@ -138,6 +139,19 @@ def test_overview_shows_the_recent_activity_of_people_only(
     assert activity.count("<li") == 1
     assert person.email in activity
     assert "subscribed, <time" in activity
+
+
+def test_overview_says_that_a_sign_up_still_needs_confirmation(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    made = new_list(console.api, confirm_required=True)
+    subscribe(stack, made["id"])
+
+    def read_activity() -> str:
+        return "".join(re.findall(r'<ul class="people">(.*?)</ul>', console.see(PAGE), re.S))
+
+    eventually(lambda: bool(read_activity()), what="the sign-up")
+    assert "signed up, not confirmed yet, <time" in read_activity()
 
 
 def test_overview_has_no_chart_when_all_members_were_imported(console: OwnerAtConsole) -> None:

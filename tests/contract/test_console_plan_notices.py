@@ -110,7 +110,9 @@ def test_page_shows_a_notice_instead_of_a_form_that_the_plan_would_refuse(stack:
             )
             reply = console.visitor.get(path)
             assert f"You have reached your plan’s limit for {quota}." in shown(reply), path
-            assert forms_of(reply) == [], path
+            # Pausing a webhook needs no quota.
+            forms = [each for each in forms_of(reply) if not each[0].endswith("/state")]
+            assert forms == [], path
             # The owner already has the paid plan.
             assert "To get the paid plan" not in reply.text
         text = console.see("/console/composer")

@@ -90,6 +90,7 @@ RECENT_ACTS = (
             f"POST {_HOOK}/new": {"url": "http://127.0.0.1:9/hook"},
             f"GET {_HOOK}/{{endpoint_id}}/change": {},
             f"POST {_HOOK}/{{endpoint_id}}/change": {"url": "http://127.0.0.1:9/3"},
+            f"POST {_HOOK}/{{endpoint_id}}/state": {"state": "active"},
             f"GET {_HOOK}/{{endpoint_id}}/rotate": {},
             f"POST {_HOOK}/{{endpoint_id}}/rotate": {},
         },

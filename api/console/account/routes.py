@@ -18,7 +18,7 @@ from api.console.requests import (
     RecentConsole,
     RecentConsoleForm,
 )
-from api.console.security_event_lines import build_event_line
+from api.console.security_event_lines import build_event_lines
 from api.console.typed_forms import build_error_form
 from api.cookies import KNOWN_BROWSER_COOKIE
 from api.limits.bulkheads import PASSWORDS, RECORDS
@@ -70,7 +70,7 @@ def show_account(console: Console, uow: Transaction) -> Response:
         email=person.email,
         sessions=sessions.list_sessions(uow, console.user_id),
         own_session=console.caller.session_id,
-        events=[build_event_line(each) for each in page.rows],
+        events=build_event_lines(uow, console.user_id, page.rows),
     )
 
 
@@ -242,5 +242,5 @@ def _read_address_and_name(console: ConsoleRequest) -> tuple[str, str | None]:
 def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     page_request = PageRequest(EVENTS_ON_PAGE, cursor=cursor)
     page = security_events.list_events(uow, console.user_id, page_request)
-    events = [build_event_line(each) for each in page.rows]
+    events = build_event_lines(uow, console.user_id, page.rows)
     return console.render_page("account_events.html", events=events, next_cursor=page.next_cursor)

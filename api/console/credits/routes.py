@@ -15,7 +15,7 @@ from fastapi.responses import Response
 from api.auth.redirects import redirect_to_path
 from api.auth.requirements import PUBLIC
 from api.console.assets import CONSOLE_PATH
-from api.console.console_display import format_credits
+from api.console.console_display import format_credits, format_money
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm
 from api.console.typed_forms import TypedForm, build_field_error, read_text
 from api.limits.bulkheads import MONEY
@@ -27,7 +27,6 @@ from api.schemas.credits import describe_prices
 from api.state import Transaction
 from core.errors import DomainError
 from core.errors.money import ORDER_NOT_FOUND, TOPUP_CHANNEL, TOPUP_CURRENCY
-from core.money import minor_digits
 from core.queues import Queue
 from core.settings import Settings
 from integrations.payments.port import PaymentChannel
@@ -117,11 +116,6 @@ _STATE_EXPLANATIONS = {
     ),
     OrderStatus.REFUNDED: "The payment was refunded in full, and the credits were removed.",
 }
-
-
-def format_money(amount: Decimal, currency: str) -> str:
-    """Format an amount of money with the decimal places of its currency, as in "1,234.50 USD"."""
-    return f"{amount:,.{minor_digits(currency)}f} {currency}"
 
 
 @dataclass(frozen=True)
@@ -285,7 +279,7 @@ def show_buying(console: Console, form: EmptyForm) -> Response:
     )
 
 
-def _list_packs(settings: Settings, currencies: Sequence[str]) -> list[tuple[str, str, str]]:
+def _list_packs(settings: Settings, currencies: Sequence[str]) -> list[tuple[str, str, list[str]]]:
     """Return the value, label and prices of each pack that the order form offers.
 
     A pack is left out if its price is below the minimum or above the maximum of an order.
@@ -296,8 +290,8 @@ def _list_packs(settings: Settings, currencies: Sequence[str]) -> list[tuple[str
             amounts = [_format_price(settings, each, Decimal(pack)) for each in currencies]
         except DomainError:
             continue
-        packs.append((pack, f"{int(pack):,} credits", " · ".join(amounts)))
-    return [*packs, (OTHER_PACK, "Another number", "")] if packs else []
+        packs.append((pack, f"{int(pack):,} credits", amounts))
+    return [*packs, (OTHER_PACK, "Another number", [])] if packs else []
 
 
 def _format_price(settings: Settings, currency: str, credit_amount: Decimal) -> str:

@@ -25,7 +25,7 @@ from api.state import Transaction
 from core import clock
 from core.errors import DomainError
 from core.errors.access import API_KEY_NAME, API_KEY_NOT_FOUND, GRANT_NOT_FOUND
-from core.scopes import KEY_SCOPE_EXPLANATIONS, list_known_scopes
+from core.scopes import KEY_SCOPE_EXPLANATIONS, Scope, list_known_scopes
 from core.settings.notations import PlanQuota, Retained
 from models import ApiKey, EndpointState
 from services.access import api_keys, api_requests
@@ -44,7 +44,7 @@ PATH = f"{CONSOLE_PATH}/developers"
 router = build_router(PATH)
 
 KEEP_ENDPOINTS = "keep_endpoints"
-EVENTS_ON_PAGE = 40
+EVENTS_ON_PAGE = 20
 REQUESTS_ON_PAGE = 50
 # The choices of the status filter on the page with an API key's requests.
 _STATUS_CHOICES = (
@@ -63,6 +63,14 @@ _LIFETIMES = {
     "": ("No expiry", None),
 }
 _SCOPE_PREFIX = "scope."
+# The permissions of a new API key, grouped by area.
+_SCOPE_GROUPS = (
+    ("Lists and members", (Scope.SUBSCRIPTION_READ, Scope.SUBSCRIPTION_FULL)),
+    ("Images", (Scope.ATTACHMENT,)),
+    ("Composer", (Scope.COMPOSER,)),
+    ("Credits", (Scope.CREDIT_READ, Scope.CREDIT_FULL)),
+    ("Events and reports", (Scope.WEBHOOK, Scope.SENDER)),
+)
 _TYPE_FIELD = "type"
 
 
@@ -91,7 +99,7 @@ def show_access(console: Console, uow: Transaction) -> Response:
 
 def _describe_scopes(scopes: Sequence[str]) -> Sequence[str]:
     # ``KEY_SCOPE_EXPLANATIONS`` lacks the scope for rosters, because only an operator can grant it.
-    operator_scope = "Read the rosters of lists that are sent by mail"
+    operator_scope = "Export the addresses for a mailing"
     return [
         KEY_SCOPE_EXPLANATIONS.get(scope, operator_scope) for scope in list_known_scopes(scopes)
     ]
@@ -149,11 +157,17 @@ def show_new_key(console: RecentConsole, form: EmptyForm) -> Response:
     return console.render_form(
         "new_key.html",
         form.fill({"lifetime": "90", "reach": "chosen"}),
-        scopes=[
-            (_SCOPE_PREFIX + scope, words, str(scope))
-            for scope, words in KEY_SCOPE_EXPLANATIONS.items()
+        groups=[
+            (
+                heading,
+                [
+                    (_SCOPE_PREFIX + scope, KEY_SCOPE_EXPLANATIONS[scope], str(scope))
+                    for scope in scopes
+                ],
+            )
+            for heading, scopes in _SCOPE_GROUPS
         ],
-        lifetimes=[(value, label, "") for value, (label, _) in _LIFETIMES.items()],
+        lifetimes=[(value, label) for value, (label, _) in _LIFETIMES.items()],
         refusal=notice,
     )
 
@@ -253,13 +267,14 @@ def _get_key(uow: UnitOfWork, console: ConsoleRequest, key_id: int) -> KeyView:
 
 
 @router.get("/feed")
-def show_events(console: Console, uow: Transaction) -> Response:
+def show_events(console: Console, uow: Transaction, cursor: Cursor = None) -> Response:
     selected_type = console.request.query_params.get(_TYPE_FIELD, "")
     types = [kind for kind in FeedEventType if kind == selected_type]
+    page = list_newest_events(uow, console.caller, only=types, limit=EVENTS_ON_PAGE, cursor=cursor)
     return console.render_form(
         "events.html",
         TypedForm({_TYPE_FIELD: types[0].value} if types else {}),
-        events=list_newest_events(uow, console.caller, only=types, limit=EVENTS_ON_PAGE),
+        events=page.events,
+        next_cursor=page.next_cursor,
         types=[("", "All types"), *((str(each), words) for each, words in TYPE_LABELS.items())],
-        most=EVENTS_ON_PAGE,
     )

@@ -21,9 +21,9 @@ from api.record_ids import PathId, parse_id_or_text
 from api.schemas import senders as schemas
 from api.state import Transaction
 from core.errors import DomainError
-from integrations.senders.port import SenderProvider
+from integrations.senders.port import ReportKind, SenderProvider
 from integrations.senders.ses import SIGNATURE_V1_WARNING
-from models import Sender, SenderReport
+from models import ReportOutcome, Sender, SenderReport
 from services.accounts import page_paths
 from services.paging import PageRequest
 from services.senders import applying, reports, sender_secrets, senders
@@ -38,6 +38,33 @@ PATH = page_paths.SENDERS_PATH
 router = build_router(PATH)
 
 REPORTS_ON_PAGE = 20
+_KIND_FIELD = "kind"
+_KIND_LABELS = {
+    ReportKind.DELIVERED: "Delivered",
+    ReportKind.BOUNCED: "Bounced",
+    ReportKind.COMPLAINED: "Complaint",
+    ReportKind.UNSUBSCRIBED: "Unsubscribed",
+    ReportKind.OPENED: "Opened",
+    ReportKind.CLICKED: "Clicked",
+}
+_KIND_CHOICES = (
+    ("", "All reports"),
+    (ReportKind.BOUNCED.value, "Bounces"),
+    (ReportKind.COMPLAINED.value, "Complaints"),
+    (ReportKind.UNSUBSCRIBED.value, "Unsubscriptions"),
+    (ReportKind.DELIVERED.value, "Deliveries"),
+)
+# Maps the outcome of a report to its label and its explanation.
+_OUTCOMES = {
+    ReportOutcome.APPLIED: ("Recorded", ""),
+    ReportOutcome.DUPLICATE: ("Repeated", "Pressroom already had this report"),
+    ReportOutcome.STALE: ("Outdated", "The member has changed since then"),
+    ReportOutcome.LATE: ("Too late", "The mailing began more than 30 days ago"),
+    ReportOutcome.OFF: ("Not recorded", "Pressroom doesn’t record opens and clicks"),
+    ReportOutcome.IGNORED: ("Not needed", "Pressroom ignores this type of report"),
+    ReportOutcome.UNMATCHED: ("No member found", "The report fits no member of your lists"),
+    ReportOutcome.INVALID: ("Unreadable", "Pressroom can’t read this report"),
+}
 _PROVIDER_LABELS = {
     SenderProvider.GENERIC: "Your own program",
     SenderProvider.SES: "Amazon SES",
@@ -123,8 +150,19 @@ class ReportView:
 
     @property
     def kind(self) -> str:
-        names = filter(None, (self.report.code, self.report.kind))
-        return " ".join(names) or "unknown"
+        kinds = [each for each in ReportKind if each == self.report.kind]
+        label = _KIND_LABELS[kinds[0]] if kinds else self.report.kind
+        code = f"({self.report.code})" if self.report.code else None
+        return " ".join(filter(None, (label, code))) or "Unknown"
+
+    @property
+    def outcome(self) -> str:
+        return _OUTCOMES[ReportOutcome(self.report.outcome)][0]
+
+    @property
+    def outcome_reason(self) -> str:
+        """Return why the report changed nothing, or an empty string."""
+        return _OUTCOMES[ReportOutcome(self.report.outcome)][1]
 
 
 @router.get("")
@@ -185,12 +223,24 @@ def show_sender(
     console: Console, uow: Transaction, sender_id: PathId, cursor: Cursor = None
 ) -> Response:
     [view] = _build_views(uow, console, [senders.get_sender(uow, console.caller, sender_id)])
+    selected_kind = console.request.query_params.get(_KIND_FIELD, "")
+    kind = next((each for each in ReportKind if each == selected_kind), None)
     page = reports.list_reports(
-        uow, console.caller, sender_id, page=PageRequest(REPORTS_ON_PAGE, cursor=cursor)
+        uow,
+        console.caller,
+        sender_id,
+        page=PageRequest(REPORTS_ON_PAGE, cursor=cursor),
+        kind=kind,
     )
-    return console.render_page(
+    return console.render_form(
         "sender.html",
+        TypedForm({_KIND_FIELD: kind.value} if kind else {}),
         view=view,
+        kinds=_KIND_CHOICES,
+        outcomes=[
+            (*_OUTCOMES[ReportOutcome(outcome)], count)
+            for outcome, count in view.figures.outcomes.items()
+        ],
         reports=_build_report_views(uow, console, page.rows),
         next_cursor=page.next_cursor,
     )

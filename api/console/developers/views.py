@@ -8,16 +8,20 @@ from typing import Any
 import orjson
 
 from api.console.assets import CONSOLE_PATH
+from models import SubscriptionStatus
+from services import record_names
 from services.access.caller import Caller
 from services.feed import reading
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, list_visible_types
+from services.feed.reading import FeedPosition
+from services.record_names import RecordId
 from services.webhooks.deliveries import TEST_EVENT_TYPE
 from storage.unit_of_work import UnitOfWork
 
 _TYPE = FeedEventType
 # Maps each type of feed event to a short sentence.
 TYPE_LABELS = {
-    _TYPE.SUBSCRIPTION_CREATED: "Someone subscribed",
+    _TYPE.SUBSCRIPTION_CREATED: "Someone signed up",
     _TYPE.SUBSCRIPTION_CONFIRMED: "Someone confirmed a subscription",
     _TYPE.SUBSCRIPTION_LEFT: "A member unsubscribed",
     _TYPE.SUBSCRIPTION_EMAIL_OFF: "Mail to a member was turned off",
@@ -44,6 +48,14 @@ TYPE_LABELS = {
     _TYPE.SENDER_RECOVERED: "A sender works again",
     _TYPE.MAILING_ALARM: "A mailing had many bounces or complaints",
 }
+# Maps the kind of an event's subject to the field under which ``record_names`` knows its id.
+_NAME_FIELDS = {
+    SubjectKind.KEY: "key_id",
+    SubjectKind.GRANT: "grant_id",
+    SubjectKind.SENDER: "sender_id",
+    SubjectKind.IMPORT: "import_id",
+}
+_NO_NAMES: Mapping[RecordId, str] = {}
 _SUBJECTS_BY_HEADING = {
     "Members": (SubjectKind.SUBSCRIPTION,),
     "Imports, exports and bulk actions": (SubjectKind.IMPORT, SubjectKind.EXPORT),
@@ -87,6 +99,7 @@ class EventView:
             such page.
         json: the event, or the newest merged event, in the JSON format of the API.
         times: the number of merged events, or 1 for a single event.
+        is_pending: whether a person signed up who must still confirm the subscription.
     """
 
     type: str
@@ -96,20 +109,64 @@ class EventView:
     path: str | None
     json: str
     times: int = 1
+    is_pending: bool = False
+
+
+@dataclass(frozen=True)
+class EventPage:
+    """A page of feed events, newest first.
+
+    ``next_cursor``: the cursor of the page with older events, or ``None`` for the last page.
+    """
+
+    events: list[EventView]
+    next_cursor: str | None
 
 
 def list_newest_events(
-    uow: UnitOfWork, caller: Caller, *, only: Collection[FeedEventType], limit: int
-) -> list[EventView]:
+    uow: UnitOfWork,
+    caller: Caller,
+    *,
+    only: Collection[FeedEventType],
+    limit: int,
+    cursor: str | None = None,
+) -> EventPage:
     """Return the newest feed events of the caller, and merge equal consecutive events.
 
-    ``only``: the types of the returned events, or empty for all types.
+    ``only``: the types of the returned events, or empty for all types. Raises ``cursor.invalid``.
     """
     types = list_visible_types(caller.scopes, unrestricted=caller.unrestricted, only=only)
-    entries = reading.list_newest_events(uow.session, caller.user_id, types=types, limit=limit)
-    return _merge_equal_events(
-        _build_view(each) for each in reading.render_events(uow.session, entries)
+    before = None if cursor is None else FeedPosition.of_cursor(cursor)
+    entries = reading.list_newest_events(
+        uow.session, caller.user_id, types=types, limit=limit, before=before
     )
+    events = reading.render_events(uow.session, entries)
+    names = find_subject_names(uow, caller.user_id, events)
+    is_full = len(entries) == limit
+    return EventPage(
+        _merge_equal_events(_build_view(each, names) for each in events),
+        FeedPosition.of_event(entries[-1]).cursor if is_full else None,
+    )
+
+
+def find_subject_names(
+    uow: UnitOfWork, user_id: int, events: Iterable[Mapping[str, Any]]
+) -> dict[RecordId, str]:
+    """Return the names of the subjects of events, such as API keys and images.
+
+    ``events``: events of the user in the JSON format of the API.
+    """
+    record_ids: list[RecordId] = []
+    for event in events:
+        if event["type"] not in [*FeedEventType]:
+            continue
+        kind = CATALOGUE[FeedEventType(event["type"])].subject
+        if kind is SubjectKind.ATTACHMENT:
+            record_ids.append(("hash_id", event["data"]["hash_id"]))
+        elif event["subject"] is not None and kind in _NAME_FIELDS:
+            record_ids.append((_NAME_FIELDS[kind], event["subject"]["id"]))
+        record_ids.append(("list_id", event["list_id"]))
+    return record_names.find_names(uow, user_id, record_ids)
 
 
 def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:
@@ -128,12 +185,16 @@ def _merge_equal_events(events: Iterable[EventView]) -> list[EventView]:
     return merged_events
 
 
-def find_subject(event: Mapping[str, Any]) -> tuple[str, str | None]:
+def find_subject(
+    event: Mapping[str, Any], names: Mapping[RecordId, str] = _NO_NAMES
+) -> tuple[str, str | None]:
     """Return the name of an event's subject, and the console page about the subject.
 
     The name is an empty string if the subject was erased, or if the event is a test event.
 
-    ``event``: the event in the JSON format of the API.
+    Args:
+        event: the event in the JSON format of the API.
+        names: the names that ``find_subject_names`` found.
     """
     if event["type"] not in [*FeedEventType]:
         return "", None
@@ -147,16 +208,23 @@ def find_subject(event: Mapping[str, Any]) -> tuple[str, str | None]:
             about = data["email"] or ""
             path = f"lists/{event['list_id']}/members/{data['user_id']}" if about else None
         case SubjectKind.ATTACHMENT:
-            about = data["hash_id"]
-            path = None if kind is FeedEventType.ATTACHMENT_DELETED else f"images/{about}"
+            hash_id = data["hash_id"]
+            about = names.get(("hash_id", hash_id), hash_id)
+            path = None if kind is FeedEventType.ATTACHMENT_DELETED else f"images/{hash_id}"
         case SubjectKind.SENDER if kind is FeedEventType.MAILING_ALARM:
             # Link to the mailing, because the subject of the event is the sender, and the sender
             # may belong to another owner.
             mailing_id = data["mailing_id"]
-            about = f"mailing {mailing_id}"
+            list_title = names.get(("list_id", event["list_id"]), "")
+            about = f"{list_title}, mailing {mailing_id}" if list_title else f"mailing {mailing_id}"
             path = f"lists/{event['list_id']}/mailings#mailing-{mailing_id}"
         case subject_kind if subject is not None:
-            about = f"{subject_kind} {subject['id']}"
+            about = names.get(
+                (_NAME_FIELDS.get(subject_kind, ""), subject["id"]),
+                f"{subject_kind} {subject['id']}",
+            )
+            if subject_kind is SubjectKind.EXPORT and ("list_id", event["list_id"]) in names:
+                about = names["list_id", event["list_id"]]
             path = (
                 f"{_PATHS_BY_SUBJECT[subject_kind]}/{subject['id']}"
                 if subject_kind in _PATHS_BY_SUBJECT
@@ -165,9 +233,9 @@ def find_subject(event: Mapping[str, Any]) -> tuple[str, str | None]:
     return about, path and f"{CONSOLE_PATH}/{path}"
 
 
-def _build_view(event: Mapping[str, Any]) -> EventView:
+def _build_view(event: Mapping[str, Any], names: Mapping[RecordId, str]) -> EventView:
     kind = FeedEventType(event["type"])
-    about, path = find_subject(event)
+    about, path = find_subject(event, names)
     return EventView(
         kind,
         datetime.fromisoformat(event["occurred_at"]),
@@ -175,4 +243,6 @@ def _build_view(event: Mapping[str, Any]) -> EventView:
         about,
         path,
         orjson.dumps(event, option=orjson.OPT_INDENT_2).decode(),
+        is_pending=kind is FeedEventType.SUBSCRIPTION_CREATED
+        and event["data"]["status"] == SubscriptionStatus.PENDING,
     )

@@ -9,7 +9,13 @@ from urllib.parse import urlsplit
 import orjson
 from fastapi.responses import Response
 
-from api.console.developers.views import TYPE_GROUPS, describe_type, find_subject
+from api.auth.redirects import redirect_to_path
+from api.console.developers.views import (
+    TYPE_GROUPS,
+    describe_type,
+    find_subject,
+    find_subject_names,
+)
 from api.console.plan_notices import find_plan_notice
 from api.console.requests import (
     Console,
@@ -48,9 +54,9 @@ MAX_ANSWER_CHARACTERS = 200
 # The page of an endpoint refreshes itself if a delivery attempt is due within this time.
 _SOON_DELAY = timedelta(minutes=1)
 _STATE_LABELS = {
-    EndpointState.ACTIVE: "active",
-    EndpointState.PAUSED: "paused",
-    EndpointState.ENDED: "disabled",
+    EndpointState.ACTIVE: "Active",
+    EndpointState.PAUSED: "Paused",
+    EndpointState.ENDED: "Disabled",
 }
 # Maps an error code to the form field that shows the error.
 PLACES = {WEBHOOK_URL_NOT_ALLOWED.code: "url"}
@@ -64,14 +70,11 @@ _RECOMMENDED_TYPES = (
     FeedEventType.SUBSCRIPTION_CONFIRMED,
     FeedEventType.SUBSCRIPTION_LEFT,
 )
-_STATE_CHOICES = (
-    (EndpointState.ACTIVE.value, "Send events", "A paused webhook gets the events that it missed."),
-    (
-        EndpointState.PAUSED.value,
-        "Pause",
-        "No events are sent until you choose “Send events” again.",
-    ),
-)
+# The states that an owner can choose, with the notice that the page then shows.
+_STATE_NOTICES = {
+    EndpointState.ACTIVE: "The webhook gets events again, including the events that it missed.",
+    EndpointState.PAUSED: "The webhook is paused.",
+}
 
 
 # The form fields and URL parameters for the time from which events are sent again.
@@ -98,7 +101,7 @@ class EndpointView:
     @property
     def state(self) -> str:
         if self.is_active and self.endpoint.failing_since is not None:
-            return "failing"
+            return "Failing"
         return _STATE_LABELS[EndpointState(self.endpoint.state)]
 
     @property
@@ -136,8 +139,8 @@ class DeliveryView:
     @property
     def state(self) -> str:
         if self.is_pending:
-            return "next attempt" if self.delivery.round_attempts else "queued"
-        return "delivered" if self.is_delivered else "failed"
+            return "Waiting" if self.delivery.round_attempts else "Queued"
+        return "Delivered" if self.is_delivered else "Failed"
 
     @property
     def is_delivered(self) -> bool:
@@ -149,7 +152,10 @@ class DeliveryView:
 
     @property
     def due_at(self) -> datetime | None:
-        return self.delivery.due_at if self.is_pending and self.delivery.round_attempts else None
+        """Return the time of the next delivery attempt, or ``None`` if no time is set."""
+        due_at = self.delivery.due_at
+        is_waiting = self.is_pending and self.delivery.round_attempts and due_at > clock.now()
+        return due_at if is_waiting else None
 
     @property
     def is_soon(self) -> bool:
@@ -247,18 +253,31 @@ def show_endpoint(
     page_request = PageRequest(DELIVERIES_ON_PAGE, cursor=cursor)
     page = deliveries.list_deliveries(uow, console.caller, endpoint_id, page_request)
     events = messages.load_events(uow, page.rows)
+    names = find_subject_names(uow, console.user_id, events.values())
     delivery_views = [
-        DeliveryView(each, find_subject(events[each.id])[0] if each.id in events else "")
+        DeliveryView(each, find_subject(events[each.id], names)[0] if each.id in events else "")
         for each in page.rows
     ]
     return console.render_page(
         "webhook.html",
         view=view,
+        common_failure=_find_common_failure(delivery_views),
         refusal=find_plan_notice(uow, console.user_id, PlanQuota.STORAGE_MB),
         deliveries=delivery_views,
         is_live=cursor is None and view.is_active and any(each.is_soon for each in delivery_views),
         next_cursor=page.next_cursor,
     )
+
+
+def _find_common_failure(views: Sequence[DeliveryView]) -> str | None:
+    """Return the last response to all attempted deliveries if all failed with the same response.
+
+    The page shows such a response once instead of in each row.
+    """
+    attempted = [each for each in views if each.delivery.last_attempt_at is not None]
+    answers = {each.answer for each in attempted}
+    has_other = any(each.is_delivered or each.body for each in attempted)
+    return answers.pop() if len(views) > 1 and len(answers) == 1 and not has_other else None
 
 
 @router.post("/{endpoint_id}/test")
@@ -302,12 +321,11 @@ def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) ->
     boxes = {TYPE_PREFIX + kind: "on" for kind in view.endpoint.types}
     return console.render_form(
         "change_webhook.html",
-        form.fill({"url": view.endpoint.url, "state": view.endpoint.state, **boxes}),
+        form.fill({"url": view.endpoint.url, **boxes}),
         view=view,
         groups=TYPE_GROUPS,
         box_name=TYPE_PREFIX,
         group_name=_GROUP_PREFIX,
-        states=_STATE_CHOICES,
     )
 
 
@@ -315,15 +333,12 @@ def show_change(console: RecentConsole, endpoint_id: PathId, form: EmptyForm) ->
 async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
     view = await RECORDS.run(_find_view, console, endpoint_id)
     url = console.form.get("url", "").strip()
-    state = console.form.get("state", "")
     try:
-        if state not in [value for value, *_ in _STATE_CHOICES]:
-            raise build_field_error("state", "choose one of the two options")
-        values = {"url": url, "types": _read_ticked_types(console.form), "state": state}
+        values = {"url": url, "types": _read_ticked_types(console.form)}
         body = parse_body(WebhookEndpointChange, values)
         if body.url is not None and body.url != view.endpoint.url:
             await console.state.check_receiver(console.user_id, body.url)
-        change = EndpointChange(url=body.url, types=body.types, state=body.state)
+        change = EndpointChange(url=body.url, types=body.types)
         await console.state.in_unit_of_work(
             webhook_endpoints.change_endpoint, console.caller, endpoint_id, change
         )
@@ -332,6 +347,25 @@ async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Re
             show_change, console, endpoint_id, console.add_error(error, PLACES)
         )
     return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The webhook was changed.")
+
+
+@router.get("/{endpoint_id}/state")
+def show_state(console: Console, endpoint_id: PathId) -> Response:
+    """Redirect to the webhook's page, because a repeated login returns to this path."""
+    _find_view(console, endpoint_id)
+    return redirect_to_path(console.state, f"{PATH}/{endpoint_id}")
+
+
+@router.post("/{endpoint_id}/state")
+def change_state(console: RecentConsoleForm, endpoint_id: PathId) -> Response:
+    """Pause the webhook endpoint, or resume it."""
+    is_resumed = console.form.get("state") == EndpointState.ACTIVE
+    state = EndpointState.ACTIVE if is_resumed else EndpointState.PAUSED
+    with console.unit_of_work() as uow:
+        webhook_endpoints.change_endpoint(
+            uow, console.caller, endpoint_id, EndpointChange(state=state)
+        )
+    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", _STATE_NOTICES[state])
 
 
 @router.get("/{endpoint_id}/rotate")

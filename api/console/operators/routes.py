@@ -11,8 +11,9 @@ from fastapi.responses import Response
 
 from api.auth.page_sessions import Member, PageSession, depend_on_form, depend_on_recent
 from api.auth.redirects import redirect_to_path
-from api.console.console_display import QUOTAS
+from api.console.console_display import QUOTAS, format_status
 from api.console.navigation import OPERATORS_PAGE
+from api.console.operators.task_labels import describe_task
 from api.console.requests import (
     ConsoleRequest,
     EmptyForm,
@@ -20,7 +21,7 @@ from api.console.requests import (
     depend_on_console,
     depend_on_console_form,
 )
-from api.console.security_event_lines import build_event_line
+from api.console.security_event_lines import build_event_lines
 from api.console.typed_forms import TypedForm, build_field_error
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
@@ -40,7 +41,7 @@ from services.deployment_figures import MAX_COUNTED
 from services.jobs import records
 from services.operators import changes, maintenance_runs, overdue_work, user_accounts
 from services.paging import PageRequest
-from services.subscriptions import text_reviews
+from services.subscriptions import lists, text_reviews
 
 router = build_router(OPERATORS_PAGE.path)
 
@@ -50,7 +51,7 @@ JOBS_PATH = f"{OPERATORS_PAGE.path}/jobs"
 MAINTENANCE_PATH = f"{OPERATORS_PAGE.path}/maintenance"
 
 USERS_ON_PAGE = 50
-EVENTS_ON_PAGE = 20
+EVENTS_ON_PAGE = 10
 ORDERS_ON_PAGE = 50
 JOBS_ON_PAGE = 40
 # The maximum number of jobs that a query of the jobs page examines. A query that reaches
@@ -60,8 +61,15 @@ MAX_SCANNED_JOBS = 100_000
 # The statuses of orders that wait for an operator or the payer.
 _OPEN_ORDER_STATUSES = (OrderStatus.REVIEW, OrderStatus.DISPUTED, OrderStatus.PAID_UNCLAIMED)
 _ANY_VALUE = "any"
-_STATUS_CHOICES = [*((each.value, each.value) for each in JobStatus), (_ANY_VALUE, "any")]
-_QUEUE_CHOICES = [(_ANY_VALUE, "any"), *((each.value, each.value) for each in Queue)]
+_STATUS_CHOICES = [
+    (_ANY_VALUE, "All statuses"),
+    *((each.value, format_status(each)) for each in JobStatus),
+]
+_ORDER_STATUS_CHOICES = [
+    (_ANY_VALUE, "All statuses"),
+    *((each.value, format_status(each)) for each in OrderStatus),
+]
+_QUEUE_CHOICES = [(_ANY_VALUE, "All queues"), *((each.value, each.value) for each in Queue)]
 _TEXTS_CHANGED_NOTICE = "The texts were changed in the meantime. Please review them again."
 _MISSING_RESOLUTION = TypedForm(errors={"resolution": "Choose one of the two options."}, status=422)
 _RESOLUTION_NOTICES = {
@@ -151,16 +159,18 @@ def show_user(console: OperatorConsole, user_id: PathId, form: EmptyForm) -> Res
         user = accounts.get_user(uow, user_id)
         account = user_accounts.read_account(uow, user)
         usage = quotas.list_uses(uow, user)
+        own_lists = lists.list_choices(uow, user.id)
         events = security_events.list_events(uow, user.id, PageRequest(EVENTS_ON_PAGE)).rows
-    lines = [(event, build_event_line(event)) for event in events]
+        lines = zip(events, build_event_lines(uow, user.id, events), strict=True)
     return console.render_form(
         "operator_user.html",
         form.fill({"plan": account.user.plan}),
         account=account,
+        lists=own_lists,
         user=account.user,
-        plans=[(plan.value, plan.value) for plan in Plan],
+        plans=[(plan.value, format_status(plan)) for plan in Plan],
         quotas=[(label, usage[quota]) for quota, label in QUOTAS.items()],
-        events=lines,
+        events=list(lines),
     )
 
 
@@ -186,10 +196,10 @@ def change_plan(console: OperatorConsoleForm, user_id: PathId) -> Response:
 def show_orders(
     console: OperatorConsole,
     uow: Transaction,
-    status: str = OrderStatus.REVIEW,
+    status: str = _ANY_VALUE,
     cursor: Cursor = None,
 ) -> Response:
-    """Show the orders of all users, newest first. By default, only orders in review are shown."""
+    """Show the orders of all users, newest first."""
     selected_status = next((each for each in OrderStatus if each == status), None)
     page = orders.list_orders_of_all_users(
         uow, PageRequest(ORDERS_ON_PAGE, cursor=cursor), status=selected_status
@@ -200,7 +210,7 @@ def show_orders(
         orders=page.rows,
         addresses=addresses,
         chosen=selected_status or _ANY_VALUE,
-        statuses=[*((each.value, each.value) for each in OrderStatus), (_ANY_VALUE, "any")],
+        statuses=_ORDER_STATUS_CHOICES,
         form=TypedForm({"status": selected_status or _ANY_VALUE}),
         next_cursor=page.next_cursor,
     )
@@ -336,5 +346,5 @@ def start_maintenance(console: OperatorConsoleForm) -> Response:
     except DomainError as error:
         return show_maintenance(console, console.add_error(error))
     return console.redirect_with_notice(
-        MAINTENANCE_PATH, f"A worker will run {name} within seconds."
+        MAINTENANCE_PATH, f"The task “{describe_task(name)}” will run within seconds."
     )

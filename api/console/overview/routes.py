@@ -93,9 +93,12 @@ def show_overview(console: Console) -> Response:
             uow, console.user_id, daily_figures.choose_days(None, None)
         )
         warnings = _list_warnings(uow, console.user_id)
-        growth = daily_figures.read_list_growth(uow, [each.id for each in page.rows], _MONTH_DAYS)
+        list_ids = [each.id for each in page.rows]
+        # The figures leave out imported members, as the chart does, because a single import hides
+        # all other changes.
+        growth = daily_figures.read_list_growth(uow, list_ids, _MONTH_DAYS, with_imports=False)
         types = [FeedEventType(each) for each in _ACTIVITIES]
-        events = list_newest_events(uow, console.caller, only=types, limit=EVENTS_TO_MERGE)
+        events = list_newest_events(uow, console.caller, only=types, limit=EVENTS_TO_MERGE).events
         steps = _list_first_steps(uow, console.user_id, page.rows, usage, plan)
     account = json.loads(ledger.read_account(console.state.resources.database, console.user_id))
     return console.render_page(
@@ -107,7 +110,8 @@ def show_overview(console: Console) -> Response:
         has_more=page.next_cursor is not None,
         members=usage[PlanQuota.MEMBERS].used,
         net=[
-            (days, sum(each.net for each in figures[-days:])) for days in (_WEEK_DAYS, _MONTH_DAYS)
+            (days, sum(each.net - each.imported for each in figures[-days:]))
+            for days in (_WEEK_DAYS, _MONTH_DAYS)
         ],
         net_by_list={list_id: sum(by_day) for list_id, by_day in growth.items()},
         plot=build_net_growth_plot(figures),

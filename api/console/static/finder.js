@@ -12,7 +12,12 @@
   const input = made("input", { id: "finder-input", type: "search", autocomplete: "off", maxLength: 200 });
   const found = made("div", { className: "finder-found" });
   found.setAttribute("aria-live", "polite");
-  dialog.append(label, input, found);
+  const row = made("div", { className: "finder-row" });
+  const close = made("button", { type: "button", className: "second", textContent: "Close" });
+  close.addEventListener("click", () => dialog.close());
+  row.append(input, close);
+  const keys = made("p", { className: "meta finder-keys", textContent: "↑ and ↓ select a result, Enter opens it." });
+  dialog.append(label, row, keys, found);
   document.body.append(dialog);
 
   let timer = 0;
@@ -57,7 +62,7 @@
       move(event.key === "ArrowDown" ? 1 : -1);
     } else if (event.key === "Enter" && event.target === input) {
       event.preventDefault();
-      const first = found.querySelector("a");
+      const first = found.querySelector(".links a");
       if (first) first.click();
     }
   });

@@ -15,6 +15,12 @@
     resized.observe(menu);
   }
 
+  // A button prints the page. Without this script, the browser's menu does the same.
+  for (const button of document.querySelectorAll("[data-print]")) {
+    button.parentElement.hidden = false;
+    button.addEventListener("click", () => print());
+  }
+
   // A box in the header of a table ticks the boxes of all rows.
   const showBoxes = () => {
     for (const box of document.querySelectorAll("[data-ticks][hidden]")) box.hidden = false;

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from babel.dates import format_datetime
+from babel.dates import format_date, format_time
 
 from api.pages.preferences.actions import REASONS
 from core.languages.reader_languages import marked, translate
@@ -117,8 +117,13 @@ def make_value_formatter(language: str) -> Callable[[str, Any], str]:
         if isinstance(value, bool):
             return translate(language, _YES_AND_NO[value])
         if name.endswith("_at") or name == "paid_expiry":
-            return format_datetime(datetime.fromisoformat(value), tzinfo=UTC, locale=locale)
+            moment = datetime.fromisoformat(value).astimezone(UTC)
+            time = format_time(moment, "short", tzinfo=UTC, locale=locale)
+            return f"{format_date(moment, locale=locale)}, {time}"
         text = _CODES.get(name, _WAYS if name in _NAMES_OF_WAYS else {}).get(value)
-        return str(value) if text is None else translate(language, text)
+        if text is None:
+            return str(value).capitalize() if name == "type" else str(value)
+        translated = translate(language, text)
+        return translated[:1].upper() + translated[1:]
 
     return format_value

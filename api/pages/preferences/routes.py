@@ -207,6 +207,11 @@ def show_erasing(request: Request, state: StateOf, uow: Transaction) -> Response
         own_lists.read_look(uow, visit),
         "erase.html",
         email=visit.person.email,
+        lists=[
+            each
+            for each in own_lists.read_lists(uow, visit)
+            if each.subscription.state in ("subscribed", "without_mail", "pending")
+        ],
         has_account=reach.has_account,
         is_elsewhere=reach.is_elsewhere,
     )

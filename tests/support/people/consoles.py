@@ -129,7 +129,9 @@ def rows_of(text: str) -> list[list[str]]:
 
 
 def _plain(markup: str) -> str:
-    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", markup)).split())
+    # A ``<wbr>`` tag allows a line break inside an address, and isn't a space.
+    text = re.sub(r"<[^>]+>", " ", markup.replace("<wbr>", ""))
+    return " ".join(html.unescape(text).split())
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,68 @@
+"""Looks up the names of records whose ids are in events, such as API keys and webhooks."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import select
+
+from models import (
+    ApiKey,
+    Attachment,
+    MailingList,
+    MemberImport,
+    OAuthClient,
+    OAuthGrant,
+    Sender,
+    WebhookEndpoint,
+)
+from storage.unit_of_work import UnitOfWork
+
+# Selects the id, the name and the owner of records, by the name of the field that contains the id.
+_NAMES_BY_FIELD: Mapping[str, Any] = {
+    "key_id": select(ApiKey.id, ApiKey.name),
+    "grant_id": select(OAuthGrant.id, OAuthClient.name).join(
+        OAuthClient, OAuthClient.client_id == OAuthGrant.client_id
+    ),
+    "endpoint_id": select(WebhookEndpoint.id, WebhookEndpoint.url),
+    "sender_id": select(Sender.id, Sender.name),
+    "list_id": select(MailingList.id, MailingList.title),
+    "import_id": select(MemberImport.id, MemberImport.filename),
+    "hash_id": select(Attachment.hash_id, Attachment.original_filename),
+}
+_OWNERS_BY_FIELD = {
+    "key_id": ApiKey.user_id,
+    "grant_id": OAuthGrant.user_id,
+    "endpoint_id": WebhookEndpoint.user_id,
+    "sender_id": Sender.user_id,
+    "list_id": MailingList.user_id,
+    "import_id": MemberImport.user_id,
+    "hash_id": Attachment.user_id,
+}
+
+# A field such as ``key_id``, and the id in it.
+RecordId = tuple[str, object]
+
+
+def find_names(
+    uow: UnitOfWork, user_id: int, record_ids: Iterable[RecordId]
+) -> dict[RecordId, str]:
+    """Return the names of a user's records. Records without a name and other fields are missing.
+
+    ``record_ids``: pairs of a field, such as ``key_id``, and an id.
+    """
+    ids_by_field: dict[str, set[object]] = defaultdict(set)
+    for field, record_id in record_ids:
+        if field in _NAMES_BY_FIELD and isinstance(record_id, int | str):
+            ids_by_field[field].add(record_id)
+    names: dict[RecordId, str] = {}
+    for field, record_ids_of_field in ids_by_field.items():
+        query = _NAMES_BY_FIELD[field]
+        id_column = next(iter(query.selected_columns))
+        query = query.where(
+            _OWNERS_BY_FIELD[field] == user_id, id_column.in_(sorted(record_ids_of_field, key=str))
+        )
+        names |= {
+            (field, record_id): name for record_id, name in uow.session.execute(query) if name
+        }
+    return names

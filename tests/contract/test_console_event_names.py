@@ -1,0 +1,113 @@
+"""Tests of names in the console's lists of events, and of filters for reports and events."""
+
+import html
+import re
+
+from devstack.harness.polling import eventually
+from devstack.harness.stack import Stack
+from tests.support.http.replies import data
+from tests.support.http.webhook_receiver import CREATED, new_endpoint
+from tests.support.lists.segments import put
+from tests.support.lists.subscribers import new_list
+from tests.support.people.consoles import OwnerAtConsole, at_operators_console, rows_of
+from tests.support.senders import posting
+from tests.support.senders.own_senders import new_sender
+
+FEED, WEBHOOKS = "/console/developers/feed", "/console/developers/webhooks"
+EVENTS_ON_PAGE = 20
+CLOSED_PORT = "http://127.0.0.1:9"
+
+
+def list_about(console: OwnerAtConsole, **query: str) -> list[str]:
+    """Return the names of the subjects on a page of events, newest first."""
+    return [row[1] for row in rows_of(console.see(FEED, **query))[1:] if len(row) > 1]
+
+
+def test_events_show_the_names_of_keys_instead_of_their_ids(console: OwnerAtConsole) -> None:
+    data(console.api.post("/apikeys", json={"name": "Weekly <report>"}))
+    eventually(
+        lambda: list_about(console, type="key.created")[:1] == ["Weekly <report>"], what="the name"
+    )
+
+
+def test_account_history_names_the_records_that_were_created(console: OwnerAtConsole) -> None:
+    data(console.api.post("/apikeys", json={"name": "Weekly report"}))
+    new_endpoint(console.api, f"{CLOSED_PORT}/hooks", CREATED)
+    new_sender(console.api, name="Mail server in Porto")
+    text = html.unescape(console.see("/account/events").replace("<wbr>", ""))
+    lines = re.findall(r"<li><p><span>([^<]+): <bdi>([^<]+)</bdi>", text)
+    assert lines[:3] == [
+        ("A sender was created", "Mail server in Porto"),
+        ("A webhook was created", f"{CLOSED_PORT}/hooks"),
+        ("An API key was created", "Weekly report"),
+    ]
+
+
+def test_older_events_are_on_further_pages_and_keep_the_filter(console: OwnerAtConsole) -> None:
+    list_id = new_list(console.api)["id"]
+    addresses = [f"reader{number}@example.com" for number in range(EVENTS_ON_PAGE + 2)]
+    for address in addresses:
+        put(console.api, list_id, address)
+    eventually(lambda: list_about(console, type=CREATED)[:1] == addresses[-1:], what="the events")
+    newest = list_about(console, type=CREATED)
+    assert newest == addresses[:1:-1]
+    text = html.unescape(console.see(FEED, type=CREATED))
+    [cursor] = re.findall(rf'href="\?type={CREATED}&cursor=([^"]+)"', text)
+    assert list_about(console, type=CREATED, cursor=cursor) == ["reader1@example.com", addresses[0]]
+    assert "Next page" not in console.see(FEED, type=CREATED, cursor=cursor)
+    console.see(FEED, 400, cursor="x")
+
+
+def test_sender_page_shows_only_the_selected_kind_of_report(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    sender = new_sender(console.api)
+    unknown = {"delivery_id": "k7" * 26}
+    posting.deliver(
+        stack,
+        console.api,
+        sender,
+        posting.report("delivered", **unknown),
+        posting.bounce(**unknown),
+    )
+    path = f"/console/developers/senders/{sender['id']}"
+
+    def list_reports(**query: str) -> list[list[str]]:
+        return sorted(row[:3:2] for row in rows_of(console.see(path, **query))[1:])
+
+    effect = "No member found The report fits no member of your lists."
+    assert list_reports() == [["Bounced (hard)", effect], ["Delivered", effect]]
+    assert list_reports(kind="bounced") == [["Bounced (hard)", effect]]
+    assert "No reports of this kind." in console.see(path, kind="complained")
+
+
+def test_webhook_page_shows_a_response_once_if_all_deliveries_failed_with_it(
+    console: OwnerAtConsole,
+) -> None:
+    endpoint = new_endpoint(console.api, f"{CLOSED_PORT}/hooks", CREATED)
+    path = f"{WEBHOOKS}/{endpoint['id']}"
+    for _ in range(2):
+        console.do(path)
+    response = '<p class="wrong">The connection failed'
+    eventually(lambda: response in console.see(path), what="the response")
+    assert "Last response" not in console.see(path)
+
+
+def test_operators_see_the_owner_of_a_failing_webhook(
+    console: OwnerAtConsole, stack: Stack
+) -> None:
+    url = f"{CLOSED_PORT}/failing"
+    endpoint = new_endpoint(console.api, url, CREATED)
+    # The webhook is the first in the table, because it has failed for the longest time.
+    stack.query(
+        "UPDATE webhook_endpoints SET failing_since = now() - interval '2 days' WHERE id = %s",
+        endpoint["id"],
+    )
+    with at_operators_console(stack) as operator:
+        rows = rows_of(operator.see("/console/operators"))
+    assert [url, console.owner.email, "2 days ago"] in rows
+
+
+def test_page_of_member_fields_marks_the_menu_entry_of_lists(console: OwnerAtConsole) -> None:
+    [marked] = re.findall(r'aria-current="true">([^<]+)</a>', console.see("/console/fields"))
+    assert marked == "Lists"
