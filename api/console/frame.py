@@ -11,7 +11,7 @@ from pathlib import Path
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from api.console import console_display
+from api.console import console_display, task_labels
 from api.console.assets import get_asset_path
 from api.console.console_display import FILTER_MATCHES
 from api.console.navigation import (
@@ -22,7 +22,6 @@ from api.console.navigation import (
     get_current_mark,
     get_list_pages,
 )
-from api.console.operators import task_labels
 from api.html.content_policy import build_policy
 from api.html.frame import HEADERS
 from api.html.problems import ErrorDetails, describe_error

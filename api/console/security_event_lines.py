@@ -6,9 +6,9 @@ from datetime import datetime
 
 from api.client_details import browser_name
 from models import RecordedEvent
-from services import record_names
 from services.event_origins import CredentialKind
-from services.record_names import RecordId
+from services.feed import record_names
+from services.feed.record_names import RecordId
 from services.security_events import EventType
 from storage.unit_of_work import UnitOfWork
 

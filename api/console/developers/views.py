@@ -9,12 +9,11 @@ import orjson
 
 from api.console.assets import CONSOLE_PATH
 from models import SubscriptionStatus
-from services import record_names
 from services.access.caller import Caller
-from services.feed import reading
+from services.feed import reading, record_names
 from services.feed.catalogue import CATALOGUE, FeedEventType, SubjectKind, list_visible_types
 from services.feed.reading import FeedPosition
-from services.record_names import RecordId
+from services.feed.record_names import RecordId
 from services.webhooks.deliveries import TEST_EVENT_TYPE
 from storage.unit_of_work import UnitOfWork
 

@@ -13,7 +13,6 @@ from api.auth.page_sessions import Member, PageSession, depend_on_form, depend_o
 from api.auth.redirects import redirect_to_path
 from api.console.console_display import QUOTAS, format_status
 from api.console.navigation import OPERATORS_PAGE
-from api.console.operators.task_labels import describe_task
 from api.console.requests import (
     ConsoleRequest,
     EmptyForm,
@@ -22,6 +21,7 @@ from api.console.requests import (
     depend_on_console_form,
 )
 from api.console.security_event_lines import build_event_lines
+from api.console.task_labels import describe_task
 from api.console.typed_forms import TypedForm, build_field_error
 from api.errors import STATUS_OF
 from api.limits.bulkheads import MONEY
