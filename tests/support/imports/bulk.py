@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 
+import workers.task_table  # noqa: F401 - registers the kinds of all jobs, which `claim_job` needs
 from core.errors import DomainError
 from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
