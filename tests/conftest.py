@@ -19,6 +19,7 @@ from tests.support.people.visiting import Visitor, a_visitor, new_account
 from tests.support.sandbox.providers import PROVIDERS_WITH_FAULTS
 from tests.support.sizes import FULL
 from tests.support.stack.cheap_passwords import use_cheap_hashes
+from tests.support.stack.disk_flushes import disable_disk_flushes
 from tests.support.stack.programs import TEST_PROGRAMS
 
 pytest_plugins = ["tests.support.stack.given_settings"]
@@ -75,8 +76,8 @@ def open_stacks(services: Services, home: Path, request: pytest.FixtureRequest) 
     zygote = request.config.pluginmanager.get_plugin("zygote")
     programs = replace(TEST_PROGRAMS, fork=None if zygote is None else zygote.fork)
     # Each stack gets a copy of a migrated database, because copying is faster than migrating.
-    with open_stack(services, home, "migrated", next(numbers), free_port()):
-        pass
+    with open_stack(services, home, "migrated", next(numbers), free_port()) as migrated:
+        disable_disk_flushes(migrated)
 
     @contextmanager
     def factory() -> Iterator[MakeStack]:

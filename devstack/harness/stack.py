@@ -271,8 +271,9 @@ class Stack:
         with self.resources.unit_of_work() as uow:
             user = accounts.create_user(uow, email=email, name=f"Owner {self._users}")
             user.plan = plan
-            user_id = user.id
-        return Owner(user_id, email, self.create_key(user_id))
+            # Use one transaction for both, because most tests create an owner.
+            key = api_keys.create_key(uow, user_id=user.id, name="test")[1]
+            return Owner(user.id, email, key)
 
     def create_key(self, user_id: int, *scopes: Scope) -> str:
         with self.resources.unit_of_work() as uow:

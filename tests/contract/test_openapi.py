@@ -10,7 +10,6 @@ import pytest
 from fastapi import APIRouter, FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, iter_route_contexts
-from jsonschema import Draft202012Validator, FormatChecker
 
 from api.app import create_app
 from api.auth.requirements import LOGIN, PUBLIC, TraceAccess
@@ -249,6 +248,10 @@ def test_every_documented_json_body_and_response_has_an_example(
 def test_every_documented_example_matches_its_schema(
     document: dict[str, Any], contents: list[tuple[str, dict[str, Any]]]
 ) -> None:
+    # Import jsonschema here, because all test processes import this module. Importing jsonschema
+    # takes more than a second, and only this test needs it.
+    from jsonschema import Draft202012Validator, FormatChecker
+
     misfits = []
     for place, content in contents:
         # References in the schema point to the document's components.

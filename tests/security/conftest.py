@@ -1,5 +1,3 @@
-from collections.abc import Callable
-
 import httpx2
 import pytest
 
@@ -9,10 +7,10 @@ from devstack.supervisor.programs import is_responding
 from tests.support.lists.subscribers import new_list
 
 
-@pytest.fixture(scope="session")
-def impatient_api(make_lasting_stack: Callable[[str], Stack]) -> tuple[Stack, Running]:
+@pytest.fixture(scope="module")
+def impatient_api(empty_stack: Stack) -> tuple[Stack, Running]:
     """A test stack whose API has short timeouts and low limits, and the API's process."""
-    stack = make_lasting_stack("impatient")
+    stack = empty_stack
     stack.start_worker("media")
     port = stack.api_port
     api = stack.start(

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import httpx2
 import pytest
@@ -10,16 +10,16 @@ from tests.support.observability.otlp_collector import Collector, collecting
 from tests.support.observability.traced_calls import MODEL_RUN
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def collector() -> Iterator[Collector]:
     with collecting() as opened:
         yield opened
 
 
-@pytest.fixture(scope="package")
-def traced_stack(make_lasting_stack: Callable[[str], Stack], collector: Collector) -> Stack:
+@pytest.fixture(scope="module")
+def traced_stack(empty_stack: Stack, collector: Collector) -> Stack:
     """A test stack whose API and workers send traces to an OpenTelemetry collector."""
-    stack = make_lasting_stack("traced")
+    stack = empty_stack
     stack.start_sandbox()
     run = Run(stack.sandbox_url, MODEL_RUN)
     stack.environment |= collector.environment | steered_settings(run)

@@ -23,10 +23,10 @@ def probes_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Bench:
     return probes
 
 
-@pytest.fixture(scope="session")
-def probes(make_lasting_stack: Callable[[str], Stack]) -> Bench:
+@pytest.fixture(scope="module")
+def probes(empty_stack: Stack) -> Bench:
     """Probe jobs on a stack whose one worker runs jobs in four processes."""
-    probes = make_bench(make_lasting_stack("probes"))
+    probes = make_bench(empty_stack)
     probes.start_worker(concurrency=4)
     return probes
 
