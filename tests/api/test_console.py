@@ -200,7 +200,7 @@ def page_of(template: str, member_count: MemberCount, **others: Any) -> str:
 
 
 def total_of(member_count: MemberCount) -> str:
-    text = page_of("segment.html", member_count, segment_id=2)
+    text = page_of("segment.html", member_count, segment_id=2, segment_name="Tea drinkers")
     return text.split('<p class="total"')[1].split("</p>")[0]
 
 

@@ -159,9 +159,7 @@ def test_console_import_preview_shows_join_dates_labels_and_yes_or_no(
     rows = [[addresses(1)[0], "01.02.24", "Rome", "ja", "press"], [*addresses(1), *[""] * 4]]
     path = preview_import(console, list_id, sheet(header, *rows), create_fields="on")
     text = console.see(path)
-    # A phone breaks a long address before the "@".
-    address = rows[0][0].replace("@", " @")
-    first = next(row for row in rows_of(text) if row[:2] == ["2", address])
+    first = next(row for row in rows_of(text) if row[:2] == ["2", rows[0][0]])
     assert first[2:] == [
         "",
         "1 Feb 2024",
