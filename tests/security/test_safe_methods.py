@@ -54,6 +54,7 @@ PAGES = {
     "GET /health": Call(307),
     "GET /.well-known/security.txt": Call(404),
     "GET /.well-known/change-password": Call(303),
+    "GET /account/factors/codes": Call(303),
     "GET /register/confirm": Call(403, query={"token": "unknown"}),
     "GET /password/new": Call(403, query={"token": "unknown"}),
     "GET /account/email/undo": Call(403, query={"token": "unknown"}),

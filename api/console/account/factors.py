@@ -103,6 +103,12 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
     return _show_recovery_codes(console, codes)
 
 
+@router.get(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
+def show_factors_again(console: StarterConsole) -> Response:
+    """Redirect to the list of second factors, because a repeated login returns to this path."""
+    return redirect_to_path(console.state, FACTORS_PATH)
+
+
 @router.post(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
 def create_recovery_codes(console: RecentStarterConsoleForm, uow: Transaction) -> Response:
     """Replace the user's recovery codes, and show the new codes.

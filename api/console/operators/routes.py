@@ -107,6 +107,12 @@ def show_overdue_work(console: OperatorConsole) -> Response:
     )
 
 
+@router.get("/texts")
+def show_texts(console: OperatorConsole) -> Response:
+    """Redirect to the operators' overview, because a repeated login returns to this path."""
+    return redirect_to_path(console.state, OPERATORS_PAGE.path)
+
+
 @router.post("/texts")
 def review_texts(console: OperatorConsoleForm) -> Response:
     """Mark the suspicious texts of a list or member field as reviewed.

@@ -149,6 +149,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     "GET /console/developers/access/{grant_id}/end": Call(404),
     # For operators alone: to all other people these pages are none.
     f"GET {_OPERATORS}": _HIDDEN,
+    f"GET {_OPERATORS}/texts": _HIDDEN,
     f"POST {_OPERATORS}/texts": replace(_HIDDEN, form={"kind": "list", "id": "1"}),
     f"GET {_OPERATORS}/users": _HIDDEN,
     f"GET {_OPERATORS}/users/{{user_id}}": _HIDDEN,
