@@ -226,7 +226,7 @@ def test_recent_login_tests_cover_every_route_that_requires_a_recent_login() -> 
 def test_every_form_that_requires_a_recent_login_has_a_page_at_its_path() -> None:
     """After a repeated login, the browser requests the path of the form with GET."""
     routes = list_api_routes(create_app(Settings.model_construct()))
-    pages = {route.path_format for route in routes if "GET" in (route.methods or ())}
+    pages = {str(route.path_format) for route in routes if "GET" in (route.methods or ())}
     forms = {name.removeprefix("POST ") for name in PAGES if name.startswith("POST ")}
     assert anonymous(forms) <= anonymous(pages)
 
