@@ -116,12 +116,12 @@ def format_count(value: int, noun: str, plural: str | None = None) -> str:
 
 
 def format_share(count: int, total: int) -> str:
-    """Format the share of a count in a total, as in "5 %" or "0.29 %".
+    """Format the share of a count in a total, as in "5 %" or "0.2 %".
 
     The share is rounded down, so that 4.999 % isn't shown as 5 % next to a limit of 5 %.
     """
-    hundredths = 10_000 * count // total
-    return f"{hundredths / 100:g} %" if hundredths else "< 0.01 %"
+    tenths = 1_000 * count // total
+    return f"{tenths / 10:g} %" if tenths else "< 0.1 %"
 
 
 def format_day(value: date) -> str:

@@ -48,10 +48,7 @@ class GrowthSpan:
 
     @property
     def net(self) -> int:
-        return self.joined + self.imported - self.left
-
-    @property
-    def net_without_imports(self) -> int:
+        """Return the net growth without imported members."""
         return self.joined - self.left
 
     @classmethod
@@ -151,7 +148,7 @@ class NetGrowthPlot:
     """The data of a line chart of net growth, which a template draws as SVG.
 
     Attributes:
-        total: the total numbers of joins and departures. ``total.net_without_imports`` is the value
+        total: the total numbers of joins and departures. ``total.net`` is the value
             at the end of the line.
         zero, marks, dates: the same as in ``GrowthPlot``, except that negative numbers are net
             losses.
@@ -206,7 +203,7 @@ def build_growth_plot(days: Sequence[MemberFigures]) -> GrowthPlot:
 def build_net_growth_plot(days: Sequence[MemberFigures]) -> NetGrowthPlot:
     """Return the chart of net growth for ``days``, which must be in chronological order."""
     spans = [GrowthSpan.of([day]) for day in days]
-    net_by_day = list(accumulate(span.net_without_imports for span in spans))
+    net_by_day = list(accumulate(span.net for span in spans))
     marks = _choose_marks(
         max(0, *net_by_day), max(0, *(-net for net in net_by_day)), _MAX_NET_MARK_STEPS
     )
@@ -227,25 +224,24 @@ def build_net_growth_plot(days: Sequence[MemberFigures]) -> NetGrowthPlot:
     return NetGrowthPlot(GrowthSpan.of(days), plotted_days, round(zero, 2), marks, dates)
 
 
-def draw_member_line(member_count: int, growth: Sequence[int]) -> str | None:
-    """Return the points of a line that shows the number of members at the end of each day.
+def draw_growth_line(growth: Sequence[int]) -> str | None:
+    """Return the points of a line that shows the net growth up to the end of each day.
 
     The points have the format of the SVG attribute ``points``. Coordinates are in percent of the
-    width and height. The result is ``None`` if the number of members is the same on all days.
+    width and height. The result is ``None`` if the line would be flat.
 
     Args:
-        member_count: the number of members today.
-        growth: the net growth on each day. The last day is today.
+        growth: the net growth on each day, oldest day first.
     """
-    counts = [member_count - sum(growth[number + 1 :]) for number in range(len(growth))]
-    highest = max(counts)
-    height = highest - min(counts)
+    net_by_day = list(accumulate(growth))
+    highest = max(net_by_day)
+    height = highest - min(net_by_day)
     if not height:
         return None
-    step = 100 / (len(counts) - 1)
+    step = 100 / (len(net_by_day) - 1)
     return " ".join(
-        f"{number * step:.1f},{100 * (highest - count) / height:.1f}"
-        for number, count in enumerate(counts)
+        f"{number * step:.1f},{100 * (highest - net) / height:.1f}"
+        for number, net in enumerate(net_by_day)
     )
 
 

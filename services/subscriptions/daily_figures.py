@@ -372,19 +372,18 @@ def read_owner_figures(uow: UnitOfWork, owner_id: int, days: DayRange) -> Sequen
     return [figures.get(day) or MemberFigures(str(day)) for day in days.days]
 
 
-def read_list_growth(
-    uow: UnitOfWork, list_ids: Collection[int], days: int, *, with_imports: bool = True
-) -> dict[int, list[int]]:
+def read_list_growth(uow: UnitOfWork, list_ids: Collection[int], days: int) -> dict[int, list[int]]:
     """Map list ids to the daily growth in active members, oldest day first.
+
+    Imported members aren't counted, because a single import would hide all other changes.
 
     Args:
         days: the number of days to include. The last day is the current day in UTC.
-        with_imports: whether to count imported members.
     """
     first_day = _compute_first_day(days)
-    net = func.sum(_DAYS.joined - _DAYS.gone)
+    net = func.sum(_DAYS.joined - _DAYS.gone) - _IMPORTED_SUM
     query = (
-        select(_DAYS.list_id, _DAYS.day, net if with_imports else net - _IMPORTED_SUM)
+        select(_DAYS.list_id, _DAYS.day, net)
         .where(_DAYS.list_id.in_(list_ids), _DAYS.day >= first_day)
         .group_by(_DAYS.list_id, _DAYS.day)
     )

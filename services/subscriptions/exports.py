@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, select
 from sqlalchemy.orm import undefer
 
 from core import ids
@@ -23,7 +23,15 @@ from core.errors.media import MEDIA_DAMAGED
 from core.queues import Queue
 from core.scopes import Scope
 from core.settings.notations import PlanQuota
-from models import Job, JobStatus, Mailing, MailingList, MemberExport, SubscriptionStatus
+from models import (
+    Job,
+    JobStatus,
+    Mailing,
+    MailingList,
+    MemberExport,
+    Segment,
+    SubscriptionStatus,
+)
 from services import paging, removals
 from services.access import quotas
 from services.access.caller import Caller, require_scope
@@ -184,12 +192,22 @@ def list_exports(uow: UnitOfWork, caller: Caller, page: PageRequest) -> PageOfRo
     return paging.read_page(uow, query, page)
 
 
-def find_filtered_exports(uow: UnitOfWork, export_ids: Collection[int]) -> set[int]:
-    """Return the ids of the exports that a filter or a segment limits."""
-    query = select(MemberExport.id).where(
-        MemberExport.id.in_(export_ids), MemberExport.filter.is_not(None)
+def find_segment_names(uow: UnitOfWork, export_ids: Collection[int]) -> dict[int, str | None]:
+    """Map the ids of the exports with a filter to the names of their segments.
+
+    An export keeps a copy of its segment's filter. The name is ``None`` if no segment of the list
+    has the same filter, for example because the segment was changed after the export.
+    """
+    query = (
+        select(MemberExport.id, func.min(Segment.name))
+        .outerjoin(
+            Segment,
+            and_(Segment.list_id == MemberExport.list_id, Segment.filter == MemberExport.filter),
+        )
+        .where(MemberExport.id.in_(export_ids), MemberExport.filter.is_not(None))
+        .group_by(MemberExport.id)
     )
-    return {*uow.session.scalars(query)}
+    return dict(uow.session.execute(query).tuples().all())
 
 
 def get_finished_export(

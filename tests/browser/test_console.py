@@ -164,6 +164,10 @@ def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
     post = fresh()
     console_page.goto(f"{stack.api_url}/console")
     console_page.get_by_role("link", name="Composer").click()
+    # The missing post is the only error, and its field has the focus.
+    console_page.get_by_role("button", name="Generate all").click()
+    expect(console_page.locator(".wrong")).to_have_text("Enter a title or paste a post.")
+    expect(console_page.get_by_label("Post", exact=True)).to_be_focused()
     console_page.get_by_label("Title", exact=True).fill(post.title)
     # Enter writes nothing, which may cost something.
     console_page.get_by_label("Title", exact=True).press("Enter")
@@ -370,7 +374,8 @@ def test_images_can_be_chosen_dropped_or_pasted_and_their_links_copied(
 
     data_transfer = console_page.evaluate_handle(dropping, ["words.txt", list(b"words")])
     console_page.dispatch_event("main", "drop", {"dataTransfer": data_transfer})
-    expect(console_page.locator(".sent")).to_contain_text("words.txt")
+    refused = console_page.locator(".sent .wrong")
+    expect(refused).to_contain_text("words.txt: The file name must end in")
     expect(console_page.locator(".sent progress")).to_have_count(0)
     expect(console_page.locator(".sent")).not_to_contain_text("was uploaded")
 

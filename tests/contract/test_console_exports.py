@@ -86,12 +86,16 @@ def test_console_exports_only_members_of_the_chosen_segment_and_status(
     path = ordered(console, list_id, segment_id=str(segment["id"]))
     ended(console, path)
     assert [row["email"] for row in downloaded(console, path)] == ["ada@x.example"]
-    assert "Members of a segment, CSV" in console.see(path)
+    assert "Segment “<bdi>Called Ada</bdi>”, CSV" in console.see(path)
     path = ordered(console, list_id, status_unsubscribed="on")
     assert "<b>0</b> rows" in ended(console, path)
     assert "Members (unsubscribed), CSV" in console.see(path)
     rows = rows_of(console.see("/console/exports"))
-    assert [row[0] for row in rows[1:]] == ["Members Unsubscribed", "Members of a segment"]
+    assert [row[0] for row in rows[1:]] == ["Members Unsubscribed", "Segment “ Called Ada ”"]
+    # The name is unknown if the segment now has another filter.
+    changes = {"filter": {"field": "name", "is": "B"}}
+    data(console.api.patch(f"/lists/{list_id}/segments/{segment['id']}", json=changes))
+    assert rows_of(console.see("/console/exports"))[2][0] == "Members of a segment"
 
 
 def test_console_names_the_mailing_of_each_export_of_recipients(

@@ -433,10 +433,15 @@ def test_console_import_undo_counts_members_who_were_edited_individually(
     for each in who[:2]:
         data(console.api.patch(f"/lists/{list_id}/members/{each}", json={"name": "Bea"}))
     acted(console.api, list_id, "tag", value="held", filter={"field": "email", "in": who[1:3]})
-    text = console.see(f"/console/imports/{result['import_id']}/undo")
+    path = f"/console/imports/{result['import_id']}/undo"
+    assert "is in several rows" not in console.see(path)
+    acted(console.api, list_id, "tag", value="more", filter={"field": "email", "is": who[2]})
+    text = console.see(path)
     assert "3 members stay as they are" in text
+    assert "A member with several changes is in several rows." in text
     assert rows_of(text)[1:] == [
         ["Add the tag “held”", "2"],
+        ["Add the tag “more”", "1"],
         ["Changed individually (can’t be included)", "1"],
     ]
 

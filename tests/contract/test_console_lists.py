@@ -154,20 +154,23 @@ def test_console_list_page_shows_no_growth_from_an_undone_import(console: OwnerA
     result = imported(console.api, made["id"], of_addresses(*people))
     data(console.api.delete(f"/imports/{result['import_id']}/members"))
     path = f"/console/lists/{made['id']}"
-    assert "<figcaption>1 imported, 0 left, <b>net +1</b>" in console.see(path)
-    assert [made["title"], "1", "+1"] in [row[:3] for row in rows_of(console.see("/console/lists"))]
+    caption = "<b>0 joined</b>, 0 left, <b>net 0</b>, without 1 imported member</figcaption>"
+    assert caption in console.see(path)
+    assert [made["title"], "1", "0"] in [row[:3] for row in rows_of(console.see("/console/lists"))]
 
 
-def test_console_lists_show_the_members_of_each_list_over_the_last_days(
+def test_console_lists_show_the_growth_of_each_list_without_imported_members(
     console: OwnerAtConsole,
 ) -> None:
     grown, empty = new_list(console.api, title="Grown"), new_list(console.api, title="Empty")
     imported(console.api, grown["id"], of_addresses("a@example.com", "b@example.com"))
+    data(subscribe(console.api, grown["id"], f"{grown['slug']}@example.com"))
     text = console.see("/console/lists")
     [points] = re.findall(r'<polyline points="(.*?)"/>', text)
     assert points.split() == [f"{100 * day / 29:.1f},100.0" for day in range(29)] + ["100.0,0.0"]
     rows = {row[0]: row[1:3] for row in rows_of(text)}
-    assert rows[grown["title"]] == ["2", "+2"]
+    assert rows[grown["title"]] == ["3", "+1"]
+    assert "Last 30 days, without imports" in text
     assert rows[empty["title"]] == ["0", "0"]
 
 
@@ -182,15 +185,17 @@ def test_console_list_page_shows_growth_and_members_by_tier_and_source(
     data(console.api.patch(f"/lists/{made['id']}/members/{people[0]}", json={"type": "gold"}))
     gone = data(console.api.get(f"/lists/{made['id']}/members/{people[1]}"))["user_id"]
     data(console.api.delete(f"/subscriptions/{made['id']}/members/{gone}"))
-    assert [made["title"], "2", "+2"] in [row[:3] for row in rows_of(console.see("/console/lists"))]
+    assert [made["title"], "2", "\N{MINUS SIGN}1"] in [
+        row[:3] for row in rows_of(console.see("/console/lists"))
+    ]
     for days in ("30", "365", "nonsense"):
         text = console.see(path, days=days)
         rows = rows_of(text)
         assert ["Gold", "1"] in rows
         assert ["Free", "1"] in rows
         assert ["Imported", "2"] in rows
-        assert ["0", "3", "1", "+2"] in [row[1:] for row in rows]
-        assert "3 imported, 1 left, <b>net +2</b>" in text
+        assert ["0", "1", "\N{MINUS SIGN}1", "3"] in [row[1:] for row in rows]
+        assert "1 left, <b>net \N{MINUS SIGN}1</b>, without 3 imported members" in text
         assert text.count('<rect class="joined"') == 0
         assert text.count('<rect class="left"') == 1
 
@@ -201,13 +206,13 @@ def test_console_growth_chart_leaves_out_imported_members(console: OwnerAtConsol
     imported(console.api, made["id"], of_addresses(*people[:2]))
     data(subscribe(console.api, made["id"], people[2]))
     text = console.see(f"/console/lists/{made['id']}")
-    assert "<b>1 joined</b>, 2 imported, 0 left, <b>net +3</b>" in text
+    assert "0 left, <b>net +1</b>, without 2 imported members</figcaption>" in text
     assert "1 joined, 0 left, without imported members." in text
     assert text.count('<rect class="joined"') == 1
     # The largest mark of the axis fits the bar of the only person who signed up.
     assert "<span>1</span><span>0</span>" in text
-    assert ["Joined", "Imported", "Left", "Net"] in [row[1:] for row in rows_of(text)]
-    assert ["1", "2", "0", "+3"] in [row[1:] for row in rows_of(text)]
+    assert ["Joined", "Left", "Net", "Imported"] in [row[1:] for row in rows_of(text)]
+    assert ["1", "0", "+1", "2"] in [row[1:] for row in rows_of(text)]
 
 
 def test_console_growth_chart_has_net_as_text_and_a_tooltip_for_each_period(

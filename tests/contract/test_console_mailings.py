@@ -45,10 +45,10 @@ def test_mailings_page_shows_the_figures_newest_first(
     assert heading(text) == "Mailings of The Daily Demo"
     newest, oldest = rows_of(text)[1:]
     assert newest[:4] == [f"Mailing {unnamed_id}", "just now", "3", "no reports"]
-    assert newest[4:] == ["0"] * 4
+    assert newest[4:] == ["–"] * 4
     assert oldest == [
-        *("September letter", "just now", "1,200", "1,100 (91.66 %)"),
-        *("12 (1 %)", "6 (0.5 %)", "1 (0.08 %)", "4"),
+        *("September letter", "just now", "1,200", "1,100 (91.6 %)"),
+        *("12 (1 %)", "6 (0.5 %)", "1 (< 0.1 %)", "4"),
     ]
 
 
@@ -84,8 +84,8 @@ def test_share_is_rounded_down_and_never_shown_as_zero(
     figures = {"hard_bounced": 49_999, "complained": 1}
     new_mailing(stack, mailed_list_id, rows=1_000_000, figures=figures)
     [row] = rows_of(console.see(path_of(mailed_list_id)))[1:]
-    assert row[4] == "49,999 (4.99 %)"
-    assert row[6] == "1 (< 0.01 %)"
+    assert row[4] == "49,999 (4.9 %)"
+    assert row[6] == "1 (< 0.1 %)"
 
 
 def test_mailings_page_explains_the_empty_state(

@@ -90,6 +90,10 @@ def test_console_finds_members_of_a_segment_and_saves_a_search_as_segment(
     text = console.do(path, name="Gold VIPs")
     assert "The segment “Gold VIPs” was created." in text
     assert [row[0] for row in rows_of(text)[1:]] == ["ada@example.com"]
+    # The members of the new segment need no open filters, and the segment is already saved.
+    assert "<details open>" not in text
+    assert "Save as segment" not in text
+    assert "Edit segment" in text
     console.see(path_of(id_of_list_with_members), 404, segment="999999999999")
     console.see(path_of(id_of_list_with_members), 404, segment="x")
 
@@ -337,7 +341,7 @@ def test_console_shows_history_and_consent_of_a_member_in_words(
     text = console.see(path_of(made["id"], f"/{reader.user_id}"))
     assert "Subscribed while logged in" in text
     assert "I want &lt;it&gt;." in text
-    assert "by the member" in text
+    assert "by the member, IP address 127.0.0.1" in text
     reader.leaves(made["id"])
     assert "Unsubscribed" in console.see(path_of(made["id"], f"/{reader.user_id}"))
 

@@ -190,5 +190,5 @@ def test_overview_shows_all_warnings_and_failed_imports_first(console: OwnerAtCo
         "The import of members.csv failed",
         *["is paused"] * 4,
     ]
-    assert "<summary>2 more</summary>" in page
+    assert '<span class="folded">2 more</span><span class="unfolded">Show fewer</span>' in page
     assert folded.count("is paused") == 2

@@ -64,12 +64,10 @@ _LAST_SEARCH = "found"
 PROVIDER_LABELS = {PhotoProviderName.UNSPLASH: "Unsplash", PhotoProviderName.OPENVERSE: "Openverse"}
 _NO_POST = TypedForm(
     errors={"content": "Enter a title or paste a post."},
-    problem="The post is empty.",
     status=422,
 )
 _NO_SEARCH_TEXT = TypedForm(
     errors={"words": "Enter a few words that describe the photo."},
-    problem="The search is empty.",
     status=422,
 )
 

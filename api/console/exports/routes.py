@@ -1,5 +1,6 @@
 """Pages on which an owner exports members to files."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -75,11 +76,14 @@ class ExportView:
     Attributes:
         job: the export's latest job, or ``None`` if the export has a file. An unfinished job takes
             precedence.
+        segment_names: maps the export's id to the name of its segment, or to ``None`` if the name
+            is unknown. Empty if the export has no filter.
     """
 
     export: MemberExport
     list_title: str
     job: Job | None
+    segment_names: Mapping[int, str | None]
 
     @property
     def is_running(self) -> bool:
@@ -120,7 +124,7 @@ def show_exports(console: Console, uow: Transaction, cursor: Cursor = None) -> R
     return console.render_page(
         "exports.html",
         exports=[(each, find_expiry(each)) for each in page.rows],
-        filtered=exports.find_filtered_exports(uow, [each.id for each in page.rows]),
+        segment_names=exports.find_segment_names(uow, [each.id for each in page.rows]),
         statuses=STATUSES,
         titles=lists.read_titles(uow, [export.list_id for export in page.rows]),
         lists=lists.list_choices(uow, console.user_id),
@@ -220,4 +224,4 @@ def _get_view(uow: UnitOfWork, console: ConsoleRequest, export_id: int) -> Expor
     if export.size is None:
         job = jobs.find_unfinished_job(uow, export.user_id, EXPORT_KINDS, export.id)
         job = job or jobs.find_recent_job(uow, export.user_id, EXPORT_KINDS, export.id)
-    return ExportView(export, title, job)
+    return ExportView(export, title, job, exports.find_segment_names(uow, [export.id]))

@@ -13,7 +13,7 @@ from fastapi.responses import Response
 
 from api.console.assets import CONSOLE_PATH
 from api.console.console_display import SOURCES, TIERS
-from api.console.growth import GrowthSpan, build_growth_plot, draw_member_line
+from api.console.growth import GrowthSpan, build_growth_plot, draw_growth_line
 from api.console.navigation import get_list_path
 from api.console.plan_notices import can_import, find_plan_notice
 from api.console.requests import Console, ConsoleForm, ConsoleRequest, EmptyForm, build_router
@@ -95,10 +95,7 @@ def show_lists(console: Console, uow: Transaction, cursor: Cursor = None) -> Res
     growth = daily_figures.read_list_growth(uow, [each.id for each in records], DAYS_OF_NET)
     return console.render_page(
         "lists.html",
-        lists=[
-            (each, sum(growth[each.id]), draw_member_line(each.subscriber_count, growth[each.id]))
-            for each in records
-        ],
+        lists=[(each, sum(growth[each.id]), draw_growth_line(growth[each.id])) for each in records],
         next_cursor=page.next_cursor,
         can_import=can_import(uow, console.user_id),
     )

@@ -266,8 +266,11 @@ def undo_bulk_action(console: ConsoleForm, list_id: ListId, bulk_id: PathId) -> 
         mailing_list = console.get_own_list(uow, list_id)
         _get_bulk_action(uow, console, mailing_list.id, bulk_id)
         job_id = BULK_UNDO.start(uow, console.caller, bulk_id)
-    notice = "The bulk action was already undone." if job_id is None else "The undo has started."
-    return console.redirect_with_notice(f"{get_list_path(list_id)}/bulk-actions/{bulk_id}", notice)
+    path = f"{get_list_path(list_id)}/bulk-actions/{bulk_id}"
+    if job_id is None:
+        return console.redirect_with_notice(path, "The bulk action was already undone.")
+    # The page shows the progress of the undo, so it needs no notice.
+    return redirect_to_path(console.state, path)
 
 
 @router.post("/{bulk_id}/cancel")

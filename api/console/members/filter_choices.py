@@ -54,7 +54,7 @@ _NAME_LABELS = {
     "source": "Source",
     "import_id": "Import",
     "email_enabled": "Gets mail",
-    "bounced": "Bounces",
+    "bounced": "Bounced",
     "joined_at": "Joined",
     "created_at": "Added",
     "updated_at": "Last changed",

@@ -442,6 +442,8 @@ def describe_part(part: Row | Group, choices: Mapping[str, Choice]) -> str:
     choice = choices.get(part.choice_key)
     if choice is None:
         return f"{part.name} {part.operator} {part.text}"
-    text = f"{choice.label} {choice.operators.get(part.operator, part.operator)}"
     values = [choice.options.get(line, line) for line in part.lines]
+    if part.operator == Operator.IN:
+        return f"{choice.label}: {' or '.join(values)}"
+    text = f"{choice.label} {choice.operators.get(part.operator, part.operator)}"
     return f"{text} {', '.join(values)}" if part.needs_value else text

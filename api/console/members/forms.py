@@ -97,9 +97,9 @@ class MemberSelection:
         return self.typed.get("columns", "").split(",")[:MAX_COLUMNS]
 
     @property
-    def has_filters(self) -> bool:
-        """Return whether the members are selected by anything besides a search text."""
-        return bool(self.typed.keys() - {"q", "columns"})
+    def is_segment(self) -> bool:
+        """Return whether the members are all members of a segment."""
+        return self.typed.keys() - {"columns"} == {"segment"}
 
     @property
     def query(self) -> str:

@@ -123,7 +123,8 @@ def _render_members(
         next_cursor=page.next_cursor,
         total=total,
         selection=selection,
-        is_filtered=not has_common_filter and (selection.has_filters or not draft.is_untouched),
+        is_filtered=not has_common_filter
+        and ("filter" in selection.typed or not draft.is_untouched),
         filter_text=None if filter_json is None else format_json(filter_json),
         limit=MEMBERS_ON_PAGE,
         search={"filter": filter_json, "limit": MEMBERS_ON_PAGE} if filter_json else None,
@@ -150,13 +151,15 @@ def _build_chips(
     choices: Mapping[str, Choice],
     segment_names: Mapping[str, str],
 ) -> list[tuple[str, str]]:
-    """Return a label for each search criterion, and a URL query without that criterion."""
+    """Return a label for each filter, and a URL query without that filter.
+
+    The searched address or name has no label, because the search field shows it.
+    """
     typed = selection.typed
-    labels = {
-        "q": f"Address or name contains {typed.get('q')}",
-        "segment": f"Segment {segment_names.get(typed.get('segment', ''))}",
-    }
-    chips = [(labels[name], _build_query_without(typed, name)) for name in labels if name in typed]
+    chips = []
+    if "segment" in typed:
+        label = f"Segment {segment_names.get(typed['segment'])}"
+        chips.append((label, _build_query_without(typed, "segment")))
     if draft.group is not None:
         for label, other_conditions in filter_form.describe_conditions(draft.group, choices):
             if other_conditions is None:

@@ -323,6 +323,8 @@ def _render_tags(console: ConsoleRequest, list_id: int, cursor: str | None) -> R
     with console.unit_of_work() as uow:
         mailing_list = console.get_own_list(uow, list_id)
         page = tags.list_tags(uow, mailing_list.id, PageRequest(TAGS_ON_PAGE, cursor=cursor))
+    if cursor is None and page.next_cursor is None:
+        page = replace(page, rows=sorted(page.rows, key=lambda tag: tag.name.casefold()))
     filters = [
         partial(
             member_filter.read_filter,

@@ -42,7 +42,7 @@ _ACTOR_LABELS = {
 _VIA_LABELS = {
     "one-click": "with the unsubscribe button of a mail app",
     "page": "on the page that the e-mail links to",
-    "trace": "by an app, for one of your e-mails",
+    "trace": "with a link in one of your e-mails",
     "bulk": "with a bulk action",
 }
 _ATTRIBUTE_LABELS = {
@@ -102,11 +102,12 @@ def describe_event(event: SubscriptionEvent, field_labels: Mapping[str, str]) ->
     text = _ACTION_LABELS.get(event.action, event.action)
     if changed:
         text += f": {', '.join(changed)}"
-    # The origin of a change, such as "by you, by a bulk action".
-    origin = (_ACTOR_LABELS.get(event.actor, event.actor), _VIA_LABELS.get(event.via), event.ip)
+    # The origin of a change, such as "by you with a bulk action".
+    origin = (_ACTOR_LABELS.get(event.actor, event.actor), _VIA_LABELS.get(event.via))
+    network = f", IP address {event.ip}" if event.ip else ""
     return {
         "text": text,
-        "origin": ", ".join(filter(None, origin)),
+        "origin": " ".join(filter(None, origin)) + network,
         "occurred_at": event.created_at,
     }
 

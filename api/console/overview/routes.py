@@ -94,9 +94,7 @@ def show_overview(console: Console) -> Response:
         )
         warnings = _list_warnings(uow, console.user_id)
         list_ids = [each.id for each in page.rows]
-        # The figures leave out imported members, as the chart does, because a single import hides
-        # all other changes.
-        growth = daily_figures.read_list_growth(uow, list_ids, _MONTH_DAYS, with_imports=False)
+        growth = daily_figures.read_list_growth(uow, list_ids, _MONTH_DAYS)
         types = [FeedEventType(each) for each in _ACTIVITIES]
         events = list_newest_events(uow, console.caller, only=types, limit=EVENTS_TO_MERGE).events
         steps = _list_first_steps(uow, console.user_id, page.rows, usage, plan)

@@ -97,26 +97,26 @@ function send(form, file, line) {
     });
     request.addEventListener("load", () => {
       const isThere = request.status < 400;
-      tell(isThere ? "was uploaded" : reasonIn(request.responseText));
-      done(isThere);
+      end(isThere, isThere ? "was uploaded" : reasonIn(request.responseText));
     });
     request.addEventListener("error", () => {
-      tell("was not uploaded because the connection was lost");
-      done(false);
+      end(false, "The connection was lost. Upload the image again.");
     });
     request.open("POST", form.action);
     request.send(content);
-  });
 
-  function tell(text) {
-    bar.replaceWith(text);
-  }
+    function end(isThere, text) {
+      line.classList.toggle("wrong", !isThere);
+      line.replaceChildren(line.querySelector("bdi"), isThere ? " " : ": ", text);
+      done(isThere);
+    }
+  });
 }
 
 function reasonIn(text) {
   const page = new DOMParser().parseFromString(text, "text/html");
   const wrong = page.querySelector(".field .wrong") || page.querySelector("main .wrong, main h1");
-  return wrong ? wrong.textContent.trim() : "was rejected";
+  return wrong ? wrong.textContent.trim() : "The image was rejected.";
 }
 
 function addButton(field) {

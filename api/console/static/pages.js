@@ -15,6 +15,11 @@
     resized.observe(menu);
   }
 
+  // Browsers ignore autofocus if the URL has a fragment. Focus the first invalid field anyway.
+  if (location.hash) {
+    addEventListener("load", () => document.querySelector("[autofocus][aria-invalid]")?.focus());
+  }
+
   // A button prints the page. Without this script, the browser's menu does the same.
   for (const button of document.querySelectorAll("[data-print]")) {
     button.parentElement.hidden = false;
