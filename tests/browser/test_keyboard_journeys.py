@@ -24,7 +24,7 @@ def test_stranger_can_register_and_create_a_list_by_keyboard(
     # A browser takes it for an address, and it is none.
     keyboard.write("E-mail address", "ada@example")
     keyboard.press("button", "Send me the link")
-    keyboard.begins_at(keyboard.page.get_by_role("alert"))
+    keyboard.begins_at_what_is_wrong("E-mail address")
     keyboard.write("E-mail address", email)
     keyboard.press("button", "Send me the link")
     keyboard.shows("Check your e-mail")

@@ -172,7 +172,7 @@ def test_registration_rejects_too_short_and_too_long_passwords(
     email = new_address()
     reply = visitor.fill_in(asked_to_register(visitor, email), name="Vi", password=password)
     assert reply.status_code == 422
-    assert 'role="alert"' in reply.text
+    assert '<span class="wrong" role="alert" id="password-problem">' in reply.text
     assert 'value="Vi"' in reply.text
     assert people(stack, email) == []
 
@@ -183,6 +183,10 @@ def test_account_forms_reject_malformed_addresses(visitor: Visitor, path: str) -
         reply = visitor.fill_in(path, email=typed)
         assert reply.status_code == 422
         assert "<script" not in reply.text
+    reply = visitor.fill_in(path, email="no address")
+    [field] = re.findall(r'<input id="email"[^>]*>', reply.text)
+    assert 'aria-describedby="email-problem" aria-invalid="true" autofocus' in field
+    assert '<span class="wrong" role="alert" id="email-problem">' in reply.text
 
 
 @pytest.mark.parametrize("path", ["/register/confirm", "/password/new"])
