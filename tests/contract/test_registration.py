@@ -195,6 +195,12 @@ def test_invalid_mailed_link_shows_an_error_page(visitor: Visitor, path: str) ->
         reply = visitor.get(path, token=token)
         assert reply.status_code == 403
         assert heading(reply.text) == "This link doesn’t work"
+        assert "Opening a link doesn’t change anything." in reply.text
+        request_path = {
+            "/register/confirm": "../register",
+            "/password/new": "../password/forgotten",
+        }
+        assert f'href="{request_path[path]}">Request a new link</a>' in reply.text
 
 
 def test_registration_link_expires_after_one_hour_and_works_for_one_purpose(
