@@ -58,7 +58,7 @@ def test_owner_can_buy_credits_and_print_the_receipt_by_keyboard(
 ) -> None:
     _open_console(keyboard, stack, owner)
     keyboard.press("link", "Credits")
-    keyboard.press("link", "Buy your first credits")
+    keyboard.press("link", "Buy credits")
     keyboard.shows("Buy credits")
     keyboard.reach("radio", "500 credits", exact=False)
     # From the first radio button, the arrow key up selects the last radio button.
