@@ -31,7 +31,7 @@ def test_stranger_can_register_and_create_a_list_by_keyboard(
     with a_visitor(stack) as mailbox:
         path = mailbox.mailed_path(email, "Finish creating your account")
     keyboard.page.goto(stack.api_url + path)
-    keyboard.write("Your name", "Ada")
+    keyboard.write("Your name (optional)", "Ada")
     keyboard.write("Password", PASSWORD)
     keyboard.press("button", "Create my account")
     keyboard.shows("Welcome, Ada")
