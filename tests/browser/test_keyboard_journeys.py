@@ -68,7 +68,7 @@ def test_owner_can_buy_credits_and_print_the_receipt_by_keyboard(
     keyboard.begins_at_what_is_wrong("Number of credits")
     keyboard.overwrite("1,250")
     keyboard.press("button", "Continue")
-    expect(keyboard.page.get_by_role("status").first).to_contain_text("Waiting for your payment.")
+    expect(keyboard.page.get_by_role("status").first).to_contain_text("Waiting for your payment")
     pay = keyboard.reach("link", "Pay 12.50 USD")
     if keyboard.scripts:
         _changes_by_itself(keyboard, "#state")
