@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -142,7 +143,7 @@ class _Problem(Response):
         if render_page is None:
             await super().__call__(scope, receive, send)
             return
-        page = render_page(self._problem)
+        page = render_page(replace(self._problem, path=scope["path"]))
         page.headers.update(self._extra_headers)
         await page(scope, receive, send)
 

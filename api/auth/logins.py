@@ -12,6 +12,7 @@ from api.auth.redirects import redirect_to_path
 from api.client_details import browser_name, client_address
 from api.cookies import FIRST_STEP_COOKIE, KNOWN_BROWSER_COOKIE, SESSION_COOKIE
 from api.errors import STATUS_OF
+from api.html.field_errors import place_message
 from api.limits.bulkheads import AUTHENTICATION, PASSWORDS
 from api.metrics import LOGINS
 from api.state import State
@@ -130,6 +131,7 @@ def render_second_step(
     challenge for the person's passkeys, or ``None`` without passkeys.
     """
     is_paused = error is not None and error.kind is Kind.RATE_LIMITED
+    problem, errors = (None, {}) if error is None else place_message(error)
     response = render_anonymous_page(
         request,
         state,
@@ -140,7 +142,8 @@ def render_second_step(
         has_passkey_script=passkey_options is not None,
         passkey_options=passkey_options,
         next=path,
-        problem=None if error is None else error.message,
+        problem=problem,
+        errors=errors,
     )
     if error is not None and error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)

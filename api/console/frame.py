@@ -24,7 +24,7 @@ from api.console.navigation import (
 )
 from api.html.content_policy import build_policy
 from api.html.frame import HEADERS
-from api.html.problems import ErrorDetails, describe_error
+from api.html.problems import ErrorDetails, describe_error, find_next_page
 from core.errors.requests import REQUEST_INVALID
 from core.settings import Settings
 
@@ -138,5 +138,11 @@ def render_console_problem(settings: Settings, problem: ErrorDetails) -> Respons
     else:
         heading, text = describe_error(problem.code) or ("Request failed", problem.message)
     number = problem.request_id if problem.is_server_error else None
-    values = {"base": settings.public_base, "heading": heading, "text": text, "number": number}
+    values = {
+        "base": settings.public_base,
+        "heading": heading,
+        "text": text,
+        "number": number,
+        "next_page": find_next_page(problem),
+    }
     return render_console_page("console_problem.html", values, status=status)

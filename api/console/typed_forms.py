@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from api.console.console_display import format_sentence
 from api.errors import STATUS_OF
+from api.html.field_errors import place_message
 from api.schemas.envelope import Body
 from core.errors import DomainError, FieldProblem, Kind, strip_pydantic_prefix
 from core.errors.requests import BODY_INVALID
@@ -106,7 +107,8 @@ def build_error_form(error: DomainError, *kinds: Kind) -> TypedForm:
     """
     if error.kind not in kinds:
         raise error
-    return TypedForm(problem=error.message, status=STATUS_OF[error.kind])
+    problem, errors = place_message(error)
+    return TypedForm(errors=errors, problem=problem, status=STATUS_OF[error.kind])
 
 
 def parse_body(schema: type[BodyT], values: Mapping[str, Any]) -> BodyT:

@@ -57,10 +57,20 @@ _CORRECT_PAGE = """
     new MutationObserver(planCorrection)
       .observe(document.getElementById("swagger-ui"), {childList: true, subtree: true});
 """
+# The paths are relative, because a proxy may serve the pages below a prefix.
+_LINKS = """
+<nav class="back" aria-label="Pressroom">
+<a href="console">Console</a>
+<a href="./">Start page</a>
+</nav>
+"""
 # On a phone, a group's description is shown below the group's name, because both don't fit into one
 # line.
 _STYLE = """
 body { margin: 0; }
+.back { max-width: 1460px; margin: 0 auto; padding: .5rem 1.25rem 0; font: 1rem sans-serif; }
+.back a { display: inline-block; padding: .75rem 1rem .75rem 0; color: #2367a8; }
+.dark-mode .back a { color: #9cc4f0; }
 /* Swagger UI's own colours have too little contrast. */
 .swagger-ui .info .title :is(small, small.version-stamp) { background: #4f5765; }
 html:not(.dark-mode) .swagger-ui :is(.info a, .info .url, .info a.link) { color: #2367a8; }
@@ -94,12 +104,17 @@ def add_docs(app: FastAPI) -> None:
         swagger_js_url=f"{DOCS_PATH}/swagger-ui-bundle.js",
         swagger_css_url=f"{DOCS_PATH}/swagger-ui.css",
         swagger_favicon_url="data:,",
-        # Hide the list of all schemas, because it makes the documentation page slow.
-        swagger_ui_parameters={"defaultModelsExpandDepth": -1},
+        swagger_ui_parameters={
+            # Close all groups at first, because the list of all operations is very long.
+            "docExpansion": "none",
+            # Hide the list of all schemas, because it makes the documentation page slow.
+            "defaultModelsExpandDepth": -1,
+        },
     )
     page = bytes(swagger_page.body)
     page = page.replace(b"<html>", b'<html lang="en">')
     page = page.replace(b"<script>", f"<script>{_SELECT_THEME}{_CORRECT_PAGE}".encode())
+    page = page.replace(b'<div id="swagger-ui">', f'{_LINKS}<div id="swagger-ui">'.encode())
     page = page.replace(b"</head>", f"<style>{_STYLE}</style></head>".encode())
     [script] = re.findall(b"<script>(.*?)</script>", page, re.DOTALL)
     headers = {

@@ -17,6 +17,7 @@ from api.html.frame import render_page
 from core.errors import access, mailing, money, people, requests
 from core.languages import reader_languages
 from core.languages.reader_languages import ENGLISH, marked, translate
+from services.accounts import page_paths
 
 # The keys of the error renderer and of the page's language in the ASGI scope.
 _RENDERER_KEY = "pressroom.problem_page"
@@ -38,6 +39,20 @@ _INCOMPLETE = (
 )
 _MIXED_UP = (_DOES_NOT_WORK, marked("The link was changed on its way to you."), _OPEN_AGAIN)
 
+# The first part of the codes of errors about a mailed link.
+_LINK_CODE_PREFIXES = ("trace", "link", "preferences_link", "account_link")
+# Maps the path of a mailed link to the path of the page on which a user requests a new link.
+_REQUEST_PATHS = {
+    page_paths.REGISTRATION_PATH: page_paths.REGISTER_PATH,
+    page_paths.RESET_PATH: page_paths.FORGOTTEN_PATH,
+    page_paths.CONFIRM_EMAIL_PATH: page_paths.EMAIL_PATH,
+}
+# Maps an error code to the label and the path of a link to the next page.
+_NEXT_PAGES = {
+    people.ACCOUNT_LINK_USED.code: ("Log in", page_paths.LOGIN_PATH),
+    "oauth.invalid_client": ("Go to the overview", page_paths.OVERVIEW_PATH),
+    "oauth.invalid_request": ("Go to the overview", page_paths.OVERVIEW_PATH),
+}
 # Maps an error code to the heading and the sentences of the error page. Texts that are passed to
 # ``marked`` are translated. Error texts that aren't passed to ``marked`` are always in English.
 _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
@@ -97,11 +112,11 @@ _TEXTS_BY_CODE: dict[str, tuple[str, ...]] = {
     ),
     people.ACCOUNT_LINK_INVALID.code: (
         "This link doesn’t work",
-        "The link may have expired or may be incomplete. Please request a new link.",
+        "The link may have expired or may be incomplete.",
     ),
     people.ACCOUNT_LINK_USED.code: (
         "This link has already been used",
-        "Each link works only once. Please log in.",
+        "Each link works only once.",
     ),
     access.AUTH_LOGIN_AGAIN.code: (
         "Please log in again",
@@ -172,12 +187,16 @@ _SERVER_ERROR_TEXTS = (
 
 @dataclass(frozen=True)
 class ErrorDetails:
-    """The details of an error for an HTML page."""
+    """The details of an error for an HTML page.
+
+    ``path``: the path of the requested page.
+    """
 
     status: int
     code: str
     message: str
     request_id: str | None
+    path: str = ""
 
     @property
     def is_server_error(self) -> bool:
@@ -198,7 +217,21 @@ def render_problem(problem: ErrorDetails, *, language: str = ENGLISH) -> Respons
         heading=heading,
         text=" ".join(sentences),
         number=problem.request_id if problem.is_server_error else None,
+        is_about_link=problem.code.partition(".")[0] in _LINK_CODE_PREFIXES,
+        next_page=find_next_page(problem),
     )
+
+
+def find_next_page(problem: ErrorDetails) -> tuple[str, str] | None:
+    """Return the label and the URL of a link that helps after an error, or ``None``.
+
+    The URL is relative, because a proxy may serve all pages below a prefix.
+    """
+    label, path = _NEXT_PAGES.get(problem.code, ("", ""))
+    if problem.code == people.ACCOUNT_LINK_INVALID.code and problem.path in _REQUEST_PATHS:
+        label, path = "Request a new link", _REQUEST_PATHS[problem.path]
+    levels_up = problem.path.count("/") - 1
+    return (label, "../" * levels_up + path.removeprefix("/")) if label else None
 
 
 def describe_error(code: str) -> tuple[str, str] | None:

@@ -24,14 +24,14 @@ def test_stranger_can_register_and_create_a_list_by_keyboard(
     # A browser takes it for an address, and it is none.
     keyboard.write("E-mail address", "ada@example")
     keyboard.press("button", "Send me the link")
-    keyboard.begins_at(keyboard.page.get_by_role("alert"))
+    keyboard.begins_at_what_is_wrong("E-mail address")
     keyboard.write("E-mail address", email)
     keyboard.press("button", "Send me the link")
     keyboard.shows("Check your e-mail")
     with a_visitor(stack) as mailbox:
         path = mailbox.mailed_path(email, "Finish creating your account")
     keyboard.page.goto(stack.api_url + path)
-    keyboard.write("Your name", "Ada")
+    keyboard.write("Your name (optional)", "Ada")
     keyboard.write("Password", PASSWORD)
     keyboard.press("button", "Create my account")
     keyboard.shows("Welcome, Ada")
@@ -58,7 +58,7 @@ def test_owner_can_buy_credits_and_print_the_receipt_by_keyboard(
 ) -> None:
     _open_console(keyboard, stack, owner)
     keyboard.press("link", "Credits")
-    keyboard.press("link", "Buy your first credits")
+    keyboard.press("link", "Buy credits")
     keyboard.shows("Buy credits")
     keyboard.reach("radio", "500 credits", exact=False)
     # From the first radio button, the arrow key up selects the last radio button.
@@ -68,7 +68,7 @@ def test_owner_can_buy_credits_and_print_the_receipt_by_keyboard(
     keyboard.begins_at_what_is_wrong("Number of credits")
     keyboard.overwrite("1,250")
     keyboard.press("button", "Continue")
-    expect(keyboard.page.get_by_role("status").first).to_contain_text("Waiting for your payment.")
+    expect(keyboard.page.get_by_role("status").first).to_contain_text("Waiting for your payment")
     pay = keyboard.reach("link", "Pay 12.50 USD")
     if keyboard.scripts:
         _changes_by_itself(keyboard, "#state")

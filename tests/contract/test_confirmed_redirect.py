@@ -53,7 +53,7 @@ def test_confirming_leads_to_the_page_of_the_owner(
     again = stranger.get(url)
     assert read_heading(again) == "You’re subscribed"
     assert f'href="{html.escape(WELCOME_URL)}"' in again.text
-    assert "Continue to www.owner.example" in again.text
+    assert "Continue to owner.example" in again.text
 
 
 @pytest.mark.parametrize("origins", [[], [OWNER_ORIGIN]])
@@ -64,7 +64,7 @@ def test_confirming_shows_a_page_of_pressroom_if_the_list_has_no_page(
     page = follow_redirect(stranger, confirm(stranger, subscriber))
     assert read_heading(page) == "You’re subscribed"
     # The page contains links to the owner's website and to the list's sign-up page.
-    websites = re.findall(r'href="([^"]*)"[^>]*>Continue to www.owner.example</a>', page.text)
+    websites = re.findall(r'href="([^"]*)"[^>]*>Continue to owner.example</a>', page.text)
     assert websites == origins
     [path] = re.findall(r'<p class="list"><a href="[^"]*(/s/[^"]*)">', page.text)
     assert stranger.get(path).status_code == 200

@@ -191,7 +191,7 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     text = console.see(path)
     assert secret not in text
     assert "No deliveries yet." in text
-    assert "The test event is being sent." in console.do(path)
+    assert "The first delivery below shows the result of the test." in console.do(path)
     # A delivery attempt is counted at its start, before the response is known.
     eventually(lambda: sent_to(console, path)[0][3].startswith("503"), what="its answer")
     [(event, subject, state, answer)] = sent_to(console, path)

@@ -212,7 +212,7 @@ def test_operator_finds_and_cancels_and_retries_jobs_of_any_user(
             each["id"] for each in data(owner.api.get("/jobs", params={"limit": 2}))["items"]
         ]
         text = operator.see(f"{HOME}/jobs", status="queued", queue="export")
-        names = {f"Export of members {job_id} queue export" for job_id in (broken, waiting)}
+        names = {f"Export of members, job {job_id} queue export" for job_id in (broken, waiting)}
         assert names <= {row[0] for row in rows_of(text)}
         [queue] = [row for row in rows_of(text) if row[0] == "export"]
         assert int(queue[1]) >= 2
@@ -224,13 +224,15 @@ def test_operator_finds_and_cancels_and_retries_jobs_of_any_user(
         assert data(owner.api.get(f"/jobs/{waiting}"))["status"] == "cancelled"
         fail_job(stack_without_workers, broken, JOB_GIVEN_UP(reason="It broke.", hours=24))
         rows = rows_of(operator.see(f"{HOME}/jobs"))
-        [row] = [each for each in rows if each[0].startswith(f"Export of members {broken} ")]
+        [row] = [each for each in rows if each[0].startswith(f"Export of members, job {broken} ")]
         assert row[1] == "Failed"
         assert "It broke." in row[2]
         assert row[3] == owner.owner.email
         assert re.search(r"\d+ jobs?</a> failed in the last 24 hours", operator.see(HOME))
         path = f"{HOME}/jobs/{broken}"
-        assert "It broke." in operator.see(path)
+        text = operator.see(path)
+        assert "It broke." in text
+        assert '<button name="act" value="retry">' in text
         assert "The job will run again." in operator.do(path, act="retry")
         assert data(owner.api.get(f"/jobs/{broken}"))["status"] == "queued"
         assert actions_of(operator) == [

@@ -378,6 +378,7 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     page_text = page.text.replace("<wbr>", "")
     for text in ("Ada", "Height &amp; more", html.escape("tall <b>"), "VIP", subscriber.email):
         assert text in page_text
+    assert re.search(r"<bdi>\d{1,2} [A-Z][a-z]{2,3} \d{4}, \d{2}:\d{2}</bdi>", page_text)
     reply = browser.get("/preferences/data.json")
     require_headers(reply)
     assert reply.headers["content-type"] == "application/json"

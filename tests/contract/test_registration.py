@@ -172,7 +172,7 @@ def test_registration_rejects_too_short_and_too_long_passwords(
     email = new_address()
     reply = visitor.fill_in(asked_to_register(visitor, email), name="Vi", password=password)
     assert reply.status_code == 422
-    assert 'role="alert"' in reply.text
+    assert '<span class="wrong" role="alert" id="password-problem">' in reply.text
     assert 'value="Vi"' in reply.text
     assert people(stack, email) == []
 
@@ -183,6 +183,10 @@ def test_account_forms_reject_malformed_addresses(visitor: Visitor, path: str) -
         reply = visitor.fill_in(path, email=typed)
         assert reply.status_code == 422
         assert "<script" not in reply.text
+    reply = visitor.fill_in(path, email="no address")
+    [field] = re.findall(r'<input id="email"[^>]*>', reply.text)
+    assert 'aria-describedby="email-problem" aria-invalid="true" autofocus' in field
+    assert '<span class="wrong" role="alert" id="email-problem">' in reply.text
 
 
 @pytest.mark.parametrize("path", ["/register/confirm", "/password/new"])
@@ -191,6 +195,12 @@ def test_invalid_mailed_link_shows_an_error_page(visitor: Visitor, path: str) ->
         reply = visitor.get(path, token=token)
         assert reply.status_code == 403
         assert heading(reply.text) == "This link doesn’t work"
+        assert "Opening a link doesn’t change anything." in reply.text
+        request_path = {
+            "/register/confirm": "../register",
+            "/password/new": "../password/forgotten",
+        }
+        assert f'href="{request_path[path]}">Request a new link</a>' in reply.text
 
 
 def test_registration_link_expires_after_one_hour_and_works_for_one_purpose(

@@ -79,6 +79,7 @@ def test_authenticator_app_is_added_only_with_a_valid_code(logged_in_visitor: Vi
     assert "<svg" in shown.text
     wrong = logged_in_visitor.client.post(APP, data={**hidden(shown), "code": "000000"})
     assert wrong.status_code == 422
+    assert '<span class="wrong" role="alert" id="code-problem">This code is wrong' in wrong.text
     # The same secret, which the app has by now.
     assert hidden(wrong)["secret"] == hidden(shown)["secret"]
     other = {**hidden(shown), "secret": totp.create_secret(), "code": "000000"}

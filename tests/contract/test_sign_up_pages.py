@@ -210,7 +210,9 @@ def test_sign_up_page_of_an_unknown_or_archived_list_is_a_404_page(
     archived = new_list(client)
     data(client.delete(f"/lists/{archived['id']}"))
     for slug in ["no-such-list", "NO", "9" * 20, "%00", "a.b", archived["slug"]]:
-        assert read_heading(stranger.get(f"/s/{slug}"), 404) == "List not found"
+        reply = stranger.get(f"/s/{slug}")
+        assert read_heading(reply, 404) == "List not found"
+        assert "Opening a link" not in reply.text
         assert read_heading(send(stranger, f"/s/{slug}", email=new_address()), 404)
 
 

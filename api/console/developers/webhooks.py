@@ -283,7 +283,9 @@ def _find_common_failure(views: Sequence[DeliveryView]) -> str | None:
 @router.post("/{endpoint_id}/test")
 def send_test_event(console: ConsoleForm, uow: Transaction, endpoint_id: PathId) -> Response:
     deliveries.send_test(uow, console.caller, endpoint_id)
-    return console.redirect_with_notice(f"{PATH}/{endpoint_id}", "The test event is being sent.")
+    return console.redirect_with_notice(
+        f"{PATH}/{endpoint_id}", "The first delivery below shows the result of the test."
+    )
 
 
 @router.get("/{endpoint_id}/deliveries/{delivery_id}")

@@ -315,6 +315,7 @@ def show_job(console: OperatorConsole, job_id: PathId, form: EmptyForm) -> Respo
         next_try_at=records.get_retry_time(job),
         has_ended=job.status in FINISHED,
         may_be_retried=job.status in (JobStatus.FAILED, JobStatus.CANCELLED),
+        is_retry_sensible=records.is_retry_sensible(job),
     )
 
 

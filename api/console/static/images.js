@@ -129,7 +129,7 @@ function addButton(field) {
     if (field.select) field.select();
     else getSelection().selectAllChildren(field);
     try {
-      await navigator.clipboard.writeText(field.value ?? field.textContent);
+      await navigator.clipboard.writeText(field.value ?? field.textContent.trim());
     } catch {
       document.execCommand("copy");
     }

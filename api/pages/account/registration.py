@@ -30,6 +30,7 @@ from api.auth.second_factors import (
 from api.bodies.page_forms import FormFields, FormOf
 from api.client_details import client_address
 from api.errors import STATUS_OF
+from api.html.field_errors import place_message
 from api.html.frame import redirect_to_query, render_page
 from api.limits.bulkheads import PASSWORDS, RECORDS
 from api.pages.account.keys import list_newest_keys, read_ticked_boxes, read_unticked_boxes
@@ -203,7 +204,7 @@ async def undo_address_change(
 
 
 def _render_request(request: Request, state: State, texts: _PageTexts, **values: Any) -> Response:
-    values = {"email": "", "problem": None, "widget": None, **values, **texts}
+    values = {"email": "", "problem": None, "errors": {}, "widget": None, **values, **texts}
     provider = state.challenges.for_accounts
     if provider is not None:
         widget = WIDGETS[provider]
@@ -229,13 +230,15 @@ async def _request_mail(
             response = ChallengeResponse(token, texts["action"], client_address(request))
             await state.challenges.challenge_for(provider).check(response)
     except DomainError as error:
+        problem, errors = place_message(error)
         return _render_request(
             request,
             state,
             texts,
             status=STATUS_OF[error.kind],
             email=typed_address,
-            problem=error.message,
+            problem=problem,
+            errors=errors,
         )
     async with pad_duration():
         source = unsolicited_mail.source_digest(state.resources.keyring, client_address(request))
@@ -281,7 +284,16 @@ def _render_choice(
         form_cookie=form_cookie,
         has_passkey_script=passkey_options is not None,
         passkey_options=passkey_options,
-        **{"email": email, "name": "", "problem": None, **credentials, **ticked, **values, **texts},
+        **{
+            "email": email,
+            "name": "",
+            "problem": None,
+            "errors": {},
+            **credentials,
+            **ticked,
+            **values,
+            **texts,
+        },
     )
 
 
@@ -333,6 +345,7 @@ async def _submit_choice(
         if error.kind is not Kind.INVALID and not is_factor_error(error):
             raise
         await count_wrong_code(state, attempt, error)
+        problem, errors = place_message(error)
         render_again = partial(
             _render_choice,
             request,
@@ -342,7 +355,8 @@ async def _submit_choice(
             token=secret,
             name=form.get("name", ""),
             status=status_of_error(error),
-            problem=error.message,
+            problem=problem,
+            errors=errors,
             **read_ticked_boxes(form),
         )
         response = await RECORDS.run(render_again)

@@ -7,7 +7,7 @@ from typing import Any
 from babel.dates import format_date, format_time
 
 from api.pages.preferences.actions import REASONS
-from core.languages.reader_languages import marked, translate
+from core.languages.reader_languages import ENGLISH, marked, translate
 
 _NAMES = {
     "action": marked("Event"),
@@ -107,7 +107,8 @@ def translate_names(language: str) -> dict[str, str]:
 
 def make_value_formatter(language: str) -> Callable[[str, Any], str]:
     """Return a function that formats a value in the reader's language."""
-    locale = language.replace("-", "_")
+    # English pages write dates like the console, for example "30 Nov 2026".
+    locale = "en_GB" if language == ENGLISH else language.replace("-", "_")
 
     def format_value(name: str, value: Any) -> str:
         if isinstance(value, list):
