@@ -84,8 +84,7 @@ class TypedForm:
             rules = (
                 _format_rule(problem)
                 for problem in error.problems
-                if problem.field.startswith("body.")
-                and error.message.startswith(f"{problem.field}: ")
+                if error.message.startswith(f"{problem.field}: ")
             )
             errors = {places[error.code]: next(rules, error.message)}
         else:

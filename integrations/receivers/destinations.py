@@ -94,7 +94,8 @@ def parse_url(url: str) -> Location:
     match = _URL.fullmatch(url)
     if match is None:
         raise DestinationRefused(
-            "must have the form https://host/path, in ASCII, without user, password and fragment"
+            "must be a URL such as https://example.com/hooks, in ASCII, without user name, password"
+            " and fragment"
         )
     scheme = match["scheme"].lower()
     path = match["path"] or "/"

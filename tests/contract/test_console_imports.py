@@ -228,6 +228,7 @@ def test_console_shows_no_rejected_rows_for_an_import_of_bounces_that_was_applie
     path = preview_import(console, list_id, of_addresses(*addresses(3)), kind="bounces")
     console.send(path, act="start")
     page = ended(console, path)
+    assert "No more mail to 3 bounced addresses" in page
     assert numbers(page)["opted out"] == "3"
     assert "added" not in numbers(page)
     assert "rejected rows" not in page

@@ -63,7 +63,7 @@ def test_webhook_url_of_a_private_or_unsafe_address_is_rejected_with_the_rule(
     client: httpx2.Client,
 ) -> None:
     for url, rule in [
-        ("ftp://example.com/", "must have the form https://host/path"),
+        ("ftp://example.com/", "must be a URL such as https://example.com/hooks"),
         ("https://user:secret@example.com/", "without user"),
         ("https://10.0.0.1/", "public IP address"),
         ("https://[::ffff:127.0.0.1]/", "public IP address"),

@@ -40,6 +40,13 @@ VERDICT_LABELS = {
     "over_quota": "over your plan’s limit",
 }
 
+# For each kind of import that stops mail, the words for one and for several of its addresses.
+_BLOCKED_LABELS = {
+    ImportKind.SUPPRESSIONS: ("blocked address", "blocked addresses"),
+    ImportKind.BOUNCES: ("bounced address", "bounced addresses"),
+    ImportKind.COMPLAINTS: ("address with a complaint", "addresses with complaints"),
+}
+
 
 @dataclass(frozen=True)
 class ImportView:
@@ -91,7 +98,7 @@ class ImportView:
 
     @property
     def headline(self) -> str | None:
-        """Return how many members were added or updated, or how many addresses opted out.
+        """Return how many members were added or updated, or how many addresses get no more mail.
 
         The headline is ``None`` for a dry run and for an undone import.
         """
@@ -100,7 +107,8 @@ class ImportView:
         if not is_done or self.is_undoing:
             return None
         if task.kind != ImportKind.MEMBERS:
-            return f"{format_count(task.opted_out, 'address', 'addresses')} opted out"
+            one, many = _BLOCKED_LABELS[ImportKind(task.kind)]
+            return f"No more mail to {format_count(task.opted_out, one, many)}"
         if task.added or not task.updated:
             return f"{format_count(task.added, 'member')} added"
         return f"{format_count(task.updated, 'member')} updated"
