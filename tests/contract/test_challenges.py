@@ -320,7 +320,13 @@ def test_content_security_policy_allows_only_the_challenge_widget_in_use(provide
     assert set(policy) - set(own) <= {"script-src", "frame-src", "connect-src"}
 
 
-_PROBLEM: dict[str, Any] = {"heading": "H", "text": "T", "number": None}
+_PROBLEM: dict[str, Any] = {
+    "heading": "H",
+    "text": "T",
+    "number": None,
+    "next_page": None,
+    "is_about_link": False,
+}
 
 
 def _directives(reply: object) -> dict[str, str]:
