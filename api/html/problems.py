@@ -227,11 +227,14 @@ def find_next_page(problem: ErrorDetails) -> tuple[str, str] | None:
 
     The URL is relative, because a proxy may serve all pages below a prefix.
     """
-    label, path = _NEXT_PAGES.get(problem.code, ("", ""))
+    next_page = _NEXT_PAGES.get(problem.code)
     if problem.code == people.ACCOUNT_LINK_INVALID.code and problem.path in _REQUEST_PATHS:
-        label, path = "Request a new link", _REQUEST_PATHS[problem.path]
+        next_page = ("Request a new link", _REQUEST_PATHS[problem.path])
+    if next_page is None:
+        return None
+    label, path = next_page
     levels_up = problem.path.count("/") - 1
-    return (label, "../" * levels_up + path.removeprefix("/")) if label else None
+    return label, "../" * levels_up + path.removeprefix("/")
 
 
 def describe_error(code: str) -> tuple[str, str] | None:
