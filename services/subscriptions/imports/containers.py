@@ -71,8 +71,7 @@ _ZIP_ERRORS = (
     KeyError,
     IndexError,
     OverflowError,
-    # The archive requires a newer version of the zip format.
-    NotImplementedError,
+    NotImplementedError,  # zipfile raises it if the archive needs a newer version of the format.
 )
 
 

@@ -20,8 +20,7 @@ ZIP_ERRORS = (
     LookupError,
     OverflowError,
     EOFError,
-    # The archive requires a newer version of the zip format.
-    NotImplementedError,
+    NotImplementedError,  # zipfile raises it if the archive needs a newer version of the format.
 )
 _UTF_16_CHARACTER_BYTES = 2
 
