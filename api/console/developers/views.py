@@ -47,7 +47,7 @@ TYPE_LABELS = {
     _TYPE.SENDER_RECOVERED: "A sender works again",
     _TYPE.MAILING_ALARM: "A mailing had many bounces or complaints",
 }
-# Maps the kind of an event's subject to the field under which ``record_names`` knows its id.
+# Maps the kind of an event's subject to the name of the id field in ``record_names``.
 _NAME_FIELDS = {
     SubjectKind.KEY: "key_id",
     SubjectKind.GRANT: "grant_id",

@@ -270,7 +270,7 @@ def show_endpoint(
 
 
 def _find_common_failure(views: Sequence[DeliveryView]) -> str | None:
-    """Return the last response to all attempted deliveries if all failed with the same response.
+    """Return the response to the attempted deliveries, if all failed with the same response.
 
     The page shows such a response once instead of in each row.
     """

@@ -91,7 +91,7 @@ class LatestActions:
 def find_stale_mailings(uow: UnitOfWork, mailings: Sequence[MemberMailing]) -> set[int]:
     """Return the indexes of the mails whose reported event is stale.
 
-    An event is stale if the person joined the list or turned mail on later.
+    An event is stale if the person joined the list or turned mail on after the event.
     """
     if not mailings:
         return set()
