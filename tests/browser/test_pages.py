@@ -7,8 +7,14 @@ from tests.support.browser.looks import Open, require_no_violations
 
 
 def open_groups(page: Page) -> None:
-    """Open all groups of operations in the API reference."""
-    for button in page.locator(".opblock-tag button").all():
+    """Open all groups of operations in the API reference.
+
+    The page draws the groups after it has fetched the OpenAPI document,
+    and `all()` does not wait for elements.
+    """
+    buttons = page.locator(".opblock-tag button")
+    buttons.first.wait_for()
+    for button in buttons.all():
         button.click()
 
 
