@@ -1,6 +1,6 @@
-"""Daily figures about sign-ups: requests for sign-up pages, and joined and departed members.
+"""Daily figures about sign-ups: views of sign-up pages, and members who joined or left.
 
-Joined and departed members are counted by the origin of their sign-up. An origin consists of values
+Members who joined or left are counted by the origin of their sign-up. An origin consists of values
 such as the name of a campaign or the referring website. The tables contain no personal data.
 """
 

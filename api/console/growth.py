@@ -129,8 +129,8 @@ class PlottedDay:
     """A day on the line of net growth, in percent of the chart's width and height.
 
     Attributes:
-        start, space: the left edge and the width of the part of the chart for the day.
-        x, y: the point of the line, in the middle of this part.
+        start, space: the left edge and the width of the day's column in the chart.
+        x, y: the day's point on the line, in the middle of the column.
         net: the net growth from the first day of the chart to the end of this day, without imported
             members.
     """

@@ -1,7 +1,7 @@
 """Makes mail providers retry a request with reports if Pressroom is temporarily unavailable.
 
-A provider retries a request only after certain HTTP statuses, so the middleware replaces responses
-with other statuses.
+A provider retries a request only if the response has a certain HTTP status. If Pressroom can't
+accept the reports at the moment, the middleware changes the response's status to such a status.
 """
 
 import re

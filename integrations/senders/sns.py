@@ -72,7 +72,7 @@ class SnsMessage:
         return "".join(f"{name}\n{self.fields[name]}\n" for name in names)
 
     def is_signed_by(self, key: RSAPublicKey) -> bool:
-        """Return whether the message's signature is valid for a public key."""
+        """Return whether the message was signed with the private key that belongs to ``key``."""
         algorithm = SHA1() if self.signature_version == "1" else SHA256()  # noqa: S303 - topics' default
         try:
             signature = base64.b64decode(self.fields["Signature"], validate=True)

@@ -66,7 +66,7 @@ def contains_contact_details(text: str) -> bool:
 
 
 def quote_text(text: str) -> str:
-    """Quote a text without its addresses and telephone numbers."""
+    """Remove addresses and telephone numbers from a text, and put it in quotation marks."""
     return f"“{hide_contact_details(text)}”"
 
 

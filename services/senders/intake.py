@@ -5,8 +5,8 @@ key proves that a request comes from the sender.
 
 A response must not reveal whether a sender exists. A request with an invalid proof therefore gets
 the same response as a request for an unknown or paused sender. The duration of a response must not
-reveal whether a sender exists either. Therefore the API delays these responses. A request for an
-unknown sender is checked with the secret of a decoy, which takes as long as any other check.
+reveal whether a sender exists either. Therefore the API delays these responses. If the sender is
+unknown, the API checks the request with the secret of a dummy sender, which takes equally long.
 """
 
 import base64
@@ -87,7 +87,7 @@ class StoredSender:
     """A sender, with the secrets and other values that verify its requests.
 
     Attributes:
-        id: the sender's id, or ``None`` for the decoy that replaces an unknown sender.
+        id: the sender's id, or ``None`` for the dummy sender that replaces an unknown sender.
         user_id: the id of the sender's owner.
         any_list: whether the sender covers the lists of all owners.
     """
@@ -139,16 +139,16 @@ class RefusedCalls:
 
 
 def find_sender(resources: Resources, sender_id: int) -> StoredSender:
-    """Return the sender with this id, or a decoy if there is no such sender.
+    """Return the sender with this id, or the dummy sender if there is no such sender.
 
     Raises ``psycopg2.Error``.
     """
     rows = resources.database.rows(_FIND_SENDER, sender_id=sender_id)
     if not rows:
-        decoy, wrapped, context = resources.shared(_create_decoy)
-        # Decrypt the decoy's secret, so that finding the decoy takes as long as finding a sender.
+        dummy_sender, wrapped, context = resources.shared(_create_dummy_sender)
+        # Decrypt the dummy sender's secret, so that the duration is the same as for a real sender.
         resources.key_wrapper.unwrap(wrapped, context)
-        return decoy
+        return dummy_sender
     provider, user_id, any_list, topic_arn, state, *_ = rows[0]
     values: list[str] = []
     for *_, context, wrapped_by, wrapped_key in rows:
@@ -167,7 +167,7 @@ def find_sender(resources: Resources, sender_id: int) -> StoredSender:
     )
 
 
-def _create_decoy(resources: Resources) -> tuple[StoredSender, WrappedKey, str]:
+def _create_dummy_sender(resources: Resources) -> tuple[StoredSender, WrappedKey, str]:
     secret = SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
     context = "sender-decoy"
     wrapped = resources.key_wrapper.wrap(secret.encode(), context)

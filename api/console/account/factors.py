@@ -105,7 +105,7 @@ def add_passkey(console: RecentStarterConsoleForm) -> Response:
 
 @router.get(RECOVERY_CODES_PATH, dependencies=[PUBLIC])
 def show_factors_again(console: StarterConsole) -> Response:
-    """Redirect to the list of second factors, because a repeated login returns to this path."""
+    """Redirect to the list of second factors, because browsers request this path after a login."""
     return redirect_to_path(console.state, FACTORS_PATH)
 
 

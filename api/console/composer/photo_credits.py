@@ -13,7 +13,7 @@ class CreditLine:
     credit: PhotoCredit
 
     def __html__(self) -> str:
-        # Escape the provider's texts, because the template inserts the HTML unescaped.
+        # The template inserts the returned HTML unchanged, so escape the provider's texts here.
         credit = self.credit
         title = f"“{credit.title}”" if credit.title else "Photo"
         author = _build_link(credit.author, credit.author_url)

@@ -353,7 +353,7 @@ async def change_endpoint(console: RecentConsoleForm, endpoint_id: PathId) -> Re
 
 @router.get("/{endpoint_id}/state")
 def show_state(console: Console, endpoint_id: PathId) -> Response:
-    """Redirect to the webhook's page, because a repeated login returns to this path."""
+    """Redirect to the webhook's page, because browsers request this path after a login."""
     _find_view(console, endpoint_id)
     return redirect_to_path(console.state, f"{PATH}/{endpoint_id}")
 

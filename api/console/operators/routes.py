@@ -109,7 +109,7 @@ def show_overdue_work(console: OperatorConsole) -> Response:
 
 @router.get("/texts")
 def show_texts(console: OperatorConsole) -> Response:
-    """Redirect to the operators' overview, because a repeated login returns to this path."""
+    """Redirect to the operators' overview, because browsers request this path after a login."""
     return redirect_to_path(console.state, OPERATORS_PAGE.path)
 
 

@@ -76,8 +76,8 @@ ON CONFLICT (list_id, address_hmac, mailing_id) DO UPDATE SET
     WHERE excluded.is_hard AND NOT bounces.is_hard
 RETURNING list_id, user_id, mailing_id
 """)
-# Returns the indexes of the members who have a soft bounce that can end. Such a bounce is in
-# effect, and hasn't turned mail off.
+# Returns the indexes of the members whose soft bounces have an effect, but haven't turned mail off.
+# A delivered mail ends such bounces.
 _FIND_SOFTLY_BOUNCED = text(f"""
 SELECT r.number - 1
 FROM unnest(CAST(:list_ids AS bigint[]), CAST(:user_ids AS bigint[]))

@@ -93,7 +93,7 @@ def find_email_off(uow: UnitOfWork, record: Subscription) -> EmailOff | None:
 def find_email_offs(uow: UnitOfWork, records: Iterable[Subscription]) -> Mapping[int, EmailOff]:
     """Map subscription ids to the reasons why mail is turned off.
 
-    Subscriptions whose mail is turned on are omitted.
+    The result has no entry for a member who gets mail.
     """
     return _find_in_transaction(
         uow, [_Record(each.id, each.email) for each in records if not each.email_enabled]
