@@ -26,6 +26,7 @@ from tests.support.clients.building import (
     run_tool,
     write_document,
 )
+from tests.support.clients.write_names import NAMES_FILE
 from tests.support.documents import markdown
 from tests.support.http.openapi import openapi_document
 from tests.support.images.pictures import photo
@@ -35,6 +36,10 @@ from tests.support.prerequisites import pass_over
 pytestmark = pytest.mark.tier("clients")
 
 TESTS = Path(__file__).parent / "typescript"
+# The names of the released resource methods, which are the same in all languages except for case.
+RELEASED_METHODS = re.findall(
+    r"^pressroom_client Pressroom\.(\w+)\.(\w+)$", NAMES_FILE.read_text(), re.MULTILINE
+)
 # Of the package's tests, those that `make test` runs.
 _FEW = "a file is uploaded|an error has its code|each operation is a method|iterating goes on"
 
@@ -150,15 +155,21 @@ def test_editor_shows_the_names_of_typescript_types(typescript_project: Path) ->
     assert "    body: ConsumeCreditsBody;" in lines
 
 
-def test_typescript_client_exports_every_name_of_release_1_0_0(typescript_project: Path) -> None:
+def test_typescript_client_still_exports_every_name_of_the_last_release(
+    typescript_project: Path,
+) -> None:
     document = json.loads((RELEASES_FOLDER / f"{VERSIONS[0]}.json").read_text())
-    methods = [operation.camel_name for operation in read_operations(document)]
-    schemas = document["components"]["schemas"]
-    lines = [
-        'import type { components, Pressroom } from "pressroom-client";',
-        *(f'export type Method{name} = Pressroom["{name}"];' for name in methods),
-        *(f'export type Schema{name} = components["schemas"]["{name}"];' for name in schemas),
-    ]
+    lines = ['import type { components, Pressroom } from "pressroom-client";']
+    for operation in read_operations(document):
+        name = operation.camel_name
+        lines.append(f'export type Method{name} = Pressroom["{name}"];')
+    for resource, method in RELEASED_METHODS:
+        path = f'["{to_camel_case(resource)}"]["{to_camel_case(method)}"]'
+        lines.append(f"export type {resource}_{method} = Pressroom{path};")
+    for name in document["components"]["schemas"]:
+        lines.append(f'export type Schema{name} = components["schemas"]["{name}"];')
+        if name != "Pagination":
+            lines.append(f'export type {{ {name} }} from "pressroom-client";')
     (typescript_project / "tests" / "members.ts").write_text("\n".join(lines))
     _compile(typescript_project, "tests/released.ts", "tests/members.ts")
 

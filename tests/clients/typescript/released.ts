@@ -1,4 +1,4 @@
-// Every exported name of the client 1.0.0. A name is missing if this file doesn't compile.
+// Every exported name of the client of the last release. If this file doesn't compile, a name is missing.
 export {
   Accepted,
   ApiError,
@@ -10,6 +10,7 @@ export {
   Pages,
   Pressroom,
   PressroomError,
+  SettingMissing,
   tokenSource,
   verifyWebhook,
   WebhookInvalid,

@@ -1,0 +1,75 @@
+"""Adds the names of the Python client to ``tests/clients/python_names.txt``.
+
+A maintainer runs ``python -m tests.support.clients.write_names`` once per release. Each line of the
+file has a module, and a name that a released client exports from the module. Methods follow their
+client, as in ``Pressroom.lists.create``. Tests check that later clients still have all names.
+"""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any
+
+from clients.generator.resources import RESOURCES
+from tests.support.clients.building import build_python
+
+NAMES_FILE = Path(__file__).parents[2] / "clients" / "python_names.txt"
+CLIENTS = ("Pressroom", "AsyncPressroom")
+_TYPES_MODULE = "pressroom_client.generated.types"
+
+
+def main() -> None:
+    with TemporaryDirectory() as folder:
+        sys.path.insert(0, str(build_python(Path(folder)) / "src"))
+        exported = set(_list_names(importlib.import_module("pressroom_client")))
+        released = set(NAMES_FILE.read_text().splitlines())
+    NAMES_FILE.write_text("".join(f"{line}\n" for line in sorted(released | exported)))
+
+
+def find_object(package: ModuleType, line: str) -> Any:
+    """Return the object that a line of the file names.
+
+    Raises ``AttributeError`` or ``ModuleNotFoundError`` if the name no longer exists.
+    """
+    module, name = line.split()
+    found: Any = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+        if part in CLIENTS and found is getattr(package, part):
+            # The resources of a client are properties, so the methods need an instance.
+            found = found("https://press.example.com")
+    return found
+
+
+def _list_names(package: ModuleType) -> Iterator[str]:
+    for name in package.__all__:
+        yield f"{package.__name__} {name}"
+        exported = getattr(package, name)
+        if inspect.isclass(exported):
+            members = (member for base in exported.__mro__ for member in _public_members(base))
+            yield from (f"{package.__name__} {name}.{member}" for member in members)
+    for client in CLIENTS:
+        for resource, methods in RESOURCES.items():
+            for method in methods:
+                yield f"{package.__name__} {client}.{resource}.{method}"
+    types = importlib.import_module(_TYPES_MODULE)
+    yield from (f"{_TYPES_MODULE} {name}" for name in _public_members(types))
+
+
+def _public_members(owner: type | ModuleType) -> Iterator[str]:
+    """Yield the public names that a class or module of the client defines itself."""
+    name = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
+    if not name.startswith("pressroom_client"):
+        return
+    for member, value in vars(owner).items():
+        is_imported = isinstance(owner, ModuleType) and getattr(value, "__module__", name) != name
+        if not member.startswith("_") and not isinstance(value, ModuleType) and not is_imported:
+            yield member
+
+
+if __name__ == "__main__":
+    main()
