@@ -1,4 +1,4 @@
-"""Which values of an origin are stored, and which values are dropped."""
+"""Tests which values of a sign-up's origin are stored, and which are dropped."""
 
 import pytest
 

@@ -6,8 +6,8 @@ from services.privacy.retention import RULES, select_expired
 from storage.unit_of_work import UnitOfWork
 from tests.support.documents.retention_table import read_retention_table
 
-# A foreign key's rows are looked for by these columns when a row that it refers to is deleted. A
-# partial index will do if it has every row that refers to something.
+# For each foreign key, whether an index has its columns. When a row is deleted, Postgres searches
+# for rows that refer to it. A partial index suffices if it contains every row with a reference.
 FOREIGN_KEYS = """
 SELECT c.conname, c.confrelid::regclass::text, c.confdeltype::text, EXISTS (
     SELECT FROM pg_index i
@@ -26,24 +26,24 @@ NO_ACTION = "a"
 
 
 def test_every_foreign_key_to_deletable_rows_has_an_index(retention_stack: Stack) -> None:
-    stays = {
-        name for name, (kept, _) in read_retention_table().items() if kept.startswith("forever")
+    permanent_tables = {
+        name for name, (period, _) in read_retention_table().items() if period.startswith("forever")
     }
-    assert stays
+    assert permanent_tables
     foreign_keys = retention_stack.query(FOREIGN_KEYS)
     assert len(foreign_keys) > 30
-    without = {
+    unindexed_keys = {
         name
         for name, parent, action, has_index in foreign_keys
-        if not has_index and (action != NO_ACTION or parent not in stays)
+        if not has_index and (action != NO_ACTION or parent not in permanent_tables)
     }
-    assert without == set()
+    assert unindexed_keys == set()
 
 
 def plan(uow: UnitOfWork, statement: str) -> str:
-    # Of a small table all would be read at once: what matters is which plan there is at all.
-    for way in ("seqscan", "bitmapscan", "sort"):
-        uow.session.execute(text(f"SET LOCAL enable_{way} = off"))
+    # Postgres would read a small table completely, so exclude all plans that don't use an index.
+    for method in ("seqscan", "bitmapscan", "sort"):
+        uow.session.execute(text(f"SET LOCAL enable_{method} = off"))
     return "\n".join(uow.session.connection().exec_driver_sql(f"EXPLAIN {statement}").scalars())
 
 
@@ -61,6 +61,6 @@ def test_retention_purge_finds_expired_rows_by_an_index_without_sorting(
     assert "Sort" not in query_plan, query_plan
     assert f"Seq Scan on {table}" not in query_plan, query_plan
     assert f" on {table}" in query_plan, query_plan
-    # The rows are then found by their places.
+    # An index condition finds the expired rows directly.
     if not rule.oldest_by:
         assert "Index Cond" in query_plan, query_plan

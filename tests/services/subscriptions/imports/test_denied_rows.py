@@ -18,15 +18,15 @@ def deny(importing: Importing, owner: Owner, *entries: str) -> None:
 def test_operator_deny_list_applies_to_every_import(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    denied = {"deny_list": ("example.org", "ben@example.net")}
-    settings = importing.resources.settings.model_copy(update=denied)
+    settings_update = {"deny_list": ("example.org", "ben@example.net")}
+    settings = importing.resources.settings.model_copy(update=settings_update)
     resources = replace(importing.resources, settings=settings)
-    denying = Importing(replace(importing.stack, resources=resources))
+    importing_with_deny_list = Importing(replace(importing.stack, resources=resources))
     file = b"email\nada@example.org\nben@example.net\neve@example.com\n"
-    task = denying.bring(importer, list_id, file)
+    task = importing_with_deny_list.bring(importer, list_id, file)
     assert (task.received, task.added, task.denied) == (3, 1, 2)
-    # By the operator's own command too.
-    task = denying.bring(importer, list_id, file, by_operator=True)
+    # The deny list also applies to imports by the operator's own command.
+    task = importing_with_deny_list.bring(importer, list_id, file, by_operator=True)
     assert (task.received, task.already, task.denied) == (3, 1, 2)
 
 
@@ -46,7 +46,7 @@ def test_deny_list_is_checked_in_every_import_chunk_but_keeps_existing_members(
     rows = [f"{each},New" for each in addresses]
     file = "\n".join(["email,name", *rows, "x@a.example.org,New"]).encode()
     task = importing.bring(importer, list_id, file, on_existing=on_existing)
-    # Every fourth, but for the first and the fifth, who are members; and the one of a subdomain.
+    # Denied: every fourth address except the first and fifth, which are members, and the subdomain.
     assert (task.received, task.added, task.already, task.denied) == (41, 27, 5, 9)
     assert task.updated == (5 if on_existing == "update" else 0)
     assert len(importing.active(list_id)) == importing.count(list_id) == 32
