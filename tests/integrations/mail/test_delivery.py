@@ -97,25 +97,25 @@ def test_mail_server_without_starttls_receives_neither_login_nor_mail() -> None:
 
 def deliver(mail_sandbox: Sandbox, mail: Mail) -> StoredMail:
     mailer(mail_sandbox.url).send(mail)
-    [kept] = mail_sandbox.mailbox.list_newest_first(mail.to)
-    return kept
+    [stored_mail] = mail_sandbox.mailbox.list_newest_first(mail.to)
+    return stored_mail
 
 
 def test_mail_arrives_as_text_and_html_with_all_required_headers(
     mail_sandbox: Sandbox,
 ) -> None:
-    before = clock.now().replace(microsecond=0)
+    earliest_date = clock.now().replace(microsecond=0)
     mail = letter(text="Hello\n\n.\n..\nFrom ünï\n", html="<p>ünï &amp; <b>bold</b></p>\n")
-    arrived = deliver(mail_sandbox, mail)
-    message = parse_mail(arrived.raw)
+    received = deliver(mail_sandbox, mail)
+    message = parse_mail(received.raw)
     assert message.get_content_type() == "multipart/alternative"
     parts = [part.get_content_type() for part in message.iter_parts()]
     assert parts == ["text/plain", "text/html"]  # the last is what a reader prefers
     assert all(part.get_content_charset() == "utf-8" for part in message.iter_parts())
-    assert (arrived.text, arrived.html) == (mail.text, mail.html)
+    assert (received.text, received.html) == (mail.text, mail.html)
     assert message["To"] == mail.to
     assert parseaddr(message["From"]) == ("Press & Röom", "news@pressroom.example")
-    assert before <= parsedate_to_datetime(message["Date"]) <= clock.now()
+    assert earliest_date <= parsedate_to_datetime(message["Date"]) <= clock.now()
     assert message["Message-ID"].endswith("@pressroom.example>")
     assert message["MIME-Version"] == "1.0"
     assert message.get_all("Auto-Submitted") == ["auto-generated"]
@@ -136,9 +136,9 @@ def test_mail_arrives_as_text_and_html_with_all_required_headers(
 def test_mail_subject_of_any_script_and_length_arrives_unchanged(
     mail_sandbox: Sandbox, subject: str
 ) -> None:
-    arrived = deliver(mail_sandbox, letter(subject=subject))
-    assert arrived.subject == subject.strip()
-    head = arrived.raw.partition(b"\r\n\r\n")[0]
+    received = deliver(mail_sandbox, letter(subject=subject))
+    assert received.subject == subject.strip()
+    head = received.raw.partition(b"\r\n\r\n")[0]
     assert head.isascii()
     encoded = [line for line in head.split(b"\r\n") if b"=?utf-8?" in line]
     assert all(len(line) <= 78 for line in encoded)
@@ -148,9 +148,9 @@ def test_long_unsubscribe_link_in_mail_header_is_not_folded(mail_sandbox: Sandbo
     link = f"<https://pressroom.example/unsubscribe?trace_id={'x' * 600}>"
     one_click = "List-Unsubscribe=One-Click"
     headers = {"List-Unsubscribe": link, "List-Unsubscribe-Post": one_click}
-    arrived = deliver(mail_sandbox, letter(headers=headers))
-    assert f"List-Unsubscribe: {link}\r\n".encode() in arrived.raw
-    assert f"List-Unsubscribe-Post: {one_click}\r\n".encode() in arrived.raw
+    received = deliver(mail_sandbox, letter(headers=headers))
+    assert f"List-Unsubscribe: {link}\r\n".encode() in received.raw
+    assert f"List-Unsubscribe-Post: {one_click}\r\n".encode() in received.raw
 
 
 def test_non_ascii_mail_header_arrives_unchanged(mail_sandbox: Sandbox) -> None:
@@ -160,14 +160,14 @@ def test_non_ascii_mail_header_arrives_unchanged(mail_sandbox: Sandbox) -> None:
 
 def test_internationalized_mail_domain_is_converted_to_punycode(mail_sandbox: Sandbox) -> None:
     mailer(mail_sandbox.url).send(letter("reader@straße.example.com"))
-    [arrived] = mail_sandbox.mailbox.list_newest_first("reader@xn--strae-oqa.example.com")
-    assert parse_mail(arrived.raw)["To"] == "reader@xn--strae-oqa.example.com"
+    [received] = mail_sandbox.mailbox.list_newest_first("reader@xn--strae-oqa.example.com")
+    assert parse_mail(received.raw)["To"] == "reader@xn--strae-oqa.example.com"
 
 
 def test_mail_to_non_ascii_local_part_is_delivered_with_smtputf8_support(
     mail_sandbox: Sandbox,
 ) -> None:
     mail = letter(address("δοκιμή"))
-    arrived = deliver(mail_sandbox, mail)
-    assert dict(arrived.headers)["To"] == mail.to
-    assert arrived.text == "Hello\n"
+    received = deliver(mail_sandbox, mail)
+    assert dict(received.headers)["To"] == mail.to
+    assert received.text == "Hello\n"

@@ -48,18 +48,18 @@ def test_mail_subject_cannot_inject_headers_or_lines(subject: str) -> None:
     ],
 )
 def test_malformed_or_reserved_mail_header_is_rejected(name: str, value: str) -> None:
-    with pytest.raises(DomainError) as caught:
+    with pytest.raises(DomainError) as error:
         compose_message(letter(headers={name: value}), SENDER, TO)
-    assert caught.value.code == "mail.refused"
+    assert error.value.code == "mail.refused"
 
 
 @pytest.mark.parametrize(
     "mail", [letter(subject="\ud800"), letter(text="\ud800"), letter(html="\ud800")]
 )
 def test_mail_text_with_lone_surrogate_is_rejected(mail: Mail) -> None:
-    with pytest.raises(DomainError) as caught:
+    with pytest.raises(DomainError) as error:
         compose_message(mail, SENDER, TO)
-    assert caught.value.code == "mail.refused"
+    assert error.value.code == "mail.refused"
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_mail_text_with_lone_surrogate_is_rejected(mail: Mail) -> None:
 def test_malformed_recipient_never_reaches_the_mail_server(
     scripted_server: Talker, to: str
 ) -> None:
-    with pytest.raises(DomainError) as caught:
+    with pytest.raises(DomainError) as error:
         mailer(f"smtp://127.0.0.1:{scripted_server.port}").send(letter(to or " "))
-    assert caught.value.code == "mail.refused"
-    assert to.strip() == "" or to not in str(caught.value)
+    assert error.value.code == "mail.refused"
+    assert to.strip() == "" or to not in str(error.value)
     assert scripted_server.heard == []
 
 
@@ -92,7 +92,7 @@ def test_mail_sender_name_cannot_change_the_sender_address(
 ) -> None:
     server = MailServer.parse(f"smtp://127.0.0.1:{scripted_server.port}")
     SmtpMailer(server, MailSender(name, "news@pressroom.example")).send(letter())
-    [sent] = scripted_server.messages
-    [address] = parse_mail(sent)["From"].addresses
+    [raw_message] = scripted_server.messages
+    [address] = parse_mail(raw_message)["From"].addresses
     assert address.addr_spec == "news@pressroom.example"
     assert "MAIL FROM:<news@pressroom.example>" in scripted_server.heard

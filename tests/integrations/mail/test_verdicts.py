@@ -9,7 +9,7 @@ from integrations.mail.registry import create_mailer
 from tests.support.mail.server import Talker, address, letter, mailer
 from tests.support.stack.given_settings import settings
 
-PRIVATE = "private-person@example.com"
+PRIVATE_ADDRESS = "private-person@example.com"
 PASSWORD = "open-sesame"
 
 
@@ -20,10 +20,10 @@ def url(scripted_server: Talker, login: str = "") -> str:
 @pytest.mark.parametrize(
     ("verb", "answer"),
     [
-        ("RCPT", f"550 5.1.1 no such user {PRIVATE}"),
+        ("RCPT", f"550 5.1.1 no such user {PRIVATE_ADDRESS}"),
         ("RCPT", "501 bad address"),
         ("RCPT", "554 5.7.1 relay access denied"),
-        ("END", f"554 5.7.1 spam for {PRIVATE}"),
+        ("END", f"554 5.7.1 spam for {PRIVATE_ADDRESS}"),
         ("DATA", "554 no"),
         ("MAIL", "552 too large"),
     ],
@@ -32,26 +32,26 @@ def test_permanent_smtp_error_for_recipient_or_message_is_not_retried(
     scripted_server: Talker, verb: str, answer: str
 ) -> None:
     scripted_server.answers[verb] = answer
-    with pytest.raises(DomainError) as caught:
-        mailer(url(scripted_server)).send(letter(PRIVATE))
-    assert caught.value.code == "mail.refused"
-    assert answer[:3] in str(caught.value)
-    assert PRIVATE not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(DomainError) as error:
+        mailer(url(scripted_server)).send(letter(PRIVATE_ADDRESS))
+    assert error.value.code == "mail.refused"
+    assert answer[:3] in str(error.value)
+    assert PRIVATE_ADDRESS not in "".join(traceback.format_exception(error.value))
 
 
 @pytest.mark.parametrize(
     ("verb", "answer"),
     [
-        ("RCPT", f"450 4.2.1 busy {PRIVATE}"),
+        ("RCPT", f"450 4.2.1 busy {PRIVATE_ADDRESS}"),
         ("RCPT", "421 closing"),
         ("RCPT", None),
         ("RCPT", "what?"),
         ("RCPT", "530 5.7.0 authentication required"),
-        ("MAIL", f"550 5.7.1 sender refused, for {PRIVATE}"),
+        ("MAIL", f"550 5.7.1 sender refused, for {PRIVATE_ADDRESS}"),
         ("MAIL", "530 5.7.0 must issue STARTTLS first"),
         ("MAIL", "451 later"),
         ("DATA", "451 later"),
-        ("END", f"452 4.3.1 full, {PRIVATE}"),
+        ("END", f"452 4.3.1 full, {PRIVATE_ADDRESS}"),
         ("END", None),
         ("EHLO", None),
     ],
@@ -60,9 +60,9 @@ def test_transient_or_configuration_smtp_error_is_retried(
     scripted_server: Talker, verb: str, answer: str | None
 ) -> None:
     scripted_server.answers[verb] = answer
-    with pytest.raises(TransientError) as failed:
-        mailer(url(scripted_server)).send(letter(PRIVATE))
-    assert PRIVATE not in "".join(traceback.format_exception(failed.value))
+    with pytest.raises(TransientError) as error:
+        mailer(url(scripted_server)).send(letter(PRIVATE_ADDRESS))
+    assert PRIVATE_ADDRESS not in "".join(traceback.format_exception(error.value))
 
 
 @pytest.mark.parametrize("greeting", ["554 not you", "421 too busy", None, "hello"])
@@ -123,18 +123,18 @@ def test_failed_mail_login_is_retried_and_never_reveals_the_password(
 ) -> None:
     scripted_server.extensions = (extension,)
     scripted_server.answers["AUTH"] = answer
-    with pytest.raises(TransientError) as failed:
+    with pytest.raises(TransientError) as error:
         mailer(url(scripted_server, f"pressroom:{PASSWORD}@")).send(letter())
-    assert PASSWORD not in "".join(traceback.format_exception(failed.value))
+    assert PASSWORD not in "".join(traceback.format_exception(error.value))
     assert scripted_server.messages == []
 
 
 def test_mail_to_non_ascii_local_part_is_rejected_without_smtputf8_support(
     scripted_server: Talker,
 ) -> None:
-    with pytest.raises(DomainError) as caught:
+    with pytest.raises(DomainError) as error:
         mailer(url(scripted_server)).send(letter(address("δοκιμή")))
-    assert caught.value.code == "mail.refused"
+    assert error.value.code == "mail.refused"
     assert not any(heard.startswith("MAIL") for heard in scripted_server.heard)
 
 
@@ -149,7 +149,7 @@ def test_mail_without_configured_server_is_retried_with_the_setting_name() -> No
 
 
 def test_mail_settings_choose_server_and_sender(scripted_server: Talker) -> None:
-    chosen = settings(mail_url=url(scripted_server), mail_from="Us <us@example.org>")
-    create_mailer(chosen).send(letter())
+    mail_settings = settings(mail_url=url(scripted_server), mail_from="Us <us@example.org>")
+    create_mailer(mail_settings).send(letter())
     assert "MAIL FROM:<us@example.org>" in scripted_server.heard
     assert b"From: Us <us@example.org>\r\n" in scripted_server.messages[0]
