@@ -1,4 +1,4 @@
-"""How webhooks are sent to receivers that speak HTTP and TLS in unusual or wrong ways."""
+"""Tests how webhooks are sent to receivers that use HTTP and TLS in unusual or wrong ways."""
 
 import ipaddress
 import socket
@@ -19,7 +19,7 @@ from tests.support.http.tls_front import tls_front
 from tests.support.http.webhook_receiver import hooked
 
 LOCAL = ipaddress.ip_network("127.0.0.0/8")
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+OK_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 LARGE_BODY = b"x" * 20_000_000
 CERTIFICATE_ERROR = "The connection failed: the server's certificate is not valid."
 
@@ -137,13 +137,13 @@ def test_malformed_webhook_response_is_a_failure(answer: bytes) -> None:
 @pytest.mark.parametrize(
     ("answer", "connections"),
     [
-        (OK, 1),
-        (b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + OK, 1),
+        (OK_RESPONSE, 1),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + OK_RESPONSE, 1),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 1),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", 3),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 3),
         # The second response must not count as the response to the next webhook.
-        (OK + OK, 3),
+        (OK_RESPONSE + OK_RESPONSE, 3),
     ],
     ids=["plain", "early hints", "chunked", "close", "HTTP/1.0", "two responses"],
 )
@@ -163,7 +163,7 @@ def test_webhook_is_sent_over_a_new_connection_if_the_receiver_closed_the_idle_o
             time.sleep(0.2)
             yield SignedPost(b"{}", {"webhook-id": f"evt_{number}"})
 
-    with raw_receiver(answer_once(OK)) as receiver:
+    with raw_receiver(answer_once(OK_RESPONSE)) as receiver:
         client = ReceiverClient([LOCAL])
         outcomes = client.post_each(receiver.url, pause_between_posts())
     assert [each.status for each in outcomes] == [200] * 3
@@ -191,7 +191,7 @@ def test_webhook_to_slowly_reading_receiver_times_out(monkeypatch: pytest.Monkey
             time.sleep(0.05)
 
     with raw_receiver(read_slowly) as receiver:
-        began = time.monotonic()
+        start = time.monotonic()
         [outcome] = post(receiver.url, body=LARGE_BODY)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - start < 5
     assert outcome.error == "No response was received: the time limit is over."

@@ -104,19 +104,19 @@ PROOFS = st.recursive(
 )
 
 
-def check(adapter: SenderAdapter, body: bytes) -> None:
+def require_clean_events(adapter: SenderAdapter, body: bytes) -> None:
     """Parse a body, and check that all texts in the parsed events are short and printable."""
     for event in adapter.parse(body).events:
         if isinstance(event, UnusedEvent):
             assert event.event_type is None or len(event.event_type) <= 100
         else:
             assert event.delivery_id or event.email
-        for text in texts_of(event):
+        for text in list_texts(event):
             assert text.isprintable()
             assert len(text) <= 320
 
 
-def texts_of(event: Report | UnusedEvent) -> Iterator[str]:
+def list_texts(event: Report | UnusedEvent) -> Iterator[str]:
     values = (getattr(event, field.name) for field in fields(event))
     yield from (value for value in values if isinstance(value, str))
 
@@ -126,9 +126,9 @@ def texts_of(event: Report | UnusedEvent) -> Iterator[str]:
 @given(content=CONTENTS)
 @settings(max_examples=sized(150, 5_000, few=25), deadline=None)
 def test_no_content_of_a_body_makes_parsing_fail(adapter: SenderAdapter, content: object) -> None:
-    check(adapter, orjson.dumps(content))
+    require_clean_events(adapter, orjson.dumps(content))
     if adapter.provider is SenderProvider.SES:
-        check(adapter, orjson.dumps(notify(content)))
+        require_clean_events(adapter, orjson.dumps(notify(content)))
 
 
 @pytest.mark.tier("fast", "properties")
@@ -171,7 +171,7 @@ def test_no_request_makes_the_verification_fail(
     ids=range(18),
 )
 def test_no_malformed_or_huge_body_makes_parsing_fail(adapter: SenderAdapter, body: bytes) -> None:
-    check(adapter, body)
+    require_clean_events(adapter, body)
     assert len(adapter.parse(body).events) <= MAX_EVENTS + 1
 
 

@@ -119,7 +119,7 @@ def test_mailgun_report_contains_only_the_fields_that_pressroom_uses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "delivery_id"),
+    ("id_fields", "delivery_id"),
     [
         (
             {
@@ -134,22 +134,22 @@ def test_mailgun_report_contains_only_the_fields_that_pressroom_uses() -> None:
     ],
 )
 def test_mailgun_delivery_id_is_found_in_variables_then_header_then_tag(
-    place: dict[str, Any], delivery_id: str | None
+    id_fields: dict[str, Any], delivery_id: str | None
 ) -> None:
-    event = parse_one(ADAPTER, body_of({**FAILURE, **place}))
+    event = parse_one(ADAPTER, body_of({**FAILURE, **id_fields}))
     assert isinstance(event, Report)
     assert event.delivery_id == delivery_id
 
 
 OTHER_ADDRESS = "bob@example.org"
-BOTH = f'"Ada, PhD" <{ADDRESS}>, {OTHER_ADDRESS}'
+BOTH_RECIPIENTS = f'"Ada, PhD" <{ADDRESS}>, {OTHER_ADDRESS}'
 
 
 @pytest.mark.parametrize(
     ("message", "has_id"),
     [
         ({"recipients": [ADDRESS, OTHER_ADDRESS]}, False),
-        ({"recipients": [ADDRESS], "headers": {"To": BOTH}}, False),
+        ({"recipients": [ADDRESS], "headers": {"To": BOTH_RECIPIENTS}}, False),
         ({"headers": {"to": ADDRESS, "cc": OTHER_ADDRESS}}, False),
         ({"recipients": [ADDRESS], "headers": {"to": f'"{ADDRESS}" <{ADDRESS.upper()}>'}}, True),
         ({"recipients": None, "headers": {"to": ["x"], "cc": ""}}, True),

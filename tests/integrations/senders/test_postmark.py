@@ -127,7 +127,7 @@ def test_postmark_report_contains_only_the_fields_that_pressroom_uses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "delivery_id"),
+    ("id_fields", "delivery_id"),
     [
         ({"Metadata": {"Delivery_Id": DELIVERY_ID.upper()}}, DELIVERY_ID.upper()),
         ({"Metadata": {"X-Pressroom-Delivery": OTHER_ID}, "Tag": DELIVERY_ID}, OTHER_ID),
@@ -137,9 +137,9 @@ def test_postmark_report_contains_only_the_fields_that_pressroom_uses() -> None:
     ],
 )
 def test_postmark_delivery_id_is_found_in_metadata_then_header_then_tag(
-    place: dict[str, Any], delivery_id: str | None
+    id_fields: dict[str, Any], delivery_id: str | None
 ) -> None:
-    event = parse_one(ADAPTER, {**BOUNCE, **place})
+    event = parse_one(ADAPTER, {**BOUNCE, **id_fields})
     assert isinstance(event, Report)
     assert event.delivery_id == delivery_id
 

@@ -98,7 +98,7 @@ def test_resend_report_takes_the_time_of_the_event_and_not_of_the_mail() -> None
 
 
 @pytest.mark.parametrize(
-    ("place", "delivery_id"),
+    ("id_fields", "delivery_id"),
     [
         ({"tags": [{"name": "delivery_id", "value": DELIVERY_ID}]}, DELIVERY_ID),
         (
@@ -114,9 +114,9 @@ def test_resend_report_takes_the_time_of_the_event_and_not_of_the_mail() -> None
     ],
 )
 def test_resend_delivery_id_is_found_in_the_named_tag_then_header_then_tags(
-    place: dict[str, Any], delivery_id: str | None
+    id_fields: dict[str, Any], delivery_id: str | None
 ) -> None:
-    report = parse_one(ADAPTER, event("email.opened", **place))
+    report = parse_one(ADAPTER, event("email.opened", **id_fields))
     assert isinstance(report, Report)
     assert report.delivery_id == delivery_id
 

@@ -98,7 +98,7 @@ def test_sendgrid_report_contains_only_the_fields_that_pressroom_uses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "delivery_id"),
+    ("id_fields", "delivery_id"),
     [
         ({"delivery_id": None, "X-Pressroom-Delivery": OTHER_ID}, OTHER_ID),
         ({"delivery_id": "", "category": ["issue-12", DELIVERY_ID]}, DELIVERY_ID),
@@ -108,9 +108,9 @@ def test_sendgrid_report_contains_only_the_fields_that_pressroom_uses() -> None:
     ],
 )
 def test_sendgrid_delivery_id_is_found_in_arguments_then_header_then_category(
-    place: dict[str, Any], delivery_id: str | None
+    id_fields: dict[str, Any], delivery_id: str | None
 ) -> None:
-    event = parse_one(ADAPTER, [{**BOUNCE, **place}])
+    event = parse_one(ADAPTER, [{**BOUNCE, **id_fields}])
     assert isinstance(event, Report)
     assert event.delivery_id == delivery_id
 
@@ -122,7 +122,7 @@ def test_batch_of_sendgrid_events_keeps_its_order() -> None:
 
 
 @cache
-def key(name: str) -> ec.EllipticCurvePrivateKey:
+def get_key(name: str) -> ec.EllipticCurvePrivateKey:
     assert name
     return ec.generate_private_key(ec.SECP256R1())
 
@@ -142,7 +142,7 @@ BODY = orjson.dumps([BOUNCE]) + b"\r\n"
 
 def sign(name: str = "current") -> dict[str, str]:
     timestamp = str(NOW_SECONDS)
-    signature = key(name).sign(timestamp.encode() + BODY, ec.ECDSA(SHA256()))
+    signature = get_key(name).sign(timestamp.encode() + BODY, ec.ECDSA(SHA256()))
     return {
         TIMESTAMP_HEADER: timestamp,
         SIGNATURE_HEADER: base64.b64encode(signature).decode(),
@@ -150,7 +150,7 @@ def sign(name: str = "current") -> dict[str, str]:
 
 
 def test_sendgrid_signature_of_the_current_and_the_former_key_is_accepted() -> None:
-    keys = (public_text(key("current")), public_pem(key("former")))
+    keys = (public_text(get_key("current")), public_pem(get_key("former")))
     for name in ("current", "former"):
         assert verify(ADAPTER, BODY, sign(name), keys) is None
     assert verify(ADAPTER, BODY, sign("foreign"), keys) == "sender.signature_invalid"
@@ -169,12 +169,12 @@ def test_sendgrid_signature_of_the_current_and_the_former_key_is_accepted() -> N
     ],
 )
 def test_sendgrid_request_with_an_altered_header_is_rejected(altered: dict[str, str]) -> None:
-    keys = (public_text(key("current")),)
+    keys = (public_text(get_key("current")),)
     assert verify(ADAPTER, BODY, sign() | altered, keys) == "sender.signature_invalid"
 
 
 def test_start_of_a_signed_body_is_no_timestamp() -> None:
-    keys = (public_text(key("current")),)
+    keys = (public_text(get_key("current")),)
     headers = sign()
     body = headers[TIMESTAMP_HEADER].encode() + BODY
     for altered in (
@@ -185,15 +185,15 @@ def test_start_of_a_signed_body_is_no_timestamp() -> None:
 
 
 def test_sendgrid_signature_covers_every_byte_of_the_body() -> None:
-    keys = (public_text(key("current")),)
+    keys = (public_text(get_key("current")),)
     assert verify(ADAPTER, BODY.strip(), sign(), keys) == "sender.signature_invalid"
     assert verify(ADAPTER, BODY, {}, keys) == "sender.signature_invalid"
     assert verify(ADAPTER, BODY, sign(), ("", "not a key")) == "sender.signature_invalid"
 
 
 def test_only_a_p256_public_key_is_a_key_of_sendgrid() -> None:
-    assert is_public_key(public_text(key("current")))
-    assert is_public_key(public_pem(key("current")) + "\n")
+    assert is_public_key(public_text(get_key("current")))
+    assert is_public_key(public_pem(get_key("current")) + "\n")
     other_curve = ec.generate_private_key(ec.SECP384R1())
     rsa_key = rsa.generate_private_key(65537, 2048)
     for text in ("", "x", "-----BEGIN", public_text(other_curve), public_text(rsa_key), "é"):
