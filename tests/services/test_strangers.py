@@ -53,7 +53,7 @@ def find_existing(stack: Stack, table: str, ids: dict[str, int]) -> set[str]:
 
 
 @contextmanager
-def transaction(stack: Stack) -> Iterator[Cursor]:
+def open_transaction(stack: Stack) -> Iterator[Cursor]:
     url = stack.environment["PRESSROOM_DATABASE_URL"]
     with closing(psycopg2.connect(url)) as connection, connection, connection.cursor() as cursor:
         yield cursor
@@ -135,8 +135,8 @@ def test_consent_entries_are_deleted_with_their_purged_person_and_kept_for_other
     run_maintenance(stack, PURGE_TASK)
     assert find_existing(stack, "users", requesters | member) == set(member)
     query = "SELECT user_id, count(*) FROM consent_entries WHERE user_id = ANY(%s) GROUP BY user_id"
-    everyone = [*requesters.values(), *member.values()]
-    assert stack.query(query, everyone) == [(member["member"], 2)]
+    person_ids = [*requesters.values(), *member.values()]
+    assert stack.query(query, person_ids) == [(member["member"], 2)]
 
 
 def create_request(stack: Stack, list_id: int, person: int, *, days: int = 31) -> int:
@@ -184,10 +184,10 @@ def read_statuses(stack: Stack, person: int) -> list[object]:
 def test_people_who_never_confirm_are_deleted_with_their_history_after_30_days(
     stack: Stack, joined_list_id: int
 ) -> None:
-    gone, twice, young, asked_again = (new_person(stack) for _ in range(4))
-    for person in (gone, twice, asked_again):
+    unconfirmed, asked_twice, young, asked_again = (new_person(stack) for _ in range(4))
+    for person in (unconfirmed, asked_twice, asked_again):
         create_request(stack, joined_list_id, person)
-    record_event(stack, joined_list_id, twice, "requested", "pending", "pending")
+    record_event(stack, joined_list_id, asked_twice, "requested", "pending", "pending")
     create_request(stack, joined_list_id, young, days=29)
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = now() - interval '29 days'"
@@ -195,9 +195,9 @@ def test_people_who_never_confirm_are_deleted_with_their_history_after_30_days(
         asked_again,
     )
     run_maintenance(stack, PURGE_TASK)
-    people = {"gone": gone, "twice": twice, "young": young, "asked again": asked_again}
+    people = {"gone": unconfirmed, "twice": asked_twice, "young": young, "asked again": asked_again}
     assert find_existing(stack, "users", people) == {"young", "asked again"}
-    for person in (gone, twice):
+    for person in (unconfirmed, asked_twice):
         assert (read_statuses(stack, person), read_history(stack, person)) == ([], [])
     for person in (young, asked_again):
         assert read_statuses(stack, person) == ["pending"]
@@ -207,26 +207,26 @@ def test_people_who_never_confirm_are_deleted_with_their_history_after_30_days(
 def test_unconfirmed_request_of_a_known_person_is_deleted_without_the_person(
     stack: Stack, joined_list_id: int, other_list_id: int
 ) -> None:
-    known = {
+    known_people = {
         "member elsewhere": new_person(stack),
         "account": new_person(stack, password_hash="x"),
         "opted out": new_person(stack),
         "was a member": new_person(stack),
     }
-    for person in known.values():
+    for person in known_people.values():
         create_request(stack, joined_list_id, person)
-    stack.query(INSERT_MEMBER, other_list_id, known["member elsewhere"])
-    stack.query(INSERT_OPT_OUT, joined_list_id, known["opted out"])
+    stack.query(INSERT_MEMBER, other_list_id, known_people["member elsewhere"])
+    stack.query(INSERT_OPT_OUT, joined_list_id, known_people["opted out"])
     record_event(
-        stack, other_list_id, known["was a member"], "unsubscribed", "active", "unsubscribed"
+        stack, other_list_id, known_people["was a member"], "unsubscribed", "active", "unsubscribed"
     )
     run_maintenance(stack, PURGE_TASK)
-    assert find_existing(stack, "users", known) == set(known)
-    assert {name: read_statuses(stack, person_id) for name, person_id in known.items()} == {
-        **{name: [] for name in known},
+    assert find_existing(stack, "users", known_people) == set(known_people)
+    assert {name: read_statuses(stack, person_id) for name, person_id in known_people.items()} == {
+        **{name: [] for name in known_people},
         "member elsewhere": ["active"],
     }
-    assert all(read_history(stack, person_id) for person_id in known.values())
+    assert all(read_history(stack, person_id) for person_id in known_people.values())
 
 
 @pytest.mark.parametrize("earlier_status", ["removed", "unsubscribed"])
@@ -258,14 +258,14 @@ def test_retention_skips_a_request_that_is_being_confirmed_concurrently(
     stack: Stack, joined_list_id: int, lock: str
 ) -> None:
     person = new_person(stack)
-    other = new_person(stack)
-    for person_id in (person, other):
+    unlocked_person = new_person(stack)
+    for person_id in (person, unlocked_person):
         create_request(stack, joined_list_id, person_id)
-    with transaction(stack) as cursor:
+    with open_transaction(stack) as cursor:
         cursor.execute(lock, (person,))
         run_maintenance(stack, PURGE_TASK)
         assert read_statuses(stack, person) == ["pending"]
-        assert read_statuses(stack, other) == []
+        assert read_statuses(stack, unlocked_person) == []
     run_maintenance(stack, PURGE_TASK)
     assert find_existing(stack, "users", {"person": person}) == set()
 
@@ -274,7 +274,7 @@ def test_retention_keeps_person_who_subscribes_during_purge(
     stack: Stack, joined_list_id: int
 ) -> None:
     person = new_person(stack)
-    with transaction(stack) as cursor:
+    with open_transaction(stack) as cursor:
         cursor.execute(INSERT_MEMBER, (joined_list_id, person))
         run_maintenance(stack, PURGE_TASK)
     assert find_existing(stack, "users", {"person": person}) == {"person"}
@@ -292,7 +292,7 @@ def test_person_who_subscribes_after_being_purged_concurrently_becomes_a_new_per
         status_codes.append(subscribe(stranger, joined_list_id, email).status_code)
 
     thread = threading.Thread(target=sign_up)
-    with transaction(stack) as cursor:
+    with open_transaction(stack) as cursor:
         cursor.execute("DELETE FROM users WHERE id = %s", (person,))
         thread.start()
         query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -343,7 +343,7 @@ def test_retention_keeps_a_payment_order_that_is_claimed_during_purge(
     stack: Stack, owner: Owner
 ) -> None:
     order_id = create_old_order(stack)
-    with transaction(stack) as cursor:
+    with open_transaction(stack) as cursor:
         claim = "UPDATE payment_orders SET user_id = %s, claimed_at = now() WHERE id = %s"
         cursor.execute(claim, (owner.user_id, order_id))
         run_maintenance(stack, PURGE_TASK)

@@ -21,8 +21,8 @@ async def list_adapters(challenges: Challenges) -> dict[ChallengeProviderName, C
 def test_challenge_provider_is_enabled_by_its_secret_and_site_key(
     provider: ChallengeProviderName,
 ) -> None:
-    given = settings(**{f"{provider}_secret": "s", f"{provider}_site_key": "public"})
-    adapters = asking(given, list_adapters)
+    provider_settings = settings(**{f"{provider}_secret": "s", f"{provider}_site_key": "public"})
+    adapters = asking(provider_settings, list_adapters)
     assert list(adapters) == [provider]
     assert adapters[provider].site_key == "public"
 
@@ -56,8 +56,8 @@ def test_challenge_secret_and_site_key_must_be_set_together(
 
 
 def test_challenge_hostnames_are_split_at_commas_and_lower_cased(load: Load) -> None:
-    given = load(CHALLENGE_HOSTNAMES="WWW.Example.com, localhost,")
-    assert given.challenge_hostnames == ("www.example.com", "localhost")
+    loaded_settings = load(CHALLENGE_HOSTNAMES="WWW.Example.com, localhost,")
+    assert loaded_settings.challenge_hostnames == ("www.example.com", "localhost")
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_account_pages_use_the_first_challenge_provider_unless_configured(load: 
         for setting_name in ("SECRET", "SITE_KEY")
     }
 
-    def find_account_provider(given: Settings) -> ChallengeProviderName | None:
+    def find_account_provider(account_settings: Settings) -> ChallengeProviderName | None:
         async def ask(challenges: Challenges) -> ChallengeProviderName | None:
             return challenges.for_accounts
 
-        return asking(given, ask)
+        return asking(account_settings, ask)
 
     assert find_account_provider(load()) is None
     assert find_account_provider(load(**two_providers)) is ChallengeProviderName.HCAPTCHA
@@ -108,8 +108,8 @@ def test_devstack_leaves_challenge_provider_to_the_user_if_any_setting_is_given(
     }
     assert provider_variables == {own_name}
     assert programs[own_name] == "http://mine.example"
-    others = set(ChallengeProviderName) - {provider}
-    assert all(f"PRESSROOM_{other.upper()}_URL" in programs for other in others)
+    other_providers = set(ChallengeProviderName) - {provider}
+    assert all(f"PRESSROOM_{other.upper()}_URL" in programs for other in other_providers)
     assert "PRESSROOM_CHALLENGE_HOSTNAMES" not in programs
 
 

@@ -64,7 +64,7 @@ def test_starttls_precedes_login_and_mail(tls_context: ssl.SSLContext) -> None:
     scripted_server.answers["AUTH"] = "235 welcome"
     with running_talker(scripted_server):
         mailer(f"smtp+starttls://u:p@localhost:{scripted_server.port}").send(letter())
-    verbs = [heard.split()[0] for heard in scripted_server.heard]
+    verbs = [command.split()[0] for command in scripted_server.heard]
     assert verbs[:4] == ["EHLO", "STARTTLS", "EHLO", "AUTH"]
     assert len(scripted_server.messages) == 1
 
@@ -77,7 +77,7 @@ def test_untrusted_mail_server_certificate_receives_neither_login_nor_mail(
     with running_talker(scripted_server, tls_context if scheme == "smtps" else None):
         with pytest.raises(TransientError):
             mailer(f"{scheme}://u:p@localhost:{scripted_server.port}").send(letter())
-        assert not any(heard.startswith(("AUTH", "MAIL")) for heard in scripted_server.heard)
+        assert not any(command.startswith(("AUTH", "MAIL")) for command in scripted_server.heard)
 
 
 @pytest.mark.usefixtures("trusted_certificate")
@@ -92,7 +92,7 @@ def test_mail_server_without_starttls_receives_neither_login_nor_mail() -> None:
     scripted_server = Talker(extensions=("AUTH PLAIN",))
     with running_talker(scripted_server), pytest.raises(TransientError, match="STARTTLS"):
         mailer(f"smtp+starttls://u:p@localhost:{scripted_server.port}").send(letter())
-    assert [heard.split()[0] for heard in scripted_server.heard] == ["EHLO"]
+    assert [command.split()[0] for command in scripted_server.heard] == ["EHLO"]
 
 
 def deliver(mail_sandbox: Sandbox, mail: Mail) -> StoredMail:
@@ -110,7 +110,7 @@ def test_mail_arrives_as_text_and_html_with_all_required_headers(
     message = parse_mail(received.raw)
     assert message.get_content_type() == "multipart/alternative"
     parts = [part.get_content_type() for part in message.iter_parts()]
-    assert parts == ["text/plain", "text/html"]  # the last is what a reader prefers
+    assert parts == ["text/plain", "text/html"]  # mail programs prefer the last part
     assert all(part.get_content_charset() == "utf-8" for part in message.iter_parts())
     assert (received.text, received.html) == (mail.text, mail.html)
     assert message["To"] == mail.to

@@ -13,7 +13,7 @@ PRIVATE_ADDRESS = "private-person@example.com"
 PASSWORD = "open-sesame"
 
 
-def url(scripted_server: Talker, login: str = "") -> str:
+def build_url(scripted_server: Talker, login: str = "") -> str:
     return f"smtp://{login}{LOOPBACK}:{scripted_server.port}"
 
 
@@ -33,7 +33,7 @@ def test_permanent_smtp_error_for_recipient_or_message_is_not_retried(
 ) -> None:
     scripted_server.answers[verb] = answer
     with pytest.raises(DomainError) as error:
-        mailer(url(scripted_server)).send(letter(PRIVATE_ADDRESS))
+        mailer(build_url(scripted_server)).send(letter(PRIVATE_ADDRESS))
     assert error.value.code == "mail.refused"
     assert answer[:3] in str(error.value)
     assert PRIVATE_ADDRESS not in "".join(traceback.format_exception(error.value))
@@ -61,7 +61,7 @@ def test_transient_or_configuration_smtp_error_is_retried(
 ) -> None:
     scripted_server.answers[verb] = answer
     with pytest.raises(TransientError) as error:
-        mailer(url(scripted_server)).send(letter(PRIVATE_ADDRESS))
+        mailer(build_url(scripted_server)).send(letter(PRIVATE_ADDRESS))
     assert PRIVATE_ADDRESS not in "".join(traceback.format_exception(error.value))
 
 
@@ -71,7 +71,7 @@ def test_mail_is_retried_if_the_server_does_not_greet_with_220(
 ) -> None:
     scripted_server.greeting = greeting
     with pytest.raises(TransientError):
-        mailer(url(scripted_server)).send(letter())
+        mailer(build_url(scripted_server)).send(letter())
 
 
 @pytest.mark.parametrize("silent_after", ["EHLO", "RCPT", "DATA"])
@@ -80,7 +80,7 @@ def test_mail_is_retried_if_the_server_stops_responding(
 ) -> None:
     scripted_server.silent_after = silent_after
     with pytest.raises(TransientError):
-        mailer(url(scripted_server), timeout=0.1).send(letter())
+        mailer(build_url(scripted_server), timeout=0.1).send(letter())
 
 
 @pytest.mark.parametrize("farewell", ["500 no", None, "what?"])
@@ -88,7 +88,7 @@ def test_accepted_mail_is_sent_even_if_the_server_fails_afterwards(
     scripted_server: Talker, farewell: str | None
 ) -> None:
     scripted_server.answers["QUIT"] = farewell
-    mailer(url(scripted_server)).send(letter())
+    mailer(build_url(scripted_server)).send(letter())
     assert len(scripted_server.messages) == 1
 
 
@@ -104,7 +104,7 @@ def test_mail_is_retried_if_the_server_is_unreachable() -> None:
 def test_mail_login_is_decoded_from_the_server_url(scripted_server: Talker) -> None:
     scripted_server.extensions = ("AUTH PLAIN",)
     scripted_server.answers["AUTH"] = "235 welcome"
-    mailer(url(scripted_server, "us%40example.com:p%2Fw@")).send(letter())
+    mailer(build_url(scripted_server, "us%40example.com:p%2Fw@")).send(letter())
     # base64 of NUL us@example.com NUL p/w
     assert "AUTH PLAIN AHVzQGV4YW1wbGUuY29tAHAvdw==" in scripted_server.heard
 
@@ -124,7 +124,7 @@ def test_failed_mail_login_is_retried_and_never_reveals_the_password(
     scripted_server.extensions = (extension,)
     scripted_server.answers["AUTH"] = answer
     with pytest.raises(TransientError) as error:
-        mailer(url(scripted_server, f"pressroom:{PASSWORD}@")).send(letter())
+        mailer(build_url(scripted_server, f"pressroom:{PASSWORD}@")).send(letter())
     assert PASSWORD not in "".join(traceback.format_exception(error.value))
     assert scripted_server.messages == []
 
@@ -133,13 +133,13 @@ def test_mail_to_non_ascii_local_part_is_rejected_without_smtputf8_support(
     scripted_server: Talker,
 ) -> None:
     with pytest.raises(DomainError) as error:
-        mailer(url(scripted_server)).send(letter(address("δοκιμή")))
+        mailer(build_url(scripted_server)).send(letter(address("δοκιμή")))
     assert error.value.code == "mail.refused"
-    assert not any(heard.startswith("MAIL") for heard in scripted_server.heard)
+    assert not any(command.startswith("MAIL") for command in scripted_server.heard)
 
 
 def test_mail_client_greets_with_the_domain_of_the_sender(scripted_server: Talker) -> None:
-    mailer(url(scripted_server)).send(letter())
+    mailer(build_url(scripted_server)).send(letter())
     assert scripted_server.heard[0].lower() == "ehlo pressroom.example"
 
 
@@ -149,7 +149,7 @@ def test_mail_without_configured_server_is_retried_with_the_setting_name() -> No
 
 
 def test_mail_settings_choose_server_and_sender(scripted_server: Talker) -> None:
-    mail_settings = settings(mail_url=url(scripted_server), mail_from="Us <us@example.org>")
+    mail_settings = settings(mail_url=build_url(scripted_server), mail_from="Us <us@example.org>")
     create_mailer(mail_settings).send(letter())
     assert "MAIL FROM:<us@example.org>" in scripted_server.heard
     assert b"From: Us <us@example.org>\r\n" in scripted_server.messages[0]

@@ -164,31 +164,31 @@ def test_mailgun_event_of_a_mail_to_several_people_has_no_delivery_id(
     assert report.delivery_id == (DELIVERY_ID if has_id else None)
 
 
-def signed(key: str = KEY, seconds: int = NOW_SECONDS, **altered: object) -> bytes:
+def sign_body(key: str = KEY, seconds: int = NOW_SECONDS, **changed_fields: object) -> bytes:
     digest = hmac.new(key.encode(), f"{seconds}t0ken".encode(), hashlib.sha256).hexdigest()
     signature = {"timestamp": str(seconds), "token": "t0ken", "signature": digest}
-    return orjson.dumps(body_of(FAILURE, **signature | altered))
+    return orjson.dumps(body_of(FAILURE, **signature | changed_fields))
 
 
 def test_mailgun_signature_of_the_current_and_the_former_key_is_accepted() -> None:
     for key in (KEY, FORMER_KEY):
-        assert verify(ADAPTER, signed(key), {}, (KEY, FORMER_KEY)) is None
-    assert verify(ADAPTER, signed(signature=b"".hex()), {}, (KEY,)) == "sender.signature_invalid"
+        assert verify(ADAPTER, sign_body(key), {}, (KEY, FORMER_KEY)) is None
+    assert verify(ADAPTER, sign_body(signature=b"".hex()), {}, (KEY,)) == "sender.signature_invalid"
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        signed(FORMER_KEY),
-        signed(token="Tökén", signature="ü"),
-        signed(token="other"),
-        signed(timestamp=str(NOW_SECONDS + 1)),
-        signed(timestamp=None),
-        signed(timestamp="٣"),
-        signed(timestamp="9" * 200),
-        signed(timestamp=NOW_SECONDS),
-        signed(token=["t0ken"]),
-        signed(signature={}),
+        sign_body(FORMER_KEY),
+        sign_body(token="Tökén", signature="ü"),
+        sign_body(token="other"),
+        sign_body(timestamp=str(NOW_SECONDS + 1)),
+        sign_body(timestamp=None),
+        sign_body(timestamp="٣"),
+        sign_body(timestamp="9" * 200),
+        sign_body(timestamp=NOW_SECONDS),
+        sign_body(token=["t0ken"]),
+        sign_body(signature={}),
         orjson.dumps({"event-data": FAILURE}),
         orjson.dumps({"signature": "x", "event-data": FAILURE}),
         b"[" * 100_000,
@@ -211,5 +211,5 @@ def test_mailgun_body_without_a_valid_signature_is_rejected(body: bytes) -> None
 def test_mailgun_signature_is_valid_longer_than_mailgun_retries(
     *, age: timedelta, is_valid: bool
 ) -> None:
-    body = signed(seconds=int((NOW - age).timestamp()))
+    body = sign_body(seconds=int((NOW - age).timestamp()))
     assert (verify(ADAPTER, body, {}, (KEY,)) is None) is is_valid

@@ -149,7 +149,7 @@ def test_postmark_time_without_offset_is_missing() -> None:
     assert event.occurred_at is None
 
 
-def basic(user: str, password: str) -> dict[str, str]:
+def basic_credentials(user: str, password: str) -> dict[str, str]:
     value = base64.b64encode(f"{user}:{password}".encode()).decode()
     return {"authorization": f"Basic {value}"}
 
@@ -157,8 +157,8 @@ def basic(user: str, password: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "headers",
     [
-        basic("pressroom", SECRET),
-        basic("pressroom", FORMER_SECRET),
+        basic_credentials("pressroom", SECRET),
+        basic_credentials("pressroom", FORMER_SECRET),
         {"authorization": f"bearer {SECRET}"},
         {"authorization": f"Bearer  {FORMER_SECRET} "},
     ],
@@ -183,10 +183,10 @@ def test_current_and_former_secret_are_accepted_as_password_and_as_token(
         {"authorization": f"Bearer {SECRET[:-1]}"},
         {"authorization": f"Bearer pressroom:{SECRET}"},
         {"authorization": f"Basic pressroom:{SECRET}"},
-        basic("pressroom", ""),
-        basic("pressroom", "wrong"),
-        basic("root", SECRET),
-        basic("", SECRET),
+        basic_credentials("pressroom", ""),
+        basic_credentials("pressroom", "wrong"),
+        basic_credentials("root", SECRET),
+        basic_credentials("", SECRET),
     ],
 )
 def test_request_without_the_senders_secret_is_rejected(headers: dict[str, str]) -> None:
@@ -194,5 +194,5 @@ def test_request_without_the_senders_secret_is_rejected(headers: dict[str, str])
 
 
 def test_sender_without_secrets_accepts_no_credentials() -> None:
-    for headers in (basic("pressroom", ""), {"authorization": "Bearer "}):
+    for headers in (basic_credentials("pressroom", ""), {"authorization": "Bearer "}):
         assert verify(ADAPTER, b"{}", headers) == "sender.signature_invalid"

@@ -147,13 +147,13 @@ def test_resend_signature_of_the_current_and_the_former_secret_is_accepted() -> 
 
 
 def test_resend_request_without_a_valid_signature_is_rejected() -> None:
-    old = sign(sent_at=NOW - timedelta(minutes=6))
-    standard = {key.replace("svix", "webhook"): text for key, text in sign().items()}
+    old_headers = sign(sent_at=NOW - timedelta(minutes=6))
+    renamed_headers = {key.replace("svix", "webhook"): text for key, text in sign().items()}
     for body, headers in (
         (BODY, {}),
         (BODY, sign(FORMER_SECRET)),
-        (BODY, old),
-        (BODY, standard),
+        (BODY, old_headers),
+        (BODY, renamed_headers),
         (BODY.replace(b"opened", b"failed"), sign()),
     ):
         assert verify(ADAPTER, body, headers, (SECRET,)) == "sender.signature_invalid"

@@ -67,10 +67,10 @@ def test_each_secret_of_the_sender_verifies_a_message() -> None:
 
 def test_one_valid_signature_of_several_is_enough() -> None:
     valid = sign()
-    others = f"v1a,AAAA v1 {sign(secret=FOREIGN_SECRET)['webhook-signature']}"
+    invalid_signatures = f"v1a,AAAA v1 {sign(secret=FOREIGN_SECRET)['webhook-signature']}"
     signatures = valid["webhook-signature"]
-    assert is_accepted(valid | {"webhook-signature": f"{others} {signatures}"})
-    assert not is_accepted(valid | {"webhook-signature": others})
+    assert is_accepted(valid | {"webhook-signature": f"{invalid_signatures} {signatures}"})
+    assert not is_accepted(valid | {"webhook-signature": invalid_signatures})
 
 
 def test_message_with_an_altered_part_is_rejected() -> None:

@@ -82,20 +82,22 @@ def random_local_part(random: Random) -> str:
 
 def random_domain(random: Random) -> str:
     if random.randrange(8) == 0:
-        drawn = "".join(random.choices("abZ09-." + LETTERS, k=random.randrange(1, 9)))
-        return f"{drawn}.{random.choice(ENDINGS)}"
+        label = "".join(random.choices("abZ09-." + LETTERS, k=random.randrange(1, 9)))
+        return f"{label}.{random.choice(ENDINGS)}"
     labels = random.choices(HOSTS, k=random.choice([1, 1, 1, 2, 5]))
     return ".".join([*labels, random.choice(ENDINGS)])
 
 
 def create_corpus(count: int) -> list[str]:
     random = Random(5321)
-    drawn = [f"{random_local_part(random)}@{random_domain(random)}" for _ in range(count // 3)]
-    common = [
-        f"{random.choice(WORDS)}{random.randrange(10**6)}@{random.choice(COMMON_HOSTS)}.{random.choice(ENDINGS)}"
-        for _ in range(count - len(drawn))
+    random_addresses = [
+        f"{random_local_part(random)}@{random_domain(random)}" for _ in range(count // 3)
     ]
-    return ODD_ADDRESSES + drawn + common
+    common_addresses = [
+        f"{random.choice(WORDS)}{random.randrange(10**6)}@{random.choice(COMMON_HOSTS)}.{random.choice(ENDINGS)}"
+        for _ in range(count - len(random_addresses))
+    ]
+    return ODD_ADDRESSES + random_addresses + common_addresses
 
 
 def require_agreement(candidates: list[str]) -> int:

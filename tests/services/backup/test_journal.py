@@ -31,7 +31,7 @@ pytestmark = pytest.mark.stack
 PENDING_QUERY = "SELECT kind, user_id, list_id FROM departures ORDER BY id"
 
 
-def leave(
+def unsubscribe_user(
     stack: Stack,
     list_id: int,
     user_id: int,
@@ -62,7 +62,7 @@ def test_backup_journal_records_each_opt_out_and_erasure_exactly_once(
 ) -> None:
     backed_up_stack = backups.stack
     member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
-    leave(backed_up_stack, journaled_list_id, member.user_id)
+    unsubscribe_user(backed_up_stack, journaled_list_id, member.user_id)
     # An import inserts many opt-outs with one statement, also of people who aren't known.
     backed_up_stack.query(
         "INSERT INTO opt_outs (list_id, address_hmac, kind, source)"
@@ -86,7 +86,7 @@ def test_opt_outs_wait_in_the_database_while_the_backup_storage_is_unreachable(
 ) -> None:
     backed_up_stack = backups.stack
     member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
-    leave(backed_up_stack, journaled_list_id, member.user_id)
+    unsubscribe_user(backed_up_stack, journaled_list_id, member.user_id)
     unreachable_url = SecretStr(f"http://key:secret@127.0.0.1:{free_port()}/bucket")
     unreachable = open_backups(backed_up_stack, backups.folder, backup_url=unreachable_url)
     with pytest.raises(TransientError):
@@ -99,7 +99,7 @@ def test_no_journal_or_backup_is_written_when_backups_are_disabled(
     backed_up_stack: Stack, journaled_list_id: int
 ) -> None:
     member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
-    leave(backed_up_stack, journaled_list_id, member.user_id)
+    unsubscribe_user(backed_up_stack, journaled_list_id, member.user_id)
     assert journal.write_journal(backed_up_stack.resources) is None
     assert creating.create_backup_if_due(backed_up_stack.resources, clock.now()) is None
     assert backed_up_stack.query(PENDING_QUERY) == [("list", member.user_id, journaled_list_id)]
@@ -112,11 +112,11 @@ def test_backup_journal_replay_is_idempotent(backups: Backups, journaled_list_id
     leaver = Importing(backed_up_stack).import_new_owner(journaled_list_id)
     erased = Importing(backed_up_stack).import_new_owner(journaled_list_id)
     own_list_id = Importing(backed_up_stack).new_list(erased)
-    leave(backed_up_stack, journaled_list_id, leaver.user_id)
+    unsubscribe_user(backed_up_stack, journaled_list_id, leaver.user_id)
     backed_up_stack.query("UPDATE lists SET archived_at = now() WHERE id = %s", own_list_id)
     erase(backed_up_stack.resources, erased.email)
     journal.write_journal(backups.resources)
-    leave(backed_up_stack, journaled_list_id, leaver.user_id, unsubscribe.undo_leave)
+    unsubscribe_user(backed_up_stack, journaled_list_id, leaver.user_id, unsubscribe.undo_leave)
     backed_up_stack.query("DELETE FROM erasures WHERE user_id = %s", erased.user_id)
     backed_up_stack.query(
         "UPDATE users SET erased_at = NULL, email = %s WHERE id = %s", erased.email, erased.user_id

@@ -60,26 +60,30 @@ def test_stored_object_is_copied_only_once_for_all_backups(backups: Backups) -> 
 def test_expired_backup_is_deleted_with_its_unshared_files(backups: Backups) -> None:
     removed_key = backups.store_object()
     kept_key = backups.store_object()
-    old = backups.create()
-    age_backup(backups, old, 10 * DAY)
+    old_backup = backups.create()
+    age_backup(backups, old_backup, 10 * DAY)
     backups.stack.resources.objects.remove(removed_key)
-    new = backups.create()
+    new_backup = backups.create()
     journal_files = [
         f"journal/{manifests.format_timestamp(moment)}-test"
-        for moment in (new.began_at - DAY, new.began_at - timedelta(seconds=30), new.finished_at)
+        for moment in (
+            new_backup.began_at - DAY,
+            new_backup.began_at - timedelta(seconds=30),
+            new_backup.finished_at,
+        )
     ]
     for name in journal_files:
         backups.place.put(name, b"[]")
     # A file of a backup command that was killed.
     backups.place.put("backups/20200101T000000.000000Z-dead/database/000000", b"x")
     backups.run(lambda began_at: creating.prune_backups(backups.place, began_at - 3 * DAY).backups)
-    assert manifests.list_backup_ids(backups.place) == [new.id]
+    assert manifests.list_backup_ids(backups.place) == [new_backup.id]
     files = backups.files()
-    assert not [name for name in files if old.id in name or "-dead" in name]
+    assert not [name for name in files if old_backup.id in name or "-dead" in name]
     assert f"objects/{kept_key}" in files
     assert f"objects/{removed_key}" not in files
     assert backups.files("journal") == journal_files[1:]
-    assert restoring.verify_backup(backups.resources, backups.place, new).faults == []
+    assert restoring.verify_backup(backups.resources, backups.place, new_backup).faults == []
 
 
 def test_newest_backup_is_kept_regardless_of_its_age(backups: Backups) -> None:
@@ -96,10 +100,10 @@ def test_backup_pruning_deletes_no_objects_while_a_kept_backup_is_unreadable(
     backups: Backups,
 ) -> None:
     backups.store_object()
-    old = backups.create()
-    age_backup(backups, old, 10 * DAY)
-    new = backups.create()
-    [object_list] = (backups.folder / "backups" / new.id / "objects").iterdir()
+    old_backup = backups.create()
+    age_backup(backups, old_backup, 10 * DAY)
+    new_backup = backups.create()
+    [object_list] = (backups.folder / "backups" / new_backup.id / "objects").iterdir()
     object_list.write_bytes(b"")
     copies = backups.files("objects")
     with pytest.raises(DomainError, match="is damaged"):
@@ -118,7 +122,7 @@ def test_maintenance_creates_a_backup_only_when_the_newest_is_too_old(backups: B
     assert created_counts == [1, 0]
     manual_backups = open_backups(backups.stack, backups.folder, backup_hours=0)
     assert creating.create_backup_if_due(manual_backups.resources, clock.now() + 2 * DAY) is None
-    # A backup may be half an hour early, but not 40 minutes.
+    # Maintenance may create a backup half an hour early, but not 40 minutes early.
     [first] = manifests.read_manifests(backups.place)
     early_time = first.began_at + timedelta(hours=23, minutes=20)
     assert creating.create_backup_if_due(backups.resources, early_time) == 0

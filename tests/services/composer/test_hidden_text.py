@@ -1,4 +1,4 @@
-"""Tests that the composer ignores hidden text, such as a mail's preheader, and no visible text."""
+"""Tests that the composer ignores hidden text, such as a mail's preheader, but no visible text."""
 
 import pytest
 

@@ -24,7 +24,7 @@ POST = Post("Bread", "# Bread\n\nWe *bake* with @anna, see https://good.example/
 
 
 class CallersLeft(Exception):
-    """Stands for the worker's exception if all callers have left."""
+    """Replaces the exception that a worker raises if all callers have left."""
 
 
 def wait_a_minute() -> float:

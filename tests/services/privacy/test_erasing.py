@@ -79,7 +79,7 @@ def fill_tables(
     return fill_for_list
 
 
-def join(imports_without_workers: Importing, list_id: int, user_id: int) -> None:
+def join_list(imports_without_workers: Importing, list_id: int, user_id: int) -> None:
     with imports_without_workers.resources.unit_of_work() as uow:
         person = uow.session.get_one(User, user_id)
         mailing_list = lists.get_list(uow, list_id)
@@ -116,7 +116,7 @@ def test_erasure_transactions_are_bounded_and_do_not_block_other_transactions(
     set_small_batches(monkeypatch)
     list_ids = [imports_without_workers.new_list(list_owner) for _ in range(5)]
     for list_id in list_ids:
-        join(imports_without_workers, list_id, erased_user_id)
+        join_list(imports_without_workers, list_id, erased_user_id)
     fill_tables(list_ids[0], ROWS_PER_TABLE)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     progress = [0]
@@ -152,7 +152,7 @@ def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
     fill_tables: Callable[[int, int], None],
 ) -> None:
     set_small_batches(monkeypatch)
-    join(imports_without_workers, owned_list_id, erased_user_id)
+    join_list(imports_without_workers, owned_list_id, erased_user_id)
     fill_tables(owned_list_id, ROWS_PER_TABLE)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     record = record_progress
@@ -249,7 +249,7 @@ def new_list(imports_without_workers: Importing, uow: UnitOfWork, user_id: int) 
 def test_owner_who_adds_the_address_during_its_erasure_creates_a_new_person(
     imports_without_workers: Importing, owned_list_id: int, erased_address: str, erased_user_id: int
 ) -> None:
-    join(imports_without_workers, owned_list_id, erased_user_id)
+    join_list(imports_without_workers, owned_list_id, erased_user_id)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     edit = MemberEdit({"name": "Ada"}, AttributeChanges())
 
@@ -296,7 +296,7 @@ def test_opt_out_blocks_import_of_the_address_during_its_erasure(
     erased_address: str,
     erased_user_id: int,
 ) -> None:
-    join(imports_without_workers, owned_list_id, erased_user_id)
+    join_list(imports_without_workers, owned_list_id, erased_user_id)
     with imports_without_workers.resources.unit_of_work() as uow:
         person = uow.session.get_one(User, erased_user_id)
         mailing_list = lists.get_list(uow, owned_list_id)
@@ -386,7 +386,7 @@ def test_erasure_of_a_locked_person_times_out_and_succeeds_after_unlock(
 def test_erasure_is_retried_when_an_import_locks_the_list(
     imports_without_workers: Importing, owned_list_id: int, erased_address: str, erased_user_id: int
 ) -> None:
-    join(imports_without_workers, owned_list_id, erased_user_id)
+    join_list(imports_without_workers, owned_list_id, erased_user_id)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     lease = imports_without_workers.lease(job_id)
     with imports_without_workers.resources.unit_of_work() as uow:

@@ -18,7 +18,7 @@ MAX_PENDING = 1_000
 
 
 def make_pending(number: int, *, age: float, due_in: float = 0) -> Pending:
-    """A delivery that was queued ``age`` seconds ago."""
+    """Return a delivery that was queued ``age`` seconds ago."""
     return Pending(number, NOW - timedelta(seconds=age), NOW + timedelta(seconds=due_in))
 
 
@@ -29,12 +29,16 @@ def test_webhook_retry_pauses_grow_for_an_hour_and_then_last_three_hours() -> No
 
 
 def test_webhook_events_are_sent_in_order_until_the_oldest_has_waited_a_minute() -> None:
-    failed = make_pending(1, age=59, due_in=100)
-    choice = choose_delivery([failed, make_pending(2, age=50)], NOW, max_pending=MAX_PENDING)
-    assert choice == Choice(due_at=failed.queued_at + ORDER_PERIOD)
-    old = make_pending(1, age=61, due_in=100)
+    failed_delivery = make_pending(1, age=59, due_in=100)
+    choice = choose_delivery(
+        [failed_delivery, make_pending(2, age=50)], NOW, max_pending=MAX_PENDING
+    )
+    assert choice == Choice(due_at=failed_delivery.queued_at + ORDER_PERIOD)
+    old_delivery = make_pending(1, age=61, due_in=100)
     assert (
-        choose_delivery([old, make_pending(2, age=50)], NOW, max_pending=MAX_PENDING).delivery_id
+        choose_delivery(
+            [old_delivery, make_pending(2, age=50)], NOW, max_pending=MAX_PENDING
+        ).delivery_id
         == 2
     )
 

@@ -75,7 +75,8 @@ def _random_frame(
 ) -> Rectangle:
     box = (0, 0, *size)
     if number or gif_only:
-        left, top = random_source.randrange(size[0] - 1), random_source.randrange(size[1] - 1)
+        left = random_source.randrange(size[0] - 1)
+        top = random_source.randrange(size[1] - 1)
         box = (
             left,
             top,

@@ -40,7 +40,7 @@ def test_every_foreign_key_to_deletable_rows_has_an_index(retention_stack: Stack
     assert unindexed_keys == set()
 
 
-def plan(uow: UnitOfWork, statement: str) -> str:
+def explain(uow: UnitOfWork, statement: str) -> str:
     # Postgres would read a small table completely, so exclude all plans that don't use an index.
     for method in ("seqscan", "bitmapscan", "sort"):
         uow.session.execute(text(f"SET LOCAL enable_{method} = off"))
@@ -56,7 +56,7 @@ def test_retention_purge_finds_expired_rows_by_an_index_without_sorting(
         places, _ = select_expired(rule, rule.age(retention_stack.settings()), limit=10)
         dialect = uow.session.get_bind().dialect
         compiled = places.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
-        query_plan = plan(uow, str(compiled))
+        query_plan = explain(uow, str(compiled))
     table = rule.model.__tablename__
     assert "Sort" not in query_plan, query_plan
     assert f"Seq Scan on {table}" not in query_plan, query_plan

@@ -41,11 +41,11 @@ def test_longer_retention_setting_keeps_rows_longer(
     retention_stack: Stack, aged_rows: AgedRows
 ) -> None:
     settings = retention_stack.settings()
-    longer = {kept: days + 30 for kept, days in settings.retention.items()}
+    longer_periods = {kind: days + 30 for kind, days in settings.retention.items()}
     names = [rule.name for rule in RULES if rule.is_purged and isinstance(rule.period, Retained)]
     assert names
     keys = {name: aged_rows.make(name, past_by=timedelta(days=29)) for name in names}
-    longer_settings = settings.model_copy(update={"retention": longer})
+    longer_settings = settings.model_copy(update={"retention": longer_periods})
     purge_expired_rows(replace(retention_stack.resources, settings=longer_settings))
     assert [name for name in names if not aged_rows.is_there(name, keys[name])] == []
     purge_expired_rows(retention_stack.resources)

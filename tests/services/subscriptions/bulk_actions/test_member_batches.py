@@ -27,7 +27,7 @@ def _limit_batches_to_three_members(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Killed(BaseException):
-    """Stands for the kill of a worker: no handler for ``Exception`` catches it."""
+    """Simulates a killed worker. No handler for ``Exception`` catches it."""
 
 
 def die(*_: object, **__: object) -> None:

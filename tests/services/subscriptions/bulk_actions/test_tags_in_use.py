@@ -45,19 +45,19 @@ def create_town_field(bulk: BulkActions) -> int:
         return field.id
 
 
-def rename(bulk: BulkActions, tag_id: int, name: str) -> None:
+def rename_tag(bulk: BulkActions, tag_id: int, name: str) -> None:
     with bulk.resources.unit_of_work() as uow:
         tags.rename_tag(uow, bulk.list_id, tag_id, name)
 
 
-def delete(bulk: BulkActions, tag_id: int) -> None:
+def delete_tag(bulk: BulkActions, tag_id: int) -> None:
     with bulk.resources.unit_of_work() as uow:
         tags.delete_tag(uow, bulk.list_id, tag_id)
 
 
 def list_tag_uses(bulk: BulkActions, tag_id: int) -> list[dict[str, Any]]:
     with pytest.raises(DomainError) as error:
-        delete(bulk, tag_id)
+        delete_tag(bulk, tag_id)
     assert error.value.code == "tag.in_use"
     uses: list[dict[str, Any]] = error.value.facts["used_by"]
     return uses
@@ -106,8 +106,8 @@ def test_bulk_action_keeps_its_filter_and_tags_when_they_are_renamed_or_deleted_
             "greeted"
         ]
     # Other tags get the old names, the field is retired, and the segment is changed and deleted.
-    rename(bulk_actions, vip_id, "patron")
-    rename(bulk_actions, greeted_id, "welcomed")
+    rename_tag(bulk_actions, vip_id, "patron")
+    rename_tag(bulk_actions, greeted_id, "welcomed")
     tag_members(bulk_actions, members[5:], "vip")
     with bulk_actions.resources.unit_of_work() as uow:
         fields.retire_field(uow, bulk_actions.owner.user_id, town_id)
@@ -123,8 +123,8 @@ def test_bulk_action_keeps_its_filter_and_tags_when_they_are_renamed_or_deleted_
     assert (result.get("matched"), result.get("changed")) == (3, 3)
     assert list_tagged_members(bulk_actions, greeted_id) == members[5:]
     # A finished bulk action doesn't prevent the deletion of its tags.
-    delete(bulk_actions, vip_id)
-    delete(bulk_actions, greeted_id)
+    delete_tag(bulk_actions, vip_id)
+    delete_tag(bulk_actions, greeted_id)
 
 
 def test_failed_bulk_action_is_not_resumed_after_its_tags_were_deleted(
@@ -142,8 +142,8 @@ def test_failed_bulk_action_is_not_resumed_after_its_tags_were_deleted(
         greeted_id = tags.find_tag_ids(uow, bulk_actions.list_id, ["greeted"], create=False)[
             "greeted"
         ]
-    delete(bulk_actions, vip_id)
-    delete(bulk_actions, greeted_id)
+    delete_tag(bulk_actions, vip_id)
+    delete_tag(bulk_actions, greeted_id)
     for job_id, code in ((filter_job_id, "segment.tag_deleted"), (tag_job_id, "tag.not_found")):
         job = bulk_actions.importing.work(job_id)
         assert (job.status, (job.error or {})["code"]) == ("failed", code)
@@ -165,7 +165,7 @@ def test_tag_used_by_an_unfinished_export_is_not_deletable(bulk_actions: BulkAct
     bulk_actions.stack.query(
         "UPDATE exports SET finished_at = now() WHERE list_id = %s", bulk_actions.list_id
     )
-    delete(bulk_actions, vip_id)
+    delete_tag(bulk_actions, vip_id)
     # The filter still shows the deleted tag, under a name that no tag of the list can have.
     with bulk_actions.resources.unit_of_work() as uow:
         [restored_filter] = member_filter.restore_names(
@@ -183,7 +183,7 @@ def test_tag_is_not_deletable_while_a_concurrent_transaction_starts_using_it(
             uow, lists.get_list(uow, bulk_actions.list_id), "VIPs", {"any": [VIP]}
         )
         with pytest.raises(DomainError) as error:
-            delete(bulk_actions, vip_id)
+            delete_tag(bulk_actions, vip_id)
         assert error.value.code == "list.busy"
     [use] = list_tag_uses(bulk_actions, vip_id)
     assert (use["kind"], use["name"]) == ("segment", "VIPs")

@@ -247,7 +247,8 @@ def find_new_fields(file: str) -> dict[str, tuple[str, str]]:
     fields_by_column: dict[str, tuple[str, str]] = {}
 
     def find(layout: ColumnLayout, sample: Any) -> None:
-        columns, keys = range(len(layout.header)), [each.key for each in MEMBER_FIELDS]
+        columns = range(len(layout.header))
+        keys = [field.key for field in MEMBER_FIELDS]
         field_columns.match_fields(layout, columns, MEMBER_FIELDS)
         for index, field in field_columns.propose_fields(layout, columns, keys, sample).items():
             fields_by_column[layout.header[index]] = field.key, field.type
@@ -320,10 +321,10 @@ def test_reports_on_unreadable_values_count_toward_the_batch_size_limit() -> Non
     )
     line = f"m%d@example.com{',x' * 50}\n"
     file = f"email,{header}\n" + "".join(line % number for number in range(1_000))
-    seen = SeenAddresses()
+    seen_addresses = SeenAddresses()
 
-    batches = [*judge_rows(opened(file, find_fields=field_finder(member_fields)), seen)]
+    batches = [*judge_rows(opened(file, find_fields=field_finder(member_fields)), seen_addresses)]
 
-    seen.close()
+    seen_addresses.close()
     assert len(batches) > 1
     assert max(characters for _, characters in batches) < 2 * MAX_BATCH_CHARACTERS

@@ -142,10 +142,10 @@ def test_overlong_texts_and_invalid_times_in_consent_claims_are_cut_or_replaced(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
     task = import_addresses(importing, importer, list_id, claimants)
-    future, nothing = datetime(9998, 1, 1, tzinfo=UTC), None
+    future = datetime(9998, 1, 1, tzinfo=UTC)
     claims = [
         ClaimedConsent(claimants[0], ConsentHow.FORM, future, wording="w" * 100_000),
-        ClaimedConsent(claimants[1], ConsentHow.FORM, nothing, url="javascript:alert(1)"),
+        ClaimedConsent(claimants[1], ConsentHow.FORM, None, url="javascript:alert(1)"),
         ClaimedConsent(claimants[2], ConsentHow.FORM, datetime(1, 1, 1, tzinfo=UTC), ip="unknown"),
         ClaimedConsent(
             claimants[3],
@@ -211,10 +211,8 @@ def test_import_undo_removes_only_the_consent_claims_of_that_import(
 def test_consent_claim_follows_a_member_transfer_and_is_removed_by_import_undo(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task, other_list_id = (
-        import_addresses(importing, importer, list_id, claimants[:1]),
-        importing.new_list(importer),
-    )
+    task = import_addresses(importing, importer, list_id, claimants[:1])
+    other_list_id = importing.new_list(importer)
     record_consent_claims(
         importing, task.id, ClaimedConsent(claimants[0], ConsentHow.FORM, CLAIM_TIME)
     )
@@ -318,11 +316,11 @@ def test_export_reads_consent_evidence_of_many_members_together(
     assert {
         ids[each]: list_consent(importing, list_id, each) for each in claimants[:2]
     } == evidence_by_member
-    by_claim, (_, *own) = (
+    by_claim, (_, *own_values) = (
         build_export_values(evidence_by_member[ids[each]]) for each in claimants[:2]
     )
     # An action of the member takes precedence over a claim about the member.
-    assert own == ["login", "198.51.100.7", "https://example.com/tea", *[None] * 4]
+    assert own_values == ["login", "198.51.100.7", "https://example.com/tea", *[None] * 4]
     # A claim from the file takes precedence over the entry of the import itself.
     from_file = ("form", "192.0.2.0/24", None, wording, None, None, "Mailchimp")
     assert by_claim == (clock.format_timestamp(CLAIM_TIME), *from_file)

@@ -184,11 +184,15 @@ def test_last_row_of_a_long_file_can_change_the_meaning_of_its_consent_column(
 
 
 def test_unnamed_status_column_is_recognised_only_with_at_most_20_distinct_values() -> None:
-    words = "unsubscribed abgemeldet ausgetragen désabonné désinscrit disiscritto uitgeschreven"
-    words += " afgemeld avregistrerad wypisany wypisana отписан отписана отписано unsub optout"
-    words += " cleaned bounced complained blacklisted"
-    assert set(read_statuses("Zustand", words.split())) > {"unsubscribed"}
-    assert set(read_statuses("Zustand", [*words.split(), "blocklisted"])) == {"wanted"}
+    status_words = (
+        "unsubscribed abgemeldet ausgetragen désabonné désinscrit disiscritto uitgeschreven"
+    )
+    status_words += (
+        " afgemeld avregistrerad wypisany wypisana отписан отписана отписано unsub optout"
+    )
+    status_words += " cleaned bounced complained blacklisted"
+    assert set(read_statuses("Zustand", status_words.split())) > {"unsubscribed"}
+    assert set(read_statuses("Zustand", [*status_words.split(), "blocklisted"])) == {"wanted"}
 
 
 def test_import_mapping_overrides_recognised_consent_columns() -> None:

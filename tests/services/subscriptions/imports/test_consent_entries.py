@@ -41,8 +41,8 @@ def test_concurrently_set_consent_wordings_each_get_their_own_version(
     importing: Importing, list_id: int
 ) -> None:
     def set_wording(number: int) -> None:
-        words = {"consent_wording": f"Wording {number // 2}"}
-        wording = lists.validate_values(importing.resources.settings, words)
+        values = {"consent_wording": f"Wording {number // 2}"}
+        wording = lists.validate_values(importing.resources.settings, values)
         while True:
             try:
                 with importing.resources.unit_of_work() as uow:

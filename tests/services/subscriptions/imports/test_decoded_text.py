@@ -44,24 +44,24 @@ def test_invalid_bytes_in_a_name_affect_only_that_name() -> None:
 
 
 def test_address_with_invalid_bytes_is_rejected_rather_than_guessed() -> None:
-    good = "".join(f"é{n}@example.com,É\n" for n in range(9)).encode()
-    data = b"email,name\n" + good + b"j\xf6rg@example.com,J\n" + b"z@example.com,Z\n"
+    valid_lines = "".join(f"é{n}@example.com,É\n" for n in range(9)).encode()
+    data = b"email,name\n" + valid_lines + b"j\xf6rg@example.com,J\n" + b"z@example.com,Z\n"
 
     assert outcome(data)[-2:] == [(11, "encoding.invalid"), (12, "z@example.com")]
 
 
 def test_incomplete_utf_16_character_rejects_only_its_own_row() -> None:
     data = "email,name\né@example.com,A\nz@example.com,Z\n".encode("utf-16-le")
-    broken = data.replace("é".encode("utf-16-le"), b"\x00\xd8")
+    damaged_data = data.replace("é".encode("utf-16-le"), b"\x00\xd8")
 
-    assert outcome(broken) == [(2, "encoding.invalid"), (3, "z@example.com")]
+    assert outcome(damaged_data) == [(2, "encoding.invalid"), (3, "z@example.com")]
     assert outcome(data + b"x")[:2] == [(2, "é@example.com"), (3, "z@example.com")]
 
 
 def test_invalid_bytes_in_json_lines_reject_only_their_own_line() -> None:
-    good = '{"email": "é@example.com"}\n'.encode()
+    valid_line = '{"email": "é@example.com"}\n'.encode()
 
-    assert outcome(good * 2 + b'{"email": "\xf6@example.com"}\n' + good) == [
+    assert outcome(valid_line * 2 + b'{"email": "\xf6@example.com"}\n' + valid_line) == [
         (1, "é@example.com"),
         (2, "é@example.com"),
         (3, "row.unreadable"),
@@ -70,8 +70,8 @@ def test_invalid_bytes_in_json_lines_reject_only_their_own_line() -> None:
 
 
 def test_row_rejected_for_its_encoding_states_that_reason() -> None:
-    good = "é@example.com,É\n".encode() * 3
-    parsed_rows = [*opened(b"email,name\n" + good + b"\xf6@example.com,N\xf6\n")]
+    valid_lines = "é@example.com,É\n".encode() * 3
+    parsed_rows = [*opened(b"email,name\n" + valid_lines + b"\xf6@example.com,N\xf6\n")]
 
     assert isinstance(parsed_rows[0], MemberRow)
     assert isinstance(parsed_rows[-1], RejectedRecord)

@@ -167,11 +167,11 @@ def test_members_are_read_correctly_from_files_without_a_header(
 @example("＝1", "a")  # noqa: RUF001
 def test_import_removes_the_formula_guards_that_exports_add(name: str, mailbox: str) -> None:
     email = f"{mailbox}@example.com"
-    out = io.StringIO()
+    output = io.StringIO()
     written_cells = (guard_cell(email), guard_cell(name))
-    csv.writer(out, quoting=csv.QUOTE_ALL).writerows([("email", "name"), written_cells])
-    assert not find_formulas(out.getvalue())
-    [row] = rows(out.getvalue())
+    csv.writer(output, quoting=csv.QUOTE_ALL).writerows([("email", "name"), written_cells])
+    assert not find_formulas(output.getvalue())
+    [row] = rows(output.getvalue())
     assert (row.email, row.name.split()) == (email, name.split())
 
 

@@ -127,7 +127,7 @@ def with_sheets(entries: str) -> bytes:
     return package(PEOPLE_SHEET, WIDE_SHEET, parts={"xl/workbook.xml": text})
 
 
-def prefix(text: str) -> str:
+def add_prefix(text: str) -> str:
     return text.replace("<", "<x:").replace("<x:/", "</x:").replace("xmlns=", "xmlns:x=")
 
 
@@ -141,7 +141,7 @@ HOSTILE_WORKBOOKS: dict[str, tuple[Callable[[], bytes], str]] = {
     "six million cells": (lambda: with_cells("A1", "F1000000"), TOO_LARGE),
     "301 cells without positions": (lambda: with_cells(*[""] * 301), TOO_LARGE),
     "corners named by another prefix": (
-        lambda: with_sheet(prefix(sheet_of(cell("A1", 1), cell("XFD1048576", 1)))),
+        lambda: with_sheet(add_prefix(sheet_of(cell("A1", 1), cell("XFD1048576", 1)))),
         TOO_LARGE,
     ),
     "more merged ranges than a person makes": (
@@ -411,7 +411,7 @@ VALID_WORKBOOKS: dict[str, Callable[[], bytes]] = {
     "deeply nested elements": lambda: with_sheet(
         PEOPLE_SHEET.replace("<sheetData>", "<a>" * 50_000 + "</a>" * 50_000 + "<sheetData>")
     ),
-    "names with a prefix": lambda: with_sheet(prefix(PEOPLE_SHEET)),
+    "names with a prefix": lambda: with_sheet(add_prefix(PEOPLE_SHEET)),
 }
 
 
@@ -424,12 +424,12 @@ def test_odd_but_valid_workbook_is_read(name: str) -> None:
 def test_zip64_workbook_is_read() -> None:
     file = io.BytesIO()
     with (
-        zipfile.ZipFile(io.BytesIO(package(PEOPLE_SHEET))) as old,
-        zipfile.ZipFile(file, "w") as new,
+        zipfile.ZipFile(io.BytesIO(package(PEOPLE_SHEET))) as source,
+        zipfile.ZipFile(file, "w") as target,
     ):
-        for name in old.namelist():
-            with new.open(name, "w", force_zip64=True) as part:
-                part.write(old.read(name))
+        for name in source.namelist():
+            with target.open(name, "w", force_zip64=True) as part:
+                part.write(source.read(name))
     _, [row] = read_workbook(file.getvalue())
     assert row.cells == ["ann@example.com"]
 
@@ -583,13 +583,13 @@ def test_workbook_with_random_damage_is_read_or_refused(seed: int) -> None:
     data = bytearray(workbook({"Members": [["email", "n"], ["ann@example.com", 1.5]]}))
     if seed % 2:
         file = io.BytesIO()
-        with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(file, "w") as new:
-            damaged_name = random_source.choice(old.namelist())
-            for name in old.namelist():
-                part = bytearray(old.read(name))
+        with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(file, "w") as target:
+            damaged_name = random_source.choice(source.namelist())
+            for name in source.namelist():
+                part = bytearray(source.read(name))
                 if name == damaged_name:
                     part[random_source.randrange(len(part))] = random_source.randrange(256)
-                new.writestr(name, bytes(part))
+                target.writestr(name, bytes(part))
         data = bytearray(file.getvalue())
     else:
         for _ in range(4):

@@ -74,7 +74,8 @@ def test_concurrent_imports_of_the_same_people_count_each_person_exactly_once(
             "SELECT count(*), count(DISTINCT email) FROM users WHERE email = ANY(%s)", people
         )
         assert person_counts == [(ROW_COUNT, ROW_COUNT)]
-        added, already = sum(t.added for t in tasks), sum(t.already for t in tasks)
+        added = sum(task.added for task in tasks)
+        already = sum(task.already for task in tasks)
         overlap = sum(map(len, parts)) - ROW_COUNT
         assert (added, already) == (
             (ROW_COUNT, overlap) if list_count == 1 else (ROW_COUNT + overlap, 0)
@@ -204,7 +205,7 @@ def test_rows_for_one_member_in_different_chunks_count_as_duplicates(
         [first_new_address, "Two", ""],
         [second_old_address, "", ""],
     ]
-    # The last row is an opt-out of one of them. The chunk with this row is applied first.
+    # The last row opts out one of these members. The chunk with this row is applied first.
     rows += [[second_new_address, "", "unsubscribed"]]
     job_id = importing.begin(
         importer, list_id, csv_of(rows, ("email", "name", "status")), on_existing="update"

@@ -84,7 +84,7 @@ def test_large_member_request_resumes_where_a_killed_worker_stopped(
     importing: Importing, list_id: int, request_job_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
-        """Stands for the kill of a process: no handler for ``Exception`` catches it."""
+        """Simulates a killed process. No handler for ``Exception`` catches it."""
 
     commit_chunk = applying.commit_chunk
     remaining_commits = 3

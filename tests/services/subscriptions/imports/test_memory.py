@@ -26,7 +26,8 @@ class GeneratedFile:
     def read(self, size: int, /) -> bytes:
         while len(self._rest) < size and (piece := next(self._pieces, None)) is not None:
             self._rest += piece
-        data, self._rest = self._rest[:size], self._rest[size:]
+        data = self._rest[:size]
+        self._rest = self._rest[size:]
         return data
 
 

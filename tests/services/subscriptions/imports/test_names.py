@@ -6,7 +6,7 @@ from tests.support.imports.forms import opened, rows
 
 
 def read_names(header: str, *records: str, **options: object) -> list[str]:
-    """Return the names of the members whose records follow their address."""
+    """Return the names that an import reads from rows with these cells after the address."""
     lines = [f"n{number}@example.com;{record}" for number, record in enumerate(records)]
     return [row.name for row in rows("\n".join([f"E-Mail;{header}", *lines]) + "\n", **options)]
 

@@ -1,4 +1,4 @@
-"""How many table rows an import reads to apply one chunk of its file."""
+"""Tests how many table rows an import reads to apply one chunk of its file."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -90,8 +90,10 @@ def test_import_chunk_scans_no_table_completely(
     monkeypatch: pytest.MonkeyPatch,
     extra_columns: dict[str, str],
 ) -> None:
-    stack, tag = importing.stack, random_hash_id()
-    other_list_id, list_id = importing.new_list(importer), importing.new_list(importer)
+    stack = importing.stack
+    tag = random_hash_id()
+    other_list_id = importing.new_list(importer)
+    list_id = importing.new_list(importer)
     stack.query(_INSERT_PEOPLE, f".{tag}@example.com", OTHER_MEMBER_COUNT)
     stack.query(_INSERT_MEMBERS, other_list_id, f"%.{tag}@example.com")
     stack.query(_INSERT_OPT_OUTS, other_list_id, f"%.{tag}@example.com")
@@ -128,8 +130,10 @@ def test_import_chunk_scans_no_table_completely(
 def test_import_row_cost_stays_bounded_without_statistics_for_its_list(
     importing: Importing, importer: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stack, tag = importing.stack, random_hash_id()
-    other_list_id, list_id = importing.new_list(importer), importing.new_list(importer)
+    stack = importing.stack
+    tag = random_hash_id()
+    other_list_id = importing.new_list(importer)
+    list_id = importing.new_list(importer)
     stack.query(_INSERT_PEOPLE, f".{tag}@example.com", OTHER_MEMBER_COUNT)
     stack.query(_INSERT_MEMBERS, other_list_id, f"%.{tag}@example.com")
     for table in (*TABLES, "former_addresses"):

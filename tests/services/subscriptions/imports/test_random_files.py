@@ -50,8 +50,8 @@ def prior_states(draw: st.DrawFn) -> PriorState:
     erased = bool(opt_out_kinds) and draw(st.booleans())
     member = None
     if not erased and draw(st.integers(0, 3)):
-        others = ["pending", "removed", "unsubscribed"]
-        status = draw(st.sampled_from(["active", "active", "active", *others]))
+        other_statuses = ["pending", "removed", "unsubscribed"]
+        status = draw(st.sampled_from(["active", "active", "active", *other_statuses]))
         tier = draw(st.sampled_from(["free", "silver", "gold"]))
         expiry = draw(st.sampled_from(EXPIRIES)) if tier != "free" else ""
         member = Member(

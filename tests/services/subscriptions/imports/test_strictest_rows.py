@@ -61,7 +61,7 @@ def find_status(importing: Importing, list_id: int, address: str) -> str | None:
 def test_one_opt_out_outweighs_every_subscription_of_the_same_person_in_a_file(
     importing: Importing, importer: Owner, list_id: int, order: int
 ) -> None:
-    member, bounced, complained, unconfirmed, *others = new_addresses(10)
+    member, bounced, complained, unconfirmed, *other_addresses = new_addresses(10)
     importing.bring(importer, list_id, csv_of([[member]], ["email"]))
     pairs = [
         *(
@@ -70,7 +70,7 @@ def test_one_opt_out_outweighs_every_subscription_of_the_same_person_in_a_file(
             [complained, "subscribed"],
             [unconfirmed, "subscribed"],
         ),
-        *([each, "subscribed"] for each in others),
+        *([each, "subscribed"] for each in other_addresses),
         *(
             [member.upper(), "unsubscribed"],
             [bounced, "bounced"],
@@ -89,7 +89,7 @@ def test_one_opt_out_outweighs_every_subscription_of_the_same_person_in_a_file(
     task = importing.bring(importer, list_id, file)
 
     assert counts_of(task) == expected
-    assert importing.active(list_id) == {*others}
+    assert importing.active(list_id) == {*other_addresses}
     assert find_status(importing, list_id, member) == "unsubscribed"
     assert list_opt_out_sources(importing, list_id) == ["bounce", "complaint", "import"]
 
@@ -99,13 +99,13 @@ def test_one_opt_out_outweighs_every_subscription_of_the_same_person_in_a_file(
 def test_opt_out_under_one_address_of_a_person_counts_for_their_other_addresses(
     importing: Importing, importer: Owner, list_id: int, opt_out_status: str
 ) -> None:
-    old_address, new_address, *others = new_addresses(6)
+    old_address, new_address, *other_addresses = new_addresses(6)
     other_list = importing.new_list(importer)
     importing.bring(importer, other_list, csv_of([[old_address]], ["email"]))
     change_address(importing.resources, old_address, new_address)
     rows = [
         [new_address, "subscribed"],
-        *([each, "subscribed"] for each in others),
+        *([each, "subscribed"] for each in other_addresses),
         [old_address, opt_out_status],
     ]
 
@@ -113,7 +113,7 @@ def test_opt_out_under_one_address_of_a_person_counts_for_their_other_addresses(
         task = importing.bring(importer, list_id, csv_of(file, HEADER), dry_run=True)
         assert (task.added, task.duplicate, task.opted_out + task.invalid) == (4, 1, 1)
     importing.bring(importer, list_id, csv_of(rows, HEADER))
-    assert importing.active(list_id) == {*others}
+    assert importing.active(list_id) == {*other_addresses}
     # A later file contains only the other address of the person.
     later_task = importing.bring(importer, list_id, csv_of([[new_address]], ["email"]))
     assert (later_task.added, later_task.opted_out) == (
@@ -169,8 +169,12 @@ def test_strictest_row_per_person_counts_in_a_suppression_file(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
-    ada, bea, *others = new_addresses(5)
-    rows = [[ada, "unsubscribe"], [bea, "soft bounce"], *([each, "bounce"] for each in others)]
+    ada, bea, *other_addresses = new_addresses(5)
+    rows = [
+        [ada, "unsubscribe"],
+        [bea, "soft bounce"],
+        *([each, "bounce"] for each in other_addresses),
+    ]
     rows += [[bea, "bounce"], [ada, "spam"]]
     task = importing.bring(
         importer, list_id, csv_of(rows, ("email", "reason")), kind="suppressions"
@@ -227,7 +231,7 @@ def test_all_opt_outs_of_an_import_are_kept_before_the_first_member_is_added(
 
 
 class Killed(BaseException):
-    """Stands for the kill of a process: no handler for ``Exception`` catches it."""
+    """Simulates a killed process. No handler for ``Exception`` catches it."""
 
 
 def kill_at(call: int, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
@@ -374,7 +378,7 @@ def test_release_1_0_0_cannot_read_an_import_with_status_values(
 def test_import_that_repeatedly_crashes_at_the_same_row_fails_after_three_crashes(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The crashes are counted although the import makes no progress between them."""
+    """The crash count must not be reset, although each attempt stores rows before it crashes."""
     job_id = importing.begin(importer, list_id, create_late_opt_outs()[2])
     crashes = []
     for _ in range(3):

@@ -120,7 +120,7 @@ def test_suppression_lists_from_mail_provider_apis_are_read(
             "bounces",
             {"a@example.com": BOUNCED, "d@example.com": MAY_PASS},
         ),
-        # SendGrid.
+        # Exports of SendGrid.
         (
             "ip,email,created\n192.0.2.1,b@example.com,1\n",
             "complaints",
@@ -224,7 +224,8 @@ def test_late_event_type_in_json_lines_applies_to_earlier_suppression_rows() -> 
     decisions = None
     for has_decisions in (False, True):
         reader = open_suppression_rows(open_ranged_file(Stored(file.encode())))
-        header, kind = reader.header, ImportKind.BOUNCES
+        header = reader.header
+        kind = ImportKind.BOUNCES
         suppressions = SuppressionReader(header, reader.sample, kind, earlier_decisions=decisions)
         rows = [row for row in suppressions.read(reader) if isinstance(row, MemberRow)]
         assert suppressions.has_misread_rows() is not has_decisions

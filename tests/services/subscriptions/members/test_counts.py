@@ -27,7 +27,7 @@ ACTION_COUNT = sized(400, 20_000, few=100)
 def test_subscriber_counts_stay_correct_during_concurrent_changes_and_folding(
     acting: Acting, list_ids: list[int], owner: Owner
 ) -> None:
-    with repeated(*[partial(fold, acting)] * 2, pause=0.01):
+    with repeated(*[partial(fold_deltas, acting)] * 2, pause=0.01):
         replies = at_once(build_actions(acting, list_ids[0], owner))
     # No action waits long for the list's lock.
     assert set(replies) <= {(200, 1), (200, 0), (503, "list.busy")}
@@ -41,7 +41,7 @@ def require_figures_of_history(acting: Acting, list_id: int) -> None:
     """Require that the daily figures match the history, which is complete without imports."""
     faults = daily_figures.verify_figures(acting.resources)
     assert [each for each in faults if each.list_id == list_id] == []
-    [(joined, left)] = acting.stack.query(
+    [(joined_count, left_count)] = acting.stack.query(
         "SELECT count(*) FILTER (WHERE status_after = 'active'"
         " AND status_before IS DISTINCT FROM 'active'),"
         " count(*) FILTER (WHERE status_before = 'active' AND status_after <> 'active')"
@@ -49,7 +49,7 @@ def require_figures_of_history(acting: Acting, list_id: int) -> None:
         list_id,
     )
     [figures] = by_day(acting.resources, list_id).values()
-    assert figures == (joined, left)
+    assert figures == (joined_count, left_count)
 
 
 def build_actions(acting: Acting, list_id: int, owner: Owner) -> list[Action]:
@@ -89,7 +89,7 @@ def build_actions(acting: Acting, list_id: int, owner: Owner) -> list[Action]:
     return actions
 
 
-def fold(acting: Acting) -> None:
+def fold_deltas(acting: Acting) -> None:
     with acting.resources.unit_of_work() as uow:
         folding.fold_counts(uow, max_deltas=7)
         folding.fold_days(uow, max_deltas=7)

@@ -55,7 +55,7 @@ EXPIRIES = st.sampled_from([None, "2040-01-01T00:00:00.000000Z", "2041-01-01T00:
 class Subscriptions(RuleBasedStateMachine):
     """Two owners, three lists and three people.
 
-    Two of the people can log in. Of the third person, at first only the address exists.
+    Two of the people can log in. The third person is at first only an e-mail address.
     """
 
     acting: ClassVar[Acting]
