@@ -181,11 +181,11 @@ def test_unknown_checkout_is_rejected(account: StripeCheckout) -> None:
 
 
 def test_payment_provider_error_reveals_no_key(sandbox_url: str, stripe_keys: StripeKeys) -> None:
-    second_checkout = StripeKeys(webhook_secret=stripe_keys.webhook_secret)
+    other_keys = StripeKeys(webhook_secret=stripe_keys.webhook_secret)
     with pytest.raises(DomainError) as error:
-        account_at(f"{sandbox_url}/stripe", second_checkout).open_checkout(an_order())
+        account_at(f"{sandbox_url}/stripe", other_keys).open_checkout(an_order())
     assert error.value.code == "payments.refused"
-    assert second_checkout.secret_key[-4:] not in error.value.message
+    assert other_keys.secret_key[-4:] not in error.value.message
     assert error.value.__cause__ is None
 
 

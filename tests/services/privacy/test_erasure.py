@@ -138,9 +138,7 @@ def test_erasure_leaves_no_trace_of_name_or_address_in_database_or_storage(
     feed_query = "SELECT 1 FROM feed_events WHERE data ->> 'user_id' = %s"
     assert stack.query(feed_query, str(erasable_person.person.user_id))
     assert not {column for column in columns if column.startswith("public.feed_")}
-    assert any(
-        authorization.startswith(f"renditions/{hash_id}/") for authorization in stack.stored()
-    )
+    assert any(key.startswith(f"renditions/{hash_id}/") for key in stack.stored())
 
     erased = printed(stack, "users", "erase", erasable_person.person.address.upper())
     assert erased.pop("user_id") == erasable_person.person.user_id
@@ -148,7 +146,7 @@ def test_erasure_leaves_no_trace_of_name_or_address_in_database_or_storage(
     assert find_words(stack, erasable_person.words) == set()
     # A separate task deletes the objects after the commit.
     eventually(
-        lambda: not [authorization for authorization in stack.stored() if hash_id in authorization],
+        lambda: not [key for key in stack.stored() if hash_id in key],
         what="the objects' end",
     )
     leftovers = stack.query(

@@ -78,7 +78,7 @@ def test_invalid_retention_setting_is_rejected_with_its_name(setting: str, messa
 
 
 def test_retention_minimums_are_never_shorter_than_promised_periods() -> None:
-    minimums = {name: timedelta(days=format_days) for name, format_days in MIN_DAYS.items()}
+    minimums = {name: timedelta(days=days) for name, days in MIN_DAYS.items()}
     assert minimums[Retained.JOBS] >= RETRY_INPUT_RETENTION
     assert minimums[Retained.EXPORTS] >= BULK_FILE_RETENTION
     assert minimums[Retained.IMPORTS] >= BULK_FILE_RETENTION

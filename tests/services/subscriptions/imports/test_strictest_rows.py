@@ -342,7 +342,9 @@ def test_import_read_partially_by_release_1_0_0_is_read_again(
     members, opted_out, file = create_late_opt_outs()
     job_id = importing.begin(importer, list_id, file)
     task = importing.of_job(job_id)
-    rows = [JudgedRow(owner, each, cells=[each]) for owner, each in enumerate(opted_out, start=2)]
+    rows = [
+        JudgedRow(line, address, cells=[address]) for line, address in enumerate(opted_out, start=2)
+    ]
     store_chunks(importing, task, rows[:2], rows[2:])
     importing.stack.query(
         "UPDATE imports SET chunks = 2, received = 3, chunk_bytes = 999 WHERE id = %s RETURNING id",

@@ -102,7 +102,7 @@ def age_by_a_day(importing: Importing, list_id: int) -> None:
 
 def require_possible_figures(importing: Importing, list_id: int) -> None:
     faults = daily_figures.verify_figures(importing.resources)
-    assert [figures for figures in faults if figures.list_id == list_id] == []
+    assert [fault for fault in faults if fault.list_id == list_id] == []
     for days_ago in range(3):
         day = clock.now().date() - timedelta(days=days_ago)
         with importing.resources.unit_of_work() as uow:
