@@ -177,7 +177,7 @@ def test_sendgrid_request_with_an_altered_header_is_rejected(
     )
 
 
-def test_start_of_a_signed_body_is_no_timestamp() -> None:
+def test_start_of_a_signed_body_is_not_accepted_as_the_timestamp() -> None:
     keys = (public_text(get_key("current")),)
     headers = sign_headers()
     body = headers[TIMESTAMP_HEADER].encode() + BODY

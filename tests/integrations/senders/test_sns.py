@@ -244,7 +244,7 @@ def test_refused_certificate_is_fetched_again_after_a_minute(
     assert [count_requests(number, 61) for number in (1, 2, 3, 3, 1)] == [0, 1, 1, 0, 1]
 
 
-def test_old_certificate_serves_while_sns_is_unreachable(
+def test_cached_certificate_is_used_while_sns_is_unreachable(
     sns: FaultySns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sns_certificates, "_MAX_SECONDS", 0.2)
@@ -449,7 +449,9 @@ def fresh_roots() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("fresh_roots")
-def test_roots_are_those_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_certificates_are_those_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = FOREIGN_CERTIFICATES.root.public_bytes(Encoding.PEM)
     (tmp_path / "roots.pem").write_bytes(root)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "roots.pem"))
@@ -463,7 +465,9 @@ def test_roots_are_those_of_the_system(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("fresh_roots")
-def test_roots_are_loaded_once_per_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_certificates_are_loaded_once_per_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     roots = load_system_roots()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     assert load_system_roots() is roots

@@ -117,7 +117,7 @@ def test_message_without_an_id_is_rejected() -> None:
     assert not is_accepted(headers)
 
 
-def test_only_the_form_of_standard_webhooks_is_a_signing_secret() -> None:
+def test_only_a_secret_in_standard_webhooks_format_is_a_signing_secret() -> None:
     assert is_signing_secret(SECRET)
     for text in ("", "whsec_", "whsec_ü", "whsec_A", SECRET.removeprefix("whsec_")):
         assert not is_signing_secret(text)

@@ -86,7 +86,7 @@ def test_maintenance_task_runs_once_per_interval_despite_a_duplicate_message(
     assert len(count_runs(maintenance_resources)) == 1
 
 
-def test_missed_maintenance_runs_are_not_made_up(
+def test_missed_maintenance_runs_are_not_repeated_later(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
     update_row(empty_stack, "due_at = now() - interval '1 day'")

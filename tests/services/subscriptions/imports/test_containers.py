@@ -82,7 +82,7 @@ def test_truncated_archive_is_rejected(kind: str, fraction: float) -> None:
     error_message(archive[: int(len(archive) * fraction)], "import.truncated")
 
 
-def test_truncated_workbook_is_rejected_as_an_excel_file() -> None:
+def test_truncated_workbook_is_rejected_as_an_incomplete_excel_file() -> None:
     file = workbook({"Members": [["email"], ["ada@example.com"]]})
     for size in (1000, len(file) - 30):
         sentence = error_message(file[:size], "import.truncated")

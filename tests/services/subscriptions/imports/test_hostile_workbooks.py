@@ -364,7 +364,7 @@ def test_zip_file_of_a_newer_version_is_refused() -> None:
         read_workbook(data)
 
 
-def test_merged_ranges_on_top_of_each_other_are_refused_at_once() -> None:
+def test_overlapping_merged_ranges_are_refused_at_once() -> None:
     rows = f'<row r="1">{cell("A1", "x")}</row><row r="16000">{cell("KN16000", "x")}</row>'
     merged = '<mergeCell ref="A1:KN16000"/>' * 50_000
     with pytest.raises(DomainError, match="merged ranges cover"):
@@ -552,7 +552,7 @@ def test_error_of_the_first_unreadable_sheet_is_raised_if_no_sheet_has_addresses
     assert find_error_code(package(PEOPLE_SHEET[:-40], WIDE_SHEET, notes)) == DAMAGED
 
 
-def test_child_that_gives_no_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_that_sends_no_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STEP_SECONDS", 4.0)
     with closing(open_workbook(build_large_workbook())) as child:
         pid = child.pid

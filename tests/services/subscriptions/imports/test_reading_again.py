@@ -66,7 +66,7 @@ def test_dry_run_file_is_kept_only_for_its_retention_period(
     assert find_error_code(importing, importer, dry_run.id) == "import.file_gone"
 
 
-def test_import_file_opened_for_a_dry_run_is_not_read_on_with_other_options(
+def test_file_opened_for_a_dry_run_is_not_reused_for_an_import_with_other_options(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 1)

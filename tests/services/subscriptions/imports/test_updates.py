@@ -120,9 +120,7 @@ def test_import_update_changes_only_values_for_which_the_file_has_a_column(
     assert read_paid_tiers(importing, list_id, addresses) == before
     task = importing.bring(importer, list_id, file, on_existing="update")
     assert read_paid_tiers(importing, list_id, addresses) == after
-    assert task.updated == sum(
-        old != new for old, new in zip(before, after, strict=True)
-    )
+    assert task.updated == sum(old != new for old, new in zip(before, after, strict=True))
     importing.take_back(importer, task.id)
     assert read_paid_tiers(importing, list_id, addresses) == before
 

@@ -66,7 +66,7 @@ def test_typed_cell_becomes_an_unambiguous_text(value: object, format_: str, tex
     assert read_cells(value, **({"B": format_} if format_ else {})) == [text]
 
 
-def test_dates_of_a_workbook_with_the_1904_date_system_are_right() -> None:
+def test_dates_of_a_workbook_with_the_1904_date_system_are_read_correctly() -> None:
     styles = (
         '<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
         '<cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs></styleSheet>'
@@ -80,7 +80,7 @@ def test_dates_of_a_workbook_with_the_1904_date_system_are_right() -> None:
     assert read_only_row(data).cells == ["ann@example.com", "2025-04-03"]
 
 
-def test_date_order_of_typed_dates_is_never_asked() -> None:
+def test_owner_is_never_asked_for_the_order_of_typed_dates() -> None:
     rows: list[list[object]] = [
         ["email", "joined_at"],
         ["ann@example.com", DAY],
@@ -241,7 +241,7 @@ def test_merged_range_belongs_to_its_first_cell() -> None:
     ]
 
 
-def test_line_is_the_row_of_the_sheet() -> None:
+def test_line_number_is_the_row_number_in_the_sheet() -> None:
     """The sheet has a title, blank rows, and a table that begins far from the first cell."""
     rows = (
         '<row r="4">' + cell("D4", "Our readers") + "</row>"
@@ -256,7 +256,7 @@ def test_line_is_the_row_of_the_sheet() -> None:
     assert reader.description.header_line == 7
 
 
-def test_sheet_without_positions_is_read_in_order() -> None:
+def test_sheet_without_cell_positions_is_read_in_order() -> None:
     rows = (
         "<row>" + cell("", "email") + cell("", "name") + "</row>"
         "<row>" + cell("", "ann@example.com") + cell("", "Ann") + "</row>"
@@ -337,7 +337,7 @@ def test_workbook_without_values_is_empty(sheets: dict[str, list[list[object]]])
         "application/vnd.openxmlformats-officedocument.spreadsheetml.template.main+xml",
     ],
 )
-def test_workbook_with_macros_and_template_are_read_like_others(main_type: str) -> None:
+def test_workbooks_with_macros_and_templates_are_read_like_other_workbooks(main_type: str) -> None:
     row = '<row r="2">' + cell("A2", "ann@example.com") + "</row>"
     data = package(
         sheet_xml(HEADER + row), main_type=main_type, parts={"xl/vbaProject.bin": b"\0macro"}
@@ -350,7 +350,7 @@ def test_null_character_in_a_cell_is_removed_and_its_notation_in_a_text_is_kept(
     assert read_only_row(package(sheet_xml(HEADER + row))).cells[1] == "ab \\u0000"
 
 
-def test_overlong_row_is_rejected_alone() -> None:
+def test_only_the_overlong_row_of_a_workbook_is_rejected() -> None:
     long_row = '<row r="2">' + cell("A2", "ann@example.com") + cell("B2", "x" * 300_000) + "</row>"
     row = '<row r="3">' + cell("A3", "ben@example.com") + "</row>"
     _, [rejected, ben] = read_workbook(package(sheet_xml(HEADER + long_row + row)))
