@@ -3,14 +3,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import orjson
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from fastapi import Response
 
-from core.errors import DomainError, ServerFailed
+from core.errors import DomainError
 from devstack.sandbox.senders.amazon_sns import (
     CERTIFICATE_PATH,
     CERTIFICATE_URL,
@@ -25,7 +24,6 @@ from integrations.senders.certificate_chains import load_system_roots
 from integrations.senders.port import SenderProof, SenderRequest
 from integrations.senders.ses import SesAdapter
 from integrations.senders.sns_certificates import SnsCertificates
-from integrations.senders.sns_subscriptions import confirm_subscription
 from integrations.senders.sns_topics import parse_topic
 from tests.support.senders.adapters import verify
 from tests.support.senders.sns import FaultySns
@@ -471,35 +469,6 @@ def test_root_certificates_are_loaded_once_per_process(
     roots = load_system_roots()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     assert load_system_roots() is roots
-
-
-def test_subscription_is_confirmed_with_the_protection_that_sns_allows(sns: FaultySns) -> None:
-    token = sns.server.build_confirmation("SubscriptionConfirmation")["Token"]
-    assert confirm_subscription(TOPIC_ARN, token, sns.base_url)
-    assert sns.server.confirmed_topics == [TOPIC_ARN]
-    unprotected = {"Action": "ConfirmSubscription", "TopicArn": TOPIC_ARN, "Token": token}
-    protected = unprotected | {"AuthenticateOnUnsubscribe": "true"}
-    assert [dict(parse_qsl(query)) for query in sns.queries] == [protected, unprotected]
-
-
-@pytest.mark.parametrize("status", [400, 404, 302])
-def test_subscription_is_not_confirmed_if_sns_refuses_the_token(
-    sns: FaultySns, status: int
-) -> None:
-    assert not confirm_subscription(TOPIC_ARN, "unknown&Token=x", sns.base_url)
-    sns.replies["/"] = Response(status_code=status, headers={"Location": "/sns/confirmed"})
-    assert not confirm_subscription(TOPIC_ARN, "unknown", sns.base_url)
-    assert not confirm_subscription("arn:aws:sns:s3:123456789012:a", "unknown", sns.base_url)
-    assert set(sns.paths) == {"/"}
-
-
-@pytest.mark.parametrize("status", [500, 503, 429])
-def test_confirmation_can_be_repeated_after_an_outage_of_sns(sns: FaultySns, status: int) -> None:
-    sns.replies["/"] = Response(status_code=status)
-    with pytest.raises(ServerFailed):
-        confirm_subscription(TOPIC_ARN, "t0ken", sns.base_url)
-    with pytest.raises(ServerFailed):
-        confirm_subscription(TOPIC_ARN, "t0ken", "http://127.0.0.1:9")
 
 
 def test_only_a_server_on_this_machine_can_replace_amazons_servers() -> None:

@@ -195,6 +195,52 @@ def test_unsupported_file_type_is_rejected_by_its_name(data: bytes, message_part
 
 
 @pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (
+            b"\xd0\xcf\x11\xe0" + bytes(508) + "Workbook".encode("utf-16-le") + bytes(70_000),
+            "import.unknown_format",
+        ),
+        (
+            b"\xd0\xcf\x11\xe0"
+            + bytes(containers.READ_BYTES - 40)
+            + "EncryptedPackage".encode("utf-16-le")
+            + bytes(32)
+            + b"\x22\0\2",
+            "import.workbook_encrypted",
+        ),
+    ],
+    ids=["old workbook", "encrypted workbook"],
+)
+def test_old_and_encrypted_workbooks_have_their_own_errors(data: bytes, code: str) -> None:
+    with pytest.raises(DomainError) as error:
+        open_member_rows(io.BytesIO(data))
+    assert error.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("names", "extension"),
+    [
+        (("mimetype", "content.xml", "META-INF/manifest.xml"), ".ods"),
+        (("Index/Document.iwa", "Metadata/Properties.plist"), ".numbers"),
+        (("Index.zip", "preview.jpg"), ".numbers"),
+    ],
+)
+def test_other_spreadsheet_is_refused_with_the_advice_to_save_as_xlsx(
+    names: tuple[str, ...], extension: str
+) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in names:
+            archive.writestr(name, "x")
+    with pytest.raises(DomainError) as error:
+        open_member_rows(io.BytesIO(file.getvalue()))
+    assert error.value.code == "import.unknown_format"
+    assert extension in str(error.value)
+    assert "save it as .xlsx or CSV" in str(error.value)
+
+
+@pytest.mark.parametrize(
     "data",
     [
         *(b"", b"\n\r\n  \n", b"\xef\xbb\xbf", b"\xff\xfe", gzip.compress(b"", mtime=0)),

@@ -1,32 +1,24 @@
-"""Tests of damaged, malicious and far too large workbooks, and of killed child processes."""
+"""Tests of damaged, malicious and far too large workbooks."""
 
 import io
 import os
 import random
-import signal
 import struct
-import threading
 import zipfile
 from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
-from itertools import islice
-from pathlib import Path
 
 import pytest
 
-from core.errors import DomainError, TransientError
-from devstack.harness.polling import eventually
+from core.errors import DomainError
 from services.subscriptions.imports import containers
-from services.subscriptions.imports.formats import open_member_rows
-from services.subscriptions.imports.workbooks import workbook as module
 from services.subscriptions.imports.workbooks.workbook import Workbook
 from tests.support.imports.workbooks import (
     MAIN,
     OFFICE,
     PACKAGE,
     cell,
-    open_workbook,
     package,
     read_workbook,
     sheet_xml,
@@ -434,104 +426,11 @@ def test_zip64_workbook_is_read() -> None:
     assert row.cells == ["ann@example.com"]
 
 
-@pytest.mark.parametrize(
-    ("data", "code"),
-    [
-        (
-            b"\xd0\xcf\x11\xe0" + bytes(508) + "Workbook".encode("utf-16-le") + bytes(70_000),
-            UNKNOWN,
-        ),
-        (
-            b"\xd0\xcf\x11\xe0"
-            + bytes(containers.READ_BYTES - 40)
-            + "EncryptedPackage".encode("utf-16-le")
-            + bytes(32)
-            + b"\x22\0\2",
-            ENCRYPTED,
-        ),
-    ],
-    ids=["old workbook", "encrypted workbook"],
-)
-def test_old_and_encrypted_workbooks_have_their_own_errors(data: bytes, code: str) -> None:
-    with pytest.raises(DomainError) as error:
-        open_member_rows(io.BytesIO(data))
-    assert error.value.code == code
-
-
-@pytest.mark.parametrize(
-    ("names", "extension"),
-    [
-        (("mimetype", "content.xml", "META-INF/manifest.xml"), ".ods"),
-        (("Index/Document.iwa", "Metadata/Properties.plist"), ".numbers"),
-        (("Index.zip", "preview.jpg"), ".numbers"),
-    ],
-)
-def test_other_spreadsheet_is_refused_with_the_advice_to_save_as_xlsx(
-    names: tuple[str, ...], extension: str
-) -> None:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for name in names:
-            archive.writestr(name, "x")
-    with pytest.raises(DomainError) as error:
-        open_member_rows(io.BytesIO(file.getvalue()))
-    assert error.value.code == UNKNOWN
-    assert extension in str(error.value)
-    assert "save it as .xlsx or CSV" in str(error.value)
-
-
 def test_workbook_of_more_than_100_mb_is_refused_before_it_is_read() -> None:
     child = Workbook(io.BytesIO(b"PK"), 100 * 1024**2 + 1)
     with closing(child), pytest.raises(DomainError) as error:
         next(child.open())
     assert error.value.code == TOO_LARGE
-
-
-def build_large_workbook() -> bytes:
-    rows = [["email"], *([f"m{number}@example.com"] for number in range(5_000))]
-    return workbook({"Members": rows})
-
-
-def kill_child(child: Workbook) -> None:
-    pid = child.pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    eventually(
-        lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text(),
-        what="the child's end",
-    )
-
-
-def test_import_whose_child_was_killed_is_retried() -> None:
-    with closing(open_workbook(build_large_workbook())) as child:
-        rows = iter(open_member_rows(child))
-        assert len(list(islice(rows, 10))) == 10
-        kill_child(child)
-        with pytest.raises(TransientError, match="killed"):
-            list(rows)
-
-
-def test_import_whose_child_is_killed_while_it_gets_the_file_is_retried() -> None:
-    data = package(PEOPLE_SHEET, parts={"media/picture.bin": os.urandom(3 * module.PIECE_BYTES)})
-    for pieces in (1, 2, 4):
-        with closing(Workbook(io.BytesIO(data), len(data))) as child:
-            steps = child.open()
-            assert len(list(islice(steps, pieces))) == pieces
-            kill_child(child)
-            with pytest.raises(TransientError, match="killed"):
-                list(steps)
-
-
-def test_import_whose_child_is_killed_while_it_works_is_retried() -> None:
-    with closing(open_workbook(build_large_workbook())) as child:
-        pid = child.pid
-        assert pid is not None
-        os.kill(pid, signal.SIGSTOP)
-        timer = threading.Timer(0.3, os.kill, (pid, signal.SIGKILL))
-        timer.start()
-        with pytest.raises(TransientError, match="killed"):
-            list(open_member_rows(child))
-        timer.join()
 
 
 @pytest.mark.parametrize(
@@ -550,30 +449,6 @@ def test_error_of_the_first_unreadable_sheet_is_raised_if_no_sheet_has_addresses
     notes = sheet_of('<row r="1">' + cell("A1", "Topic") + "</row>")
     assert find_error_code(package(notes, WIDE_SHEET, PEOPLE_SHEET[:-40])) == TOO_LARGE
     assert find_error_code(package(PEOPLE_SHEET[:-40], WIDE_SHEET, notes)) == DAMAGED
-
-
-def test_child_that_sends_no_answer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STEP_SECONDS", 4.0)
-    with closing(open_workbook(build_large_workbook())) as child:
-        pid = child.pid
-        assert pid is not None
-        os.kill(pid, signal.SIGSTOP)
-        with pytest.raises(DomainError) as error:
-            list(open_member_rows(child))
-        assert error.value.code == TOO_LARGE
-        assert not Path(f"/proc/{pid}").exists()
-
-
-def test_child_of_a_workbook_is_confined() -> None:
-    with closing(open_workbook(build_large_workbook())) as child:
-        limits = Path(f"/proc/{child.pid}/limits").read_text().splitlines()
-        status = Path(f"/proc/{child.pid}/status").read_text()
-    values = {line[:26].strip(): line[26:].split()[:2] for line in limits}
-    assert values["Max open files"] == ["0", "0"]
-    assert values["Max processes"] == ["0", "0"]
-    assert values["Max cpu time"] == ["120", "120"]
-    assert values["Max address space"] == [str(1024**3)] * 2
-    assert "Seccomp:\t2" in status
 
 
 @pytest.mark.parametrize("seed", range(12))
