@@ -97,12 +97,12 @@ OBJECT_FORMAT = "json_object"
 PROMPT_FORMAT = "prompt"
 
 
-def ask(model_run: Run, behaviour: str = "") -> str:
+def ask_model(model_run: Run, behaviour: str = "") -> str:
     return answered(model_run.model(behaviour).ask(question()).text)
 
 
 def test_llm_request_uses_strict_json_schema_first(model_run: Run) -> None:
-    ask(model_run)
+    ask_model(model_run)
     response_format = model_run.requests[0]["response_format"]
     assert response_format["type"] == SCHEMA_FORMAT
     assert response_format["json_schema"] == {"name": "summary", "strict": True, "schema": SCHEMA}
@@ -118,17 +118,17 @@ def test_llm_request_uses_strict_json_schema_first(model_run: Run) -> None:
 def test_llm_falls_back_to_simpler_formats_and_remembers_the_supported_one(
     model_run: Run, behaviour: str, forms: list[str]
 ) -> None:
-    assert "Bees live" in ask(model_run, behaviour)
+    assert "Bees live" in ask_model(model_run, behaviour)
     assert model_run.forms == forms
     # If the server accepts no schema, the prompt contains the schema.
     assert '"additionalProperties":false' in model_run.requests[1]["messages"][0]["content"]
-    ask(model_run, behaviour)
+    ask_model(model_run, behaviour)
     assert model_run.forms == [*forms, forms[-1]]
 
 
 def test_llm_remembers_which_token_limit_parameter_the_server_accepts(model_run: Run) -> None:
-    ask(model_run, "new-limit")
-    ask(model_run, "new-limit")
+    ask_model(model_run, "new-limit")
+    ask_model(model_run, "new-limit")
     limits = ["max_tokens" in each for each in model_run.requests]
     assert limits == [True, False, False]
     assert model_run.requests[2]["max_completion_tokens"] > model_run.requests[0]["max_tokens"]
@@ -138,22 +138,22 @@ def test_llm_remembers_which_token_limit_parameter_the_server_accepts(model_run:
 def test_llm_does_not_remember_a_format_if_the_server_rejects_all(model_run: Run) -> None:
     model_run.steer("400")
     with pytest.raises(DomainError):
-        ask(model_run)
+        ask_model(model_run)
     model_run.steer(None)
-    ask(model_run)
+    ask_model(model_run)
     assert model_run.forms[-1] == SCHEMA_FORMAT
 
 
 def test_llm_request_that_is_too_long_is_not_repeated_in_other_formats(model_run: Run) -> None:
     with pytest.raises(DomainError) as raised:
-        ask(model_run, "too-much")
+        ask_model(model_run, "too-much")
     assert raised.value.code == "llm.failed"
     assert model_run.calls == 1
 
 
 def test_llm_request_contains_the_post_only_in_the_user_message(model_run: Run) -> None:
     for behaviour in ("", "no-json-mode"):
-        ask(model_run, behaviour)
+        ask_model(model_run, behaviour)
     for request in model_run.requests:
         roles = [each["role"] for each in request["messages"]]
         assert roles == ["system", "user"]
@@ -273,12 +273,12 @@ def test_llm_token_usage_is_reported_for_useful_useless_and_failed_answers(model
 
 @pytest.mark.tier("timing")
 def test_llm_calls_run_concurrently(model_run: Run) -> None:
-    def ask() -> None:
+    def ask_model() -> None:
         with pytest.raises(DomainError):
             model_run.model("slow").ask(question(5.0))
 
     model_run.server = LlmServerState(openai_protocol.create_breaker(tolerated=99))
-    threads = [threading.Thread(target=ask) for _ in range(8)]
+    threads = [threading.Thread(target=ask_model) for _ in range(8)]
     for thread in threads:
         thread.start()
     eventually(lambda: model_run.calls == 8, within=4.9, what="eight calls at the same time")

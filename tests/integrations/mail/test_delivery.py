@@ -18,19 +18,19 @@ from tests.support.mail.server import Sandbox, Talker, address, letter, mailer, 
 SENDER = MailSender.parse("Pressroom <news@example.com>")
 
 
-def message_id(mail: Mail) -> str:
+def build_message_id(mail: Mail) -> str:
     return str(message_from_bytes(compose_message(mail, SENDER, mail.to))["Message-ID"])
 
 
 def test_mail_with_key_has_the_same_message_id_on_every_attempt() -> None:
     mail = Mail("a@example.org", "Hello", "text", "<p>html</p>", key="job-7")
-    assert message_id(mail) == message_id(mail) == "<job-7@example.com>"
+    assert build_message_id(mail) == build_message_id(mail) == "<job-7@example.com>"
 
 
 def test_mail_without_key_has_a_unique_message_id() -> None:
     mail = Mail("a@example.org", "Hello", "text", "<p>html</p>")
-    assert message_id(mail) != message_id(mail)
-    assert re.fullmatch(r"<\S+@example\.com>", message_id(mail))
+    assert build_message_id(mail) != build_message_id(mail)
+    assert re.fullmatch(r"<\S+@example\.com>", build_message_id(mail))
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_mail_server_without_starttls_receives_neither_login_nor_mail() -> None:
     assert [command.split()[0] for command in scripted_server.heard] == ["EHLO"]
 
 
-def deliver(mail_sandbox: Sandbox, mail: Mail) -> StoredMail:
+def deliver_mail(mail_sandbox: Sandbox, mail: Mail) -> StoredMail:
     mailer(mail_sandbox.url).send(mail)
     [stored_mail] = mail_sandbox.mailbox.list_newest_first(mail.to)
     return stored_mail
@@ -106,7 +106,7 @@ def test_mail_arrives_as_text_and_html_with_all_required_headers(
 ) -> None:
     earliest_date = clock.now().replace(microsecond=0)
     mail = letter(text="Hello\n\n.\n..\nFrom ünï\n", html="<p>ünï &amp; <b>bold</b></p>\n")
-    received = deliver(mail_sandbox, mail)
+    received = deliver_mail(mail_sandbox, mail)
     message = parse_mail(received.raw)
     assert message.get_content_type() == "multipart/alternative"
     parts = [part.get_content_type() for part in message.iter_parts()]
@@ -136,7 +136,7 @@ def test_mail_arrives_as_text_and_html_with_all_required_headers(
 def test_mail_subject_of_any_script_and_length_arrives_unchanged(
     mail_sandbox: Sandbox, subject: str
 ) -> None:
-    received = deliver(mail_sandbox, letter(subject=subject))
+    received = deliver_mail(mail_sandbox, letter(subject=subject))
     assert received.subject == subject.strip()
     head = received.raw.partition(b"\r\n\r\n")[0]
     assert head.isascii()
@@ -148,13 +148,15 @@ def test_long_unsubscribe_link_in_mail_header_is_not_folded(mail_sandbox: Sandbo
     link = f"<https://pressroom.example/unsubscribe?trace_id={'x' * 600}>"
     one_click = "List-Unsubscribe=One-Click"
     headers = {"List-Unsubscribe": link, "List-Unsubscribe-Post": one_click}
-    received = deliver(mail_sandbox, letter(headers=headers))
+    received = deliver_mail(mail_sandbox, letter(headers=headers))
     assert f"List-Unsubscribe: {link}\r\n".encode() in received.raw
     assert f"List-Unsubscribe-Post: {one_click}\r\n".encode() in received.raw
 
 
 def test_non_ascii_mail_header_arrives_unchanged(mail_sandbox: Sandbox) -> None:
-    headers = dict(deliver(mail_sandbox, letter(headers={"List-Id": "Zeitung für alle"})).headers)
+    headers = dict(
+        deliver_mail(mail_sandbox, letter(headers={"List-Id": "Zeitung für alle"})).headers
+    )
     assert headers["List-Id"] == "Zeitung für alle"
 
 
@@ -168,6 +170,6 @@ def test_mail_to_non_ascii_local_part_is_delivered_with_smtputf8_support(
     mail_sandbox: Sandbox,
 ) -> None:
     mail = letter(address("δοκιμή"))
-    received = deliver(mail_sandbox, mail)
+    received = deliver_mail(mail_sandbox, mail)
     assert dict(received.headers)["To"] == mail.to
     assert received.text == "Hello\n"

@@ -9,9 +9,9 @@ from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer, compose_message
 from tests.support.mail.server import SENDER, Talker, letter, mailer
 
-HEADERS = ["From", "To", "Subject", "Date", "Message-ID"]
-HEADERS += ["Auto-Submitted", "X-Auto-Response-Suppress", "MIME-Version", "Content-Type"]
-TO = "reader@example.com"
+HEADER_NAMES = ["From", "To", "Subject", "Date", "Message-ID"]
+HEADER_NAMES += ["Auto-Submitted", "X-Auto-Response-Suppress", "MIME-Version", "Content-Type"]
+RECIPIENT = "reader@example.com"
 
 
 @given(subject=st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
@@ -21,10 +21,10 @@ TO = "reader@example.com"
 @example("a\x0bBcc: b\x0cc\x1cd\x85e\u2028f")
 @example("a\r")
 def test_mail_subject_cannot_inject_headers_or_lines(subject: str) -> None:
-    raw = compose_message(letter(subject=subject), SENDER, TO)
+    raw = compose_message(letter(subject=subject), SENDER, RECIPIENT)
     message = parse_mail(raw)
-    assert message.keys() == HEADERS
-    assert message["To"] == TO
+    assert message.keys() == HEADER_NAMES
+    assert message["To"] == RECIPIENT
     assert message.get_content_type() == "multipart/alternative"
     head = raw.partition(b"\r\n\r\n")[0]
     assert len(head.splitlines()) == head.count(b"\r\n") + 1
@@ -49,7 +49,7 @@ def test_mail_subject_cannot_inject_headers_or_lines(subject: str) -> None:
 )
 def test_malformed_or_reserved_mail_header_is_rejected(name: str, value: str) -> None:
     with pytest.raises(DomainError) as error:
-        compose_message(letter(headers={name: value}), SENDER, TO)
+        compose_message(letter(headers={name: value}), SENDER, RECIPIENT)
     assert error.value.code == "mail.refused"
 
 
@@ -58,7 +58,7 @@ def test_malformed_or_reserved_mail_header_is_rejected(name: str, value: str) ->
 )
 def test_mail_text_with_lone_surrogate_is_rejected(mail: Mail) -> None:
     with pytest.raises(DomainError) as error:
-        compose_message(mail, SENDER, TO)
+        compose_message(mail, SENDER, RECIPIENT)
     assert error.value.code == "mail.refused"
 
 

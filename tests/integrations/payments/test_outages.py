@@ -80,12 +80,12 @@ def test_unreachable_payment_provider_is_a_transient_error(stripe_keys: StripeKe
                 call("cs_test_1")
 
 
-_OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+_OK_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 @pytest.mark.parametrize(
     ("head", "drip"),
-    [(_OK + b"Content-Length: 1000\r\n\r\n", b" "), (_OK + b"X-Slow: ", b"a")],
+    [(_OK_HEAD + b"Content-Length: 1000\r\n\r\n", b" "), (_OK_HEAD + b"X-Slow: ", b"a")],
     ids=["body", "head"],
 )
 def test_trickling_payment_provider_response_times_out(
@@ -106,11 +106,11 @@ def serving_answer(answer: bytes, stripe_keys: StripeKeys) -> Iterator[StripeChe
 @pytest.mark.parametrize(
     "answer",
     [
-        _OK + b"Content-Length: 15\r\n\r\n<title>Busy</t>",
+        _OK_HEAD + b"Content-Length: 15\r\n\r\n<title>Busy</t>",
         b"HTTP/1.1 503 Gone\r\nContent-Length: 4\r\n\r\nbusy",
         b"",
         b"nonsense\r\n\r\n",
-        _OK + b"Content-Length: 5000002\r\n\r\n{}" + b" " * 5_000_000,
+        _OK_HEAD + b"Content-Length: 5000002\r\n\r\n{}" + b" " * 5_000_000,
     ],
     ids=["page", "503", "nothing", "nonsense", "endless"],
 )

@@ -6,8 +6,8 @@ import pytest
 from integrations.receivers.client import Outcome, ReceiverClient, SignedPost
 from tests.support.http.webhook_receiver import OK, HookReceiver, hooked
 
-LOCAL = ipaddress.ip_network("127.0.0.0/8")
-IDS = ["evt_1", "evt_2", "evt_3", "evt_4"]
+LOCAL_NETWORK = ipaddress.ip_network("127.0.0.0/8")
+EVENT_IDS = ["evt_1", "evt_2", "evt_3", "evt_4"]
 
 
 @pytest.fixture
@@ -18,9 +18,9 @@ def receiver() -> Iterator[HookReceiver]:
 
 def post_all(receiver: HookReceiver, *, addresses: Sequence[str] = ("127.0.0.1",)) -> list[Outcome]:
     """Send one post per id to a receiver whose name resolves to these addresses."""
-    client = ReceiverClient([LOCAL], lambda host, port: addresses)
+    client = ReceiverClient([LOCAL_NETWORK], lambda host, port: addresses)
     url = receiver.url.replace("127.0.0.1", "receiver.example")
-    return client.post_each(url, (SignedPost(b"{}", {"webhook-id": each}) for each in IDS))
+    return client.post_each(url, (SignedPost(b"{}", {"webhook-id": each}) for each in EVENT_IDS))
 
 
 def list_statuses(outcomes: Sequence[Outcome]) -> list[int | None]:
@@ -31,7 +31,7 @@ def test_consecutive_webhook_posts_of_one_batch_share_a_connection(receiver: Hoo
     for number in (1, 2):
         assert list_statuses(post_all(receiver)) == [200] * 4
         assert receiver.connections == number
-    assert receiver.ids == IDS * 2
+    assert receiver.ids == EVENT_IDS * 2
 
 
 def test_webhook_batch_stops_at_the_first_failed_post(receiver: HookReceiver) -> None:
@@ -39,7 +39,7 @@ def test_webhook_batch_stops_at_the_first_failed_post(receiver: HookReceiver) ->
     outcomes = post_all(receiver)
     assert list_statuses(outcomes) == [200, 500]
     assert (outcomes[1].retry_after, outcomes[1].body) == ("7", b"taken")
-    assert receiver.ids == IDS[:2]
+    assert receiver.ids == EVENT_IDS[:2]
 
 
 def test_webhook_post_on_closed_connection_has_no_outcome(receiver: HookReceiver) -> None:
@@ -48,7 +48,7 @@ def test_webhook_post_on_closed_connection_has_no_outcome(receiver: HookReceiver
     # If the client notices the closed connection in time, it opens a new one for the next post.
     assert len(outcomes) >= 1
     assert all(each.is_success for each in outcomes)
-    assert receiver.ids == IDS[: len(outcomes)]
+    assert receiver.ids == EVENT_IDS[: len(outcomes)]
 
 
 def test_webhook_batch_continues_with_the_first_address_that_answers(

@@ -36,7 +36,7 @@ ADAPTERS: list[SenderAdapter] = [
 ]
 # Adapters look for these field names and values. Random objects that consist of them reach most of
 # the adapters' code.
-NAMES = (
+FIELD_NAMES = (
     *("RecordType", "Type", "Metadata", "Tag", "Email", "Recipient", "Details", "BouncedAt"),
     *("MessageID", "SuppressSending", "SuppressionReason", "UserAgent", "event-data", "event"),
     *("message", "headers", "user-variables", "recipient", "timestamp", "severity", "reason"),
@@ -47,7 +47,7 @@ NAMES = (
     *("subscription", "newTopicPreferences", "topicSubscriptionStatus", "complaintFeedbackType"),
     *("to", "cc", "bounce", "created_at", "email_id", "name", "value", "message-id", "signature"),
 )
-VALUES = (
+FIELD_VALUES = (
     *("Bounce", "HardBounce", "Open", "SubscriptionChange", "failed", "permanent", "bounce"),
     *("opened", "dropped", "Invalid", "hard_bounce", "proxy_open", "email.bounced"),
     *("Permanent", "Complaint", "Delivery", "Reject", "Subscription", "OptOut"),
@@ -56,12 +56,12 @@ VALUES = (
     *("", "\n", "\u202e", "@", "a@", "x" * 1000),
 )
 NUMBERS = st.sampled_from([0, -1, 1e308, -1e308, 2**63, -(2**63), 1.5, 1_795_947_072_250])
-LEAVES = st.none() | st.booleans() | NUMBERS | st.sampled_from(VALUES) | st.text(max_size=5)
+SCALARS = st.none() | st.booleans() | NUMBERS | st.sampled_from(FIELD_VALUES) | st.text(max_size=5)
 CONTENTS = st.recursive(
-    LEAVES,
+    SCALARS,
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(NAMES), inner, min_size=1, max_size=12)
+        | st.dictionaries(st.sampled_from(FIELD_NAMES), inner, min_size=1, max_size=12)
     ),
     max_leaves=40,
 )

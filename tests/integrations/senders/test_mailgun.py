@@ -65,7 +65,7 @@ def action(event: str, **client: object) -> dict[str, Any]:
     return {**ACTION, "event": event, "client-info": {**ACTION["client-info"], **client}}
 
 
-def body_of(data: object, **signature: object) -> dict[str, Any]:
+def build_body(data: object, **signature: object) -> dict[str, Any]:
     return {"signature": signature, "event-data": data}
 
 
@@ -103,11 +103,11 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("data", "effect"), EVENTS)
 def test_mailgun_event_has_the_effect_of_the_table(data: dict[str, Any], effect: str) -> None:
-    assert describe(parse_one(ADAPTER, body_of(data))) == effect
+    assert describe(parse_one(ADAPTER, build_body(data))) == effect
 
 
 def test_mailgun_report_contains_only_the_fields_that_pressroom_uses() -> None:
-    assert parse_one(ADAPTER, body_of(FAILURE)) == Report(
+    assert parse_one(ADAPTER, build_body(FAILURE)) == Report(
         kind=ReportKind.BOUNCED,
         delivery_id=DELIVERY_ID,
         email=ADDRESS,
@@ -136,7 +136,7 @@ def test_mailgun_report_contains_only_the_fields_that_pressroom_uses() -> None:
 def test_mailgun_delivery_id_is_found_in_variables_then_header_then_tag(
     id_fields: dict[str, Any], delivery_id: str | None
 ) -> None:
-    event = parse_one(ADAPTER, body_of({**FAILURE, **id_fields}))
+    event = parse_one(ADAPTER, build_body({**FAILURE, **id_fields}))
     assert isinstance(event, Report)
     assert event.delivery_id == delivery_id
 
@@ -158,7 +158,7 @@ BOTH_RECIPIENTS = f'"Ada, PhD" <{ADDRESS}>, {OTHER_ADDRESS}'
 def test_mailgun_event_of_a_mail_to_several_people_has_no_delivery_id(
     *, message: dict[str, Any], has_id: bool
 ) -> None:
-    report = parse_one(ADAPTER, body_of({**FAILURE, "message": message}))
+    report = parse_one(ADAPTER, build_body({**FAILURE, "message": message}))
     assert isinstance(report, Report)
     assert report.email == ADDRESS
     assert report.delivery_id == (DELIVERY_ID if has_id else None)
@@ -167,7 +167,7 @@ def test_mailgun_event_of_a_mail_to_several_people_has_no_delivery_id(
 def sign_body(key: str = KEY, seconds: int = NOW_SECONDS, **changed_fields: object) -> bytes:
     digest = hmac.new(key.encode(), f"{seconds}t0ken".encode(), hashlib.sha256).hexdigest()
     signature = {"timestamp": str(seconds), "token": "t0ken", "signature": digest}
-    return orjson.dumps(body_of(FAILURE, **signature | changed_fields))
+    return orjson.dumps(build_body(FAILURE, **signature | changed_fields))
 
 
 def test_mailgun_signature_of_the_current_and_the_former_key_is_accepted() -> None:

@@ -19,7 +19,7 @@ ADAPTER = PostmarkAdapter()
 SECRET = "s3cret:with-colon"
 FORMER_SECRET = "f0rmer"
 MESSAGE_ID = "7e2c0b5a-1f0e-4c59-9d57-0a64e10a9e3c"
-COMMON = {
+COMMON_FIELDS = {
     "MessageID": MESSAGE_ID,
     "ServerID": 77,
     "MessageStream": "broadcast",
@@ -27,7 +27,7 @@ COMMON = {
     "Metadata": {"delivery_id": DELIVERY_ID, "edition": "12"},
 }
 BOUNCE = {
-    **COMMON,
+    **COMMON_FIELDS,
     "RecordType": "Bounce",
     "ID": 4_200_000_001,
     "Type": "HardBounce",
@@ -42,14 +42,14 @@ BOUNCE = {
     "Subject": "Your letter",
 }
 ENGAGEMENT = {
-    **COMMON,
+    **COMMON_FIELDS,
     "Recipient": ADDRESS,
     "ReceivedAt": "2026-11-29T11:11:12+01:00",
     "UserAgent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0",
     "Geo": {"IP": "192.0.2.7", "City": "Rome"},
 }
-CHANGE = {
-    **COMMON,
+SUBSCRIPTION_CHANGE = {
+    **COMMON_FIELDS,
     "RecordType": "SubscriptionChange",
     "MessageID": None,
     "Recipient": ADDRESS,
@@ -86,16 +86,21 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
     ({**ENGAGEMENT, "RecordType": "Open", "UserAgent": "Mozilla/5.0"}, "opened machine"),
     ({**ENGAGEMENT, "RecordType": "Click", "OriginalLink": "https://example.com/"}, "clicked"),
     (
-        {**COMMON, "RecordType": "Delivery", "Recipient": ADDRESS, "DeliveredAt": "2026-11-29"},
+        {
+            **COMMON_FIELDS,
+            "RecordType": "Delivery",
+            "Recipient": ADDRESS,
+            "DeliveredAt": "2026-11-29",
+        },
         "delivered",
     ),
-    (CHANGE, "unsubscribed"),
-    ({**CHANGE, "SuppressionReason": "HardBounce"}, "ignored"),
-    ({**CHANGE, "SuppressionReason": "SpamComplaint"}, "ignored"),
-    ({**CHANGE, "SuppressSending": "true"}, "ignored"),
-    ({**CHANGE, "SuppressSending": False, "SuppressionReason": None}, "ignored"),
-    ({**COMMON, "RecordType": "Inbound", "From": ADDRESS}, "ignored"),
-    ({**COMMON, "Email": ADDRESS}, "invalid"),
+    (SUBSCRIPTION_CHANGE, "unsubscribed"),
+    ({**SUBSCRIPTION_CHANGE, "SuppressionReason": "HardBounce"}, "ignored"),
+    ({**SUBSCRIPTION_CHANGE, "SuppressionReason": "SpamComplaint"}, "ignored"),
+    ({**SUBSCRIPTION_CHANGE, "SuppressSending": "true"}, "ignored"),
+    ({**SUBSCRIPTION_CHANGE, "SuppressSending": False, "SuppressionReason": None}, "ignored"),
+    ({**COMMON_FIELDS, "RecordType": "Inbound", "From": ADDRESS}, "ignored"),
+    ({**COMMON_FIELDS, "Email": ADDRESS}, "invalid"),
 ]
 
 

@@ -20,7 +20,7 @@ def find_strays(stack: Stack, *, hours: float = 2) -> set[Stray]:
     return set(strays.find_strays(stack.resources, now=clock.now() + timedelta(hours=hours)))
 
 
-def upload(client: httpx2.Client, **params: str) -> dict[str, Any]:
+def upload_picture(client: httpx2.Client, **params: str) -> dict[str, Any]:
     reply = client.post("/attachments", files={"file": ("p.jpg", photo())}, params=params)
     data: dict[str, Any] = reply.json()["data"]
     return data
@@ -28,7 +28,7 @@ def upload(client: httpx2.Client, **params: str) -> dict[str, Any]:
 
 def upload_with_renditions(client: httpx2.Client) -> tuple[dict[str, Any], list[str]]:
     """Upload a picture, and return its record and the keys of its renditions."""
-    record = upload(client, renditions="1")
+    record = upload_picture(client, renditions="1")
     folder = f"renditions/{record['hash_id']}"
     return record, [f"{folder}/{each['filename']}" for each in record["renditions"]]
 
@@ -47,7 +47,7 @@ def test_attachment_sweep_keeps_current_renditions_and_those_of_unfinished_attac
 def test_attachment_sweep_finds_and_removes_stored_objects_without_a_database_row(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    plain = upload(client)
+    plain = upload_picture(client)
     record, keys = upload_with_renditions(client)
     objects = stack.resources.objects
     stray_keys = ["originals/000000000000", "media/zzzzzzzzzzzz.webp", "media/0.webp"]

@@ -19,7 +19,7 @@ from tests.support.stack.backups import Backups, open_backups
 
 pytestmark = pytest.mark.stack
 
-DAY = timedelta(days=1)
+ONE_DAY = timedelta(days=1)
 
 
 def age_backup(backups: Backups, manifest: Manifest, age: timedelta) -> None:
@@ -61,13 +61,13 @@ def test_expired_backup_is_deleted_with_its_unshared_files(backups: Backups) -> 
     removed_key = backups.store_object()
     kept_key = backups.store_object()
     old_backup = backups.create()
-    age_backup(backups, old_backup, 10 * DAY)
+    age_backup(backups, old_backup, 10 * ONE_DAY)
     backups.stack.resources.objects.remove(removed_key)
     new_backup = backups.create()
     journal_files = [
         f"journal/{manifests.format_timestamp(moment)}-test"
         for moment in (
-            new_backup.began_at - DAY,
+            new_backup.began_at - ONE_DAY,
             new_backup.began_at - timedelta(seconds=30),
             new_backup.finished_at,
         )
@@ -76,7 +76,9 @@ def test_expired_backup_is_deleted_with_its_unshared_files(backups: Backups) -> 
         backups.place.put(name, b"[]")
     # A file of a backup command that was killed.
     backups.place.put("backups/20200101T000000.000000Z-dead/database/000000", b"x")
-    backups.run(lambda began_at: creating.prune_backups(backups.place, began_at - 3 * DAY).backups)
+    backups.run(
+        lambda began_at: creating.prune_backups(backups.place, began_at - 3 * ONE_DAY).backups
+    )
     assert manifests.list_backup_ids(backups.place) == [new_backup.id]
     files = backups.files()
     assert not [name for name in files if old_backup.id in name or "-dead" in name]
@@ -90,7 +92,7 @@ def test_newest_backup_is_kept_regardless_of_its_age(backups: Backups) -> None:
     backups.store_object()
     backup = backups.create()
     files_before = backups.files()
-    pruned = creating.prune_backups(backups.place, clock.now() + DAY)
+    pruned = creating.prune_backups(backups.place, clock.now() + ONE_DAY)
     assert (pruned.backups, pruned.files) == (0, 0)
     assert backups.files() == files_before
     assert manifests.find_manifest(backups.place, "newest") == backup
@@ -101,13 +103,13 @@ def test_backup_pruning_deletes_no_objects_while_a_kept_backup_is_unreadable(
 ) -> None:
     backups.store_object()
     old_backup = backups.create()
-    age_backup(backups, old_backup, 10 * DAY)
+    age_backup(backups, old_backup, 10 * ONE_DAY)
     new_backup = backups.create()
     [object_list] = (backups.folder / "backups" / new_backup.id / "objects").iterdir()
     object_list.write_bytes(b"")
     copies = backups.files("objects")
     with pytest.raises(DomainError, match="is damaged"):
-        creating.prune_backups(backups.place, clock.now() - DAY)
+        creating.prune_backups(backups.place, clock.now() - ONE_DAY)
     assert backups.files("objects") == copies
 
 
@@ -121,7 +123,9 @@ def test_maintenance_creates_a_backup_only_when_the_newest_is_too_old(backups: B
         backups.run(create_if_due)
     assert created_counts == [1, 0]
     manual_backups = open_backups(backups.stack, backups.folder, backup_hours=0)
-    assert creating.create_backup_if_due(manual_backups.resources, clock.now() + 2 * DAY) is None
+    assert (
+        creating.create_backup_if_due(manual_backups.resources, clock.now() + 2 * ONE_DAY) is None
+    )
     # Maintenance may create a backup half an hour early, but not 40 minutes early.
     [first] = manifests.read_manifests(backups.place)
     early_time = first.began_at + timedelta(hours=23, minutes=20)

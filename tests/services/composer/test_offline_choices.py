@@ -5,7 +5,7 @@ from services.composer.text.markup import parse_post
 from services.composer.text.post import MetadataField, Post
 
 HASH = "89abcdef" * 8
-NEWS = (
+NEWS_SENTENCES = (
     "The council of Harwick voted on Monday to close the old bridge over the river Wye. ",
     "The bridge, which was built in 1884, carries twelve thousand cars on a working day. ",
     "“I cross the bridge each day, and I will miss the old bridge,” said Anna Lund. ",
@@ -24,12 +24,17 @@ def write_tags(title: str, content: str) -> tuple[str, ...]:
 
 
 def test_offline_summary_consists_of_first_sentences_of_the_post() -> None:
-    assert write_summary("Old bridge closes", "\n\n".join(NEWS)) == "".join(NEWS[:3]).strip()
+    assert (
+        write_summary("Old bridge closes", "\n\n".join(NEWS_SENTENCES))
+        == "".join(NEWS_SENTENCES[:3]).strip()
+    )
 
 
 def test_offline_summary_omits_captions_between_sentences() -> None:
-    content = "\n\n".join(["A picture of the bridge", NEWS[0], "Photo: the council", NEWS[1]])
-    assert write_summary("Old bridge closes", content) == "".join(NEWS[:2]).strip()
+    content = "\n\n".join(
+        ["A picture of the bridge", NEWS_SENTENCES[0], "Photo: the council", NEWS_SENTENCES[1]]
+    )
+    assert write_summary("Old bridge closes", content) == "".join(NEWS_SENTENCES[:2]).strip()
 
 
 @pytest.mark.parametrize(
@@ -43,7 +48,10 @@ def test_offline_summary_omits_captions_between_sentences() -> None:
     ],
 )
 def test_offline_summary_omits_greetings_questions_and_anecdotes(opening: str) -> None:
-    assert write_summary("", "\n\n".join([opening, *NEWS[:2]])) == "".join(NEWS[:2]).strip()
+    assert (
+        write_summary("", "\n\n".join([opening, *NEWS_SENTENCES[:2]]))
+        == "".join(NEWS_SENTENCES[:2]).strip()
+    )
 
 
 @pytest.mark.parametrize("opening", ["I like bread and soup.", "Who likes bread and soup?"])
@@ -131,8 +139,10 @@ def test_offline_tweets_never_start_with_a_back_reference(
 def test_back_reference_phrase_is_recognised_only_by_all_its_words() -> None:
     until_then = "Until then the buses of the town go round by the mill."
     until_monday = "Until Monday the buses of the town cross by the ferry."
-    summary = write_summary("", f"{until_then}\n\n{NEWS[0]}\n\nA caption\n\n{until_monday}")
-    assert summary == f"{NEWS[0]}{until_monday}"
+    summary = write_summary(
+        "", f"{until_then}\n\n{NEWS_SENTENCES[0]}\n\nA caption\n\n{until_monday}"
+    )
+    assert summary == f"{NEWS_SENTENCES[0]}{until_monday}"
 
 
 @pytest.mark.parametrize(
@@ -155,18 +165,17 @@ def test_tweet_starts_with_the_title_unless_its_sentence_repeats_the_title(
 def test_summary_contains_no_list_items_and_no_sentence_that_introduces_them(
     item: str, greeting: str
 ) -> None:
-    list_items = "\n\n".join(f"{item}{sentence}" for sentence in NEWS[1:])
-    content = (
-        f"{greeting}{NEWS[0]}\n\nThe council of Harwick names three of its reasons:\n\n{list_items}"
-    )
+    list_items = "\n\n".join(f"{item}{sentence}" for sentence in NEWS_SENTENCES[1:])
+    introduction = "The council of Harwick names three of its reasons:"
+    content = f"{greeting}{NEWS_SENTENCES[0]}\n\n{introduction}\n\n{list_items}"
     summary = write_summary("Old bridge closes", content)
-    assert NEWS[0].strip() in summary
-    assert not any(sentence.strip() in summary for sentence in NEWS[1:])
+    assert NEWS_SENTENCES[0].strip() in summary
+    assert not any(sentence.strip() in summary for sentence in NEWS_SENTENCES[1:])
     assert not summary.endswith(":")
 
 
 def test_post_consisting_only_of_lists_still_gets_a_summary() -> None:
-    items = "\n".join(f"<li>{sentence}" for sentence in NEWS)
+    items = "\n".join(f"<li>{sentence}" for sentence in NEWS_SENTENCES)
     assert write_summary("Old bridge closes", f"<ul>{items}</ul>")
 
 

@@ -27,7 +27,7 @@ class CallersLeft(Exception):
     """Replaces the exception that a worker raises if all callers have left."""
 
 
-def wait_a_minute() -> float:
+def allow_one_minute() -> float:
     return 60.0
 
 
@@ -43,7 +43,7 @@ def child_pids() -> set[int]:
 
 def start_child(texts: TextProcesses) -> int:
     pids_before = child_pids()
-    texts.read(POST, wait_a_minute)
+    texts.read(POST, allow_one_minute)
     [pid] = child_pids() - pids_before
     return pid
 
@@ -53,9 +53,9 @@ def test_text_process_returns_same_result_as_direct_parsing_and_is_reused(
 ) -> None:
     child_pid = start_child(text_processes)
     pids = child_pids()
-    assert text_processes.read(POST, wait_a_minute) == markup.parse_post(POST)
+    assert text_processes.read(POST, allow_one_minute) == markup.parse_post(POST)
     request = MetadataRequest(Post("", "…"), frozenset({MetadataField.SLUG}))
-    assert text_processes.write(request, wait_a_minute)["slug"].startswith("post-")
+    assert text_processes.write(request, allow_one_minute)["slug"].startswith("post-")
     assert child_pids() == pids
     assert child_pid in pids
 
@@ -70,10 +70,10 @@ def test_hanging_or_crashed_text_process_fails_only_its_own_post(
     stopped_pid = start_child(text_processes)
     os.kill(stopped_pid, signal.SIGSTOP)
     with ThreadPoolExecutor(2) as threads:
-        failing_read = threads.submit(text_processes.read, POST, wait_a_minute)
+        failing_read = threads.submit(text_processes.read, POST, allow_one_minute)
         eventually(lambda: text_processes._free.qsize() == 1, what="the post in the stopped child")
         # Meanwhile another child process reads a post of another thread.
-        assert threads.submit(text_processes.read, POST, wait_a_minute).result().title == "Bread"
+        assert threads.submit(text_processes.read, POST, allow_one_minute).result().title == "Bread"
         assert not failing_read.done()
         os.kill(stopped_pid, number)
         with pytest.raises(DomainError) as error:
@@ -81,7 +81,7 @@ def test_hanging_or_crashed_text_process_fails_only_its_own_post(
     assert error.value.code == code
     assert not psutil.pid_exists(stopped_pid)
     for _ in range(2):
-        assert text_processes.read(POST, wait_a_minute) == markup.parse_post(POST)
+        assert text_processes.read(POST, allow_one_minute) == markup.parse_post(POST)
 
 
 def test_post_stops_waiting_for_a_text_process_when_its_caller_leaves(
@@ -89,17 +89,17 @@ def test_post_stops_waiting_for_a_text_process_when_its_caller_leaves(
 ) -> None:
     waits = iter((0.01, 0.01))
 
-    def get_wait() -> float:
+    def get_remaining_seconds() -> float:
         if (wait := next(waits, None)) is None:
             raise CallersLeft
         return wait
 
     children = [
-        text_processes._take_child(wait_a_minute) for _ in range(text_processes._free.qsize())
+        text_processes._take_child(allow_one_minute) for _ in range(text_processes._free.qsize())
     ]
     start = time.monotonic()
     with pytest.raises(CallersLeft):
-        text_processes.read(POST, get_wait)
+        text_processes.read(POST, get_remaining_seconds)
     assert time.monotonic() - start < 2
     for child in children:
         text_processes._free.put(child)

@@ -39,20 +39,20 @@ def find_faults(falsifiable_stack: Stack, *, full: bool = False) -> list[tuple[i
     return [(each.seq, each.fault) for each in verify_ledger(falsifiable_stack, full=full).faults]
 
 
-def summarise(report: LedgerReport) -> tuple[int, int, int]:
+def summarise_report(report: LedgerReport) -> tuple[int, int, int]:
     return report.accounts, report.resumed, report.entries
 
 
 def test_credit_ledger_verification_reads_only_entries_since_the_last_checkpoint(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
-    assert summarise(verify_ledger(falsifiable_stack)) == (1, 1, 0)
+    assert summarise_report(verify_ledger(falsifiable_stack)) == (1, 1, 0)
     grant_entries(falsifiable_stack, verified_user_id, 2)
     other_user_id = falsifiable_stack.create_owner().user_id
     grant_entries(falsifiable_stack, other_user_id, 3)
-    assert summarise(verify_ledger(falsifiable_stack)) == (2, 1, 5)
-    assert summarise(verify_ledger(falsifiable_stack)) == (2, 2, 0)
-    assert summarise(verify_ledger(falsifiable_stack, full=True)) == (2, 0, 10)
+    assert summarise_report(verify_ledger(falsifiable_stack)) == (2, 1, 5)
+    assert summarise_report(verify_ledger(falsifiable_stack)) == (2, 2, 0)
+    assert summarise_report(verify_ledger(falsifiable_stack, full=True)) == (2, 0, 10)
 
 
 def test_ledger_fault_after_a_checkpoint_is_reported_by_every_verification(
@@ -148,15 +148,15 @@ def test_restored_old_checkpoint_only_makes_ledger_verification_read_more(
         "SELECT seq, hash, balance, signature FROM credit_checkpoints"
     )
     grant_entries(falsifiable_stack, verified_user_id, 3)
-    assert summarise(verify_ledger(falsifiable_stack)) == (1, 1, 3)
+    assert summarise_report(verify_ledger(falsifiable_stack)) == (1, 1, 3)
     falsifiable_stack.query(
         "UPDATE credit_checkpoints SET seq = %s, hash = %s, balance = %s, signature = %s",
         *old_checkpoint,
     )
-    assert summarise(verify_ledger(falsifiable_stack)) == (1, 1, 3)
+    assert summarise_report(verify_ledger(falsifiable_stack)) == (1, 1, 3)
 
 
-def sign_with(falsifiable_stack: Stack, keys: str) -> Resources:
+def build_resources_with_keys(falsifiable_stack: Stack, keys: str) -> Resources:
     values = {**dict(falsifiable_stack.settings()), "secret_keys": SecretStr(keys)}
     return replace(falsifiable_stack.resources, settings=Settings.model_construct(**values))
 
@@ -165,15 +165,15 @@ def test_ledger_checkpoint_is_ignored_once_its_signing_key_is_removed(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
     key = f"next:{'n' * 43}"
-    rotated_resources = sign_with(
+    rotated_resources = build_resources_with_keys(
         falsifiable_stack, f"{key},{falsifiable_stack.environment['PRESSROOM_SECRET_KEYS']}"
     )
-    assert summarise(verify.verify_ledger(rotated_resources, full=False)) == (1, 1, 0)
-    resources_without_key = sign_with(falsifiable_stack, key)
+    assert summarise_report(verify.verify_ledger(rotated_resources, full=False)) == (1, 1, 0)
+    resources_without_key = build_resources_with_keys(falsifiable_stack, key)
     report = verify.verify_ledger(resources_without_key, full=False)
-    assert (report.faults, summarise(report)) == ([], (1, 0, 5))
+    assert (report.faults, summarise_report(report)) == ([], (1, 0, 5))
     # The verification before has stored checkpoints under the new key.
-    assert summarise(verify.verify_ledger(resources_without_key, full=False)) == (1, 1, 0)
+    assert summarise_report(verify.verify_ledger(resources_without_key, full=False)) == (1, 1, 0)
 
 
 def test_credits_can_be_charged_during_ledger_verification(

@@ -233,14 +233,14 @@ def test_person_marked_for_erasure_loses_access_and_file_visibility_immediately(
                 ),
             ),
             ("user.not_found", lambda: accounts.get_user_by_email(uow, erased_address)),
-            ("user.not_found", lambda: new_list(imports_without_workers, uow, erased_user_id)),
+            ("user.not_found", lambda: create_list(imports_without_workers, uow, erased_user_id)),
         ):
             with pytest.raises(DomainError) as error:
                 look_up()
             assert error.value.code == code
 
 
-def new_list(imports_without_workers: Importing, uow: UnitOfWork, user_id: int) -> None:
+def create_list(imports_without_workers: Importing, uow: UnitOfWork, user_id: int) -> None:
     caller = Caller(user_id, frozenset(), unrestricted=True, key_id=0)
     attributes = {"title": "Late", "slug": random_hash_id()}
     lists.create_own_list(uow, caller, **attributes, fields={}, providers=[])

@@ -11,7 +11,7 @@ from tests.support.commands.running import printed
 from tests.support.images.pictures import photo
 from tests.support.lists.acting import Acting, Person
 
-COUNTS = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
+COUNT_NAMES = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 
 
 @dataclass
@@ -142,7 +142,7 @@ def test_erasure_leaves_no_trace_of_name_or_address_in_database_or_storage(
 
     erased = printed(stack, "users", "erase", erasable_person.person.address.upper())
     assert erased.pop("user_id") == erasable_person.person.user_id
-    assert erased == dict(zip(COUNTS, (2, 0, 1, 1, 1, 2), strict=True))
+    assert erased == dict(zip(COUNT_NAMES, (2, 0, 1, 1, 1, 2), strict=True))
     assert find_words(stack, erasable_person.words) == set()
     # A separate task deletes the objects after the commit.
     eventually(

@@ -29,25 +29,25 @@ ADOBE_POINTS = (*D65, 0.64, 0.33, 0.21, 0.71, 0.15, 0.06)
 MAX_ROUNDING_ERROR = 1
 
 
-def cicp(*codes: int) -> bytes:
+def cicp_chunk(*codes: int) -> bytes:
     return chunk(b"cICP", bytes(codes))
 
 
-def gamma(value: float) -> bytes:
+def gamma_chunk(value: float) -> bytes:
     return chunk(b"gAMA", struct.pack(">I", round(value * 100_000)))
 
 
-def points(*values: float) -> bytes:
+def chromaticity_chunk(*values: float) -> bytes:
     return chunk(b"cHRM", struct.pack(">8I", *(round(value * 100_000) for value in values)))
 
 
-def profile(method: int = 0) -> bytes:
+def profile_chunk(method: int = 0) -> bytes:
     """Return a chunk with a colour profile that swaps red and green."""
     return chunk(b"iCCP", b"x\0" + bytes([method]) + zlib.compress(wide_gamut_profile()))
 
 
 SRGB_CHUNK = chunk(b"sRGB", b"\0")
-P3_CHUNK = cicp(12, 13, 0, 1)
+P3_CHUNK = cicp_chunk(12, 13, 0, 1)
 
 
 def convert_pixel(
@@ -74,16 +74,16 @@ def assert_near(levels: Levels, expected: Levels) -> None:
 CONVERSIONS = [
     (P3_CHUNK, GREEN, (0, 203, 11)),
     (P3_CHUNK, PINK, (218, 0, 89)),
-    (cicp(1, 1, 0, 1), GREY, (140, 140, 140)),
-    (cicp(9, 14, 0, 1), GREEN, (0, 216, 34)),
-    (cicp(11, 17, 0, 1), GREY, (118, 118, 118)),
-    (cicp(1, 8, 0, 1), GREY, (188, 188, 188)),
-    (cicp(1, 13, 0, 0), (16, 126, 235), (0, 128, 255)),
-    (gamma(1.0), GREY, (188, 188, 188)),
-    (gamma(1.0), PINK, (229, 96, 160)),
-    (gamma(0.55556), GREY, (146, 146, 146)),
-    (gamma(1.0) + points(*P3_POINTS), GREEN, (94, 232, 121)),
-    (gamma(0.4547) + points(*ADOBE_POINTS), PINK, (233, 24, 91)),
+    (cicp_chunk(1, 1, 0, 1), GREY, (140, 140, 140)),
+    (cicp_chunk(9, 14, 0, 1), GREEN, (0, 216, 34)),
+    (cicp_chunk(11, 17, 0, 1), GREY, (118, 118, 118)),
+    (cicp_chunk(1, 8, 0, 1), GREY, (188, 188, 188)),
+    (cicp_chunk(1, 13, 0, 0), (16, 126, 235), (0, 128, 255)),
+    (gamma_chunk(1.0), GREY, (188, 188, 188)),
+    (gamma_chunk(1.0), PINK, (229, 96, 160)),
+    (gamma_chunk(0.55556), GREY, (146, 146, 146)),
+    (gamma_chunk(1.0) + chromaticity_chunk(*P3_POINTS), GREEN, (94, 232, 121)),
+    (gamma_chunk(0.4547) + chromaticity_chunk(*ADOBE_POINTS), PINK, (233, 24, 91)),
 ]
 
 
@@ -97,18 +97,18 @@ def test_png_colours_with_declared_colour_space_are_converted_to_srgb(
 @pytest.mark.parametrize(
     "extra",
     [
-        cicp(1, 13, 0, 1),
+        cicp_chunk(1, 13, 0, 1),
         SRGB_CHUNK,
-        SRGB_CHUNK + gamma(1.0) + points(*P3_POINTS),
-        gamma(1.0) + SRGB_CHUNK,
-        gamma(0.45455),
-        gamma(0.45),
-        gamma(0.45455) + points(*SRGB_POINTS),
-        points(*P3_POINTS),
-        gamma(0.0),
-        gamma(0.45455) + points(*[0.0] * 8),
-        gamma(0.45455) + points(*D65, *[0.3, 0.3] * 3),
-        chunk(b"PLTE", bytes(3)) + gamma(1.0),
+        SRGB_CHUNK + gamma_chunk(1.0) + chromaticity_chunk(*P3_POINTS),
+        gamma_chunk(1.0) + SRGB_CHUNK,
+        gamma_chunk(0.45455),
+        gamma_chunk(0.45),
+        gamma_chunk(0.45455) + chromaticity_chunk(*SRGB_POINTS),
+        chromaticity_chunk(*P3_POINTS),
+        gamma_chunk(0.0),
+        gamma_chunk(0.45455) + chromaticity_chunk(*[0.0] * 8),
+        gamma_chunk(0.45455) + chromaticity_chunk(*D65, *[0.3, 0.3] * 3),
+        chunk(b"PLTE", bytes(3)) + gamma_chunk(1.0),
     ],
 )
 def test_png_colours_are_unchanged_if_srgb_or_without_valid_declaration(
@@ -124,17 +124,17 @@ SWAPPED_GREEN = (200, 60, 60)
 @pytest.mark.parametrize(
     ("extra", "expected"),
     [
-        (gamma(1.0) + SRGB_CHUNK + profile() + P3_CHUNK, (0, 203, 11)),
-        (gamma(1.0) + SRGB_CHUNK + profile(), SWAPPED_GREEN),
-        (profile() + cicp(2, 2, 0, 1), SWAPPED_GREEN),
-        (profile() + cicp(12, 13, 1, 1), SWAPPED_GREEN),
-        (profile() + cicp(12, 13, 0, 2), SWAPPED_GREEN),
-        (profile() + cicp(12, 99, 0, 1), SWAPPED_GREEN),
-        (profile() + chunk(b"cICP", b"\x0c\x0d\0"), SWAPPED_GREEN),
-        (profile(method=1) + SRGB_CHUNK + gamma(1.0), GREEN),
-        (profile(method=1) + gamma(1.0), (133, 229, 133)),
-        (chunk(b"sRGB", b"\4") + gamma(1.0), (133, 229, 133)),
-        (chunk(b"sRGB", b"") + gamma(1.0), (133, 229, 133)),
+        (gamma_chunk(1.0) + SRGB_CHUNK + profile_chunk() + P3_CHUNK, (0, 203, 11)),
+        (gamma_chunk(1.0) + SRGB_CHUNK + profile_chunk(), SWAPPED_GREEN),
+        (profile_chunk() + cicp_chunk(2, 2, 0, 1), SWAPPED_GREEN),
+        (profile_chunk() + cicp_chunk(12, 13, 1, 1), SWAPPED_GREEN),
+        (profile_chunk() + cicp_chunk(12, 13, 0, 2), SWAPPED_GREEN),
+        (profile_chunk() + cicp_chunk(12, 99, 0, 1), SWAPPED_GREEN),
+        (profile_chunk() + chunk(b"cICP", b"\x0c\x0d\0"), SWAPPED_GREEN),
+        (profile_chunk(method=1) + SRGB_CHUNK + gamma_chunk(1.0), GREEN),
+        (profile_chunk(method=1) + gamma_chunk(1.0), (133, 229, 133)),
+        (chunk(b"sRGB", b"\4") + gamma_chunk(1.0), (133, 229, 133)),
+        (chunk(b"sRGB", b"") + gamma_chunk(1.0), (133, 229, 133)),
     ],
 )
 def test_first_valid_png_colour_declaration_wins_in_specification_order(
@@ -149,12 +149,12 @@ def test_first_valid_png_colour_declaration_wins_in_specification_order(
 @pytest.mark.parametrize(
     ("colour", "depth", "levels", "extra", "expected"),
     [
-        (0, 8, (128,), gamma(1.0), (188, 188, 188, 255)),
-        (0, 8, (128,), P3_CHUNK + gamma(1.0), (128, 128, 128, 255)),
-        (0, 8, (128,), profile() + gamma(1.0), (188, 188, 188, 255)),
-        (0, 8, (128,), gamma(1.0) + chunk(b"tRNS", b"\0\x80"), (188, 188, 188, 0)),
-        (4, 8, (128, 77), gamma(1.0), (188, 188, 188, 77)),
-        (0, 16, (128 * 257,), gamma(1.0), (188, 188, 188, 255)),
+        (0, 8, (128,), gamma_chunk(1.0), (188, 188, 188, 255)),
+        (0, 8, (128,), P3_CHUNK + gamma_chunk(1.0), (128, 128, 128, 255)),
+        (0, 8, (128,), profile_chunk() + gamma_chunk(1.0), (188, 188, 188, 255)),
+        (0, 8, (128,), gamma_chunk(1.0) + chunk(b"tRNS", b"\0\x80"), (188, 188, 188, 0)),
+        (4, 8, (128, 77), gamma_chunk(1.0), (188, 188, 188, 77)),
+        (0, 16, (128 * 257,), gamma_chunk(1.0), (188, 188, 188, 255)),
         (2, 16, tuple(level * 257 for level in GREEN), P3_CHUNK, (0, 203, 11, 255)),
         (6, 8, (*GREEN, 77), P3_CHUNK, (0, 203, 11, 77)),
         (
@@ -202,7 +202,7 @@ def test_hdr_curves_keep_brightness_order_and_show_white_as_nearly_white(
     converter: ConverterProcess, curve: int, white: int
 ) -> None:
     red_levels = [
-        convert_pixel(converter, cicp(9, curve, 0, 1), (level,) * 3)[0]
+        convert_pixel(converter, cicp_chunk(9, curve, 0, 1), (level,) * 3)[0]
         for level in (0, 40, 80, 110, white, 200, 255)
     ]
     assert red_levels == sorted(red_levels)

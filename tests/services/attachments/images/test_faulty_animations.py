@@ -14,10 +14,12 @@ from tests.support.images.samples import (
 
 SIZE = (20, 10)
 FULL_CANVAS = (0, 0, *SIZE)
-STILL, FIRST, SECOND, THIRD = ((level, 9, 60, 255) for level in (10, 80, 150, 220))
-FRAMES = [Rectangle(FULL_CANVAS, colour) for colour in (FIRST, SECOND, THIRD)]
+STILL_COLOUR, FIRST_COLOUR, SECOND_COLOUR, THIRD_COLOUR = (
+    (level, 9, 60, 255) for level in (10, 80, 150, 220)
+)
+FRAMES = [Rectangle(FULL_CANVAS, colour) for colour in (FIRST_COLOUR, SECOND_COLOUR, THIRD_COLOUR)]
 FRAME_MS = 100
-APNG_WITH_STAND_IN = apng(SIZE, FRAMES, stand_in=STILL)
+APNG_WITH_STAND_IN = apng(SIZE, FRAMES, stand_in=STILL_COLOUR)
 APNG_WITHOUT_STAND_IN = apng(SIZE, FRAMES)
 
 Chunks = list[tuple[bytes, bytes]]
@@ -97,39 +99,55 @@ def move_outside_canvas(body: bytes) -> bytes:
 @pytest.mark.parametrize("declared", [1, 2, 3, 4, 5_000, 2**32 - 1])
 def test_apng_shows_its_actual_frames_whatever_frame_count_it_declares(declared: int) -> None:
     assert list_colours(change_chunks(APNG_WITH_STAND_IN, declare_frames(declared))) == [
-        FIRST,
-        SECOND,
-        THIRD,
+        FIRST_COLOUR,
+        SECOND_COLOUR,
+        THIRD_COLOUR,
     ]
 
 
 def test_apng_that_declares_no_frames_shows_its_still_image() -> None:
-    assert list_colours(change_chunks(APNG_WITH_STAND_IN, declare_frames(0))) == [STILL]
+    assert list_colours(change_chunks(APNG_WITH_STAND_IN, declare_frames(0))) == [STILL_COLOUR]
 
 
 # The chunks are IHDR acTL IDAT, then fcTL and fdAT three times, in the file with a stand-in.
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        pytest.param(delete_chunk(b"fcTL", 0), [STILL], id="pixels before any frame"),
-        pytest.param(delete_chunk(b"fdAT", 0), [STILL], id="first frame without pixels"),
-        pytest.param(swap_chunks(b"fcTL", 0, 1), [STILL], id="first frame's chunks swapped"),
+        pytest.param(delete_chunk(b"fcTL", 0), [STILL_COLOUR], id="pixels before any frame"),
+        pytest.param(delete_chunk(b"fdAT", 0), [STILL_COLOUR], id="first frame without pixels"),
+        pytest.param(swap_chunks(b"fcTL", 0, 1), [STILL_COLOUR], id="first frame's chunks swapped"),
         pytest.param(
-            delete_chunk(b"fcTL", 1), [FIRST], id="pixels of the second frame in the first"
+            delete_chunk(b"fcTL", 1), [FIRST_COLOUR], id="pixels of the second frame in the first"
         ),
-        pytest.param(delete_chunk(b"fdAT", 1), [FIRST], id="second frame without pixels"),
-        pytest.param(swap_chunks(b"fdAT", 1, 2), [FIRST], id="pixels of two frames swapped"),
-        pytest.param(swap_chunks(b"fcTL", 1, 2), [FIRST], id="controls of two frames swapped"),
+        pytest.param(delete_chunk(b"fdAT", 1), [FIRST_COLOUR], id="second frame without pixels"),
+        pytest.param(swap_chunks(b"fdAT", 1, 2), [FIRST_COLOUR], id="pixels of two frames swapped"),
         pytest.param(
-            delete_chunk(b"fcTL", 2), [FIRST, SECOND], id="pixels of the third frame in the second"
+            swap_chunks(b"fcTL", 1, 2), [FIRST_COLOUR], id="controls of two frames swapped"
         ),
-        pytest.param(delete_chunk(b"fdAT", 2), [FIRST, SECOND], id="last frame without pixels"),
-        pytest.param(swap_chunks(b"fcTL", 2, 1), [FIRST, SECOND], id="last frame's chunks swapped"),
         pytest.param(
-            replace_control(1, move_outside_canvas), [FIRST], id="frame outside of the canvas"
+            delete_chunk(b"fcTL", 2),
+            [FIRST_COLOUR, SECOND_COLOUR],
+            id="pixels of the third frame in the second",
         ),
-        pytest.param(replace_control(1, lambda body: body[:20]), [FIRST], id="short control"),
-        pytest.param(replace_control(2, lambda _: b""), [FIRST, SECOND], id="empty control"),
+        pytest.param(
+            delete_chunk(b"fdAT", 2), [FIRST_COLOUR, SECOND_COLOUR], id="last frame without pixels"
+        ),
+        pytest.param(
+            swap_chunks(b"fcTL", 2, 1),
+            [FIRST_COLOUR, SECOND_COLOUR],
+            id="last frame's chunks swapped",
+        ),
+        pytest.param(
+            replace_control(1, move_outside_canvas),
+            [FIRST_COLOUR],
+            id="frame outside of the canvas",
+        ),
+        pytest.param(
+            replace_control(1, lambda body: body[:20]), [FIRST_COLOUR], id="short control"
+        ),
+        pytest.param(
+            replace_control(2, lambda _: b""), [FIRST_COLOUR, SECOND_COLOUR], id="empty control"
+        ),
     ],
 )
 def test_faulty_apng_shows_frames_before_the_first_fault_or_else_its_still_image(
@@ -143,7 +161,10 @@ def test_faulty_apng_shows_frames_before_the_first_fault_or_else_its_still_image
 
 def test_faulty_apng_keeps_delays_of_frames_before_the_fault() -> None:
     data = change_chunks(APNG_WITH_STAND_IN, delete_chunk(b"fdAT", 2))
-    assert timeline(convert_image(data).data) == [(FIRST, FRAME_MS), (SECOND, FRAME_MS)]
+    assert timeline(convert_image(data).data) == [
+        (FIRST_COLOUR, FRAME_MS),
+        (SECOND_COLOUR, FRAME_MS),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +182,7 @@ def test_apng_with_faulty_first_frame_control_shows_only_its_still_image(
     change: Callable[[Chunks], None],
 ) -> None:
     """The pixels of the first frame are complete, although its control chunk is faulty."""
-    assert list_colours(change_chunks(APNG_WITHOUT_STAND_IN, change)) == [FIRST]
+    assert list_colours(change_chunks(APNG_WITHOUT_STAND_IN, change)) == [FIRST_COLOUR]
 
 
 def test_apng_frame_with_pixel_data_after_the_fault_is_not_shown() -> None:
@@ -177,7 +198,7 @@ def test_apng_frame_with_pixel_data_after_the_fault_is_not_shown() -> None:
         (b"fdAT", struct.pack(">I", 4) + pixels[half:]),
         (b"IEND", b""),
     ]
-    assert list_colours(join_chunks(chunks)) == [FIRST]
+    assert list_colours(join_chunks(chunks)) == [FIRST_COLOUR]
 
 
 def test_duplicate_or_late_apng_animation_header_is_ignored() -> None:
@@ -186,11 +207,11 @@ def test_duplicate_or_late_apng_animation_header_is_ignored() -> None:
     result = convert_image(join_chunks([*chunks[:2], second_header, *chunks[2:]]))
     assert result == convert_image(APNG_WITH_STAND_IN)
     late_header_chunks = [chunks[0], *chunks[2:3], chunks[1], *chunks[3:]]
-    assert list_colours(join_chunks(late_header_chunks)) == [STILL]
+    assert list_colours(join_chunks(late_header_chunks)) == [STILL_COLOUR]
 
 
 @pytest.mark.parametrize("body", [b"", b"\0" * 7, b"\0\0\0\1" * 3])
 def test_apng_animation_header_of_wrong_length_is_ignored(body: bytes) -> None:
     chunks = split_chunks(APNG_WITH_STAND_IN)
     chunks[1] = (b"acTL", body)
-    assert list_colours(join_chunks(chunks)) == [STILL]
+    assert list_colours(join_chunks(chunks)) == [STILL_COLOUR]

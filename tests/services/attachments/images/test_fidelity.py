@@ -45,7 +45,7 @@ FORMATS: dict[str, tuple[str, dict[str, object]]] = {
     "bitmap ico": ("ICO", {"sizes": [(16, 16)], "bitmap_format": "bmp"}),
 }
 MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "I", "F", "HSV", "LAB")
-LOSSY = ("jpeg", "lossy webp")
+LOSSY_FORMATS = ("jpeg", "lossy webp")
 
 
 def find_writable_modes() -> Iterator[tuple[str, str]]:
@@ -65,7 +65,7 @@ WRITABLE_MODES = list(find_writable_modes())
 def test_converted_still_image_matches_its_source_in_every_pixel_mode(name: str, mode: str) -> None:
     format_name, options = FORMATS[name]
     data = encoded(make_scene(mode), format_name, **options)
-    assert_agrees(data, lossy=name in LOSSY)
+    assert_agrees(data, lossy=name in LOSSY_FORMATS)
 
 
 @pytest.mark.parametrize(

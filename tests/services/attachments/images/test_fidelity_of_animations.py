@@ -96,7 +96,7 @@ def _random_frame(
     )
 
 
-def as_gif(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> bytes:
+def build_gif(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> bytes:
     return gif(
         size,
         [
@@ -112,7 +112,7 @@ def as_gif(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> by
     )
 
 
-def as_webp(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> bytes:
+def build_webp(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> bytes:
     views = [
         Image.frombytes("RGBA", size, bytes(chain(*view))) for view in compose_frames(size, frames)
     ]
@@ -129,14 +129,14 @@ def as_webp(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> b
     )
 
 
-def as_apng(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> bytes:
+def build_apng(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> bytes:
     return apng(size, frames, plays=plays)
 
 
-CONTAINERS = {"gif": as_gif, "apng": as_apng, "webp": as_webp}
+CONTAINERS = {"gif": build_gif, "apng": build_apng, "webp": build_webp}
 
 
-def at_time(played_frames: Sequence[tuple[bytes, int]], ms: float) -> bytes:
+def find_frame_at(played_frames: Sequence[tuple[bytes, int]], ms: float) -> bytes:
     for pixels, duration in played_frames:
         if ms < duration:
             return pixels
@@ -171,7 +171,7 @@ def assert_plays(
     for frame, expected in zip(frames, views, strict=True):
         ms = 10 * frame.delay[0]
         for sample in (start_ms, start_ms + ms / 2, start_ms + ms - 1) if ms else ():
-            levels = at_time(played_frames, sample)
+            levels = find_frame_at(played_frames, sample)
             actual = list(zip(*[iter(levels)] * 4, strict=True))
             # One level of rounding for each blend that the pixel went through.
             assert max(differences(actual, expected)) <= len(frames)

@@ -177,27 +177,27 @@ def test_large_colour_profile_is_applied_but_oversized_profile_is_ignored() -> N
         assert (red > green) == (expected == RED)
 
 
-def segment(marker: int, body: bytes) -> bytes:
+def jpeg_segment(marker: int, body: bytes) -> bytes:
     return b"\xff" + bytes([marker]) + struct.pack(">H", len(body) + 2) + body
 
 
 @pytest.mark.parametrize(
     "flawed",
     [
-        segment(0xE0, b"JFIF\0"),
-        segment(0xE0, b"JFXX\0\x10\xff"),
-        segment(0xE1, b"Exif\0\0MM\0*\xff\xff\xff\xff"),
-        segment(0xE1, b"Exif\0\0"),
-        segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0\xff<"),
-        segment(0xE2, b"ICC_PROFILE\0"),
-        segment(0xE2, b"ICC_PROFILE\0\1\2x"),
-        segment(0xE2, b"ICC_PROFILE\0\0\0x" * 9),
-        segment(0xE2, b"MPF\0II*\0\xff\xff\xff\xff"),
-        segment(0xE2, b"MPF\0" + bytes(40)),
-        segment(0xED, b"Photoshop 3.0\x008BIM\4\4\xff"),
-        segment(0xEE, b"Adobe"),
-        segment(0xEF, b""),
-        segment(0xFE, b"\0\xff\xff"),
+        jpeg_segment(0xE0, b"JFIF\0"),
+        jpeg_segment(0xE0, b"JFXX\0\x10\xff"),
+        jpeg_segment(0xE1, b"Exif\0\0MM\0*\xff\xff\xff\xff"),
+        jpeg_segment(0xE1, b"Exif\0\0"),
+        jpeg_segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0\xff<"),
+        jpeg_segment(0xE2, b"ICC_PROFILE\0"),
+        jpeg_segment(0xE2, b"ICC_PROFILE\0\1\2x"),
+        jpeg_segment(0xE2, b"ICC_PROFILE\0\0\0x" * 9),
+        jpeg_segment(0xE2, b"MPF\0II*\0\xff\xff\xff\xff"),
+        jpeg_segment(0xE2, b"MPF\0" + bytes(40)),
+        jpeg_segment(0xED, b"Photoshop 3.0\x008BIM\4\4\xff"),
+        jpeg_segment(0xEE, b"Adobe"),
+        jpeg_segment(0xEF, b""),
+        jpeg_segment(0xFE, b"\0\xff\xff"),
     ],
 )
 def test_flawed_jpeg_metadata_segment_leaves_pixels_unchanged(flawed: bytes) -> None:
@@ -211,7 +211,7 @@ def test_jpeg_profile_and_orientation_are_applied_despite_flawed_metadata() -> N
     exif[0x0112] = 6
     red = Image.new("RGB", (64, 32), RED)
     data = encoded(red, "JPEG", exif=exif, icc_profile=wide_gamut_profile() + bytes(99_999))
-    result = convert_image(data[:2] + segment(0xE2, b"MPF\0II*\0") + data[2:])
+    result = convert_image(data[:2] + jpeg_segment(0xE2, b"MPF\0II*\0") + data[2:])
     assert (result.width, result.height) == (32, 64)
     red_level, green_level, _, _ = convert_pixel(data)
     assert green_level > red_level

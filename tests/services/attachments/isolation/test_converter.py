@@ -31,7 +31,7 @@ from tests.support.images.samples import encoded, one_of_each, picture, png, rgb
 pytestmark = pytest.mark.stack
 
 ROOT = Path(__file__).parents[4]
-MB = 1024 * 1024
+MEGABYTE = 1024 * 1024
 
 
 def slow_image() -> bytes:
@@ -142,7 +142,7 @@ def test_hanging_image_converter_is_killed_after_its_timeout_and_replaced(
 
 def test_image_exceeding_converter_memory_fails_without_affecting_the_next_image() -> None:
     large = png(7000, 7000, rgba_rows(7000, 7000, (1, 2, 3, 4)))
-    with ConverterProcess(memory_bytes=256 * MB) as converter:
+    with ConverterProcess(memory_bytes=256 * MEGABYTE) as converter:
         with pytest.raises(UnreadableImage) as error:
             converter.convert(large)
         assert error.value.code == "image.out_of_memory"
@@ -155,7 +155,7 @@ def test_image_converter_memory_returns_to_its_base_level_after_large_photos() -
         converter.convert(photo)
         for _ in range(4):
             converter.convert(photo)
-        eventually(lambda: _measure_resident_bytes(get_pid(converter)) < 80 * MB)
+        eventually(lambda: _measure_resident_bytes(get_pid(converter)) < 80 * MEGABYTE)
 
 
 def _measure_resident_bytes(pid: int) -> int:
@@ -316,7 +316,7 @@ def test_busy_image_converter_exits_immediately_when_its_parent_is_killed(
         "print(c.pid, flush=True); c.convert(data)"
     )
     with killed_parent(script, str(image)) as child:
-        eventually(lambda: _measure_resident_bytes(child) > 60 * MB)
+        eventually(lambda: _measure_resident_bytes(child) > 60 * MEGABYTE)
         cpu_seconds = sum(psutil.Process(child).cpu_times()[:2])
     # The rest of the image would take seconds of CPU time.
     assert _measure_cpu_seconds_until_end(child) - cpu_seconds < 0.5

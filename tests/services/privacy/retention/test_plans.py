@@ -8,7 +8,7 @@ from tests.support.documents.retention_table import read_retention_table
 
 # For each foreign key, whether an index has its columns. When a row is deleted, Postgres searches
 # for rows that refer to it. A partial index suffices if it contains every row with a reference.
-FOREIGN_KEYS = """
+FOREIGN_KEYS_QUERY = """
 SELECT c.conname, c.confrelid::regclass::text, c.confdeltype::text, EXISTS (
     SELECT FROM pg_index i
     WHERE i.indrelid = c.conrelid AND i.indisvalid
@@ -30,7 +30,7 @@ def test_every_foreign_key_to_deletable_rows_has_an_index(retention_stack: Stack
         name for name, (period, _) in read_retention_table().items() if period.startswith("forever")
     }
     assert permanent_tables
-    foreign_keys = retention_stack.query(FOREIGN_KEYS)
+    foreign_keys = retention_stack.query(FOREIGN_KEYS_QUERY)
     assert len(foreign_keys) > 30
     unindexed_keys = {
         name
@@ -40,7 +40,7 @@ def test_every_foreign_key_to_deletable_rows_has_an_index(retention_stack: Stack
     assert unindexed_keys == set()
 
 
-def explain(uow: UnitOfWork, statement: str) -> str:
+def explain_statement(uow: UnitOfWork, statement: str) -> str:
     # Postgres would read a small table completely, so exclude all plans that don't use an index.
     for method in ("seqscan", "bitmapscan", "sort"):
         uow.session.execute(text(f"SET LOCAL enable_{method} = off"))
@@ -56,7 +56,7 @@ def test_retention_purge_finds_expired_rows_by_an_index_without_sorting(
         places, _ = select_expired(rule, rule.age(retention_stack.settings()), limit=10)
         dialect = uow.session.get_bind().dialect
         compiled = places.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
-        query_plan = explain(uow, str(compiled))
+        query_plan = explain_statement(uow, str(compiled))
     table = rule.model.__tablename__
     assert "Sort" not in query_plan, query_plan
     assert f"Seq Scan on {table}" not in query_plan, query_plan

@@ -58,7 +58,7 @@ WESTERN_NAMES = [
 ]
 
 
-def file_of(names: Sequence[str], encoding: str) -> bytes:
+def build_csv(names: Sequence[str], encoding: str) -> bytes:
     lines = [f"m{number}@example.com;{name}\n" for number, name in enumerate(names)]
     return ("email;name\n" + "".join(lines)).encode(encoding)
 
@@ -69,7 +69,7 @@ def decode_names(names: Sequence[str], encoding: str) -> list[str] | None:
     Return ``None`` if the owner must choose the encoding.
     """
     try:
-        return [row.name for row in rows(file_of(names, encoding))]
+        return [row.name for row in rows(build_csv(names, encoding))]
     except EncodingUnclear:
         return None
 
@@ -137,7 +137,7 @@ def test_few_unambiguous_names_decide_the_encoding_of_a_file() -> None:
 
 def test_owner_sees_sample_rows_in_each_possible_encoding() -> None:
     with pytest.raises(EncodingUnclear) as raised:
-        opened(file_of(["Bob", "Marić", "Ann", "Kovačić", "Anđela", "Lee"], "cp1250"))
+        opened(build_csv(["Bob", "Marić", "Ann", "Kovačić", "Anđela", "Lee"], "cp1250"))
 
     readings = raised.value.readings
     assert {*readings["cp1250"]} == {
@@ -184,7 +184,7 @@ def test_encoding_named_by_the_owner_overrides_detection(encoding: str) -> None:
 
 def test_encoding_of_a_compressed_file_is_recognised() -> None:
     names = NAMES_BY_ENCODING["cp1251"]
-    file = file_of(names, "cp1251")
+    file = build_csv(names, "cp1251")
     for packed in (gzip.compress(file), zipped({"members.csv": file})):
         reader = opened(packed)
         assert [row.cells[1] for row in reader] == [*names]
@@ -214,14 +214,14 @@ def test_one_name_after_long_ascii_text_reveals_the_encoding(name: str, encoding
 def test_late_names_correct_the_encoding_detected_at_the_beginning() -> None:
     german = [f"Jörg Müller {number}" for number in range(5_000)]
     polish = ["Łukasz Wójcik", "Małgorzata Zając", "Paweł Wiśniewski", "Michał Dąbrowski"]
-    reader = opened(file_of(german + polish, "cp1250"))
+    reader = opened(build_csv(german + polish, "cp1250"))
     assert len([*reader]) == 5_004
     assert (reader.text.encoding, reader.text.find_final_encoding()) == ("cp1252", "cp1250")
 
 
 def test_damaged_utf_8_file_is_still_read_as_utf_8() -> None:
     names = [f"Иван {number}" for number in range(20)]
-    file = file_of(names, "utf-8").replace("Иван 7".encode(), "Zoë".encode("cp1252"))
+    file = build_csv(names, "utf-8").replace("Иван 7".encode(), "Zoë".encode("cp1252"))
     reader = opened(file)
     assert [row.cells[1] for row in reader][7] == "Zoë"
     assert reader.text.find_final_encoding() == "utf-8"

@@ -70,17 +70,17 @@ OPEN_DOCUMENT = {
 }
 
 
-def sheet_of(*rows: str, after: str = "", before: str = "") -> str:
+def build_sheet(*rows: str, after: str = "", before: str = "") -> str:
     return sheet_xml("".join(rows), after, before)
 
 
 def with_cells(*references: str) -> bytes:
     row = '<row r="1">' + "".join(cell(each, "x") for each in references) + "</row>"
-    return package(sheet_of(row))
+    return package(build_sheet(row))
 
 
 def with_row_number(number: str) -> bytes:
-    return package(sheet_of(f'<row r="{number}">{cell("", "email")}</row>'))
+    return package(build_sheet(f'<row r="{number}">{cell("", "email")}</row>'))
 
 
 def with_part(name: str, content: str | None) -> bytes:
@@ -123,7 +123,7 @@ def add_prefix(text: str) -> str:
     return text.replace("<", "<x:").replace("<x:/", "</x:").replace("xmlns=", "xmlns:x=")
 
 
-def huge_part(text: str, times: int) -> bytes:
+def repeat_text(text: str, times: int) -> bytes:
     return text.encode() * times
 
 
@@ -133,20 +133,20 @@ HOSTILE_WORKBOOKS: dict[str, tuple[Callable[[], bytes], str]] = {
     "six million cells": (lambda: with_cells("A1", "F1000000"), TOO_LARGE),
     "301 cells without positions": (lambda: with_cells(*[""] * 301), TOO_LARGE),
     "corners named by another prefix": (
-        lambda: with_sheet(add_prefix(sheet_of(cell("A1", 1), cell("XFD1048576", 1)))),
+        lambda: with_sheet(add_prefix(build_sheet(cell("A1", 1), cell("XFD1048576", 1)))),
         TOO_LARGE,
     ),
     "more merged ranges than a person makes": (
-        lambda: package(sheet_of(after='<mergeCell ref="A1:B2"/>' * 100_001)),
+        lambda: package(build_sheet(after='<mergeCell ref="A1:B2"/>' * 100_001)),
         TOO_LARGE,
     ),
     "more errors than a person reads": (
-        lambda: package(sheet_of('<row r="1"><c r="A1" t="e"><v>#N/A</v></c></row>' * 100_001)),
+        lambda: package(build_sheet('<row r="1"><c r="A1" t="e"><v>#N/A</v></c></row>' * 100_001)),
         TOO_LARGE,
     ),
     "a text of a megabyte in 5,000 cells": (
         lambda: package(
-            sheet_of(
+            build_sheet(
                 *(f'<row r="{n}"><c r="A{n}" t="s"><v>0</v></c></row>' for n in range(1, 5001))
             ),
             parts={"xl/sharedStrings.xml": SHARED_TEXTS % f"<si><t>{'x' * 1024**2}</t></si>"},
@@ -192,7 +192,7 @@ HOSTILE_WORKBOOKS: dict[str, tuple[Callable[[], bytes], str]] = {
     },
     "rows after the last row": (
         lambda: package(
-            sheet_of(f'<row r="1048576">{cell("", "a")}</row><row>{cell("", "b")}</row>')
+            build_sheet(f'<row r="1048576">{cell("", "a")}</row><row>{cell("", "b")}</row>')
         ),
         DAMAGED,
     ),
@@ -201,11 +201,11 @@ HOSTILE_WORKBOOKS: dict[str, tuple[Callable[[], bytes], str]] = {
         for reference in ("ZZZZ1", "XFE1", "A0", "1A", "A", "A1A", "A-1", "Ä1", "A²")
     },
     "missing shared text": (
-        lambda: package(sheet_of('<row r="1"><c r="A1" t="s"><v>9</v></c></row>')),
+        lambda: package(build_sheet('<row r="1"><c r="A1" t="s"><v>9</v></c></row>')),
         DAMAGED,
     ),
     "unknown type of a cell": (
-        lambda: package(sheet_of('<row r="1"><c r="A1" t="zz"><v>9</v></c></row>')),
+        lambda: package(build_sheet('<row r="1"><c r="A1" t="zz"><v>9</v></c></row>')),
         DAMAGED,
     ),
     "sheet cut off": (lambda: with_sheet(PEOPLE_SHEET[:-40]), DAMAGED),
@@ -360,12 +360,12 @@ def test_overlapping_merged_ranges_are_refused_at_once() -> None:
     rows = f'<row r="1">{cell("A1", "x")}</row><row r="16000">{cell("KN16000", "x")}</row>'
     merged = '<mergeCell ref="A1:KN16000"/>' * 50_000
     with pytest.raises(DomainError, match="merged ranges cover"):
-        read_workbook(package(sheet_of(rows, after=merged)))
+        read_workbook(package(build_sheet(rows, after=merged)))
 
 
 @pytest.mark.slow
 def test_millions_of_empty_shared_texts_fail_only_their_own_import() -> None:
-    texts = SHARED_TEXTS.encode().replace(b"%s", huge_part("<si/>", 45_000_000))
+    texts = SHARED_TEXTS.encode().replace(b"%s", repeat_text("<si/>", 45_000_000))
     assert (
         find_error_code(package(PEOPLE_SHEET, parts={"xl/sharedStrings.xml": texts})) == TOO_LARGE
     )
@@ -435,7 +435,7 @@ def test_workbook_of_more_than_100_mb_is_refused_before_it_is_read() -> None:
 
 @pytest.mark.parametrize(
     "bad_sheet",
-    [WIDE_SHEET, PEOPLE_SHEET[:-40], sheet_of('<row r="1"><c r="A1" t="zz"><v>9</v></c></row>')],
+    [WIDE_SHEET, PEOPLE_SHEET[:-40], build_sheet('<row r="1"><c r="A1" t="zz"><v>9</v></c></row>')],
 )
 def test_sheet_that_cannot_be_read_is_skipped_if_a_later_sheet_has_addresses(
     bad_sheet: str,
@@ -446,7 +446,7 @@ def test_sheet_that_cannot_be_read_is_skipped_if_a_later_sheet_has_addresses(
 
 
 def test_error_of_the_first_unreadable_sheet_is_raised_if_no_sheet_has_addresses() -> None:
-    notes = sheet_of('<row r="1">' + cell("A1", "Topic") + "</row>")
+    notes = build_sheet('<row r="1">' + cell("A1", "Topic") + "</row>")
     assert find_error_code(package(notes, WIDE_SHEET, PEOPLE_SHEET[:-40])) == TOO_LARGE
     assert find_error_code(package(PEOPLE_SHEET[:-40], WIDE_SHEET, notes)) == DAMAGED
 

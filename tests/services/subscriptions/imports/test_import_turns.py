@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("_shorten_turns")
 FILE_COUNT = 3
 
 
-def file_of(rows: int) -> bytes:
+def build_csv(rows: int) -> bytes:
     return csv_of([[each, ""] for each in new_addresses(rows)])
 
 
@@ -73,7 +73,7 @@ def worker_context(importing: Importing) -> WorkerContext:
 def test_worker_closes_the_file_of_an_import_that_is_cancelled_or_taken_over(
     importing: Importing, importer: Owner, list_id: int, open_files: OpenFiles, *, is_lost: bool
 ) -> None:
-    job_id = importing.begin(importer, list_id, file_of(30))
+    job_id = importing.begin(importer, list_id, build_csv(30))
     attempt = JobAttempt(worker_context(importing), importing.lease(job_id), has_own_limits=False)
     with closing(attempt):
         assert attempt.take_turn()
@@ -91,7 +91,7 @@ def test_worker_closes_the_file_of_an_import_that_is_cancelled_or_taken_over(
 def test_stopping_worker_closes_the_import_file_and_hands_the_job_back(
     importing: Importing, importer: Owner, list_id: int, open_files: OpenFiles
 ) -> None:
-    job_id = importing.begin(importer, list_id, file_of(30))
+    job_id = importing.begin(importer, list_id, build_csv(30))
     with closing(
         JobAttempt(worker_context(importing), importing.lease(job_id), has_own_limits=False)
     ) as attempt:
@@ -106,7 +106,7 @@ def test_worker_keeps_few_import_files_open_and_still_reads_all_of_them_complete
 ) -> None:
     monkeypatch.setattr(job_runner, "MAX_STAYING_JOBS", 1)
     jobs = [
-        importing.begin(importer, importing.new_list(importer), file_of(30))
+        importing.begin(importer, importing.new_list(importer), build_csv(30))
         for _ in range(FILE_COUNT)
     ]
     for job_id in jobs:
@@ -127,8 +127,8 @@ def test_small_import_of_another_owner_finishes_before_a_large_file_is_read(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     other_owner = importing.stack.create_owner()
-    large_id = importing.begin(importer, list_id, file_of(30))
-    small_id = importing.begin(other_owner, importing.new_list(other_owner), file_of(1))
+    large_id = importing.begin(importer, list_id, build_csv(30))
+    small_id = importing.begin(other_owner, importing.new_list(other_owner), build_csv(1))
     run_job(worker_context(importing), job_id=large_id)
     small_job = importing.job(small_id)
     assert small_job.status == "succeeded"
@@ -141,7 +141,7 @@ def test_small_import_of_another_owner_finishes_before_a_large_file_is_read(
 def test_erasure_of_an_owner_cancels_their_imports_and_deletes_the_files(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    job_id = importing.begin(importer, list_id, file_of(41))
+    job_id = importing.begin(importer, list_id, build_csv(41))
     lease = importing.lease(job_id)
     next(import_job.run_import(importing.resources, lease))
     task = importing.of_job(job_id)
@@ -162,7 +162,7 @@ def test_erasure_of_an_owner_cancels_their_imports_and_deletes_the_files(
 def test_import_of_a_file_tampered_with_in_storage_fails_and_adds_nobody(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    job_id = importing.begin(importer, list_id, file_of(41))
+    job_id = importing.begin(importer, list_id, build_csv(41))
     prefix = importing.of_job(job_id).object_prefix
     [name] = importing.stack.stored(f"{prefix}/")
     encrypted = bytearray(importing.resources.objects.get(name))

@@ -17,7 +17,7 @@ from tests.support.people.quotas import leave_room_for_members
 from tests.support.sizes import sized
 
 
-def file_of(count: int, *opted_out_addresses: str) -> bytes:
+def build_csv(count: int, *opted_out_addresses: str) -> bytes:
     rows = [f"{random_hash_id()}@example.com,subscribed" for _ in range(count)]
     return "\n".join(
         ["email,status", *rows, *(f"{each},unsubscribed" for each in opted_out_addresses)]
@@ -41,7 +41,7 @@ def test_concurrent_imports_fill_the_plan_quota_exactly(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "ROWS_PER_CHUNK", chunk)
         job_ids = [
-            importing.begin(owner, list_id, file_of(size, opted_out_address))
+            importing.begin(owner, list_id, build_csv(size, opted_out_address))
             for list_id, size, opted_out_address in zip(
                 list_ids, sizes, opted_out_addresses, strict=True
             )
@@ -81,7 +81,7 @@ def test_import_adds_nobody_after_a_row_exceeded_the_quota(
         commit_chunk(resources, import_id, chunk, *hold)
 
     monkeypatch.setattr(applying, "commit_chunk", commit_and_make_room)
-    job_id = importing.begin(importer, list_id, file_of(4))
+    job_id = importing.begin(importer, list_id, build_csv(4))
     job = importing.work(job_id)
     task = importing.of_job(job_id)
     assert (job.status, task.added, task.over_quota) == ("failed", 0, 4)
@@ -93,7 +93,7 @@ def test_opt_outs_in_a_file_are_kept_when_its_members_exceed_the_quota(
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     leave_room_for_members(importing.stack, importing.new_list(importer), 1)
     opted_out_addresses = new_addresses(2)
-    job = importing.work(importing.begin(importer, list_id, file_of(4, *opted_out_addresses)))
+    job = importing.work(importing.begin(importer, list_id, build_csv(4, *opted_out_addresses)))
     task = importing.of_job(job.id)
     assert (job.status, task.added, task.over_quota, task.opted_out) == ("failed", 1, 3, 2)
     assert len(importing.opt_outs(list_id)) == 2
@@ -103,7 +103,7 @@ def test_operator_import_is_not_limited_by_the_plan_quota(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     leave_room_for_members(importing.stack, importing.new_list(importer), 0)
-    job = importing.work(importing.begin(importer, list_id, file_of(3), by_operator=True))
+    job = importing.work(importing.begin(importer, list_id, build_csv(3), by_operator=True))
     assert (job.status, importing.of_job(job.id).added) == ("succeeded", 3)
 
 
@@ -111,7 +111,7 @@ def test_import_dry_run_at_the_plan_quota_still_judges_every_row(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     leave_room_for_members(importing.stack, importing.new_list(importer), 0)
-    task = importing.bring(importer, list_id, file_of(3), dry_run=True)
+    task = importing.bring(importer, list_id, build_csv(3), dry_run=True)
     assert (task.status, task.added, task.over_quota) == ("succeeded", 3, 0)
 
 
@@ -120,7 +120,7 @@ def test_import_with_too_many_distinct_addresses_fails_without_adding_anybody(
 ) -> None:
     monkeypatch.setattr(seen_addresses, "MAX_ADDRESSES_IN_MEMORY", 0)
     monkeypatch.setattr(file_rows, "SeenAddresses", lambda: SeenAddresses(max_bytes=64 * 1024))
-    job = importing.work(importing.begin(importer, list_id, file_of(5000)))
+    job = importing.work(importing.begin(importer, list_id, build_csv(5000)))
     assert job.error is not None
     assert (job.status, job.error["code"]) == ("failed", "import.too_many_addresses")
     assert importing.active(list_id) == set()

@@ -153,13 +153,13 @@ def test_import_of_any_random_file_matches_the_model_and_is_undone_completely(
     assert importing.count(list_id) == len(importing.active(list_id))
 
 
-def _address(person_number: int, tag: str) -> str:
+def _build_address(person_number: int, tag: str) -> str:
     return f"p{person_number}.{tag}@example.com"
 
 
 def _set_address(row: tuple[int, bool, Line], tag: str) -> Line:
     person_number, is_upper_case, line = row
-    email = _address(person_number, tag) if person_number >= 0 else "nobody"
+    email = _build_address(person_number, tag) if person_number >= 0 else "nobody"
     return replace(line, email=email.upper() if is_upper_case else email)
 
 
@@ -171,14 +171,14 @@ def _create_people(
     with importing.resources.unit_of_work() as uow:
         tag_ids = tags.find_tag_ids(uow, list_id, TAGS, create=True)
         for person_number, each in enumerate(people):
-            address = _address(person_number, tag)
+            address = _build_address(person_number, tag)
             user_id = None
             if not each.erased:
                 user_id = random_id()
                 uow.session.add(User(id=user_id, email=address))
                 uow.session.flush()
             model.noes[address] = set(each.opt_out_kinds)
-            uow.session.add_all(_opt_outs(importing, list_id, user_id, address, each))
+            uow.session.add_all(_build_opt_outs(importing, list_id, user_id, address, each))
             if (member := each.member) is not None:
                 model.members[address] = member
                 stored_values = {
@@ -187,12 +187,12 @@ def _create_people(
                     "joined_at": _parse_date(member.joined),
                 }
                 uow.session.add(
-                    _subscription(list_id, user_id or 0, address, member, **stored_values)
+                    _build_subscription(list_id, user_id or 0, address, member, **stored_values)
                 )
     return model
 
 
-def _opt_outs(
+def _build_opt_outs(
     importing: Importing, list_id: int, user_id: int | None, address: str, before: PriorState
 ) -> list[OptOut]:
     keyring = importing.resources.keyring
@@ -210,7 +210,7 @@ def _parse_date(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
 
 
-def _subscription(
+def _build_subscription(
     list_id: int, user_id: int, address: str, member: Member, **stored_values: Any
 ) -> Subscription:
     return Subscription(

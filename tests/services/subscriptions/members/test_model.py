@@ -44,11 +44,11 @@ from tests.support.lists.observed import (
 from tests.support.lists.tallying import Tally
 from tests.support.sizes import FULL, sized
 
-LISTS = st.sampled_from(["challenged", "confirming", "foreign"])
+LIST_NAMES = st.sampled_from(["challenged", "confirming", "foreign"])
 # Most transfers are between lists of the same owner.
-TARGETS = st.sampled_from(["challenged", "confirming", "confirming", "challenged", "foreign"])
-PEOPLE = st.sampled_from(["ada", "bea", "unknown"])
-OWNERS = st.sampled_from(["own", "own", "own", "other"])
+TARGET_NAMES = st.sampled_from(["challenged", "confirming", "confirming", "challenged", "foreign"])
+PERSON_NAMES = st.sampled_from(["ada", "bea", "unknown"])
+OWNER_KINDS = st.sampled_from(["own", "own", "own", "other"])
 EXPIRIES = st.sampled_from([None, "2040-01-01T00:00:00.000000Z", "2041-01-01T00:00:00.000000Z"])
 
 
@@ -96,7 +96,7 @@ class Subscriptions(RuleBasedStateMachine):
         self.lifted_by: tuple[int, str] | None = None
         self.lifted_kinds: set[str] = set()
 
-    @rule(list_name=LISTS, person=PEOPLE)
+    @rule(list_name=LIST_NAMES, person=PERSON_NAMES)
     def stranger_asks(self, list_name: str, person: str) -> None:
         reader = self.people[person]
         challenge = self.model.lists[list_name].challenge
@@ -104,7 +104,7 @@ class Subscriptions(RuleBasedStateMachine):
         assert reply == self.model.stranger_asks(list_name, person)
         self.load_user_id(reader)
 
-    @rule(list_name=LISTS, person=PEOPLE)
+    @rule(list_name=LIST_NAMES, person=PERSON_NAMES)
     def joins_by_login(self, list_name: str, person: str) -> None:
         reader = self.people[person]
         reply = self.acting.reply(
@@ -161,7 +161,7 @@ class Subscriptions(RuleBasedStateMachine):
         reply = self.acting.one_click(self.ids[list_name], reader.user_id)
         assert reply == self.model.switch_mail(list_name, person, enabled=False)
 
-    @rule(list_name=LISTS, person=PEOPLE, enabled=st.booleans())
+    @rule(list_name=LIST_NAMES, person=PERSON_NAMES, enabled=st.booleans())
     def answers_a_mail_from_before_the_erasure(
         self, list_name: str, person: str, enabled: bool
     ) -> None:
@@ -188,14 +188,14 @@ class Subscriptions(RuleBasedStateMachine):
         if link.is_used != was_used:
             self.record_own_action(link.list, link.person, LIST, EMAIL)
 
-    @rule(data=st.data(), owner=OWNERS)
+    @rule(data=st.data(), owner=OWNER_KINDS)
     def owner_removes(self, data: st.DataObject, owner: str) -> None:
         list_name, person = self.draw_pair(data)
         number, key = self.get_owner(list_name, owner)
         reply = self.acting.remove(self.ids[list_name], self.get_user_id(person), key)
         assert reply == self.model.remove(number, list_name, person)
 
-    @rule(data=st.data(), owner=OWNERS, enabled=st.booleans())
+    @rule(data=st.data(), owner=OWNER_KINDS, enabled=st.booleans())
     def owner_switches_mail(self, data: st.DataObject, owner: str, enabled: bool) -> None:
         list_name, person = self.draw_pair(data)
         number, key = self.get_owner(list_name, owner)
@@ -203,7 +203,7 @@ class Subscriptions(RuleBasedStateMachine):
         reply = self.acting.reply("PUT", path, key=key, json={"enabled": enabled})
         assert reply == self.model.owner_switches_mail(number, list_name, person, enabled=enabled)
 
-    @rule(data=st.data(), to=TARGETS, back=st.booleans())
+    @rule(data=st.data(), to=TARGET_NAMES, back=st.booleans())
     def owner_transfers(self, data: st.DataObject, to: str, back: bool) -> None:
         source, person = self.draw_pair(data)
         number, key = self.get_owner("challenged", "own")
@@ -221,7 +221,12 @@ class Subscriptions(RuleBasedStateMachine):
         reply = self.acting.reply("PATCH", path, key=key, json=body)
         assert reply == self.model.edit(number, list_name, person, tier, end)
 
-    @rule(list_name=LISTS, person=PEOPLE, owner=OWNERS, tier=st.sampled_from(["free", "silver"]))
+    @rule(
+        list_name=LIST_NAMES,
+        person=PERSON_NAMES,
+        owner=OWNER_KINDS,
+        tier=st.sampled_from(["free", "silver"]),
+    )
     def owner_puts(self, list_name: str, person: str, owner: str, tier: str) -> None:
         reader = self.people[person]
         number, key = self.get_owner(list_name, owner)
@@ -230,7 +235,7 @@ class Subscriptions(RuleBasedStateMachine):
         assert reply == self.model.put(number, list_name, person, tier)
         self.load_user_id(reader)
 
-    @rule(list_name=LISTS, person=PEOPLE)
+    @rule(list_name=LIST_NAMES, person=PERSON_NAMES)
     def owner_acts_on_the_erased(self, list_name: str, person: str) -> None:
         _, key = self.get_owner(list_name, "own")
         for user_id in self.people[person].gone:
@@ -238,9 +243,9 @@ class Subscriptions(RuleBasedStateMachine):
                 assert self.acting.remove(self.ids[list_name], user_id, key) == NO_MEMBER
 
     @rule(
-        list_name=LISTS,
+        list_name=LIST_NAMES,
         rows=st.lists(
-            st.tuples(PEOPLE, st.sampled_from([False, False, False, True])),
+            st.tuples(PERSON_NAMES, st.sampled_from([False, False, False, True])),
             min_size=1,
             unique_by=lambda row: row[0],
         ),
@@ -286,14 +291,14 @@ class Subscriptions(RuleBasedStateMachine):
         self.model.take_back(untouched)
 
     @precondition(lambda self: self.steps > 10)
-    @rule(list_name=LISTS)
+    @rule(list_name=LIST_NAMES)
     def owner_archives(self, list_name: str) -> None:
         number, key = self.get_owner(list_name, "own")
         reply = self.acting.reply("DELETE", f"/lists/{self.ids[list_name]}", key=key)
         assert reply == self.model.archive(number, list_name)
 
     @precondition(lambda self: self.steps > 3)
-    @rule(person=PEOPLE)
+    @rule(person=PERSON_NAMES)
     def operator_erases(self, person: str) -> None:
         reader = self.people[person]
         if reader.user_id is None:
@@ -356,7 +361,7 @@ class Subscriptions(RuleBasedStateMachine):
 
     def draw_pair(self, data: st.DataObject) -> tuple[str, str]:
         """Draw a list and a person, who usually has a record on the list."""
-        everybody = st.tuples(LISTS, PEOPLE)
+        everybody = st.tuples(LIST_NAMES, PERSON_NAMES)
         if not self.model.records:
             return data.draw(everybody)
         members = st.sampled_from(sorted(self.model.records))

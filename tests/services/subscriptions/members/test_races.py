@@ -22,7 +22,7 @@ from tests.support.lists.racing import (
 )
 from tests.support.sizes import sized
 
-ROUNDS = sized(6, 300)
+ROUND_COUNT = sized(6, 300)
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -60,7 +60,7 @@ def test_person_who_unsubscribes_is_not_reactivated_by_concurrent_actions(
     assert person_with_login.user_id is not None
     user_id = person_with_login.user_id
     order = random.Random(1)
-    for _ in range(ROUNDS):
+    for _ in range(ROUND_COUNT):
         for list_id in list_ids:
             acting.reply(
                 "POST", f"/subscriptions/{list_id}/no-challenge", key=person_with_login.key
@@ -132,7 +132,7 @@ def test_opposite_member_transfers_do_not_deadlock_or_lose_members(
 def test_concurrent_actions_store_nothing_about_a_person_during_their_erasure(
     acting: Acting, owner: Owner, list_ids: list[int]
 ) -> None:
-    for _ in range(ROUNDS):
+    for _ in range(ROUND_COUNT):
         reader = acting.new_person(with_login=True)
         assert reader.user_id is not None
         acting.ask(list_ids[0], reader.address)
