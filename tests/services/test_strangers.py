@@ -1,4 +1,4 @@
-"""Maintenance removes old records of people without an account, and old orders without an owner."""
+"""Tests the removal of old records of people without an account, and of orders without an owner."""
 
 import threading
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from tests.support.lists.subscribers import new_address, subscribe
 from tests.support.stack.maintenance import run_maintenance
 
 STATUSES = ("active", "pending", "unsubscribed", "removed")
-PURGE = "maintenance.strangers"
+PURGE_TASK = "maintenance.strangers"
 Cursor = psycopg2.extensions.cursor
-JOIN = (
+INSERT_MEMBER = (
     "INSERT INTO subscriptions (list_id, user_id, status, source)"
     " VALUES (%s, %s, 'active', 'challenge')"
 )
-OPT_OUT = (
+INSERT_OPT_OUT = (
     "INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)"
     " SELECT %s, id, sha256(id::text::bytea), 'list', 'page' FROM users WHERE id = %s"
 )
@@ -48,12 +48,12 @@ def new_person(stack: Stack, *, days: int = 31, **columns: object) -> int:
 def find_existing(stack: Stack, table: str, ids: dict[str, int]) -> set[str]:
     """Return each name in ``ids`` whose id exists in the table."""
     query = f"SELECT id FROM {table} WHERE id = ANY(%s)"
-    found = {each for (each,) in stack.query(query, list(ids.values()))}
-    return {name for name, each in ids.items() if each in found}
+    existing_ids = {each for (each,) in stack.query(query, list(ids.values()))}
+    return {name for name, each in ids.items() if each in existing_ids}
 
 
 @contextmanager
-def transaction(stack: Stack) -> Iterator[Cursor]:
+def open_transaction(stack: Stack) -> Iterator[Cursor]:
     url = stack.environment["PRESSROOM_DATABASE_URL"]
     with closing(psycopg2.connect(url)) as connection, connection, connection.cursor() as cursor:
         yield cursor
@@ -72,11 +72,11 @@ def other_list_id(client: httpx2.Client) -> int:
 def test_people_without_account_or_records_are_deleted_after_30_days(
     stack: Stack, joined_list_id: int
 ) -> None:
-    gone = {
+    purged = {
         "nothing": new_person(stack),
         "moved": new_person(stack, email=f"moved-{random_id()}@moved.invalid"),
     }
-    kept = {
+    remaining = {
         "young": new_person(stack, days=29),
         "account": new_person(stack, password_hash="x"),
         "paid plan": new_person(stack, plan="paid"),
@@ -87,43 +87,44 @@ def test_people_without_account_or_records_are_deleted_after_30_days(
         "mailed token": new_person(stack),
         **{status: new_person(stack) for status in STATUSES},
     }
-    stack.query(OPT_OUT, joined_list_id, kept["opt-out"])
+    stack.query(INSERT_OPT_OUT, joined_list_id, remaining["opt-out"])
     stack.query(
-        "INSERT INTO credit_accounts (user_id, last_hash) VALUES (%s, sha256(''))", kept["credits"]
+        "INSERT INTO credit_accounts (user_id, last_hash) VALUES (%s, sha256(''))",
+        remaining["credits"],
     )
-    create_old_order(stack, "status = 'failed'", user_id=kept["order"])
+    create_old_order(stack, "status = 'failed'", user_id=remaining["order"])
     stack.query(
         "INSERT INTO mailed_links (purpose, user_id, secret_hmac, expires_at)"
         " VALUES ('confirm', %s, sha256(%s), now() + interval '1 hour')",
-        kept["mailed token"],
-        str(kept["mailed token"]).encode(),
+        remaining["mailed token"],
+        str(remaining["mailed token"]).encode(),
     )
     for status in STATUSES:
         stack.query(
             "INSERT INTO subscriptions (list_id, user_id, status, email, source)"
             " VALUES (%s, %s, %s, %s, 'challenge')",
             joined_list_id,
-            kept[status],
+            remaining[status],
             status,
             new_address(),
         )
-    run_maintenance(stack, PURGE)
-    assert find_existing(stack, "users", gone) == set()
-    assert find_existing(stack, "users", kept) == set(kept)
+    run_maintenance(stack, PURGE_TASK)
+    assert find_existing(stack, "users", purged) == set()
+    assert find_existing(stack, "users", remaining) == set(remaining)
 
 
 def test_consent_entries_are_deleted_with_their_purged_person_and_kept_for_others(
     stack: Stack, joined_list_id: int, other_list_id: int
 ) -> None:
-    asked = {"asked": new_person(stack), "asked twice": new_person(stack)}
+    requesters = {"asked": new_person(stack), "asked twice": new_person(stack)}
     member = {"member": new_person(stack)}
-    for person in (*asked.values(), *member.values()):
-        for each in (joined_list_id, other_list_id):
-            new_request(stack, each, person)
+    for person in (*requesters.values(), *member.values()):
+        for list_id in (joined_list_id, other_list_id):
+            create_request(stack, list_id, person)
             stack.query(
                 "INSERT INTO consent_entries (list_id, user_id, how, ip)"
                 " VALUES (%s, %s, 'form', '192.0.2.7')",
-                each,
+                list_id,
                 person,
             )
     stack.query(
@@ -131,15 +132,18 @@ def test_consent_entries_are_deleted_with_their_purged_person_and_kept_for_other
         member["member"],
         joined_list_id,
     )
-    run_maintenance(stack, PURGE)
-    assert find_existing(stack, "users", asked | member) == set(member)
-    left = "SELECT user_id, count(*) FROM consent_entries WHERE user_id = ANY(%s) GROUP BY user_id"
-    everyone = [*asked.values(), *member.values()]
-    assert stack.query(left, everyone) == [(member["member"], 2)]
+    run_maintenance(stack, PURGE_TASK)
+    assert find_existing(stack, "users", requesters | member) == set(member)
+    query = "SELECT user_id, count(*) FROM consent_entries WHERE user_id = ANY(%s) GROUP BY user_id"
+    person_ids = [*requesters.values(), *member.values()]
+    assert stack.query(query, person_ids) == [(member["member"], 2)]
 
 
-def new_request(stack: Stack, list_id: int, person: int, *, days: int = 31) -> int:
-    """A stranger's request so many days ago, which waits for its confirmation; the record's id."""
+def create_request(stack: Stack, list_id: int, person: int, *, days: int = 31) -> int:
+    """Insert a stranger's unconfirmed request, and return the record's id.
+
+    ``days``: the age of the request.
+    """
     [(record,)] = stack.query(
         "INSERT INTO subscriptions (list_id, user_id, status, email, source, created_at,"
         " confirmation_asked_at) SELECT %s, %s, 'pending', 'x@example.com', 'challenge', at, at"
@@ -148,13 +152,13 @@ def new_request(stack: Stack, list_id: int, person: int, *, days: int = 31) -> i
         person,
         days,
     )
-    note(stack, list_id, person, "requested", None, "pending")
+    record_event(stack, list_id, person, "requested", None, "pending")
     assert isinstance(record, int)
     return record
 
 
-def note(stack: Stack, list_id: int, person: int, *change: str | None) -> None:
-    """What happened, and the status before and after."""
+def record_event(stack: Stack, list_id: int, person: int, *change: str | None) -> None:
+    """Record an event. ``change``: the action, the status before, and the status after."""
     stack.query(
         "INSERT INTO subscription_events (list_id, user_id, action, actor, via, status_before,"
         " status_after) VALUES (%s, %s, %s, 'stranger', 'challenge', %s, %s)",
@@ -164,7 +168,7 @@ def note(stack: Stack, list_id: int, person: int, *change: str | None) -> None:
     )
 
 
-def history(stack: Stack, person: int) -> list[tuple[object, ...]]:
+def read_history(stack: Stack, person: int) -> list[tuple[object, ...]]:
     return stack.query(
         "SELECT action, status_before, status_after FROM subscription_events WHERE user_id = %s"
         " ORDER BY id",
@@ -172,7 +176,7 @@ def history(stack: Stack, person: int) -> list[tuple[object, ...]]:
     )
 
 
-def statuses(stack: Stack, person: int) -> list[object]:
+def read_statuses(stack: Stack, person: int) -> list[object]:
     query = "SELECT status FROM subscriptions WHERE user_id = %s ORDER BY list_id"
     return [status for (status,) in stack.query(query, person)]
 
@@ -180,86 +184,89 @@ def statuses(stack: Stack, person: int) -> list[object]:
 def test_people_who_never_confirm_are_deleted_with_their_history_after_30_days(
     stack: Stack, joined_list_id: int
 ) -> None:
-    gone, twice, young, asked_again = (new_person(stack) for _ in range(4))
-    for person in (gone, twice, asked_again):
-        new_request(stack, joined_list_id, person)
-    note(stack, joined_list_id, twice, "requested", "pending", "pending")
-    new_request(stack, joined_list_id, young, days=29)
+    unconfirmed, asked_twice, young, asked_again = (new_person(stack) for _ in range(4))
+    for person in (unconfirmed, asked_twice, asked_again):
+        create_request(stack, joined_list_id, person)
+    record_event(stack, joined_list_id, asked_twice, "requested", "pending", "pending")
+    create_request(stack, joined_list_id, young, days=29)
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = now() - interval '29 days'"
         " WHERE user_id = %s",
         asked_again,
     )
-    run_maintenance(stack, PURGE)
-    people = {"gone": gone, "twice": twice, "young": young, "asked again": asked_again}
+    run_maintenance(stack, PURGE_TASK)
+    people = {"gone": unconfirmed, "twice": asked_twice, "young": young, "asked again": asked_again}
     assert find_existing(stack, "users", people) == {"young", "asked again"}
-    for person in (gone, twice):
-        assert (statuses(stack, person), history(stack, person)) == ([], [])
+    for person in (unconfirmed, asked_twice):
+        assert (read_statuses(stack, person), read_history(stack, person)) == ([], [])
     for person in (young, asked_again):
-        assert statuses(stack, person) == ["pending"]
-        assert len(history(stack, person)) == 1
+        assert read_statuses(stack, person) == ["pending"]
+        assert len(read_history(stack, person)) == 1
 
 
 def test_unconfirmed_request_of_a_known_person_is_deleted_without_the_person(
     stack: Stack, joined_list_id: int, other_list_id: int
 ) -> None:
-    known = {
+    known_people = {
         "member elsewhere": new_person(stack),
         "account": new_person(stack, password_hash="x"),
         "opted out": new_person(stack),
         "was a member": new_person(stack),
     }
-    for person in known.values():
-        new_request(stack, joined_list_id, person)
-    stack.query(JOIN, other_list_id, known["member elsewhere"])
-    stack.query(OPT_OUT, joined_list_id, known["opted out"])
-    note(stack, other_list_id, known["was a member"], "unsubscribed", "active", "unsubscribed")
-    run_maintenance(stack, PURGE)
-    assert find_existing(stack, "users", known) == set(known)
-    assert {name: statuses(stack, each) for name, each in known.items()} == {
-        **{name: [] for name in known},
+    for person in known_people.values():
+        create_request(stack, joined_list_id, person)
+    stack.query(INSERT_MEMBER, other_list_id, known_people["member elsewhere"])
+    stack.query(INSERT_OPT_OUT, joined_list_id, known_people["opted out"])
+    record_event(
+        stack, other_list_id, known_people["was a member"], "unsubscribed", "active", "unsubscribed"
+    )
+    run_maintenance(stack, PURGE_TASK)
+    assert find_existing(stack, "users", known_people) == set(known_people)
+    assert {name: read_statuses(stack, person_id) for name, person_id in known_people.items()} == {
+        **{name: [] for name in known_people},
         "member elsewhere": ["active"],
     }
-    assert all(history(stack, each) for each in known.values())
+    assert all(read_history(stack, person_id) for person_id in known_people.values())
 
 
-@pytest.mark.parametrize("earlier", ["removed", "unsubscribed"])
+@pytest.mark.parametrize("earlier_status", ["removed", "unsubscribed"])
 def test_lapsed_confirmation_request_restores_the_previous_member_status(
-    stack: Stack, joined_list_id: int, earlier: str
+    stack: Stack, joined_list_id: int, earlier_status: str
 ) -> None:
     person = new_person(stack, days=900)
-    new_request(stack, joined_list_id, person)
-    note(stack, joined_list_id, person, "confirmed", "pending", "active")
-    note(stack, joined_list_id, person, earlier, "active", earlier)
-    note(stack, joined_list_id, person, "requested", earlier, "pending")
-    note(stack, joined_list_id, person, "requested", "pending", "pending")
-    run_maintenance(stack, PURGE)
-    assert statuses(stack, person) == [earlier]
-    assert history(stack, person)[-1] == ("lapsed", "pending", earlier)
-    run_maintenance(stack, PURGE)
-    assert len(history(stack, person)) == 6
+    create_request(stack, joined_list_id, person)
+    record_event(stack, joined_list_id, person, "confirmed", "pending", "active")
+    record_event(stack, joined_list_id, person, earlier_status, "active", earlier_status)
+    record_event(stack, joined_list_id, person, "requested", earlier_status, "pending")
+    record_event(stack, joined_list_id, person, "requested", "pending", "pending")
+    run_maintenance(stack, PURGE_TASK)
+    assert read_statuses(stack, person) == [earlier_status]
+    assert read_history(stack, person)[-1] == ("lapsed", "pending", earlier_status)
+    run_maintenance(stack, PURGE_TASK)
+    assert len(read_history(stack, person)) == 6
     assert find_existing(stack, "users", {"person": person}) == {"person"}
 
 
 @pytest.mark.parametrize(
-    "held",
+    "lock",
     [
-        "SELECT 1 FROM users WHERE id = %s FOR KEY SHARE",  # as a confirmation holds the person
-        "SELECT 1 FROM subscriptions WHERE user_id = %s FOR UPDATE",  # as an undo holds the record
+        "SELECT 1 FROM users WHERE id = %s FOR KEY SHARE",  # a confirmation's lock on the person
+        "SELECT 1 FROM subscriptions WHERE user_id = %s FOR UPDATE",  # an undo's lock on the record
     ],
 )
 def test_retention_skips_a_request_that_is_being_confirmed_concurrently(
-    stack: Stack, joined_list_id: int, held: str
+    stack: Stack, joined_list_id: int, lock: str
 ) -> None:
-    person, other = new_person(stack), new_person(stack)
-    for each in (person, other):
-        new_request(stack, joined_list_id, each)
-    with transaction(stack) as cursor:
-        cursor.execute(held, (person,))
-        run_maintenance(stack, PURGE)
-        assert statuses(stack, person) == ["pending"]
-        assert statuses(stack, other) == []
-    run_maintenance(stack, PURGE)
+    person = new_person(stack)
+    unlocked_person = new_person(stack)
+    for person_id in (person, unlocked_person):
+        create_request(stack, joined_list_id, person_id)
+    with open_transaction(stack) as cursor:
+        cursor.execute(lock, (person,))
+        run_maintenance(stack, PURGE_TASK)
+        assert read_statuses(stack, person) == ["pending"]
+        assert read_statuses(stack, unlocked_person) == []
+    run_maintenance(stack, PURGE_TASK)
     assert find_existing(stack, "users", {"person": person}) == set()
 
 
@@ -267,44 +274,47 @@ def test_retention_keeps_person_who_subscribes_during_purge(
     stack: Stack, joined_list_id: int
 ) -> None:
     person = new_person(stack)
-    with transaction(stack) as cursor:
-        cursor.execute(JOIN, (joined_list_id, person))
-        run_maintenance(stack, PURGE)
+    with open_transaction(stack) as cursor:
+        cursor.execute(INSERT_MEMBER, (joined_list_id, person))
+        run_maintenance(stack, PURGE_TASK)
     assert find_existing(stack, "users", {"person": person}) == {"person"}
 
 
 def test_person_who_subscribes_after_being_purged_concurrently_becomes_a_new_person(
     stack: Stack, stranger: httpx2.Client, joined_list_id: int
 ) -> None:
-    person, email = new_person(stack), new_address()
+    person = new_person(stack)
+    email = new_address()
     stack.query("UPDATE users SET email = %s WHERE id = %s", email, person)
-    answers: list[int] = []
+    status_codes: list[int] = []
 
-    def ask() -> None:
-        answers.append(subscribe(stranger, joined_list_id, email).status_code)
+    def sign_up() -> None:
+        status_codes.append(subscribe(stranger, joined_list_id, email).status_code)
 
-    asking = threading.Thread(target=ask)
-    with transaction(stack) as cursor:
+    thread = threading.Thread(target=sign_up)
+    with open_transaction(stack) as cursor:
         cursor.execute("DELETE FROM users WHERE id = %s", (person,))
-        asking.start()
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        eventually(lambda: bool(stack.query(waiting)), what="a call that waits for the purge")
-    asking.join(30)
-    assert answers == [200]
-    found = "SELECT u.id FROM users u JOIN subscriptions s ON s.user_id = u.id WHERE u.email = %s"
-    [(new_id,)] = stack.query(found, email)
+        thread.start()
+        query = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        eventually(lambda: bool(stack.query(query)), what="a call that waits for the purge")
+    thread.join(30)
+    assert status_codes == [200]
+    user_query = (
+        "SELECT u.id FROM users u JOIN subscriptions s ON s.user_id = u.id WHERE u.email = %s"
+    )
+    [(new_id,)] = stack.query(user_query, email)
     assert new_id != person
 
 
 def test_unpaid_payment_orders_without_an_owner_are_deleted_after_90_days(
     stack: Stack, owner: Owner
 ) -> None:
-    gone = {
+    purged = {
         "never opened": create_old_order(stack),
         "failed": create_old_order(stack, "status = 'failed'"),
         "expired": create_old_order(stack, "status = 'pending'", "status = 'expired'"),
     }
-    kept = {
+    remaining = {
         "young": create_old_order(stack, days=89),
         "owned": create_old_order(stack, user_id=owner.user_id),
         "claimed": create_old_order(stack, f"user_id = {owner.user_id}, claimed_at = now()"),
@@ -318,23 +328,23 @@ def test_unpaid_payment_orders_without_an_owner_are_deleted_after_90_days(
             stack, "mismatch = 'x'", "status = 'pending'", "status = 'review'"
         ),
     }
-    run_maintenance(stack, PURGE)
-    assert find_existing(stack, "payment_orders", gone) == set()
-    assert find_existing(stack, "payment_orders", kept) == set(kept)
+    run_maintenance(stack, PURGE_TASK)
+    assert find_existing(stack, "payment_orders", purged) == set()
+    assert find_existing(stack, "payment_orders", remaining) == set(remaining)
     for table in ("payment_order_changes", "payment_events"):
-        [(left,)] = stack.query(
+        [(order_count,)] = stack.query(
             f"SELECT count(DISTINCT order_id) FROM {table} WHERE order_id = ANY(%s)",
-            [*gone.values(), *kept.values()],
+            [*purged.values(), *remaining.values()],
         )
-        assert left == len(kept)
+        assert order_count == len(remaining)
 
 
 def test_retention_keeps_a_payment_order_that_is_claimed_during_purge(
     stack: Stack, owner: Owner
 ) -> None:
     order_id = create_old_order(stack)
-    with transaction(stack) as cursor:
+    with open_transaction(stack) as cursor:
         claim = "UPDATE payment_orders SET user_id = %s, claimed_at = now() WHERE id = %s"
         cursor.execute(claim, (owner.user_id, order_id))
-        run_maintenance(stack, PURGE)
+        run_maintenance(stack, PURGE_TASK)
     assert find_existing(stack, "payment_orders", {"claimed": order_id}) == {"claimed"}

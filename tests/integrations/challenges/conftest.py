@@ -8,5 +8,5 @@ from tests.support.challenges.server import Server, serving
 @pytest.fixture
 def challenge_server() -> Iterator[Server]:
     """A test server in the role of the CAPTCHA provider, whose replies the test sets."""
-    with serving() as running:
-        yield running
+    with serving() as server:
+        yield server

@@ -16,25 +16,25 @@ from tests.support.http.certificates import self_signed
 
 @pytest.mark.slow
 def test_challenge_check_times_out_early_if_provider_does_not_accept_the_connection() -> None:
-    with socket.socket() as busy, contextlib.ExitStack() as waiting:
-        busy.bind(("127.0.0.1", 0))
-        busy.listen(0)
-        # Once the queue is full, the system leaves further ones without an answer.
+    with socket.socket() as full_server, contextlib.ExitStack() as connections:
+        full_server.bind(("127.0.0.1", 0))
+        full_server.listen(0)
+        # When the queue is full, the system doesn't answer further connections.
         for _ in range(4):
-            other = waiting.enter_context(socket.socket())
-            other.setblocking(False)
-            other.connect_ex(busy.getsockname())
-        given = of_server(f"http://127.0.0.1:{busy.getsockname()[1]}/")
+            connection = connections.enter_context(socket.socket())
+            connection.setblocking(False)
+            connection.connect_ex(full_server.getsockname())
+        settings = of_server(f"http://127.0.0.1:{full_server.getsockname()[1]}/")
         with capture_logs() as lines:
-            assert check(given, ChallengeProviderName.TURNSTILE, "t") == "challenge.unavailable"
+            assert check(settings, ChallengeProviderName.TURNSTILE, "t") == "challenge.unavailable"
     assert [line["reason"] for line in lines] == ["ConnectTimeout"]
 
 
 def test_hanging_challenge_provider_delays_only_the_first_callers(
     challenge_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impatient = HttpBounds(max_seconds=0.2, max_connect_seconds=0.2, max_reply_bytes=1000)
-    monkeypatch.setattr(registry, "BOUNDS", impatient)
+    short_bounds = HttpBounds(max_seconds=0.2, max_connect_seconds=0.2, max_reply_bytes=1000)
+    monkeypatch.setattr(registry, "BOUNDS", short_bounds)
     challenge_server.drips = True
     challenge_server.body = b" " * 1000
     assert check_repeatedly(of_server(challenge_server.url), 20) == ["challenge.unavailable"] * 20
@@ -52,9 +52,9 @@ def test_repeatedly_rejected_challenge_tokens_do_not_count_as_outage(
 def test_refused_connection_to_challenge_provider_is_an_outage(
     provider: ChallengeProviderName,
 ) -> None:
-    with socket.socket() as unheard:
-        unheard.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{unheard.getsockname()[1]}/"
+    with socket.socket() as unused_socket:
+        unused_socket.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused_socket.getsockname()[1]}/"
         assert check(of_server(url), provider, "t") == "challenge.unavailable"
 
 
@@ -62,8 +62,8 @@ def test_untrusted_certificate_of_challenge_provider_is_an_outage(tmp_path: Path
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(self_signed(tmp_path / "localhost.pem"))
     with serving(context) as impostor:
-        given = of_server(impostor.url)
-        assert check(given, ChallengeProviderName.HCAPTCHA, "t") == "challenge.unavailable"
+        settings = of_server(impostor.url)
+        assert check(settings, ChallengeProviderName.HCAPTCHA, "t") == "challenge.unavailable"
         assert impostor.asked == []
 
 

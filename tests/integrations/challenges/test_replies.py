@@ -16,42 +16,46 @@ from tests.support.challenges.setting import (
     token,
 )
 
-each_provider = pytest.mark.parametrize("provider", ChallengeProviderName)
-SCORED = {"success": True, "score": 0.9, "action": "subscribe", "hostname": "localhost"}
-# Good enough for each of them; the score is only version 3's.
-PASS = {"success": True, "action": "subscribe"}
-FAILED = ["challenge.failed"] * 3
-UNAVAILABLE = ["challenge.unavailable"] * 3
+for_each_provider = pytest.mark.parametrize("provider", ChallengeProviderName)
+SCORED_REPLY = {"success": True, "score": 0.9, "action": "subscribe", "hostname": "localhost"}
+# Every provider accepts this reply. Only version 3 of reCAPTCHA has a score.
+PASSING_REPLY = {"success": True, "action": "subscribe"}
+ALL_FAILED = ["challenge.failed"] * 3
+ALL_UNAVAILABLE = ["challenge.unavailable"] * 3
 
 
-@each_provider
+@for_each_provider
 def test_challenge_check_posts_secret_token_and_client_address(
     challenge_server: Server, provider: ChallengeProviderName
 ) -> None:
-    challenge_server.says(PASS)
-    given = of_server(challenge_server.url)
-    assert check(given, provider, "a b&c=d", remote_ip="2001:db8::1") == "passed"
-    assert check(given, provider, "t") == "passed"
-    with_address, without = challenge_server.asked
+    challenge_server.says(PASSING_REPLY)
+    settings = of_server(challenge_server.url)
+    assert check(settings, provider, "a b&c=d", remote_ip="2001:db8::1") == "passed"
+    assert check(settings, provider, "t") == "passed"
+    with_address, without_address = challenge_server.asked
     assert with_address.headers["Content-Type"] == "application/x-www-form-urlencoded"
-    own = (
+    provider_fields = (
         {"sitekey": get_challenge_site_key(provider)}
         if provider == ChallengeProviderName.HCAPTCHA
         else {}
     )
-    expected = {"secret": get_challenge_secret(provider), "response": "a b&c=d", **own}
+    expected = {"secret": get_challenge_secret(provider), "response": "a b&c=d", **provider_fields}
     assert with_address.form == {**expected, "remoteip": "2001:db8::1"}
-    assert without.form == {**expected, "response": "t"}
+    assert without_address.form == {**expected, "response": "t"}
 
 
-@pytest.mark.parametrize("bad", ["", "  \t ", "ümlaut", "line\nbreak", "nul\0", "\ud800"])
-def test_malformed_challenge_token_fails_without_a_call(challenge_server: Server, bad: str) -> None:
-    assert check_everywhere(of_server(challenge_server.url), bad) == FAILED
+@pytest.mark.parametrize(
+    "malformed_token", ["", "  \t ", "ümlaut", "line\nbreak", "nul\0", "\ud800"]
+)
+def test_malformed_challenge_token_fails_without_a_call(
+    challenge_server: Server, malformed_token: str
+) -> None:
+    assert check_everywhere(of_server(challenge_server.url), malformed_token) == ALL_FAILED
     assert challenge_server.asked == []
 
 
 @pytest.mark.parametrize(
-    ("provider", "longest"),
+    ("provider", "max_characters"),
     [
         (ChallengeProviderName.TURNSTILE, 2048),
         (ChallengeProviderName.HCAPTCHA, 8192),
@@ -59,13 +63,13 @@ def test_malformed_challenge_token_fails_without_a_call(challenge_server: Server
     ],
 )
 def test_oversized_challenge_token_fails_without_a_call(
-    challenge_server: Server, provider: ChallengeProviderName, longest: int
+    challenge_server: Server, provider: ChallengeProviderName, max_characters: int
 ) -> None:
-    challenge_server.says(PASS)
-    given = of_server(challenge_server.url)
-    assert check(given, provider, "t" * (longest + 1)) == "challenge.failed"
+    challenge_server.says(PASSING_REPLY)
+    settings = of_server(challenge_server.url)
+    assert check(settings, provider, "t" * (max_characters + 1)) == "challenge.failed"
     assert challenge_server.asked == []
-    assert check(given, provider, "t" * longest) == "passed"
+    assert check(settings, provider, "t" * max_characters) == "passed"
 
 
 @pytest.mark.parametrize(
@@ -82,10 +86,10 @@ def test_oversized_challenge_token_fails_without_a_call(
 def test_error_code_about_the_token_fails_the_challenge(
     challenge_server: Server, code: str
 ) -> None:
-    given = of_server(challenge_server.url)
+    settings = of_server(challenge_server.url)
     for status in (200, 400):
         challenge_server.says({"success": False, "error-codes": [code]}, status)
-        assert check_everywhere(given, "t") == FAILED
+        assert check_everywhere(settings, "t") == ALL_FAILED
 
 
 @pytest.mark.parametrize(
@@ -109,15 +113,15 @@ def test_error_code_about_secret_or_provider_is_an_outage(
     challenge_server: Server, codes: object
 ) -> None:
     challenge_server.says({"success": False, "error-codes": codes})
-    assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
+    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
 
 
 @pytest.mark.parametrize("success", ["true", 1, [True], {"true": True}, None, "false", 0])
 def test_challenge_success_that_is_no_boolean_is_an_outage(
     challenge_server: Server, success: object
 ) -> None:
-    challenge_server.says({**PASS, "success": success})
-    assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
+    challenge_server.says({**PASSING_REPLY, "success": success})
+    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -139,31 +143,31 @@ def test_challenge_reply_without_verdict_is_an_outage(
     challenge_server: Server, body: bytes
 ) -> None:
     challenge_server.body = body
-    assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
+    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
 
 
 @pytest.mark.parametrize("status", [201, 204, 302, 307, 400, 401, 403, 404, 429, 500, 502, 503])
 def test_challenge_verdict_with_unexpected_status_is_an_outage(
     challenge_server: Server, status: int
 ) -> None:
-    challenge_server.says(PASS, status)
-    assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
+    challenge_server.says(PASSING_REPLY, status)
+    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
     if status != 400:
         challenge_server.says({"success": False, "error-codes": ["invalid-input-response"]}, status)
-        assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
+        assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
 
 
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        (SCORED, "passed"),
-        ({**SCORED, "score": 0.5}, "passed"),
-        ({**SCORED, "score": 1}, "passed"),
-        ({**SCORED, "score": 0.49}, "challenge.failed"),
-        ({**SCORED, "score": 0}, "challenge.failed"),
-        ({**SCORED, "score": True}, "challenge.unavailable"),
-        ({**SCORED, "score": "0.9"}, "challenge.unavailable"),
-        ({**SCORED, "action": ""}, "challenge.failed"),
+        (SCORED_REPLY, "passed"),
+        ({**SCORED_REPLY, "score": 0.5}, "passed"),
+        ({**SCORED_REPLY, "score": 1}, "passed"),
+        ({**SCORED_REPLY, "score": 0.49}, "challenge.failed"),
+        ({**SCORED_REPLY, "score": 0}, "challenge.failed"),
+        ({**SCORED_REPLY, "score": True}, "challenge.unavailable"),
+        ({**SCORED_REPLY, "score": "0.9"}, "challenge.unavailable"),
+        ({**SCORED_REPLY, "action": ""}, "challenge.failed"),
         ({"success": True, "score": 0.9}, "challenge.failed"),
         ({"success": True, "action": "login"}, "challenge.failed"),
         ({"success": True}, "passed"),
@@ -188,7 +192,7 @@ def test_challenge_fails_without_reason_or_with_another_action(
     challenge_server: Server, reply: object
 ) -> None:
     challenge_server.says(reply)
-    assert check_everywhere(of_server(challenge_server.url), "t") == FAILED
+    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_FAILED
 
 
 def test_turnstile_challenge_without_action_fails(challenge_server: Server) -> None:
@@ -214,38 +218,38 @@ def test_turnstile_challenge_without_action_fails(challenge_server: Server) -> N
 def test_challenge_hostname_must_be_one_of_the_configured_ones(
     challenge_server: Server, hostname: str | None, expected: str
 ) -> None:
-    challenge_server.says({**PASS, "hostname": hostname})
-    given = of_server(challenge_server.url, challenge_hostnames="www.example.com")
-    assert check_everywhere(given, "t") == [expected] * 3
+    challenge_server.says({**PASSING_REPLY, "hostname": hostname})
+    settings = of_server(challenge_server.url, challenge_hostnames="www.example.com")
+    assert check_everywhere(settings, "t") == [expected] * 3
 
 
 def test_challenge_reply_larger_than_64_kb_is_an_outage(challenge_server: Server) -> None:
-    small = json.dumps(PASS).encode()
-    challenge_server.body = small.ljust(64 * 1024)
+    reply = json.dumps(PASSING_REPLY).encode()
+    challenge_server.body = reply.ljust(64 * 1024)
     assert check_everywhere(of_server(challenge_server.url), "t") == ["passed"] * 3
-    challenge_server.body = small.ljust(64 * 1024 + 1)
-    assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
+    challenge_server.body = reply.ljust(64 * 1024 + 1)
+    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
 
 
 def test_compressed_challenge_reply_is_not_decompressed(challenge_server: Server) -> None:
-    challenge_server.body = gzip.compress(json.dumps(PASS).encode())
+    challenge_server.body = gzip.compress(json.dumps(PASSING_REPLY).encode())
     challenge_server.headers = {"Content-Encoding": "gzip"}
-    assert check_everywhere(of_server(challenge_server.url), "t") == UNAVAILABLE
+    assert check_everywhere(of_server(challenge_server.url), "t") == ALL_UNAVAILABLE
     assert challenge_server.asked[0].headers["Accept-Encoding"] == "identity"
 
 
 def test_challenge_client_does_not_follow_redirects(challenge_server: Server, sandbox: str) -> None:
-    good = token("pass-")
+    valid_token = token("pass-")
     challenge_server.status = 307
     challenge_server.headers = {"Location": f"{sandbox}/challenges/turnstile/v0/siteverify"}
-    assert check_everywhere(of_server(challenge_server.url), good) == UNAVAILABLE
-    # Nobody has asked the other place about it.
-    assert check(of_sandbox(sandbox), ChallengeProviderName.TURNSTILE, good) == "passed"
+    assert check_everywhere(of_server(challenge_server.url), valid_token) == ALL_UNAVAILABLE
+    # The target of the redirect got no request, so the token is still unused there.
+    assert check(of_sandbox(sandbox), ChallengeProviderName.TURNSTILE, valid_token) == "passed"
 
 
 def test_challenge_client_keeps_no_cookies(challenge_server: Server) -> None:
     challenge_server.headers = {"Set-Cookie": "visitor=1; Path=/"}
-    challenge_server.says(PASS)
+    challenge_server.says(PASSING_REPLY)
     assert check_repeatedly(of_server(challenge_server.url), 2) == ["passed", "passed"]
     assert "Cookie" not in challenge_server.asked[1].headers
 
@@ -255,11 +259,11 @@ def test_challenge_log_has_the_reason_and_no_token_secret_or_address(
 ) -> None:
     codes = ["invalid-input-secret", "canary-token", "canary-secret"]
     challenge_server.says({"success": False, "error-codes": codes})
-    given = of_server(challenge_server.url, turnstile_secret="canary-secret")
+    settings = of_server(challenge_server.url, turnstile_secret="canary-secret")
     with capture_logs() as lines:
-        check(given, ChallengeProviderName.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
+        check(settings, ChallengeProviderName.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
         challenge_server.says({"success": True, "action": "canary-action"})
-        check(given, ChallengeProviderName.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
+        check(settings, ChallengeProviderName.TURNSTILE, "canary-token", remote_ip="203.0.113.99")
     assert [line["reason"] for line in lines] == [
         "invalid-input-secret, an unknown code",
         "another action",

@@ -48,110 +48,123 @@ def test_malformed_retry_after_is_ignored(header: str | None) -> None:
 
 
 def test_retry_after_date_becomes_seconds_from_now() -> None:
-    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
-    found = parse_retry_after(soon)
-    assert found is not None
-    assert 30.0 < found <= 60.0
+    header = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    seconds = parse_retry_after(header)
+    assert seconds is not None
+    assert 30.0 < seconds <= 60.0
 
 
-QUICK = ["", "refuses", "cut", "huge", "echo", "400", "401", "429-long", "no-json-mode", "trickle"]
+QUICK_FAILURES = [
+    "",
+    "refuses",
+    "cut",
+    "huge",
+    "echo",
+    "400",
+    "401",
+    "429-long",
+    "no-json-mode",
+    "trickle",
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("behaviour", QUICK)
+@pytest.mark.parametrize("behaviour", QUICK_FAILURES)
 def test_llm_errors_and_logs_contain_no_key_post_or_answer(
     model_run: Run, behaviour: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = ""
-    with capture_logs() as ours, caplog.at_level(logging.DEBUG):
-        # The sandbox runs in this process, and isn't what is watched here.
+    error_text = ""
+    with capture_logs() as log_entries, caplog.at_level(logging.DEBUG):
+        # Only the client's logs matter, although the sandbox runs in the same process.
         try:
             model_run.model(behaviour).ask(question(2.0))
         except DomainError as error:
-            told = "".join(traceback.format_exception(error)) + repr(vars(error))
-    assert ours
-    for text in (told, str(ours), caplog.text):
+            error_text = "".join(traceback.format_exception(error)) + repr(vars(error))
+    assert log_entries
+    for text in (error_text, str(log_entries), caplog.text):
         for secret in (KEY, PRIVATE, "Bees live"):
             assert secret not in text
 
 
 def test_llm_log_contains_the_reason_of_a_failure(model_run: Run) -> None:
-    with capture_logs() as ours, pytest.raises(DomainError):
+    with capture_logs() as log_entries, pytest.raises(DomainError):
         model_run.model("401").ask(question())
-    assert [each["reason"] for each in ours] == ["status 401"]
+    assert [each["reason"] for each in log_entries] == ["status 401"]
 
 
-SCHEMA_FORM, OBJECT_FORM, PROMPT_FORM = "json_schema", "json_object", "prompt"
+SCHEMA_FORMAT = "json_schema"
+OBJECT_FORMAT = "json_object"
+PROMPT_FORMAT = "prompt"
 
 
-def ask(model_run: Run, behaviour: str = "") -> str:
+def ask_model(model_run: Run, behaviour: str = "") -> str:
     return answered(model_run.model(behaviour).ask(question()).text)
 
 
 def test_llm_request_uses_strict_json_schema_first(model_run: Run) -> None:
-    ask(model_run)
-    given = model_run.requests[0]["response_format"]
-    assert given["type"] == SCHEMA_FORM
-    assert given["json_schema"] == {"name": "summary", "strict": True, "schema": SCHEMA}
+    ask_model(model_run)
+    response_format = model_run.requests[0]["response_format"]
+    assert response_format["type"] == SCHEMA_FORMAT
+    assert response_format["json_schema"] == {"name": "summary", "strict": True, "schema": SCHEMA}
 
 
 @pytest.mark.parametrize(
     ("behaviour", "forms"),
     [
-        ("no-schema", [SCHEMA_FORM, OBJECT_FORM]),
-        ("no-json-mode", [SCHEMA_FORM, OBJECT_FORM, PROMPT_FORM]),
+        ("no-schema", [SCHEMA_FORMAT, OBJECT_FORMAT]),
+        ("no-json-mode", [SCHEMA_FORMAT, OBJECT_FORMAT, PROMPT_FORMAT]),
     ],
 )
 def test_llm_falls_back_to_simpler_formats_and_remembers_the_supported_one(
     model_run: Run, behaviour: str, forms: list[str]
 ) -> None:
-    assert "Bees live" in ask(model_run, behaviour)
+    assert "Bees live" in ask_model(model_run, behaviour)
     assert model_run.forms == forms
-    # Where no schema is taken, it stands in the prompt.
+    # If the server accepts no schema, the prompt contains the schema.
     assert '"additionalProperties":false' in model_run.requests[1]["messages"][0]["content"]
-    ask(model_run, behaviour)
+    ask_model(model_run, behaviour)
     assert model_run.forms == [*forms, forms[-1]]
 
 
 def test_llm_remembers_which_token_limit_parameter_the_server_accepts(model_run: Run) -> None:
-    ask(model_run, "new-limit")
-    ask(model_run, "new-limit")
+    ask_model(model_run, "new-limit")
+    ask_model(model_run, "new-limit")
     limits = ["max_tokens" in each for each in model_run.requests]
     assert limits == [True, False, False]
     assert model_run.requests[2]["max_completion_tokens"] > model_run.requests[0]["max_tokens"]
-    assert model_run.forms == [SCHEMA_FORM] * 3
+    assert model_run.forms == [SCHEMA_FORMAT] * 3
 
 
 def test_llm_does_not_remember_a_format_if_the_server_rejects_all(model_run: Run) -> None:
     model_run.steer("400")
     with pytest.raises(DomainError):
-        ask(model_run)
+        ask_model(model_run)
     model_run.steer(None)
-    ask(model_run)
-    assert model_run.forms[-1] == SCHEMA_FORM
+    ask_model(model_run)
+    assert model_run.forms[-1] == SCHEMA_FORMAT
 
 
 def test_llm_request_that_is_too_long_is_not_repeated_in_other_formats(model_run: Run) -> None:
     with pytest.raises(DomainError) as raised:
-        ask(model_run, "too-much")
+        ask_model(model_run, "too-much")
     assert raised.value.code == "llm.failed"
     assert model_run.calls == 1
 
 
 def test_llm_request_contains_the_post_only_in_the_user_message(model_run: Run) -> None:
     for behaviour in ("", "no-json-mode"):
-        ask(model_run, behaviour)
+        ask_model(model_run, behaviour)
     for request in model_run.requests:
         roles = [each["role"] for each in request["messages"]]
         assert roles == ["system", "user"]
         assert "Bees" not in request["messages"][0]["content"]
 
 
-# Whatever the machine does meanwhile: the stand-in is slow for a minute.
-HANGING = 50.0
+# A slow reply of the sandbox takes a minute. The limit allows for a busy machine.
+HANG_SECONDS = 50.0
 
 
-def error_of(model_run: Run, behaviour: str, seconds: float = 20.0) -> DomainError:
+def ask_and_get_error(model_run: Run, behaviour: str, seconds: float = 20.0) -> DomainError:
     with pytest.raises(DomainError) as raised:
         model_run.model(behaviour).ask(question(seconds))
     return raised.value
@@ -180,7 +193,7 @@ def test_llm_client_ignores_openai_and_proxy_variables_of_the_environment(
     "behaviour", ["refuses", "empty", "length", "filtered", "cut", "broken", "page", "400", "401"]
 )
 def test_unusable_llm_answer_is_reported_as_failure(model_run: Run, behaviour: str) -> None:
-    error = error_of(model_run, behaviour)
+    error = ask_and_get_error(model_run, behaviour)
     assert (error.kind, error.code) == (Kind.PROVIDER_FAILED, "llm.failed")
 
 
@@ -201,9 +214,9 @@ def test_llm_answer_consists_only_of_text_parts(content: list[object], text: str
 
 @pytest.mark.parametrize("behaviour", ["slow", "trickle"])
 def test_llm_call_times_out_and_closes_its_connection(model_run: Run, behaviour: str) -> None:
-    began = time.monotonic()
-    error = error_of(model_run, behaviour, seconds=0.5)
-    assert time.monotonic() - began < HANGING
+    start = time.monotonic()
+    error = ask_and_get_error(model_run, behaviour, seconds=0.5)
+    assert time.monotonic() - start < HANG_SECONDS
     assert (error.kind, error.code) == (Kind.TOO_SLOW, "llm.too_slow")
     if behaviour == "slow":
         eventually(lambda: model_run.left == 1, what="the caller's leaving")
@@ -230,18 +243,18 @@ def test_llm_call_is_retried_after_transient_failure(model_run: Run, behaviour: 
     ("behaviour", "kind"), [("500", Kind.PROVIDER_FAILED), ("503", Kind.UNAVAILABLE)]
 )
 def test_llm_call_is_retried_only_once(model_run: Run, behaviour: str, kind: Kind) -> None:
-    assert error_of(model_run, behaviour).kind is kind
+    assert ask_and_get_error(model_run, behaviour).kind is kind
     assert model_run.calls == 2
 
 
 def test_llm_retry_waits_for_the_servers_retry_after(model_run: Run) -> None:
-    began = time.monotonic()
+    start = time.monotonic()
     model_run.model("429-once").ask(question())
-    assert time.monotonic() - began >= 1.0
+    assert time.monotonic() - start >= 1.0
 
 
 def test_llm_retry_after_beyond_the_time_limit_is_returned_to_the_caller(model_run: Run) -> None:
-    error = error_of(model_run, "429-long")
+    error = ask_and_get_error(model_run, "429-long")
     assert (error.kind, error.code) == (Kind.UNAVAILABLE, "llm.unavailable")
     assert error.retry_after == 120
     assert model_run.calls == 1
@@ -249,8 +262,8 @@ def test_llm_retry_after_beyond_the_time_limit_is_returned_to_the_caller(model_r
 
 def test_llm_token_usage_is_reported_for_useful_useless_and_failed_answers(model_run: Run) -> None:
     reply = model_run.model().ask(question())
-    error_of(model_run, "refuses")
-    error_of(model_run, "401")
+    ask_and_get_error(model_run, "refuses")
+    ask_and_get_error(model_run, "401")
     useful, useless, failed = model_run.usages
     assert (useful.outcome, useless.outcome, failed.outcome) == ("answered", "failed", "failed")
     assert (useful.tokens_in, useful.tokens_out) == (reply.tokens_in, reply.tokens_out)
@@ -260,12 +273,12 @@ def test_llm_token_usage_is_reported_for_useful_useless_and_failed_answers(model
 
 @pytest.mark.tier("timing")
 def test_llm_calls_run_concurrently(model_run: Run) -> None:
-    def ask() -> None:
+    def ask_model() -> None:
         with pytest.raises(DomainError):
             model_run.model("slow").ask(question(5.0))
 
     model_run.server = LlmServerState(openai_protocol.create_breaker(tolerated=99))
-    threads = [threading.Thread(target=ask) for _ in range(8)]
+    threads = [threading.Thread(target=ask_model) for _ in range(8)]
     for thread in threads:
         thread.start()
     eventually(lambda: model_run.calls == 8, within=4.9, what="eight calls at the same time")

@@ -19,9 +19,9 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(breaker, "time", made)
-    return made
+    fake_clock = Clock()
+    monkeypatch.setattr(breaker, "time", fake_clock)
+    return fake_clock
 
 
 @pytest.fixture
@@ -33,11 +33,11 @@ def run_with_open_circuit(model_run: Run, clock: Clock) -> Run:
     model_run.server = LlmServerState(openai_protocol.create_breaker(tolerated=2))
     model_run.steer("broken")
     for _ in range(3):
-        assert error_of(model_run).code == "llm.failed"
+        assert ask_and_get_error(model_run).code == "llm.failed"
     return model_run
 
 
-def error_of(model_run: Run) -> DomainError:
+def ask_and_get_error(model_run: Run) -> DomainError:
     with pytest.raises(DomainError) as raised:
         model_run.model().ask(question())
     return raised.value
@@ -46,7 +46,7 @@ def error_of(model_run: Run) -> DomainError:
 def test_open_llm_circuit_rejects_calls_without_asking_the_server(
     run_with_open_circuit: Run,
 ) -> None:
-    error = error_of(run_with_open_circuit)
+    error = ask_and_get_error(run_with_open_circuit)
     assert (error.kind, error.code, error.retry_after) == (Kind.UNAVAILABLE, "llm.unavailable", 30)
     assert run_with_open_circuit.calls == 3
 
@@ -58,7 +58,7 @@ def test_llm_circuit_stays_closed_if_answers_come_between_failures(model_run: Ru
         if behaviour is None:
             model_run.model().ask(question())
         else:
-            assert error_of(model_run).code == "llm.failed"
+            assert ask_and_get_error(model_run).code == "llm.failed"
 
 
 @pytest.mark.parametrize("behaviour", ["refuses", "empty", "too-much"])
@@ -78,11 +78,11 @@ def test_interrupted_trial_call_of_open_llm_circuit_allows_another_trial(
 ) -> None:
     clock.now += 31.0
 
-    def leave() -> None:
+    def interrupt() -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        run_with_open_circuit.model().ask(replace(question(), before_sending=leave))
-    assert error_of(run_with_open_circuit).code == "llm.failed"
-    assert error_of(run_with_open_circuit).code == "llm.unavailable"
+        run_with_open_circuit.model().ask(replace(question(), before_sending=interrupt))
+    assert ask_and_get_error(run_with_open_circuit).code == "llm.failed"
+    assert ask_and_get_error(run_with_open_circuit).code == "llm.unavailable"
     assert run_with_open_circuit.calls == 4

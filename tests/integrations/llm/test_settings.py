@@ -11,8 +11,10 @@ from tests.support.stack.given_settings import settings
 SANDBOX = "http://127.0.0.1:4000"
 
 
-def openai(**given: object) -> Settings:
-    return settings(**{"llm_provider": "openai", "llm_model": "gpt", "llm_api_key": KEY, **given})
+def openai_settings(**llm_settings: object) -> Settings:
+    return settings(
+        **{"llm_provider": "openai", "llm_model": "gpt", "llm_api_key": KEY, **llm_settings}
+    )
 
 
 def test_offline_writer_is_the_default_and_calls_no_llm() -> None:
@@ -22,16 +24,16 @@ def test_offline_writer_is_the_default_and_calls_no_llm() -> None:
 
 
 def test_threads_of_a_process_share_the_learnt_llm_format(model_run: Run) -> None:
-    given = openai(llm_base_url=model_run.base_url, llm_model="sandbox-no-schema")
+    llm_settings = openai_settings(llm_base_url=model_run.base_url, llm_model="sandbox-no-schema")
     for _ in range(2):
-        model = language_model(given, ignore_usage)
+        model = language_model(llm_settings, ignore_usage)
         assert model is not None
         model.ask(question())
     assert model_run.forms == ["json_schema", "json_object", "json_object"]
 
 
 @pytest.mark.parametrize(
-    ("wrong", "given"),
+    ("setting", "llm_settings"),
     [
         ("llm_model", {"llm_model": None}),
         ("llm_model", {"llm_model": "gpt; fallback"}),
@@ -48,26 +50,26 @@ def test_threads_of_a_process_share_the_learnt_llm_format(model_run: Run) -> Non
     ],
 )
 def test_invalid_llm_setting_is_rejected_by_name_without_its_value(
-    wrong: str, given: dict[str, object]
+    setting: str, llm_settings: dict[str, object]
 ) -> None:
     with pytest.raises(ValidationError) as raised:
-        openai(**given)
-    assert [problem["loc"][0] for problem in raised.value.errors()] == [wrong]
+        openai_settings(**llm_settings)
+    assert [problem["loc"][0] for problem in raised.value.errors()] == [setting]
     assert "secret" not in str(raised.value)
 
 
 def test_llm_worker_requires_api_key_for_openai() -> None:
-    # The API needs none: it looks for results that are there.
-    given = openai(llm_api_key=None)
+    # The API needs no key, because only workers call the model.
+    llm_settings = openai_settings(llm_api_key=None)
     with pytest.raises(SettingsError, match=r"^PRESSROOM_LLM_API_KEY: is required for api.openai"):
-        given.require_model_key()
-    openai().require_model_key()
+        llm_settings.require_model_key()
+    openai_settings().require_model_key()
 
 
 def test_llm_server_with_own_url_requires_no_api_key() -> None:
-    given = openai(llm_base_url="http://models.internal:8000/v1", llm_api_key=None)
-    given.require_model_key()
-    assert language_model(given, ignore_usage) is not None
+    llm_settings = openai_settings(llm_base_url="http://models.internal:8000/v1", llm_api_key=None)
+    llm_settings.require_model_key()
+    assert language_model(llm_settings, ignore_usage) is not None
 
 
 def test_devstack_uses_offline_writer_by_default() -> None:
@@ -75,8 +77,8 @@ def test_devstack_uses_offline_writer_by_default() -> None:
 
 
 def test_devstack_uses_sandbox_llm_if_only_the_provider_is_set() -> None:
-    chosen = build_llm_settings(SANDBOX, {"PRESSROOM_LLM_PROVIDER": "openai"})
-    assert chosen == {
+    devstack_settings = build_llm_settings(SANDBOX, {"PRESSROOM_LLM_PROVIDER": "openai"})
+    assert devstack_settings == {
         "PRESSROOM_LLM_BASE_URL": f"{SANDBOX}/llm/v1",
         "PRESSROOM_LLM_API_KEY": LLM_API_KEY,
         "PRESSROOM_LLM_MODEL": "sandbox",
@@ -88,13 +90,13 @@ def test_devstack_uses_the_sandbox_model_chosen_by_the_user(
 ) -> None:
     monkeypatch.setenv("PRESSROOM_LLM_PROVIDER", "openai")
     monkeypatch.setenv("PRESSROOM_LLM_MODEL", "sandbox-429")
-    own = {"PRESSROOM_LLM_PROVIDER": "openai", "PRESSROOM_LLM_MODEL": "sandbox-429"}
-    seen = build_program_environment(build_llm_settings(SANDBOX, own))
-    assert seen["PRESSROOM_LLM_MODEL"] == "sandbox-429"
-    assert seen["PRESSROOM_LLM_BASE_URL"] == f"{SANDBOX}/llm/v1"
+    user_settings = {"PRESSROOM_LLM_PROVIDER": "openai", "PRESSROOM_LLM_MODEL": "sandbox-429"}
+    environment = build_program_environment(build_llm_settings(SANDBOX, user_settings))
+    assert environment["PRESSROOM_LLM_MODEL"] == "sandbox-429"
+    assert environment["PRESSROOM_LLM_BASE_URL"] == f"{SANDBOX}/llm/v1"
 
 
 @pytest.mark.parametrize("name", ["BASE_URL", "API_KEY"])
 def test_devstack_leaves_llm_settings_to_the_user_if_url_or_key_is_set(name: str) -> None:
-    own = {"PRESSROOM_LLM_PROVIDER": "openai", f"PRESSROOM_LLM_{name}": "theirs"}
-    assert build_llm_settings(SANDBOX, own) == {}
+    user_settings = {"PRESSROOM_LLM_PROVIDER": "openai", f"PRESSROOM_LLM_{name}": "theirs"}
+    assert build_llm_settings(SANDBOX, user_settings) == {}

@@ -8,12 +8,12 @@ from tests.support.mail.server import Sandbox, Talker, running_sandbox, running_
 @pytest.fixture(scope="module")
 def mail_sandbox() -> Iterator[Sandbox]:
     """The SMTP server of the sandbox, whose mailbox is empty when a test module starts."""
-    with running_sandbox() as running:
-        yield running
+    with running_sandbox() as sandbox:
+        yield sandbox
 
 
 @pytest.fixture
 def scripted_server() -> Iterator[Talker]:
     """An SMTP server whose replies the test sets."""
-    with running_talker(Talker()) as running:
-        yield running
+    with running_talker(Talker()) as server:
+        yield server

@@ -18,19 +18,19 @@ from tests.support.mail.server import Sandbox, Talker, address, letter, mailer, 
 SENDER = MailSender.parse("Pressroom <news@example.com>")
 
 
-def message_id(mail: Mail) -> str:
+def build_message_id(mail: Mail) -> str:
     return str(message_from_bytes(compose_message(mail, SENDER, mail.to))["Message-ID"])
 
 
 def test_mail_with_key_has_the_same_message_id_on_every_attempt() -> None:
     mail = Mail("a@example.org", "Hello", "text", "<p>html</p>", key="job-7")
-    assert message_id(mail) == message_id(mail) == "<job-7@example.com>"
+    assert build_message_id(mail) == build_message_id(mail) == "<job-7@example.com>"
 
 
 def test_mail_without_key_has_a_unique_message_id() -> None:
     mail = Mail("a@example.org", "Hello", "text", "<p>html</p>")
-    assert message_id(mail) != message_id(mail)
-    assert re.fullmatch(r"<\S+@example\.com>", message_id(mail))
+    assert build_message_id(mail) != build_message_id(mail)
+    assert re.fullmatch(r"<\S+@example\.com>", build_message_id(mail))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_starttls_precedes_login_and_mail(tls_context: ssl.SSLContext) -> None:
     scripted_server.answers["AUTH"] = "235 welcome"
     with running_talker(scripted_server):
         mailer(f"smtp+starttls://u:p@localhost:{scripted_server.port}").send(letter())
-    verbs = [heard.split()[0] for heard in scripted_server.heard]
+    verbs = [command.split()[0] for command in scripted_server.heard]
     assert verbs[:4] == ["EHLO", "STARTTLS", "EHLO", "AUTH"]
     assert len(scripted_server.messages) == 1
 
@@ -77,7 +77,7 @@ def test_untrusted_mail_server_certificate_receives_neither_login_nor_mail(
     with running_talker(scripted_server, tls_context if scheme == "smtps" else None):
         with pytest.raises(TransientError):
             mailer(f"{scheme}://u:p@localhost:{scripted_server.port}").send(letter())
-        assert not any(heard.startswith(("AUTH", "MAIL")) for heard in scripted_server.heard)
+        assert not any(command.startswith(("AUTH", "MAIL")) for command in scripted_server.heard)
 
 
 @pytest.mark.usefixtures("trusted_certificate")
@@ -92,30 +92,30 @@ def test_mail_server_without_starttls_receives_neither_login_nor_mail() -> None:
     scripted_server = Talker(extensions=("AUTH PLAIN",))
     with running_talker(scripted_server), pytest.raises(TransientError, match="STARTTLS"):
         mailer(f"smtp+starttls://u:p@localhost:{scripted_server.port}").send(letter())
-    assert [heard.split()[0] for heard in scripted_server.heard] == ["EHLO"]
+    assert [command.split()[0] for command in scripted_server.heard] == ["EHLO"]
 
 
-def deliver(mail_sandbox: Sandbox, mail: Mail) -> StoredMail:
+def deliver_mail(mail_sandbox: Sandbox, mail: Mail) -> StoredMail:
     mailer(mail_sandbox.url).send(mail)
-    [kept] = mail_sandbox.mailbox.list_newest_first(mail.to)
-    return kept
+    [stored_mail] = mail_sandbox.mailbox.list_newest_first(mail.to)
+    return stored_mail
 
 
 def test_mail_arrives_as_text_and_html_with_all_required_headers(
     mail_sandbox: Sandbox,
 ) -> None:
-    before = clock.now().replace(microsecond=0)
+    earliest_date = clock.now().replace(microsecond=0)
     mail = letter(text="Hello\n\n.\n..\nFrom ünï\n", html="<p>ünï &amp; <b>bold</b></p>\n")
-    arrived = deliver(mail_sandbox, mail)
-    message = parse_mail(arrived.raw)
+    received = deliver_mail(mail_sandbox, mail)
+    message = parse_mail(received.raw)
     assert message.get_content_type() == "multipart/alternative"
     parts = [part.get_content_type() for part in message.iter_parts()]
-    assert parts == ["text/plain", "text/html"]  # the last is what a reader prefers
+    assert parts == ["text/plain", "text/html"]  # mail programs prefer the last part
     assert all(part.get_content_charset() == "utf-8" for part in message.iter_parts())
-    assert (arrived.text, arrived.html) == (mail.text, mail.html)
+    assert (received.text, received.html) == (mail.text, mail.html)
     assert message["To"] == mail.to
     assert parseaddr(message["From"]) == ("Press & Röom", "news@pressroom.example")
-    assert before <= parsedate_to_datetime(message["Date"]) <= clock.now()
+    assert earliest_date <= parsedate_to_datetime(message["Date"]) <= clock.now()
     assert message["Message-ID"].endswith("@pressroom.example>")
     assert message["MIME-Version"] == "1.0"
     assert message.get_all("Auto-Submitted") == ["auto-generated"]
@@ -136,9 +136,9 @@ def test_mail_arrives_as_text_and_html_with_all_required_headers(
 def test_mail_subject_of_any_script_and_length_arrives_unchanged(
     mail_sandbox: Sandbox, subject: str
 ) -> None:
-    arrived = deliver(mail_sandbox, letter(subject=subject))
-    assert arrived.subject == subject.strip()
-    head = arrived.raw.partition(b"\r\n\r\n")[0]
+    received = deliver_mail(mail_sandbox, letter(subject=subject))
+    assert received.subject == subject.strip()
+    head = received.raw.partition(b"\r\n\r\n")[0]
     assert head.isascii()
     encoded = [line for line in head.split(b"\r\n") if b"=?utf-8?" in line]
     assert all(len(line) <= 78 for line in encoded)
@@ -148,26 +148,28 @@ def test_long_unsubscribe_link_in_mail_header_is_not_folded(mail_sandbox: Sandbo
     link = f"<https://pressroom.example/unsubscribe?trace_id={'x' * 600}>"
     one_click = "List-Unsubscribe=One-Click"
     headers = {"List-Unsubscribe": link, "List-Unsubscribe-Post": one_click}
-    arrived = deliver(mail_sandbox, letter(headers=headers))
-    assert f"List-Unsubscribe: {link}\r\n".encode() in arrived.raw
-    assert f"List-Unsubscribe-Post: {one_click}\r\n".encode() in arrived.raw
+    received = deliver_mail(mail_sandbox, letter(headers=headers))
+    assert f"List-Unsubscribe: {link}\r\n".encode() in received.raw
+    assert f"List-Unsubscribe-Post: {one_click}\r\n".encode() in received.raw
 
 
 def test_non_ascii_mail_header_arrives_unchanged(mail_sandbox: Sandbox) -> None:
-    headers = dict(deliver(mail_sandbox, letter(headers={"List-Id": "Zeitung für alle"})).headers)
+    headers = dict(
+        deliver_mail(mail_sandbox, letter(headers={"List-Id": "Zeitung für alle"})).headers
+    )
     assert headers["List-Id"] == "Zeitung für alle"
 
 
 def test_internationalized_mail_domain_is_converted_to_punycode(mail_sandbox: Sandbox) -> None:
     mailer(mail_sandbox.url).send(letter("reader@straße.example.com"))
-    [arrived] = mail_sandbox.mailbox.list_newest_first("reader@xn--strae-oqa.example.com")
-    assert parse_mail(arrived.raw)["To"] == "reader@xn--strae-oqa.example.com"
+    [received] = mail_sandbox.mailbox.list_newest_first("reader@xn--strae-oqa.example.com")
+    assert parse_mail(received.raw)["To"] == "reader@xn--strae-oqa.example.com"
 
 
 def test_mail_to_non_ascii_local_part_is_delivered_with_smtputf8_support(
     mail_sandbox: Sandbox,
 ) -> None:
     mail = letter(address("δοκιμή"))
-    arrived = deliver(mail_sandbox, mail)
-    assert dict(arrived.headers)["To"] == mail.to
-    assert arrived.text == "Hello\n"
+    received = deliver_mail(mail_sandbox, mail)
+    assert dict(received.headers)["To"] == mail.to
+    assert received.text == "Hello\n"

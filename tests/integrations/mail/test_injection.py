@@ -9,9 +9,9 @@ from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer, compose_message
 from tests.support.mail.server import SENDER, Talker, letter, mailer
 
-HEADERS = ["From", "To", "Subject", "Date", "Message-ID"]
-HEADERS += ["Auto-Submitted", "X-Auto-Response-Suppress", "MIME-Version", "Content-Type"]
-TO = "reader@example.com"
+HEADER_NAMES = ["From", "To", "Subject", "Date", "Message-ID"]
+HEADER_NAMES += ["Auto-Submitted", "X-Auto-Response-Suppress", "MIME-Version", "Content-Type"]
+RECIPIENT = "reader@example.com"
 
 
 @given(subject=st.text(st.characters(exclude_categories=["Cs"]), max_size=300))
@@ -21,10 +21,10 @@ TO = "reader@example.com"
 @example("a\x0bBcc: b\x0cc\x1cd\x85e\u2028f")
 @example("a\r")
 def test_mail_subject_cannot_inject_headers_or_lines(subject: str) -> None:
-    raw = compose_message(letter(subject=subject), SENDER, TO)
+    raw = compose_message(letter(subject=subject), SENDER, RECIPIENT)
     message = parse_mail(raw)
-    assert message.keys() == HEADERS
-    assert message["To"] == TO
+    assert message.keys() == HEADER_NAMES
+    assert message["To"] == RECIPIENT
     assert message.get_content_type() == "multipart/alternative"
     head = raw.partition(b"\r\n\r\n")[0]
     assert len(head.splitlines()) == head.count(b"\r\n") + 1
@@ -48,18 +48,18 @@ def test_mail_subject_cannot_inject_headers_or_lines(subject: str) -> None:
     ],
 )
 def test_malformed_or_reserved_mail_header_is_rejected(name: str, value: str) -> None:
-    with pytest.raises(DomainError) as caught:
-        compose_message(letter(headers={name: value}), SENDER, TO)
-    assert caught.value.code == "mail.refused"
+    with pytest.raises(DomainError) as error:
+        compose_message(letter(headers={name: value}), SENDER, RECIPIENT)
+    assert error.value.code == "mail.refused"
 
 
 @pytest.mark.parametrize(
     "mail", [letter(subject="\ud800"), letter(text="\ud800"), letter(html="\ud800")]
 )
 def test_mail_text_with_lone_surrogate_is_rejected(mail: Mail) -> None:
-    with pytest.raises(DomainError) as caught:
-        compose_message(mail, SENDER, TO)
-    assert caught.value.code == "mail.refused"
+    with pytest.raises(DomainError) as error:
+        compose_message(mail, SENDER, RECIPIENT)
+    assert error.value.code == "mail.refused"
 
 
 @pytest.mark.parametrize(
@@ -77,10 +77,10 @@ def test_mail_text_with_lone_surrogate_is_rejected(mail: Mail) -> None:
 def test_malformed_recipient_never_reaches_the_mail_server(
     scripted_server: Talker, to: str
 ) -> None:
-    with pytest.raises(DomainError) as caught:
+    with pytest.raises(DomainError) as error:
         mailer(f"smtp://127.0.0.1:{scripted_server.port}").send(letter(to or " "))
-    assert caught.value.code == "mail.refused"
-    assert to.strip() == "" or to not in str(caught.value)
+    assert error.value.code == "mail.refused"
+    assert to.strip() == "" or to not in str(error.value)
     assert scripted_server.heard == []
 
 
@@ -92,7 +92,7 @@ def test_mail_sender_name_cannot_change_the_sender_address(
 ) -> None:
     server = MailServer.parse(f"smtp://127.0.0.1:{scripted_server.port}")
     SmtpMailer(server, MailSender(name, "news@pressroom.example")).send(letter())
-    [sent] = scripted_server.messages
-    [address] = parse_mail(sent)["From"].addresses
+    [raw_message] = scripted_server.messages
+    [address] = parse_mail(raw_message)["From"].addresses
     assert address.addr_spec == "news@pressroom.example"
     assert "MAIL FROM:<news@pressroom.example>" in scripted_server.heard

@@ -9,21 +9,21 @@ from integrations.mail.registry import create_mailer
 from tests.support.mail.server import Talker, address, letter, mailer
 from tests.support.stack.given_settings import settings
 
-PRIVATE = "private-person@example.com"
+PRIVATE_ADDRESS = "private-person@example.com"
 PASSWORD = "open-sesame"
 
 
-def url(scripted_server: Talker, login: str = "") -> str:
+def build_url(scripted_server: Talker, login: str = "") -> str:
     return f"smtp://{login}{LOOPBACK}:{scripted_server.port}"
 
 
 @pytest.mark.parametrize(
     ("verb", "answer"),
     [
-        ("RCPT", f"550 5.1.1 no such user {PRIVATE}"),
+        ("RCPT", f"550 5.1.1 no such user {PRIVATE_ADDRESS}"),
         ("RCPT", "501 bad address"),
         ("RCPT", "554 5.7.1 relay access denied"),
-        ("END", f"554 5.7.1 spam for {PRIVATE}"),
+        ("END", f"554 5.7.1 spam for {PRIVATE_ADDRESS}"),
         ("DATA", "554 no"),
         ("MAIL", "552 too large"),
     ],
@@ -32,26 +32,26 @@ def test_permanent_smtp_error_for_recipient_or_message_is_not_retried(
     scripted_server: Talker, verb: str, answer: str
 ) -> None:
     scripted_server.answers[verb] = answer
-    with pytest.raises(DomainError) as caught:
-        mailer(url(scripted_server)).send(letter(PRIVATE))
-    assert caught.value.code == "mail.refused"
-    assert answer[:3] in str(caught.value)
-    assert PRIVATE not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(DomainError) as error:
+        mailer(build_url(scripted_server)).send(letter(PRIVATE_ADDRESS))
+    assert error.value.code == "mail.refused"
+    assert answer[:3] in str(error.value)
+    assert PRIVATE_ADDRESS not in "".join(traceback.format_exception(error.value))
 
 
 @pytest.mark.parametrize(
     ("verb", "answer"),
     [
-        ("RCPT", f"450 4.2.1 busy {PRIVATE}"),
+        ("RCPT", f"450 4.2.1 busy {PRIVATE_ADDRESS}"),
         ("RCPT", "421 closing"),
         ("RCPT", None),
         ("RCPT", "what?"),
         ("RCPT", "530 5.7.0 authentication required"),
-        ("MAIL", f"550 5.7.1 sender refused, for {PRIVATE}"),
+        ("MAIL", f"550 5.7.1 sender refused, for {PRIVATE_ADDRESS}"),
         ("MAIL", "530 5.7.0 must issue STARTTLS first"),
         ("MAIL", "451 later"),
         ("DATA", "451 later"),
-        ("END", f"452 4.3.1 full, {PRIVATE}"),
+        ("END", f"452 4.3.1 full, {PRIVATE_ADDRESS}"),
         ("END", None),
         ("EHLO", None),
     ],
@@ -60,9 +60,9 @@ def test_transient_or_configuration_smtp_error_is_retried(
     scripted_server: Talker, verb: str, answer: str | None
 ) -> None:
     scripted_server.answers[verb] = answer
-    with pytest.raises(TransientError) as failed:
-        mailer(url(scripted_server)).send(letter(PRIVATE))
-    assert PRIVATE not in "".join(traceback.format_exception(failed.value))
+    with pytest.raises(TransientError) as error:
+        mailer(build_url(scripted_server)).send(letter(PRIVATE_ADDRESS))
+    assert PRIVATE_ADDRESS not in "".join(traceback.format_exception(error.value))
 
 
 @pytest.mark.parametrize("greeting", ["554 not you", "421 too busy", None, "hello"])
@@ -71,7 +71,7 @@ def test_mail_is_retried_if_the_server_does_not_greet_with_220(
 ) -> None:
     scripted_server.greeting = greeting
     with pytest.raises(TransientError):
-        mailer(url(scripted_server)).send(letter())
+        mailer(build_url(scripted_server)).send(letter())
 
 
 @pytest.mark.parametrize("silent_after", ["EHLO", "RCPT", "DATA"])
@@ -80,7 +80,7 @@ def test_mail_is_retried_if_the_server_stops_responding(
 ) -> None:
     scripted_server.silent_after = silent_after
     with pytest.raises(TransientError):
-        mailer(url(scripted_server), timeout=0.1).send(letter())
+        mailer(build_url(scripted_server), timeout=0.1).send(letter())
 
 
 @pytest.mark.parametrize("farewell", ["500 no", None, "what?"])
@@ -88,7 +88,7 @@ def test_accepted_mail_is_sent_even_if_the_server_fails_afterwards(
     scripted_server: Talker, farewell: str | None
 ) -> None:
     scripted_server.answers["QUIT"] = farewell
-    mailer(url(scripted_server)).send(letter())
+    mailer(build_url(scripted_server)).send(letter())
     assert len(scripted_server.messages) == 1
 
 
@@ -104,7 +104,7 @@ def test_mail_is_retried_if_the_server_is_unreachable() -> None:
 def test_mail_login_is_decoded_from_the_server_url(scripted_server: Talker) -> None:
     scripted_server.extensions = ("AUTH PLAIN",)
     scripted_server.answers["AUTH"] = "235 welcome"
-    mailer(url(scripted_server, "us%40example.com:p%2Fw@")).send(letter())
+    mailer(build_url(scripted_server, "us%40example.com:p%2Fw@")).send(letter())
     # base64 of NUL us@example.com NUL p/w
     assert "AUTH PLAIN AHVzQGV4YW1wbGUuY29tAHAvdw==" in scripted_server.heard
 
@@ -123,23 +123,23 @@ def test_failed_mail_login_is_retried_and_never_reveals_the_password(
 ) -> None:
     scripted_server.extensions = (extension,)
     scripted_server.answers["AUTH"] = answer
-    with pytest.raises(TransientError) as failed:
-        mailer(url(scripted_server, f"pressroom:{PASSWORD}@")).send(letter())
-    assert PASSWORD not in "".join(traceback.format_exception(failed.value))
+    with pytest.raises(TransientError) as error:
+        mailer(build_url(scripted_server, f"pressroom:{PASSWORD}@")).send(letter())
+    assert PASSWORD not in "".join(traceback.format_exception(error.value))
     assert scripted_server.messages == []
 
 
 def test_mail_to_non_ascii_local_part_is_rejected_without_smtputf8_support(
     scripted_server: Talker,
 ) -> None:
-    with pytest.raises(DomainError) as caught:
-        mailer(url(scripted_server)).send(letter(address("δοκιμή")))
-    assert caught.value.code == "mail.refused"
-    assert not any(heard.startswith("MAIL") for heard in scripted_server.heard)
+    with pytest.raises(DomainError) as error:
+        mailer(build_url(scripted_server)).send(letter(address("δοκιμή")))
+    assert error.value.code == "mail.refused"
+    assert not any(command.startswith("MAIL") for command in scripted_server.heard)
 
 
 def test_mail_client_greets_with_the_domain_of_the_sender(scripted_server: Talker) -> None:
-    mailer(url(scripted_server)).send(letter())
+    mailer(build_url(scripted_server)).send(letter())
     assert scripted_server.heard[0].lower() == "ehlo pressroom.example"
 
 
@@ -149,7 +149,7 @@ def test_mail_without_configured_server_is_retried_with_the_setting_name() -> No
 
 
 def test_mail_settings_choose_server_and_sender(scripted_server: Talker) -> None:
-    chosen = settings(mail_url=url(scripted_server), mail_from="Us <us@example.org>")
-    create_mailer(chosen).send(letter())
+    mail_settings = settings(mail_url=build_url(scripted_server), mail_from="Us <us@example.org>")
+    create_mailer(mail_settings).send(letter())
     assert "MAIL FROM:<us@example.org>" in scripted_server.heard
     assert b"From: Us <us@example.org>\r\n" in scripted_server.messages[0]

@@ -17,9 +17,9 @@ def stripe_keys() -> StripeKeys:
 
 @pytest.fixture(scope="package")
 def stripe_receiver(stripe_keys: StripeKeys) -> Iterator[HookReceiver]:
-    with hooked() as running:
-        stripe_keys.webhook_url = running.url
-        yield running
+    with hooked() as receiver:
+        stripe_keys.webhook_url = receiver.url
+        yield receiver
 
 
 @pytest.fixture(scope="package")
@@ -30,11 +30,11 @@ def sandbox_url(stripe_keys: StripeKeys, stripe_receiver: HookReceiver) -> Itera
 
 @pytest.fixture
 def payment_sandbox(sandbox_url: str) -> Iterator[SandboxPayments]:
-    running = SandboxPayments(sandbox_url)
-    yield running
-    running.mode()
-    running.no_trouble()
-    running.close()
+    sandbox = SandboxPayments(sandbox_url)
+    yield sandbox
+    sandbox.mode()
+    sandbox.no_trouble()
+    sandbox.close()
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ def test_payment_event_with_one_valid_signature_is_accepted_during_secret_rotati
     payment_sandbox.expire(opened_checkout.session_id)
     [event] = payment_sandbox.events(opened_checkout.session_id)
     payment_sandbox.deliver(event, signature="rolled")
-    found = read_event.evidence("checkout.session.expired", opened_checkout)
-    assert (found.session_id, found.expired, found.paid) == (
+    evidence = read_event.evidence("checkout.session.expired", opened_checkout)
+    assert (evidence.session_id, evidence.expired, evidence.paid) == (
         opened_checkout.session_id,
         True,
         False,
@@ -41,9 +41,9 @@ def test_malformed_signature_header_is_rejected_as_invalid_signature(
     account: StripeCheckout, header: str
 ) -> None:
     for body in (b"{}", b"\xff\xfe"):
-        with pytest.raises(DomainError) as caught:
+        with pytest.raises(DomainError) as error:
             account.parse_event(body, header.replace("{now}", str(int(time.time()))))
-        assert caught.value.code == "webhook.signature_invalid"
+        assert error.value.code == "webhook.signature_invalid"
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_malformed_signature_header_is_rejected_as_invalid_signature(
 def test_signed_malformed_payment_event_is_rejected_as_unreadable(
     account: StripeCheckout, stripe_keys: StripeKeys, body: bytes
 ) -> None:
-    with pytest.raises(DomainError) as caught:
+    with pytest.raises(DomainError) as error:
         account.parse_event(*signed(stripe_keys, body))
-    assert (caught.value.code, caught.value.kind) == ("webhook.unreadable", Kind.MALFORMED)
+    assert (error.value.code, error.value.kind) == ("webhook.unreadable", Kind.MALFORMED)
 
 
 def test_payment_event_contains_order_amount_and_currency(
@@ -76,8 +76,8 @@ def test_payment_event_contains_order_amount_and_currency(
     opened_checkout = account.open_checkout(order)
     payment_sandbox.pay(opened_checkout.payment_url)
     event = read_event.event("checkout.session.completed", opened_checkout)
-    [kept] = payment_sandbox.events(opened_checkout.session_id)
-    assert (event.id, event.type) == (kept["id"], "checkout.session.completed")
+    [stored_event] = payment_sandbox.events(opened_checkout.session_id)
+    assert (event.id, event.type) == (stored_event["id"], "checkout.session.completed")
     assert abs(event.created_at - clock.now()) < timedelta(minutes=1)
     assert event.evidence == Evidence(
         order_id=order.order_id,
@@ -127,14 +127,14 @@ def test_dispute_event_contains_disputed_and_lost_amounts(
     payment_sandbox.pay(opened_checkout.session_id)
     payment_id = payment_sandbox.session(opened_checkout.session_id)["payment"]
     payment_sandbox.dispute(opened_checkout.session_id, 1000)
-    told = Evidence(
+    expected = Evidence(
         payment_id=payment_id, disputes_minor=1000, disputes_ended_minor=0, disputes_lost_minor=0
     )
-    assert read_event.evidence("charge.dispute.created", opened_checkout) == told
-    assert read_event.evidence("charge.dispute.funds_withdrawn", opened_checkout) == told
+    assert read_event.evidence("charge.dispute.created", opened_checkout) == expected
+    assert read_event.evidence("charge.dispute.funds_withdrawn", opened_checkout) == expected
     getattr(payment_sandbox, ending)(opened_checkout.session_id)
-    closed = replace(told, disputes_ended_minor=1000, disputes_lost_minor=lost)
-    assert read_event.evidence("charge.dispute.closed", opened_checkout) == closed
+    expected_at_end = replace(expected, disputes_ended_minor=1000, disputes_lost_minor=lost)
+    assert read_event.evidence("charge.dispute.closed", opened_checkout) == expected_at_end
 
 
 def test_payment_event_of_bank_inquiry_is_ignored(
@@ -159,8 +159,8 @@ def test_payment_event_of_another_shop_on_the_same_account_is_ignored(
         {"application": "pressroom", "order_id": "seven"},
         {"application": "pressroom", "order_id": "-7"},
     )
-    for each in metadata:
-        body = a_paid_session(metadata=each)
+    for order_metadata in metadata:
+        body = a_paid_session(metadata=order_metadata)
         assert account.parse_event(*signed(stripe_keys, body)).evidence is None
 
 

@@ -11,8 +11,8 @@ from integrations.payments.port import Evidence, OpenedCheckout
 from integrations.payments.stripe import StripeCheckout
 from tests.support.credits.payments import RETURN_URL, SandboxPayments, account_at, an_order
 
-# More than Stripe tells in one answer.
-MANY = 101
+# More objects than Stripe returns on one page.
+OBJECT_COUNT = 101
 
 
 def test_open_checkout_shows_only_its_order_amount_and_currency(
@@ -35,12 +35,12 @@ def test_paid_checkout_shows_its_payment_which_leads_to_the_order(
     order = an_order()
     opened_checkout = account.open_checkout(order)
     assert payment_sandbox.pay(opened_checkout.payment_url) == RETURN_URL
-    found = account.fetch_evidence(opened_checkout.session_id)
-    assert found.paid
-    assert not found.failed
-    assert found.payment_id
-    assert account.find_order_id(found.payment_id) == order.order_id
-    assert (found.refunded_minor, found.disputes_minor) == (None, None)
+    evidence = account.fetch_evidence(opened_checkout.session_id)
+    assert evidence.paid
+    assert not evidence.failed
+    assert evidence.payment_id
+    assert account.find_order_id(evidence.payment_id) == order.order_id
+    assert (evidence.refunded_minor, evidence.disputes_minor) == (None, None)
 
 
 def test_checkout_can_still_be_paid_after_declined_card_or_cancellation(
@@ -49,8 +49,8 @@ def test_checkout_can_still_be_paid_after_declined_card_or_cancellation(
     payment_sandbox.decline(opened_checkout.session_id)
     declined = account.fetch_evidence(opened_checkout.session_id)
     assert payment_sandbox.cancel(opened_checkout.payment_url) == RETURN_URL
-    for found in (declined, account.fetch_evidence(opened_checkout.session_id)):
-        assert (found.paid, found.failed, found.expired) == (False, False, False)
+    for evidence in (declined, account.fetch_evidence(opened_checkout.session_id)):
+        assert (evidence.paid, evidence.failed, evidence.expired) == (False, False, False)
     payment_sandbox.pay(opened_checkout.session_id)
     assert account.fetch_evidence(opened_checkout.session_id).paid
 
@@ -60,8 +60,8 @@ def test_refunds_of_a_checkout_are_summed(
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
     payment_sandbox.refund(opened_checkout.session_id, 234)
-    found = account.fetch_evidence(opened_checkout.session_id)
-    assert (found.paid, found.refunded_minor) == (True, 234)
+    evidence = account.fetch_evidence(opened_checkout.session_id)
+    assert (evidence.paid, evidence.refunded_minor) == (True, 234)
     payment_sandbox.refund(opened_checkout.session_id)
     assert account.fetch_evidence(opened_checkout.session_id).refunded_minor == 1234
 
@@ -73,22 +73,22 @@ def test_refunds_of_a_payment_are_counted_across_pages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
-    for _ in range(MANY):
+    for _ in range(OBJECT_COUNT):
         payment_sandbox.refund(opened_checkout.session_id, 2)
-    # The oldest ones come last.
+    # The oldest objects are on the last page.
     payment_sandbox.fail_refund(opened_checkout.session_id)
     payment_id = account.fetch_evidence(opened_checkout.session_id).payment_id
     assert payment_id
-    found = account.fetch_refunds(payment_id)
-    assert (found.refunded_minor, found.refunds_failed_minor) == (2 * MANY, 2)
-    # A list without an end is given up.
-    monkeypatch.setattr(stripe, "_MAX_LISTED_OBJECTS", MANY - 1)
+    evidence = account.fetch_refunds(payment_id)
+    assert (evidence.refunded_minor, evidence.refunds_failed_minor) == (2 * OBJECT_COUNT, 2)
+    # Reading stops with an error if a list is too long.
+    monkeypatch.setattr(stripe, "_MAX_LISTED_OBJECTS", OBJECT_COUNT - 1)
     with pytest.raises(DomainError, match="more than 100"):
         account.fetch_refunds(payment_id)
 
 
-def disputes_in(found: Evidence) -> tuple[int | None, int | None, int | None]:
-    return found.disputes_minor, found.disputes_ended_minor, found.disputes_lost_minor
+def get_dispute_amounts(evidence: Evidence) -> tuple[int | None, int | None, int | None]:
+    return evidence.disputes_minor, evidence.disputes_ended_minor, evidence.disputes_lost_minor
 
 
 def test_disputes_of_a_payment_are_summed(
@@ -100,10 +100,10 @@ def test_disputes_of_a_payment_are_summed(
     payment_sandbox.lose(opened_checkout.session_id, 300)
     payment_sandbox.win(opened_checkout.session_id)
     payment_sandbox.lose(opened_checkout.session_id, 34)
-    found = account.fetch_evidence(opened_checkout.session_id)
-    assert disputes_in(found) == (1034, 534, 334)
-    assert found.payment_id
-    assert disputes_in(account.fetch_disputes(found.payment_id)) == (1034, 534, 334)
+    evidence = account.fetch_evidence(opened_checkout.session_id)
+    assert get_dispute_amounts(evidence) == (1034, 534, 334)
+    assert evidence.payment_id
+    assert get_dispute_amounts(account.fetch_disputes(evidence.payment_id)) == (1034, 534, 334)
 
 
 def test_disputes_of_a_payment_are_counted_across_pages(
@@ -113,13 +113,13 @@ def test_disputes_of_a_payment_are_counted_across_pages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
-    for _ in range(MANY):
+    for _ in range(OBJECT_COUNT):
         payment_sandbox.dispute(opened_checkout.session_id, 2)
-    # The oldest ones come last.
+    # The oldest objects are on the last page.
     payment_sandbox.lose(opened_checkout.session_id)
     payment_id = payment_sandbox.session(opened_checkout.session_id)["payment"]
-    assert disputes_in(account.fetch_disputes(payment_id)) == (2 * MANY, 2, 2)
-    monkeypatch.setattr(stripe, "_MAX_LISTED_OBJECTS", MANY - 1)
+    assert get_dispute_amounts(account.fetch_disputes(payment_id)) == (2 * OBJECT_COUNT, 2, 2)
+    monkeypatch.setattr(stripe, "_MAX_LISTED_OBJECTS", OBJECT_COUNT - 1)
     with pytest.raises(DomainError, match="more than 100"):
         account.fetch_disputes(payment_id)
 
@@ -131,7 +131,7 @@ def test_bank_inquiry_is_not_counted_as_dispute(
     payment_sandbox.inquire(opened_checkout.session_id)
     assert not account.fetch_evidence(opened_checkout.session_id).disputes_minor
     payment_id = payment_sandbox.session(opened_checkout.session_id)["payment"]
-    assert disputes_in(account.fetch_disputes(payment_id)) == (0, 0, 0)
+    assert get_dispute_amounts(account.fetch_disputes(payment_id)) == (0, 0, 0)
 
 
 def test_closing_a_paid_or_closed_checkout_changes_nothing(
@@ -139,34 +139,34 @@ def test_closing_a_paid_or_closed_checkout_changes_nothing(
 ) -> None:
     payment_sandbox.pay(opened_checkout.session_id)
     account.close_checkout(opened_checkout.session_id)
-    found = account.fetch_evidence(opened_checkout.session_id)
-    assert (found.paid, found.expired) == (True, False)
-    other = account.open_checkout(an_order())
-    account.close_checkout(other.session_id)
-    account.close_checkout(other.session_id)
-    assert account.fetch_evidence(other.session_id).expired
+    evidence = account.fetch_evidence(opened_checkout.session_id)
+    assert (evidence.paid, evidence.expired) == (True, False)
+    second_checkout = account.open_checkout(an_order())
+    account.close_checkout(second_checkout.session_id)
+    account.close_checkout(second_checkout.session_id)
+    assert account.fetch_evidence(second_checkout.session_id).expired
 
 
 def test_order_cannot_be_opened_again_with_another_price(account: StripeCheckout) -> None:
     order = an_order()
     account.open_checkout(order)
-    with pytest.raises(DomainError) as caught:
+    with pytest.raises(DomainError) as error:
         account.open_checkout(type(order)(**{**vars(order), "amount_minor": 1}))
-    assert caught.value.code == "payments.refused"
+    assert error.value.code == "payments.refused"
 
 
 @pytest.mark.parametrize(
-    ("lasting", "real"),
+    ("requested_duration", "actual_duration"),
     [
         (timedelta(minutes=1), timedelta(minutes=31)),
         (timedelta(days=3), timedelta(hours=23, minutes=59)),
     ],
 )
 def test_checkout_expiry_is_clamped_to_the_range_stripe_allows(
-    account: StripeCheckout, lasting: timedelta, real: timedelta
+    account: StripeCheckout, requested_duration: timedelta, actual_duration: timedelta
 ) -> None:
-    opened_checkout = account.open_checkout(an_order(lasting=lasting))
-    assert abs(opened_checkout.expires_at - clock.now() - real) < timedelta(seconds=30)
+    opened_checkout = account.open_checkout(an_order(requested_duration=requested_duration))
+    assert abs(opened_checkout.expires_at - clock.now() - actual_duration) < timedelta(seconds=30)
 
 
 def test_unknown_payment_belongs_to_no_order(account: StripeCheckout) -> None:
@@ -174,19 +174,19 @@ def test_unknown_payment_belongs_to_no_order(account: StripeCheckout) -> None:
 
 
 def test_unknown_checkout_is_rejected(account: StripeCheckout) -> None:
-    for ask in (account.fetch_evidence, account.close_checkout):
-        with pytest.raises(DomainError) as caught:
-            ask("cs_test_unknown")
-        assert (caught.value.code, caught.value.kind) == ("payments.refused", Kind.PROVIDER_FAILED)
+    for call in (account.fetch_evidence, account.close_checkout):
+        with pytest.raises(DomainError) as error:
+            call("cs_test_unknown")
+        assert (error.value.code, error.value.kind) == ("payments.refused", Kind.PROVIDER_FAILED)
 
 
 def test_payment_provider_error_reveals_no_key(sandbox_url: str, stripe_keys: StripeKeys) -> None:
-    other = StripeKeys(webhook_secret=stripe_keys.webhook_secret)
-    with pytest.raises(DomainError) as caught:
-        account_at(f"{sandbox_url}/stripe", other).open_checkout(an_order())
-    assert caught.value.code == "payments.refused"
-    assert other.secret_key[-4:] not in caught.value.message
-    assert caught.value.__cause__ is None
+    other_keys = StripeKeys(webhook_secret=stripe_keys.webhook_secret)
+    with pytest.raises(DomainError) as error:
+        account_at(f"{sandbox_url}/stripe", other_keys).open_checkout(an_order())
+    assert error.value.code == "payments.refused"
+    assert other_keys.secret_key[-4:] not in error.value.message
+    assert error.value.__cause__ is None
 
 
 def test_payment_provider_responses_are_never_logged(
@@ -195,5 +195,5 @@ def test_payment_provider_responses_are_never_logged(
     with caplog.at_level(logging.DEBUG):
         account.fetch_evidence(opened_checkout.session_id)
         assert "amount_total" not in caplog.text
-        # It would be seen here.
+        # The log contains the HTTP client's records, so a logged response would be in the text.
         assert "httpx2" in {each.name for each in caplog.records}

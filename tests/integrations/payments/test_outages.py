@@ -13,18 +13,19 @@ from integrations.payments.stripe import StripeCheckout
 from tests.support.credits.payments import SandboxPayments, account_at, an_order
 from tests.support.http.servers import Listener, trickling
 
-# These wait for what never comes.
+# These tests wait for timeouts.
 pytestmark = pytest.mark.slow
 
-# Two attempts of this many seconds, and a pause. The sandbox is slow for a minute.
-ATTEMPT = 0.4
-HANGING = 50.0
+# A call has two attempts of this duration, with a pause between them.
+ATTEMPT_SECONDS = 0.4
+# A slow response of the sandbox takes a minute.
+HANG_SECONDS = 50.0
 
 
 @pytest.fixture
 def impatient_account(sandbox_url: str, stripe_keys: StripeKeys) -> StripeCheckout:
     """The Stripe account of the fixture `account`, with a shorter timeout per attempt."""
-    return account_at(f"{sandbox_url}/stripe", stripe_keys, attempt_seconds=ATTEMPT)
+    return account_at(f"{sandbox_url}/stripe", stripe_keys, attempt_seconds=ATTEMPT_SECONDS)
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 409, 429])
@@ -64,38 +65,40 @@ def test_checkout_is_opened_only_once_after_lost_response(
         impatient_account.open_checkout(order)
     payment_sandbox.no_trouble()
     opened_checkout = impatient_account.open_checkout(order)
-    known = [each for each in payment_sandbox.sessions() if each["order_id"] == str(order.order_id)]
-    assert [each["id"] for each in known] == [opened_checkout.session_id]
+    sessions = [
+        each for each in payment_sandbox.sessions() if each["order_id"] == str(order.order_id)
+    ]
+    assert [each["id"] for each in sessions] == [opened_checkout.session_id]
 
 
 def test_unreachable_payment_provider_is_a_transient_error(stripe_keys: StripeKeys) -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         account = account_at(f"http://127.0.0.1:{reserved.getsockname()[1]}", stripe_keys)
-        for ask in (account.fetch_evidence, account.close_checkout, account.find_order_id):
+        for call in (account.fetch_evidence, account.close_checkout, account.find_order_id):
             with pytest.raises(TransientError, match="APIConnectionError"):
-                ask("cs_test_1")
+                call("cs_test_1")
 
 
-_OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+_OK_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
 @pytest.mark.parametrize(
     ("head", "drip"),
-    [(_OK + b"Content-Length: 1000\r\n\r\n", b" "), (_OK + b"X-Slow: ", b"a")],
+    [(_OK_HEAD + b"Content-Length: 1000\r\n\r\n", b" "), (_OK_HEAD + b"X-Slow: ", b"a")],
     ids=["body", "head"],
 )
 def test_trickling_payment_provider_response_times_out(
     head: bytes, drip: bytes, stripe_keys: StripeKeys
 ) -> None:
-    started = time.monotonic()
+    start = time.monotonic()
     with trickling(head, drip) as url, pytest.raises(TransientError):
-        account_at(url, stripe_keys, attempt_seconds=ATTEMPT).fetch_evidence("cs_test_1")
-    assert time.monotonic() - started < HANGING
+        account_at(url, stripe_keys, attempt_seconds=ATTEMPT_SECONDS).fetch_evidence("cs_test_1")
+    assert time.monotonic() - start < HANG_SECONDS
 
 
 @contextmanager
-def answering(answer: bytes, stripe_keys: StripeKeys) -> Iterator[StripeCheckout]:
+def serving_answer(answer: bytes, stripe_keys: StripeKeys) -> Iterator[StripeCheckout]:
     with Listener(answer=answer).listening() as server:
         yield account_at(f"http://{server.address}:{server.port}", stripe_keys)
 
@@ -103,18 +106,18 @@ def answering(answer: bytes, stripe_keys: StripeKeys) -> Iterator[StripeCheckout
 @pytest.mark.parametrize(
     "answer",
     [
-        _OK + b"Content-Length: 15\r\n\r\n<title>Busy</t>",
+        _OK_HEAD + b"Content-Length: 15\r\n\r\n<title>Busy</t>",
         b"HTTP/1.1 503 Gone\r\nContent-Length: 4\r\n\r\nbusy",
         b"",
         b"nonsense\r\n\r\n",
-        _OK + b"Content-Length: 5000002\r\n\r\n{}" + b" " * 5_000_000,
+        _OK_HEAD + b"Content-Length: 5000002\r\n\r\n{}" + b" " * 5_000_000,
     ],
     ids=["page", "503", "nothing", "nonsense", "endless"],
 )
 def test_invalid_payment_provider_response_is_a_transient_error(
     answer: bytes, stripe_keys: StripeKeys
 ) -> None:
-    with answering(answer, stripe_keys) as account, pytest.raises(TransientError):
+    with serving_answer(answer, stripe_keys) as account, pytest.raises(TransientError):
         account.fetch_evidence("cs_test_1")
 
 
@@ -129,17 +132,17 @@ def test_invalid_payment_provider_response_is_a_transient_error(
 def test_payment_provider_redirect_or_404_is_a_permanent_error(
     answer: bytes, stripe_keys: StripeKeys
 ) -> None:
-    with answering(answer, stripe_keys) as account, pytest.raises(DomainError) as caught:
+    with serving_answer(answer, stripe_keys) as account, pytest.raises(DomainError) as error:
         account.fetch_evidence("cs_test_1")
-    assert caught.value.code == "payments.refused"
+    assert error.value.code == "payments.refused"
 
 
 def test_concurrent_threads_can_share_one_stripe_account(
     account: StripeCheckout, payment_sandbox: SandboxPayments
 ) -> None:
     with ThreadPoolExecutor(16) as threads:
-        opened_checkout = set(
+        session_ids = set(
             threads.map(lambda _: account.open_checkout(an_order()).session_id, range(16))
         )
-    assert len(opened_checkout) == 16
-    assert opened_checkout <= {each["id"] for each in payment_sandbox.sessions()}
+    assert len(session_ids) == 16
+    assert session_ids <= {each["id"] for each in payment_sandbox.sessions()}

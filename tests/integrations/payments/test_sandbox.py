@@ -11,7 +11,7 @@ from devstack.sandbox.stripe.objects import StripeKeys
 from integrations.payments.stripe import StripeCheckout
 from tests.support.credits.payments import SandboxPayments, an_order
 
-ORDER = {
+ORDER_FORM = {
     "mode": "payment",
     "line_items[0][quantity]": "1",
     "line_items[0][price_data][currency]": "usd",
@@ -36,7 +36,7 @@ def paid_session(account: StripeCheckout, payment_sandbox: SandboxPayments) -> d
     return payment_sandbox.session(opened_checkout.session_id)
 
 
-def rejection(reply: httpx2.Response, status: int = 400) -> dict[str, Any]:
+def read_error(reply: httpx2.Response, status: int = 400) -> dict[str, Any]:
     assert reply.status_code == status, reply.text
     assert reply.headers["Request-Id"].startswith("req_")
     error: dict[str, Any] = reply.json()["error"]
@@ -44,7 +44,7 @@ def rejection(reply: httpx2.Response, status: int = 400) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("changed", "param"),
+    ("changes", "param"),
     [
         ({"mode": "subscription"}, "mode"),
         ({"mode": ""}, "mode"),
@@ -62,10 +62,10 @@ def rejection(reply: httpx2.Response, status: int = 400) -> dict[str, Any]:
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
 def test_stripe_sandbox_rejects_checkouts_that_stripe_would_reject(
-    stripe_client: httpx2.Client, changed: dict[str, str], param: str
+    stripe_client: httpx2.Client, changes: dict[str, str], param: str
 ) -> None:
-    form = {name: v for name, v in ORDER.items() if name.partition("[")[0] not in changed}
-    error = rejection(stripe_client.post("/checkout/sessions", data=form | changed))
+    form = {name: v for name, v in ORDER_FORM.items() if name.partition("[")[0] not in changes}
+    error = read_error(stripe_client.post("/checkout/sessions", data=form | changes))
     assert (error["type"], error["param"]) == ("invalid_request_error", param)
 
 
@@ -74,20 +74,24 @@ def test_stripe_sandbox_serves_only_fields_that_stripe_has(
 ) -> None:
     payment_sandbox.dispute(paid_session["id"])
     payment_sandbox.refund(paid_session["id"], 1)
-    of_payment = {"payment_intent": paid_session["payment"]}
+    params = {"payment_intent": paid_session["payment"]}
     path = f"/checkout/sessions/{paid_session['id']}"
-    whole = stripe_client.get(path, params={"expand[0]": "payment_intent.latest_charge"}).json()
-    shown: dict[Any, dict[str, Any]] = {
+    expanded_session = stripe_client.get(
+        path, params={"expand[0]": "payment_intent.latest_charge"}
+    ).json()
+    objects: dict[Any, dict[str, Any]] = {
         stripe.checkout.Session: stripe_client.get(path).json(),
         stripe.PaymentIntent: stripe_client.get(
             f"/payment_intents/{paid_session['payment']}"
         ).json(),
-        stripe.Charge: whole["payment_intent"]["latest_charge"],
-        stripe.Dispute: stripe_client.get("/disputes", params=of_payment).json()["data"][0],
-        stripe.Refund: stripe_client.get("/refunds", params=of_payment).json()["data"][0],
+        stripe.Charge: expanded_session["payment_intent"]["latest_charge"],
+        stripe.Dispute: stripe_client.get("/disputes", params=params).json()["data"][0],
+        stripe.Refund: stripe_client.get("/refunds", params=params).json()["data"][0],
         stripe.Event: payment_sandbox.events(paid_session["id"])[0]["event"],
     }
-    for kind, fields in shown.items():
-        known = {name for each in kind.__mro__ for name in getattr(each, "__annotations__", {})}
-        assert fields.keys() <= known, kind
+    for kind, fields in objects.items():
+        field_names = {
+            name for each in kind.__mro__ for name in getattr(each, "__annotations__", {})
+        }
+        assert fields.keys() <= field_names, kind
         assert fields["object"] == kind.OBJECT_NAME

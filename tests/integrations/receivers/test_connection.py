@@ -1,4 +1,4 @@
-"""How webhooks are sent to receivers that speak HTTP and TLS in unusual or wrong ways."""
+"""Tests how webhooks are sent to receivers that use HTTP and TLS in unusual or wrong ways."""
 
 import ipaddress
 import socket
@@ -18,8 +18,8 @@ from tests.support.http.certificates import self_signed
 from tests.support.http.tls_front import tls_front
 from tests.support.http.webhook_receiver import hooked
 
-LOCAL = ipaddress.ip_network("127.0.0.0/8")
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+LOCAL_NETWORK = ipaddress.ip_network("127.0.0.0/8")
+OK_RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 LARGE_BODY = b"x" * 20_000_000
 CERTIFICATE_ERROR = "The connection failed: the server's certificate is not valid."
 
@@ -58,7 +58,7 @@ def raw_receiver(answer: Callable[[socket.socket, list[bytes]], None]) -> Iterat
         yield receiver
 
 
-def answer_each(answer: bytes) -> Callable[[socket.socket, list[bytes]], None]:
+def answer_each_read(answer: bytes) -> Callable[[socket.socket, list[bytes]], None]:
     def serve(connection: socket.socket, requests: list[bytes]) -> None:
         while data := connection.recv(65_536):
             requests.append(data)
@@ -75,14 +75,14 @@ def answer_once(answer: bytes) -> Callable[[socket.socket, list[bytes]], None]:
     return serve
 
 
-def post(url: str, *, count: int = 1, body: bytes = b"{}") -> list[Outcome]:
-    client = ReceiverClient([LOCAL], lambda host, port: [LOOPBACK])
+def post_webhooks(url: str, *, count: int = 1, body: bytes = b"{}") -> list[Outcome]:
+    client = ReceiverClient([LOCAL_NETWORK], lambda host, port: [LOOPBACK])
     return client.post_each(url, [SignedPost(body, {"webhook-id": "evt_1"})] * count)
 
 
 def test_webhook_request_contains_only_the_documented_headers() -> None:
     with hooked() as receiver:
-        post(receiver.url.replace(LOOPBACK, "receiver.example"))
+        post_webhooks(receiver.url.replace(LOOPBACK, "receiver.example"))
     port = receiver.url.split(":")[2].split("/")[0]
     assert receiver.hooks[0].headers == {
         "host": f"receiver.example:{port}",
@@ -100,7 +100,7 @@ def test_webhook_certificate_is_verified_for_the_host_name(
     with hooked() as receiver, tls_front(certificate, int(receiver.url.split(":")[2][:-5])) as port:
 
         def call(host: str) -> Outcome:
-            return post(f"https://{host}:{port}/hook")[0]
+            return post_webhooks(f"https://{host}:{port}/hook")[0]
 
         assert call("localhost").error == CERTIFICATE_ERROR
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -129,7 +129,7 @@ def test_webhook_certificate_is_verified_for_the_host_name(
 )
 def test_malformed_webhook_response_is_a_failure(answer: bytes) -> None:
     with raw_receiver(answer_once(answer)) as receiver:
-        [outcome] = post(receiver.url)
+        [outcome] = post_webhooks(receiver.url)
     assert outcome.status is None
     assert outcome.error == "No response was received: the response is not valid HTTP."
 
@@ -137,21 +137,21 @@ def test_malformed_webhook_response_is_a_failure(answer: bytes) -> None:
 @pytest.mark.parametrize(
     ("answer", "connections"),
     [
-        (OK, 1),
-        (b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + OK, 1),
+        (OK_RESPONSE, 1),
+        (b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + OK_RESPONSE, 1),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 1),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok", 3),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 3),
         # The second response must not count as the response to the next webhook.
-        (OK + OK, 3),
+        (OK_RESPONSE + OK_RESPONSE, 3),
     ],
     ids=["plain", "early hints", "chunked", "close", "HTTP/1.0", "two responses"],
 )
 def test_webhook_connection_is_reused_only_if_the_response_allows_it(
     answer: bytes, connections: int
 ) -> None:
-    with raw_receiver(answer_each(answer)) as receiver:
-        outcomes = post(receiver.url, count=3)
+    with raw_receiver(answer_each_read(answer)) as receiver:
+        outcomes = post_webhooks(receiver.url, count=3)
     assert [(each.status, each.body) for each in outcomes] == [(200, b"ok")] * 3
     assert len(receiver.requests) == connections
     assert sum(map(len, receiver.requests)) == 3
@@ -163,8 +163,8 @@ def test_webhook_is_sent_over_a_new_connection_if_the_receiver_closed_the_idle_o
             time.sleep(0.2)
             yield SignedPost(b"{}", {"webhook-id": f"evt_{number}"})
 
-    with raw_receiver(answer_once(OK)) as receiver:
-        client = ReceiverClient([LOCAL])
+    with raw_receiver(answer_once(OK_RESPONSE)) as receiver:
+        client = ReceiverClient([LOCAL_NETWORK])
         outcomes = client.post_each(receiver.url, pause_between_posts())
     assert [each.status for each in outcomes] == [200] * 3
     assert len(receiver.requests) == 3
@@ -172,14 +172,14 @@ def test_webhook_is_sent_over_a_new_connection_if_the_receiver_closed_the_idle_o
 
 def test_webhook_response_without_length_ends_with_the_connection() -> None:
     with raw_receiver(answer_once(b"HTTP/1.1 200 OK\r\n\r\nok")) as receiver:
-        [outcome] = post(receiver.url)
+        [outcome] = post_webhooks(receiver.url)
     assert (outcome.status, outcome.body) == (200, b"ok")
 
 
 def test_webhook_response_before_the_end_of_the_request_is_used() -> None:
     refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     with raw_receiver(answer_once(refusal)) as receiver:
-        [outcome] = post(receiver.url, body=LARGE_BODY)
+        [outcome] = post_webhooks(receiver.url, body=LARGE_BODY)
     assert outcome.status == 413
 
 
@@ -191,7 +191,7 @@ def test_webhook_to_slowly_reading_receiver_times_out(monkeypatch: pytest.Monkey
             time.sleep(0.05)
 
     with raw_receiver(read_slowly) as receiver:
-        began = time.monotonic()
-        [outcome] = post(receiver.url, body=LARGE_BODY)
-        assert time.monotonic() - began < 5
+        start = time.monotonic()
+        [outcome] = post_webhooks(receiver.url, body=LARGE_BODY)
+        assert time.monotonic() - start < 5
     assert outcome.error == "No response was received: the time limit is over."

@@ -6,56 +6,59 @@ import pytest
 from integrations.receivers.client import Outcome, ReceiverClient, SignedPost
 from tests.support.http.webhook_receiver import OK, HookReceiver, hooked
 
-LOCAL = ipaddress.ip_network("127.0.0.0/8")
-IDS = ["evt_1", "evt_2", "evt_3", "evt_4"]
+LOCAL_NETWORK = ipaddress.ip_network("127.0.0.0/8")
+EVENT_IDS = ["evt_1", "evt_2", "evt_3", "evt_4"]
 
 
 @pytest.fixture
 def receiver() -> Iterator[HookReceiver]:
-    with hooked() as found:
-        yield found
+    with hooked() as hook_receiver:
+        yield hook_receiver
 
 
-def post_all(receiver: HookReceiver, *, at: Sequence[str] = ("127.0.0.1",)) -> list[Outcome]:
-    """``at``: the addresses of the receiver's name."""
-    client = ReceiverClient([LOCAL], lambda host, port: at)
+def post_all(receiver: HookReceiver, *, addresses: Sequence[str] = ("127.0.0.1",)) -> list[Outcome]:
+    """Send one post per id to a receiver whose name resolves to these addresses."""
+    client = ReceiverClient([LOCAL_NETWORK], lambda host, port: addresses)
     url = receiver.url.replace("127.0.0.1", "receiver.example")
-    return client.post_each(url, (SignedPost(b"{}", {"webhook-id": each}) for each in IDS))
+    return client.post_each(url, (SignedPost(b"{}", {"webhook-id": each}) for each in EVENT_IDS))
 
 
-def statuses(outcomes: Sequence[Outcome]) -> list[int | None]:
+def list_statuses(outcomes: Sequence[Outcome]) -> list[int | None]:
     return [each.status for each in outcomes]
 
 
 def test_consecutive_webhook_posts_of_one_batch_share_a_connection(receiver: HookReceiver) -> None:
     for number in (1, 2):
-        assert statuses(post_all(receiver)) == [200] * 4
+        assert list_statuses(post_all(receiver)) == [200] * 4
         assert receiver.connections == number
-    assert receiver.ids == IDS * 2
+    assert receiver.ids == EVENT_IDS * 2
 
 
 def test_webhook_batch_stops_at_the_first_failed_post(receiver: HookReceiver) -> None:
     receiver.answer = lambda hook: (500, {"Retry-After": "7"}) if hook.id == "evt_2" else OK
     outcomes = post_all(receiver)
-    assert statuses(outcomes) == [200, 500]
+    assert list_statuses(outcomes) == [200, 500]
     assert (outcomes[1].retry_after, outcomes[1].body) == ("7", b"taken")
-    assert receiver.ids == IDS[:2]
+    assert receiver.ids == EVENT_IDS[:2]
 
 
 def test_webhook_post_on_closed_connection_has_no_outcome(receiver: HookReceiver) -> None:
     receiver.closes_silently = True
     outcomes = post_all(receiver)
-    # Where the end of the connection is seen in time, there is a new one for the next post.
+    # If the client notices the closed connection in time, it opens a new one for the next post.
     assert len(outcomes) >= 1
     assert all(each.is_success for each in outcomes)
-    assert receiver.ids == IDS[: len(outcomes)]
+    assert receiver.ids == EVENT_IDS[: len(outcomes)]
 
 
 def test_webhook_batch_continues_with_the_first_address_that_answers(
     receiver: HookReceiver,
 ) -> None:
-    # Nothing listens at the first two.
-    assert statuses(post_all(receiver, at=["127.0.0.3", "127.0.0.2", "127.0.0.1"])) == [200] * 4
+    # Nothing listens at the first two addresses.
+    assert (
+        list_statuses(post_all(receiver, addresses=["127.0.0.3", "127.0.0.2", "127.0.0.1"]))
+        == [200] * 4
+    )
     assert receiver.connections == 1
-    [outcome] = post_all(receiver, at=["127.0.0.3", "127.0.0.2"])
+    [outcome] = post_all(receiver, addresses=["127.0.0.3", "127.0.0.2"])
     assert outcome.error == "The connection failed: the server refused the connection."

@@ -108,7 +108,7 @@ def test_brevo_report_takes_its_time_only_from_the_field_in_utc() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "delivery_id"),
+    ("id_fields", "delivery_id"),
     [
         ({"X-Mailin-custom": f'{{"delivery_id": "{DELIVERY_ID}"}}'}, DELIVERY_ID),
         ({"x-mailin-custom": OTHER_ID, "X-Mailin-custom": None}, None),
@@ -120,9 +120,9 @@ def test_brevo_report_takes_its_time_only_from_the_field_in_utc() -> None:
     ],
 )
 def test_brevo_delivery_id_is_found_in_the_custom_header_then_header_then_tag(
-    place: dict[str, Any], delivery_id: str | None
+    id_fields: dict[str, Any], delivery_id: str | None
 ) -> None:
-    event = parse_one(ADAPTER, {**BOUNCE, **place})
+    event = parse_one(ADAPTER, {**BOUNCE, **id_fields})
     assert isinstance(event, Report)
     assert event.delivery_id == delivery_id
 

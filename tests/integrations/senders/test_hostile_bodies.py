@@ -36,7 +36,7 @@ ADAPTERS: list[SenderAdapter] = [
 ]
 # Adapters look for these field names and values. Random objects that consist of them reach most of
 # the adapters' code.
-NAMES = (
+FIELD_NAMES = (
     *("RecordType", "Type", "Metadata", "Tag", "Email", "Recipient", "Details", "BouncedAt"),
     *("MessageID", "SuppressSending", "SuppressionReason", "UserAgent", "event-data", "event"),
     *("message", "headers", "user-variables", "recipient", "timestamp", "severity", "reason"),
@@ -47,7 +47,7 @@ NAMES = (
     *("subscription", "newTopicPreferences", "topicSubscriptionStatus", "complaintFeedbackType"),
     *("to", "cc", "bounce", "created_at", "email_id", "name", "value", "message-id", "signature"),
 )
-VALUES = (
+FIELD_VALUES = (
     *("Bounce", "HardBounce", "Open", "SubscriptionChange", "failed", "permanent", "bounce"),
     *("opened", "dropped", "Invalid", "hard_bounce", "proxy_open", "email.bounced"),
     *("Permanent", "Complaint", "Delivery", "Reject", "Subscription", "OptOut"),
@@ -56,12 +56,12 @@ VALUES = (
     *("", "\n", "\u202e", "@", "a@", "x" * 1000),
 )
 NUMBERS = st.sampled_from([0, -1, 1e308, -1e308, 2**63, -(2**63), 1.5, 1_795_947_072_250])
-LEAVES = st.none() | st.booleans() | NUMBERS | st.sampled_from(VALUES) | st.text(max_size=5)
+SCALARS = st.none() | st.booleans() | NUMBERS | st.sampled_from(FIELD_VALUES) | st.text(max_size=5)
 CONTENTS = st.recursive(
-    LEAVES,
+    SCALARS,
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(NAMES), inner, min_size=1, max_size=12)
+        | st.dictionaries(st.sampled_from(FIELD_NAMES), inner, min_size=1, max_size=12)
     ),
     max_leaves=40,
 )
@@ -104,19 +104,19 @@ PROOFS = st.recursive(
 )
 
 
-def check(adapter: SenderAdapter, body: bytes) -> None:
+def require_clean_events(adapter: SenderAdapter, body: bytes) -> None:
     """Parse a body, and check that all texts in the parsed events are short and printable."""
     for event in adapter.parse(body).events:
         if isinstance(event, UnusedEvent):
             assert event.event_type is None or len(event.event_type) <= 100
         else:
             assert event.delivery_id or event.email
-        for text in texts_of(event):
+        for text in list_texts(event):
             assert text.isprintable()
             assert len(text) <= 320
 
 
-def texts_of(event: Report | UnusedEvent) -> Iterator[str]:
+def list_texts(event: Report | UnusedEvent) -> Iterator[str]:
     values = (getattr(event, field.name) for field in fields(event))
     yield from (value for value in values if isinstance(value, str))
 
@@ -126,9 +126,9 @@ def texts_of(event: Report | UnusedEvent) -> Iterator[str]:
 @given(content=CONTENTS)
 @settings(max_examples=sized(150, 5_000, few=25), deadline=None)
 def test_no_content_of_a_body_makes_parsing_fail(adapter: SenderAdapter, content: object) -> None:
-    check(adapter, orjson.dumps(content))
+    require_clean_events(adapter, orjson.dumps(content))
     if adapter.provider is SenderProvider.SES:
-        check(adapter, orjson.dumps(notify(content)))
+        require_clean_events(adapter, orjson.dumps(notify(content)))
 
 
 @pytest.mark.tier("fast", "properties")
@@ -171,7 +171,7 @@ def test_no_request_makes_the_verification_fail(
     ids=range(18),
 )
 def test_no_malformed_or_huge_body_makes_parsing_fail(adapter: SenderAdapter, body: bytes) -> None:
-    check(adapter, body)
+    require_clean_events(adapter, body)
     assert len(adapter.parse(body).events) <= MAX_EVENTS + 1
 
 

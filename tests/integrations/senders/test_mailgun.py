@@ -65,7 +65,7 @@ def action(event: str, **client: object) -> dict[str, Any]:
     return {**ACTION, "event": event, "client-info": {**ACTION["client-info"], **client}}
 
 
-def body_of(data: object, **signature: object) -> dict[str, Any]:
+def build_body(data: object, **signature: object) -> dict[str, Any]:
     return {"signature": signature, "event-data": data}
 
 
@@ -103,11 +103,11 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("data", "effect"), EVENTS)
 def test_mailgun_event_has_the_effect_of_the_table(data: dict[str, Any], effect: str) -> None:
-    assert describe(parse_one(ADAPTER, body_of(data))) == effect
+    assert describe(parse_one(ADAPTER, build_body(data))) == effect
 
 
 def test_mailgun_report_contains_only_the_fields_that_pressroom_uses() -> None:
-    assert parse_one(ADAPTER, body_of(FAILURE)) == Report(
+    assert parse_one(ADAPTER, build_body(FAILURE)) == Report(
         kind=ReportKind.BOUNCED,
         delivery_id=DELIVERY_ID,
         email=ADDRESS,
@@ -119,7 +119,7 @@ def test_mailgun_report_contains_only_the_fields_that_pressroom_uses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "delivery_id"),
+    ("id_fields", "delivery_id"),
     [
         (
             {
@@ -134,22 +134,22 @@ def test_mailgun_report_contains_only_the_fields_that_pressroom_uses() -> None:
     ],
 )
 def test_mailgun_delivery_id_is_found_in_variables_then_header_then_tag(
-    place: dict[str, Any], delivery_id: str | None
+    id_fields: dict[str, Any], delivery_id: str | None
 ) -> None:
-    event = parse_one(ADAPTER, body_of({**FAILURE, **place}))
+    event = parse_one(ADAPTER, build_body({**FAILURE, **id_fields}))
     assert isinstance(event, Report)
     assert event.delivery_id == delivery_id
 
 
 OTHER_ADDRESS = "bob@example.org"
-BOTH = f'"Ada, PhD" <{ADDRESS}>, {OTHER_ADDRESS}'
+BOTH_RECIPIENTS = f'"Ada, PhD" <{ADDRESS}>, {OTHER_ADDRESS}'
 
 
 @pytest.mark.parametrize(
     ("message", "has_id"),
     [
         ({"recipients": [ADDRESS, OTHER_ADDRESS]}, False),
-        ({"recipients": [ADDRESS], "headers": {"To": BOTH}}, False),
+        ({"recipients": [ADDRESS], "headers": {"To": BOTH_RECIPIENTS}}, False),
         ({"headers": {"to": ADDRESS, "cc": OTHER_ADDRESS}}, False),
         ({"recipients": [ADDRESS], "headers": {"to": f'"{ADDRESS}" <{ADDRESS.upper()}>'}}, True),
         ({"recipients": None, "headers": {"to": ["x"], "cc": ""}}, True),
@@ -158,37 +158,37 @@ BOTH = f'"Ada, PhD" <{ADDRESS}>, {OTHER_ADDRESS}'
 def test_mailgun_event_of_a_mail_to_several_people_has_no_delivery_id(
     *, message: dict[str, Any], has_id: bool
 ) -> None:
-    report = parse_one(ADAPTER, body_of({**FAILURE, "message": message}))
+    report = parse_one(ADAPTER, build_body({**FAILURE, "message": message}))
     assert isinstance(report, Report)
     assert report.email == ADDRESS
     assert report.delivery_id == (DELIVERY_ID if has_id else None)
 
 
-def signed(key: str = KEY, seconds: int = NOW_SECONDS, **altered: object) -> bytes:
+def sign_body(key: str = KEY, seconds: int = NOW_SECONDS, **changed_fields: object) -> bytes:
     digest = hmac.new(key.encode(), f"{seconds}t0ken".encode(), hashlib.sha256).hexdigest()
     signature = {"timestamp": str(seconds), "token": "t0ken", "signature": digest}
-    return orjson.dumps(body_of(FAILURE, **signature | altered))
+    return orjson.dumps(build_body(FAILURE, **signature | changed_fields))
 
 
 def test_mailgun_signature_of_the_current_and_the_former_key_is_accepted() -> None:
     for key in (KEY, FORMER_KEY):
-        assert verify(ADAPTER, signed(key), {}, (KEY, FORMER_KEY)) is None
-    assert verify(ADAPTER, signed(signature=b"".hex()), {}, (KEY,)) == "sender.signature_invalid"
+        assert verify(ADAPTER, sign_body(key), {}, (KEY, FORMER_KEY)) is None
+    assert verify(ADAPTER, sign_body(signature=b"".hex()), {}, (KEY,)) == "sender.signature_invalid"
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        signed(FORMER_KEY),
-        signed(token="Tökén", signature="ü"),
-        signed(token="other"),
-        signed(timestamp=str(NOW_SECONDS + 1)),
-        signed(timestamp=None),
-        signed(timestamp="٣"),
-        signed(timestamp="9" * 200),
-        signed(timestamp=NOW_SECONDS),
-        signed(token=["t0ken"]),
-        signed(signature={}),
+        sign_body(FORMER_KEY),
+        sign_body(token="Tökén", signature="ü"),
+        sign_body(token="other"),
+        sign_body(timestamp=str(NOW_SECONDS + 1)),
+        sign_body(timestamp=None),
+        sign_body(timestamp="٣"),
+        sign_body(timestamp="9" * 200),
+        sign_body(timestamp=NOW_SECONDS),
+        sign_body(token=["t0ken"]),
+        sign_body(signature={}),
         orjson.dumps({"event-data": FAILURE}),
         orjson.dumps({"signature": "x", "event-data": FAILURE}),
         b"[" * 100_000,
@@ -211,5 +211,5 @@ def test_mailgun_body_without_a_valid_signature_is_rejected(body: bytes) -> None
 def test_mailgun_signature_is_valid_longer_than_mailgun_retries(
     *, age: timedelta, is_valid: bool
 ) -> None:
-    body = signed(seconds=int((NOW - age).timestamp()))
+    body = sign_body(seconds=int((NOW - age).timestamp()))
     assert (verify(ADAPTER, body, {}, (KEY,)) is None) is is_valid

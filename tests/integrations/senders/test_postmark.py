@@ -19,7 +19,7 @@ ADAPTER = PostmarkAdapter()
 SECRET = "s3cret:with-colon"
 FORMER_SECRET = "f0rmer"
 MESSAGE_ID = "7e2c0b5a-1f0e-4c59-9d57-0a64e10a9e3c"
-COMMON = {
+COMMON_FIELDS = {
     "MessageID": MESSAGE_ID,
     "ServerID": 77,
     "MessageStream": "broadcast",
@@ -27,7 +27,7 @@ COMMON = {
     "Metadata": {"delivery_id": DELIVERY_ID, "edition": "12"},
 }
 BOUNCE = {
-    **COMMON,
+    **COMMON_FIELDS,
     "RecordType": "Bounce",
     "ID": 4_200_000_001,
     "Type": "HardBounce",
@@ -42,14 +42,14 @@ BOUNCE = {
     "Subject": "Your letter",
 }
 ENGAGEMENT = {
-    **COMMON,
+    **COMMON_FIELDS,
     "Recipient": ADDRESS,
     "ReceivedAt": "2026-11-29T11:11:12+01:00",
     "UserAgent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0",
     "Geo": {"IP": "192.0.2.7", "City": "Rome"},
 }
-CHANGE = {
-    **COMMON,
+SUBSCRIPTION_CHANGE = {
+    **COMMON_FIELDS,
     "RecordType": "SubscriptionChange",
     "MessageID": None,
     "Recipient": ADDRESS,
@@ -86,16 +86,21 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
     ({**ENGAGEMENT, "RecordType": "Open", "UserAgent": "Mozilla/5.0"}, "opened machine"),
     ({**ENGAGEMENT, "RecordType": "Click", "OriginalLink": "https://example.com/"}, "clicked"),
     (
-        {**COMMON, "RecordType": "Delivery", "Recipient": ADDRESS, "DeliveredAt": "2026-11-29"},
+        {
+            **COMMON_FIELDS,
+            "RecordType": "Delivery",
+            "Recipient": ADDRESS,
+            "DeliveredAt": "2026-11-29",
+        },
         "delivered",
     ),
-    (CHANGE, "unsubscribed"),
-    ({**CHANGE, "SuppressionReason": "HardBounce"}, "ignored"),
-    ({**CHANGE, "SuppressionReason": "SpamComplaint"}, "ignored"),
-    ({**CHANGE, "SuppressSending": "true"}, "ignored"),
-    ({**CHANGE, "SuppressSending": False, "SuppressionReason": None}, "ignored"),
-    ({**COMMON, "RecordType": "Inbound", "From": ADDRESS}, "ignored"),
-    ({**COMMON, "Email": ADDRESS}, "invalid"),
+    (SUBSCRIPTION_CHANGE, "unsubscribed"),
+    ({**SUBSCRIPTION_CHANGE, "SuppressionReason": "HardBounce"}, "ignored"),
+    ({**SUBSCRIPTION_CHANGE, "SuppressionReason": "SpamComplaint"}, "ignored"),
+    ({**SUBSCRIPTION_CHANGE, "SuppressSending": "true"}, "ignored"),
+    ({**SUBSCRIPTION_CHANGE, "SuppressSending": False, "SuppressionReason": None}, "ignored"),
+    ({**COMMON_FIELDS, "RecordType": "Inbound", "From": ADDRESS}, "ignored"),
+    ({**COMMON_FIELDS, "Email": ADDRESS}, "invalid"),
 ]
 
 
@@ -127,7 +132,7 @@ def test_postmark_report_contains_only_the_fields_that_pressroom_uses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "delivery_id"),
+    ("id_fields", "delivery_id"),
     [
         ({"Metadata": {"Delivery_Id": DELIVERY_ID.upper()}}, DELIVERY_ID.upper()),
         ({"Metadata": {"X-Pressroom-Delivery": OTHER_ID}, "Tag": DELIVERY_ID}, OTHER_ID),
@@ -137,9 +142,9 @@ def test_postmark_report_contains_only_the_fields_that_pressroom_uses() -> None:
     ],
 )
 def test_postmark_delivery_id_is_found_in_metadata_then_header_then_tag(
-    place: dict[str, Any], delivery_id: str | None
+    id_fields: dict[str, Any], delivery_id: str | None
 ) -> None:
-    event = parse_one(ADAPTER, {**BOUNCE, **place})
+    event = parse_one(ADAPTER, {**BOUNCE, **id_fields})
     assert isinstance(event, Report)
     assert event.delivery_id == delivery_id
 
@@ -149,7 +154,7 @@ def test_postmark_time_without_offset_is_missing() -> None:
     assert event.occurred_at is None
 
 
-def basic(user: str, password: str) -> dict[str, str]:
+def basic_credentials(user: str, password: str) -> dict[str, str]:
     value = base64.b64encode(f"{user}:{password}".encode()).decode()
     return {"authorization": f"Basic {value}"}
 
@@ -157,8 +162,8 @@ def basic(user: str, password: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "headers",
     [
-        basic("pressroom", SECRET),
-        basic("pressroom", FORMER_SECRET),
+        basic_credentials("pressroom", SECRET),
+        basic_credentials("pressroom", FORMER_SECRET),
         {"authorization": f"bearer {SECRET}"},
         {"authorization": f"Bearer  {FORMER_SECRET} "},
     ],
@@ -183,10 +188,10 @@ def test_current_and_former_secret_are_accepted_as_password_and_as_token(
         {"authorization": f"Bearer {SECRET[:-1]}"},
         {"authorization": f"Bearer pressroom:{SECRET}"},
         {"authorization": f"Basic pressroom:{SECRET}"},
-        basic("pressroom", ""),
-        basic("pressroom", "wrong"),
-        basic("root", SECRET),
-        basic("", SECRET),
+        basic_credentials("pressroom", ""),
+        basic_credentials("pressroom", "wrong"),
+        basic_credentials("root", SECRET),
+        basic_credentials("", SECRET),
     ],
 )
 def test_request_without_the_senders_secret_is_rejected(headers: dict[str, str]) -> None:
@@ -194,5 +199,5 @@ def test_request_without_the_senders_secret_is_rejected(headers: dict[str, str])
 
 
 def test_sender_without_secrets_accepts_no_credentials() -> None:
-    for headers in (basic("pressroom", ""), {"authorization": "Bearer "}):
+    for headers in (basic_credentials("pressroom", ""), {"authorization": "Bearer "}):
         assert verify(ADAPTER, b"{}", headers) == "sender.signature_invalid"

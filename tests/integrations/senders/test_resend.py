@@ -98,7 +98,7 @@ def test_resend_report_takes_the_time_of_the_event_and_not_of_the_mail() -> None
 
 
 @pytest.mark.parametrize(
-    ("place", "delivery_id"),
+    ("id_fields", "delivery_id"),
     [
         ({"tags": [{"name": "delivery_id", "value": DELIVERY_ID}]}, DELIVERY_ID),
         (
@@ -114,9 +114,9 @@ def test_resend_report_takes_the_time_of_the_event_and_not_of_the_mail() -> None
     ],
 )
 def test_resend_delivery_id_is_found_in_the_named_tag_then_header_then_tags(
-    place: dict[str, Any], delivery_id: str | None
+    id_fields: dict[str, Any], delivery_id: str | None
 ) -> None:
-    report = parse_one(ADAPTER, event("email.opened", **place))
+    report = parse_one(ADAPTER, event("email.opened", **id_fields))
     assert isinstance(report, Report)
     assert report.delivery_id == delivery_id
 
@@ -147,13 +147,13 @@ def test_resend_signature_of_the_current_and_the_former_secret_is_accepted() -> 
 
 
 def test_resend_request_without_a_valid_signature_is_rejected() -> None:
-    old = sign(sent_at=NOW - timedelta(minutes=6))
-    standard = {key.replace("svix", "webhook"): text for key, text in sign().items()}
+    old_headers = sign(sent_at=NOW - timedelta(minutes=6))
+    renamed_headers = {key.replace("svix", "webhook"): text for key, text in sign().items()}
     for body, headers in (
         (BODY, {}),
         (BODY, sign(FORMER_SECRET)),
-        (BODY, old),
-        (BODY, standard),
+        (BODY, old_headers),
+        (BODY, renamed_headers),
         (BODY.replace(b"opened", b"failed"), sign()),
     ):
         assert verify(ADAPTER, body, headers, (SECRET,)) == "sender.signature_invalid"

@@ -46,7 +46,7 @@ BOUNCE = {
 }
 
 
-def dropped(reason: object) -> dict[str, Any]:
+def dropped_event(reason: object) -> dict[str, Any]:
     return {**BOUNCE, "event": "dropped", "type": None, "status": None, "reason": reason}
 
 
@@ -57,14 +57,14 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
     ({**BOUNCE, "status": None, "reason": "552 5.2.2 Full"}, "bounced soft 5.2.2"),
     ({**BOUNCE, "type": "blocked", "status": "4.7.0"}, "bounced soft 4.7.0"),
     ({**BOUNCE, "type": "expired"}, "ignored"),
-    (dropped("Bounced Address"), "bounced hard"),
-    (dropped("Invalid"), "bounced hard"),
-    (dropped("Spam Content"), "bounced content"),
-    (dropped("Recipient List over Package Quota"), "bounced blocked"),
-    (dropped("Invalid SMTPAPI header"), "bounced blocked"),
-    (dropped(None), "bounced blocked"),
-    (dropped("Spam Reporting Address"), "complained"),
-    (dropped("Unsubscribed Address"), "unsubscribed"),
+    (dropped_event("Bounced Address"), "bounced hard"),
+    (dropped_event("Invalid"), "bounced hard"),
+    (dropped_event("Spam Content"), "bounced content"),
+    (dropped_event("Recipient List over Package Quota"), "bounced blocked"),
+    (dropped_event("Invalid SMTPAPI header"), "bounced blocked"),
+    (dropped_event(None), "bounced blocked"),
+    (dropped_event("Spam Reporting Address"), "complained"),
+    (dropped_event("Unsubscribed Address"), "unsubscribed"),
     ({**BOUNCE, "event": "spamreport"}, "complained"),
     ({**BOUNCE, "event": "unsubscribe"}, "unsubscribed"),
     ({**BOUNCE, "event": "group_unsubscribe", "asm_group_id": 4}, "unsubscribed"),
@@ -98,7 +98,7 @@ def test_sendgrid_report_contains_only_the_fields_that_pressroom_uses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "delivery_id"),
+    ("id_fields", "delivery_id"),
     [
         ({"delivery_id": None, "X-Pressroom-Delivery": OTHER_ID}, OTHER_ID),
         ({"delivery_id": "", "category": ["issue-12", DELIVERY_ID]}, DELIVERY_ID),
@@ -108,9 +108,9 @@ def test_sendgrid_report_contains_only_the_fields_that_pressroom_uses() -> None:
     ],
 )
 def test_sendgrid_delivery_id_is_found_in_arguments_then_header_then_category(
-    place: dict[str, Any], delivery_id: str | None
+    id_fields: dict[str, Any], delivery_id: str | None
 ) -> None:
-    event = parse_one(ADAPTER, [{**BOUNCE, **place}])
+    event = parse_one(ADAPTER, [{**BOUNCE, **id_fields}])
     assert isinstance(event, Report)
     assert event.delivery_id == delivery_id
 
@@ -122,7 +122,7 @@ def test_batch_of_sendgrid_events_keeps_its_order() -> None:
 
 
 @cache
-def key(name: str) -> ec.EllipticCurvePrivateKey:
+def get_key(name: str) -> ec.EllipticCurvePrivateKey:
     assert name
     return ec.generate_private_key(ec.SECP256R1())
 
@@ -140,9 +140,9 @@ def public_pem(private_key: ec.EllipticCurvePrivateKey) -> str:
 BODY = orjson.dumps([BOUNCE]) + b"\r\n"
 
 
-def sign(name: str = "current") -> dict[str, str]:
+def sign_headers(name: str = "current") -> dict[str, str]:
     timestamp = str(NOW_SECONDS)
-    signature = key(name).sign(timestamp.encode() + BODY, ec.ECDSA(SHA256()))
+    signature = get_key(name).sign(timestamp.encode() + BODY, ec.ECDSA(SHA256()))
     return {
         TIMESTAMP_HEADER: timestamp,
         SIGNATURE_HEADER: base64.b64encode(signature).decode(),
@@ -150,14 +150,14 @@ def sign(name: str = "current") -> dict[str, str]:
 
 
 def test_sendgrid_signature_of_the_current_and_the_former_key_is_accepted() -> None:
-    keys = (public_text(key("current")), public_pem(key("former")))
+    keys = (public_text(get_key("current")), public_pem(get_key("former")))
     for name in ("current", "former"):
-        assert verify(ADAPTER, BODY, sign(name), keys) is None
-    assert verify(ADAPTER, BODY, sign("foreign"), keys) == "sender.signature_invalid"
+        assert verify(ADAPTER, BODY, sign_headers(name), keys) is None
+    assert verify(ADAPTER, BODY, sign_headers("foreign"), keys) == "sender.signature_invalid"
 
 
 @pytest.mark.parametrize(
-    "altered",
+    "changed_headers",
     [
         {SIGNATURE_HEADER: ""},
         {SIGNATURE_HEADER: "?"},
@@ -168,32 +168,36 @@ def test_sendgrid_signature_of_the_current_and_the_former_key_is_accepted() -> N
         {TIMESTAMP_HEADER: "\udcff"},
     ],
 )
-def test_sendgrid_request_with_an_altered_header_is_rejected(altered: dict[str, str]) -> None:
-    keys = (public_text(key("current")),)
-    assert verify(ADAPTER, BODY, sign() | altered, keys) == "sender.signature_invalid"
+def test_sendgrid_request_with_an_altered_header_is_rejected(
+    changed_headers: dict[str, str],
+) -> None:
+    keys = (public_text(get_key("current")),)
+    assert (
+        verify(ADAPTER, BODY, sign_headers() | changed_headers, keys) == "sender.signature_invalid"
+    )
 
 
-def test_start_of_a_signed_body_is_no_timestamp() -> None:
-    keys = (public_text(key("current")),)
-    headers = sign()
+def test_start_of_a_signed_body_is_not_accepted_as_the_timestamp() -> None:
+    keys = (public_text(get_key("current")),)
+    headers = sign_headers()
     body = headers[TIMESTAMP_HEADER].encode() + BODY
-    for altered in (
+    for changed_headers in (
         headers | {TIMESTAMP_HEADER: ""},
         {SIGNATURE_HEADER: headers[SIGNATURE_HEADER]},
     ):
-        assert verify(ADAPTER, body, altered, keys) == "sender.signature_invalid"
+        assert verify(ADAPTER, body, changed_headers, keys) == "sender.signature_invalid"
 
 
 def test_sendgrid_signature_covers_every_byte_of_the_body() -> None:
-    keys = (public_text(key("current")),)
-    assert verify(ADAPTER, BODY.strip(), sign(), keys) == "sender.signature_invalid"
+    keys = (public_text(get_key("current")),)
+    assert verify(ADAPTER, BODY.strip(), sign_headers(), keys) == "sender.signature_invalid"
     assert verify(ADAPTER, BODY, {}, keys) == "sender.signature_invalid"
-    assert verify(ADAPTER, BODY, sign(), ("", "not a key")) == "sender.signature_invalid"
+    assert verify(ADAPTER, BODY, sign_headers(), ("", "not a key")) == "sender.signature_invalid"
 
 
 def test_only_a_p256_public_key_is_a_key_of_sendgrid() -> None:
-    assert is_public_key(public_text(key("current")))
-    assert is_public_key(public_pem(key("current")) + "\n")
+    assert is_public_key(public_text(get_key("current")))
+    assert is_public_key(public_pem(get_key("current")) + "\n")
     other_curve = ec.generate_private_key(ec.SECP384R1())
     rsa_key = rsa.generate_private_key(65537, 2048)
     for text in ("", "x", "-----BEGIN", public_text(other_curve), public_text(rsa_key), "é"):

@@ -66,11 +66,11 @@ def complaint(feedback_type: str | None, mail: object = MAIL) -> dict[str, Any]:
     return ses_event("Complaint", details, mail)
 
 
-def preferences(*, left: bool = False, **topics: str) -> dict[str, Any]:
+def preferences(*, is_unsubscribed: bool = False, **topics: str) -> dict[str, Any]:
     statuses = [
         {"topicName": name, "subscriptionStatus": status} for name, status in topics.items()
     ]
-    return {"unsubscribeAll": left, "topicSubscriptionStatus": statuses}
+    return {"unsubscribeAll": is_unsubscribed, "topicSubscriptionStatus": statuses}
 
 
 def subscription(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +101,7 @@ EVENTS: list[tuple[dict[str, Any], str]] = [
     (ses_event("Open", {"userAgent": "Mozilla/5.0 (X11) Firefox"}), "opened"),
     (ses_event("Open", {"userAgent": "Mozilla/5.0"}), "opened machine"),
     (ses_event("Click", {"link": "https://example.com/", "userAgent": "Firefox"}), "clicked"),
-    (subscription(preferences(), preferences(left=True)), "unsubscribed"),
+    (subscription(preferences(), preferences(is_unsubscribed=True)), "unsubscribed"),
     (subscription(preferences(a="OptIn"), preferences(a="OptOut")), "unsubscribed"),
     (subscription(preferences(a="OptOut"), preferences(a="OptIn")), "ignored"),
     (subscription(preferences(a="OptOut"), preferences(a="OptOut", b="OptIn")), "ignored"),
@@ -147,7 +147,7 @@ def test_rejected_mail_was_rejected_at_the_time_of_sending() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "delivery_id"),
+    ("id_fields", "delivery_id"),
     [
         ({"headers": [{"name": "X-Pressroom-Delivery", "value": OTHER_ID}]}, DELIVERY_ID),
         (
@@ -163,9 +163,9 @@ def test_rejected_mail_was_rejected_at_the_time_of_sending() -> None:
     ],
 )
 def test_ses_delivery_id_is_found_in_the_named_tag_then_header_then_tags(
-    place: dict[str, Any], delivery_id: str | None
+    id_fields: dict[str, Any], delivery_id: str | None
 ) -> None:
-    event = parse_one(ADAPTER, notify(ses_event("Open", mail={**MAIL, **place})))
+    event = parse_one(ADAPTER, notify(ses_event("Open", mail={**MAIL, **id_fields})))
     assert isinstance(event, Report)
     assert event.delivery_id == delivery_id
 

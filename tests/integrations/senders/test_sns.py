@@ -3,14 +3,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 import orjson
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 from fastapi import Response
 
-from core.errors import DomainError, ServerFailed
+from core.errors import DomainError
 from devstack.sandbox.senders.amazon_sns import (
     CERTIFICATE_PATH,
     CERTIFICATE_URL,
@@ -25,7 +24,6 @@ from integrations.senders.certificate_chains import load_system_roots
 from integrations.senders.port import SenderProof, SenderRequest
 from integrations.senders.ses import SesAdapter
 from integrations.senders.sns_certificates import SnsCertificates
-from integrations.senders.sns_subscriptions import confirm_subscription
 from integrations.senders.sns_topics import parse_topic
 from tests.support.senders.adapters import verify
 from tests.support.senders.sns import FaultySns
@@ -80,19 +78,19 @@ def test_sns_message_with_an_altered_field_is_rejected(sns: FaultySns) -> None:
 
 
 def test_signature_of_one_version_is_invalid_as_the_other(sns: FaultySns) -> None:
-    for version, other in (("1", "2"), ("2", "1")):
+    for version, other_version in (("1", "2"), ("2", "1")):
         fields = sns.server.build_notification("{}", version=version)
-        assert verify_fields(sns, fields | {"SignatureVersion": other}) == INVALID
+        assert verify_fields(sns, fields | {"SignatureVersion": other_version}) == INVALID
         assert verify_fields(sns, fields | {"SignatureVersion": "3"}) == INVALID
 
 
 def test_genuine_message_of_another_topic_is_rejected_before_any_call(sns: FaultySns) -> None:
-    others = f"{TOPIC_ARN}s"
-    fields = sns.server.build_notification("{}", topic_arn=others)
+    other_topic_arn = f"{TOPIC_ARN}s"
+    fields = sns.server.build_notification("{}", topic_arn=other_topic_arn)
     for topic_arn in (TOPIC_ARN, TOPIC_ARN.upper(), None, ""):
         assert verify_fields(sns, fields, topic_arn=topic_arn) == INVALID
     assert sns.paths == []
-    assert verify_fields(sns, fields, topic_arn=others) is None
+    assert verify_fields(sns, fields, topic_arn=other_topic_arn) is None
 
 
 @pytest.mark.parametrize(
@@ -155,8 +153,8 @@ def test_certificate_is_fetched_without_its_issuers_and_cached_for_a_day(sns: Fa
     for age in (timedelta(), timedelta(hours=23)):
         assert verify_fields(sns, fields, received_at=now + age, adapter=adapter) is None
         assert sns.paths == chain
-    late = now + timedelta(hours=25)
-    assert verify_fields(sns, fields, received_at=late, adapter=adapter) is None
+    later = now + timedelta(hours=25)
+    assert verify_fields(sns, fields, received_at=later, adapter=adapter) is None
     assert sns.paths == chain * 2
 
 
@@ -244,7 +242,7 @@ def test_refused_certificate_is_fetched_again_after_a_minute(
     assert [count_requests(number, 61) for number in (1, 2, 3, 3, 1)] == [0, 1, 1, 0, 1]
 
 
-def test_old_certificate_serves_while_sns_is_unreachable(
+def test_cached_certificate_is_used_while_sns_is_unreachable(
     sns: FaultySns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sns_certificates, "_MAX_SECONDS", 0.2)
@@ -255,10 +253,10 @@ def test_old_certificate_serves_while_sns_is_unreachable(
     assert verify_fields(sns, fields, received_at=now, adapter=adapter) is None
     sns.slow_paths.add(CERTIFICATE_PATH)
     for hours, code in ((25, None), (27, BUSY)):
-        late = now + timedelta(hours=hours)
+        later = now + timedelta(hours=hours)
         sns.paths.clear()
         # SNS is asked only once for all five messages.
-        assert verify_together(adapter, [fields] * 5, late) == [code] * 5
+        assert verify_together(adapter, [fields] * 5, later) == [code] * 5
         assert sns.paths == [CERTIFICATE_PATH]
     sns.slow_paths.clear()
     sns.replies[CERTIFICATE_PATH] = Response(status_code=404)
@@ -271,32 +269,32 @@ def test_cached_certificate_expires(sns: FaultySns) -> None:
     adapter = SesAdapter(sns.base_url)
     fields = sns.server.build_notification("{}")
     assert verify_fields(sns, fields, received_at=now, adapter=adapter) is None
-    late = now + timedelta(hours=2)
-    assert verify_fields(sns, fields, received_at=late, adapter=adapter) == INVALID
+    later = now + timedelta(hours=2)
+    assert verify_fields(sns, fields, received_at=later, adapter=adapter) == INVALID
 
 
-FOREIGN = create_certificates()
-NOT_OF_SNS = create_certificates(name="mail.example.com")
-WITHOUT_ISSUER = create_certificates(issuer_url="http://127.0.0.1/issuer.cer")
+FOREIGN_CERTIFICATES = create_certificates()
+CERTIFICATES_OF_MAIL_SERVER = create_certificates(name="mail.example.com")
+CERTIFICATES_WITHOUT_ISSUER = create_certificates(issuer_url="http://127.0.0.1/issuer.cer")
 
 
 def respond(certificate: Any, encoding: Encoding = Encoding.PEM) -> Response:
     return Response(certificate.public_bytes(encoding))
 
 
-UNTRUSTED: list[dict[str, Response]] = [
+UNTRUSTED_REPLIES: list[dict[str, Response]] = [
     {
-        CERTIFICATE_PATH: respond(FOREIGN.signer),
-        ISSUER_PATH: respond(FOREIGN.issuer, Encoding.DER),
+        CERTIFICATE_PATH: respond(FOREIGN_CERTIFICATES.signer),
+        ISSUER_PATH: respond(FOREIGN_CERTIFICATES.issuer, Encoding.DER),
     },
     {CERTIFICATE_PATH: Response(b"no certificate")},
     {CERTIFICATE_PATH: Response(b"-----BEGIN CERTIFICATE-----")},
     {CERTIFICATE_PATH: Response(status_code=404)},
-    {ROOTS_PATH: respond(FOREIGN.root)},
+    {ROOTS_PATH: respond(FOREIGN_CERTIFICATES.root)},
 ]
 
 
-@pytest.mark.parametrize("replies", UNTRUSTED, ids=range(5))
+@pytest.mark.parametrize("replies", UNTRUSTED_REPLIES, ids=range(5))
 def test_certificate_without_a_chain_to_a_root_is_rejected(
     sns: FaultySns, replies: dict[str, Response]
 ) -> None:
@@ -307,17 +305,17 @@ def test_certificate_without_a_chain_to_a_root_is_rejected(
     assert len(sns.paths) <= 5
 
 
-USELESS_ISSUERS = [
+USELESS_ISSUER_REPLIES = [
     *(Response(status_code=status) for status in (302, 403, 404)),
-    respond(FOREIGN.issuer, Encoding.DER),
+    respond(FOREIGN_CERTIFICATES.issuer, Encoding.DER),
     # The reply is not an issuer's certificate, but a foreign signing certificate.
-    respond(FOREIGN.signer, Encoding.DER),
+    respond(FOREIGN_CERTIFICATES.signer, Encoding.DER),
     Response(b"<html>Sign in</html>"),
     Response(b"\n" * 16_385),
 ]
 
 
-@pytest.mark.parametrize("reply", USELESS_ISSUERS, ids=range(7))
+@pytest.mark.parametrize("reply", USELESS_ISSUER_REPLIES, ids=range(7))
 def test_message_is_busy_after_a_useless_reply_of_the_issuers_server(
     sns: FaultySns, reply: Response
 ) -> None:
@@ -331,7 +329,7 @@ def test_message_is_busy_after_a_useless_reply_of_the_issuers_server(
 
 
 @pytest.mark.parametrize(
-    ("part", "other"),
+    ("old_bytes", "new_bytes"),
     [
         # Changes the version of the certificate.
         ("a003020102", "a003020103"),
@@ -340,12 +338,12 @@ def test_message_is_busy_after_a_useless_reply_of_the_issuers_server(
     ],
 )
 def test_message_is_busy_if_the_issuers_certificate_has_an_unknown_format(
-    sns: FaultySns, part: str, other: str
+    sns: FaultySns, old_bytes: str, new_bytes: str
 ) -> None:
     fields = sns.server.build_notification("{}")
     content = sns.certificates.issuer.public_bytes(Encoding.DER)
-    assert bytes.fromhex(part) in content
-    content = content.replace(bytes.fromhex(part), bytes.fromhex(other))
+    assert bytes.fromhex(old_bytes) in content
+    content = content.replace(bytes.fromhex(old_bytes), bytes.fromhex(new_bytes))
     sns.replies[ISSUER_PATH] = Response(content)
     assert verify_fields(sns, fields) == BUSY
 
@@ -404,7 +402,7 @@ def test_certificate_in_a_redirect_or_a_long_reply_is_rejected(sns: FaultySns) -
         assert verify_fields(sns, fields) == INVALID
 
 
-@pytest.mark.parametrize("certificates", [NOT_OF_SNS, WITHOUT_ISSUER])
+@pytest.mark.parametrize("certificates", [CERTIFICATES_OF_MAIL_SERVER, CERTIFICATES_WITHOUT_ISSUER])
 def test_certificate_of_another_name_or_without_issuer_is_rejected(
     sns: FaultySns, certificates: Any
 ) -> None:
@@ -449,53 +447,28 @@ def fresh_roots() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("fresh_roots")
-def test_roots_are_those_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = FOREIGN.root.public_bytes(Encoding.PEM)
+def test_root_certificates_are_those_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = FOREIGN_CERTIFICATES.root.public_bytes(Encoding.PEM)
     (tmp_path / "roots.pem").write_bytes(root)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "roots.pem"))
-    assert load_system_roots() == (FOREIGN.root,)
+    assert load_system_roots() == (FOREIGN_CERTIFICATES.root,)
     # OpenSSL also reads a folder with one root certificate per file. Each name ends with a number.
     (tmp_path / "5ed36f99.0").write_bytes(root)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     load_system_roots.cache_clear()
-    assert load_system_roots() == (FOREIGN.root,)
+    assert load_system_roots() == (FOREIGN_CERTIFICATES.root,)
 
 
 @pytest.mark.usefixtures("fresh_roots")
-def test_roots_are_loaded_once_per_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_certificates_are_loaded_once_per_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     roots = load_system_roots()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "missing.pem"))
     assert load_system_roots() is roots
-
-
-def test_subscription_is_confirmed_with_the_protection_that_sns_allows(sns: FaultySns) -> None:
-    token = sns.server.build_confirmation("SubscriptionConfirmation")["Token"]
-    assert confirm_subscription(TOPIC_ARN, token, sns.base_url)
-    assert sns.server.confirmed_topics == [TOPIC_ARN]
-    unprotected = {"Action": "ConfirmSubscription", "TopicArn": TOPIC_ARN, "Token": token}
-    protected = unprotected | {"AuthenticateOnUnsubscribe": "true"}
-    assert [dict(parse_qsl(query)) for query in sns.queries] == [protected, unprotected]
-
-
-@pytest.mark.parametrize("status", [400, 404, 302])
-def test_subscription_is_not_confirmed_if_sns_refuses_the_token(
-    sns: FaultySns, status: int
-) -> None:
-    assert not confirm_subscription(TOPIC_ARN, "unknown&Token=x", sns.base_url)
-    sns.replies["/"] = Response(status_code=status, headers={"Location": "/sns/confirmed"})
-    assert not confirm_subscription(TOPIC_ARN, "unknown", sns.base_url)
-    assert not confirm_subscription("arn:aws:sns:s3:123456789012:a", "unknown", sns.base_url)
-    assert set(sns.paths) == {"/"}
-
-
-@pytest.mark.parametrize("status", [500, 503, 429])
-def test_confirmation_can_be_repeated_after_an_outage_of_sns(sns: FaultySns, status: int) -> None:
-    sns.replies["/"] = Response(status_code=status)
-    with pytest.raises(ServerFailed):
-        confirm_subscription(TOPIC_ARN, "t0ken", sns.base_url)
-    with pytest.raises(ServerFailed):
-        confirm_subscription(TOPIC_ARN, "t0ken", "http://127.0.0.1:9")
 
 
 def test_only_a_server_on_this_machine_can_replace_amazons_servers() -> None:

@@ -67,10 +67,10 @@ def test_each_secret_of_the_sender_verifies_a_message() -> None:
 
 def test_one_valid_signature_of_several_is_enough() -> None:
     valid = sign()
-    others = f"v1a,AAAA v1 {sign(secret=FOREIGN_SECRET)['webhook-signature']}"
+    invalid_signatures = f"v1a,AAAA v1 {sign(secret=FOREIGN_SECRET)['webhook-signature']}"
     signatures = valid["webhook-signature"]
-    assert is_accepted(valid | {"webhook-signature": f"{others} {signatures}"})
-    assert not is_accepted(valid | {"webhook-signature": others})
+    assert is_accepted(valid | {"webhook-signature": f"{invalid_signatures} {signatures}"})
+    assert not is_accepted(valid | {"webhook-signature": invalid_signatures})
 
 
 def test_message_with_an_altered_part_is_rejected() -> None:
@@ -117,7 +117,7 @@ def test_message_without_an_id_is_rejected() -> None:
     assert not is_accepted(headers)
 
 
-def test_only_the_form_of_standard_webhooks_is_a_signing_secret() -> None:
+def test_only_a_secret_in_standard_webhooks_format_is_a_signing_secret() -> None:
     assert is_signing_secret(SECRET)
     for text in ("", "whsec_", "whsec_ü", "whsec_A", SECRET.removeprefix("whsec_")):
         assert not is_signing_secret(text)

@@ -51,6 +51,6 @@ def test_photo_larger_than_an_upload_is_refused(photo_server: PhotoServer) -> No
     photo_server.size = MAX_IMAGE_BYTES
     assert len(photo_server.adapter.download_copy(PHOTO)) == MAX_IMAGE_BYTES
     photo_server.size += 1
-    with pytest.raises(DomainError) as caught:
+    with pytest.raises(DomainError) as error:
         photo_server.adapter.download_copy(PHOTO)
-    assert caught.value.code == "attachment.too_large"
+    assert error.value.code == "attachment.too_large"

@@ -13,68 +13,68 @@ from integrations.stock_photos.port import Photo, PhotoProviderName, Quota
 from integrations.stock_photos.unsplash import Unsplash
 from tests.support.http.servers import QuietHandler, http_server, running
 
-# These wait for what never comes.
+# These tests wait for timeouts.
 pytestmark = pytest.mark.slow
 
 
 @dataclass
-class Script:
+class ScriptedReply:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     pieces: tuple[bytes, ...] = (b"{}",)
     pause: float = 0.0
-    asked: list[str] = field(default_factory=list)
+    requested_paths: list[str] = field(default_factory=list)
 
 
 class Provider:
     def __init__(self) -> None:
-        self.script = Script()
-        script = self
+        self.script = ScriptedReply()
+        provider = self
 
         class Handler(QuietHandler):
             def do_GET(self) -> None:
-                told = script.script
-                told.asked.append(self.path)
-                self.send_response(told.status)
-                for name, value in told.headers.items():
+                reply = provider.script
+                reply.requested_paths.append(self.path)
+                self.send_response(reply.status)
+                for name, value in reply.headers.items():
                     self.send_header(name, value)
                 self.end_headers()
-                for piece in told.pieces:
-                    time.sleep(told.pause)
+                for piece in reply.pieces:
+                    time.sleep(reply.pause)
                     try:
                         self.wfile.write(piece)
                     except OSError:
                         return
 
         self.server = http_server(Handler)
-        self.seen: list[tuple[Quota, ...]] = []
+        self.reported_quotas: list[tuple[Quota, ...]] = []
         self.adapter = Unsplash(
             f"http://127.0.0.1:{self.server.server_port}",
             SecretStr("key"),
-            lambda _, quotas: self.seen.append(quotas),
+            lambda _, quotas: self.reported_quotas.append(quotas),
         )
 
     def search(self) -> str:
         return self.adapter.search("bread", page=1, limit=10)
 
     def error(self) -> DomainError:
-        with pytest.raises(DomainError) as caught:
+        with pytest.raises(DomainError) as raised:
             self.search()
-        return caught.value
+        return raised.value
 
 
 @pytest.fixture
 def photo_provider() -> Iterator[Provider]:
-    played = Provider()
-    with running(played.server):
-        yield played
+    running_provider = Provider()
+    with running(running_provider.server):
+        yield running_provider
 
 
-SPENT = {"X-Ratelimit-Limit": "50", "X-Ratelimit-Remaining": "0"}
+EXHAUSTED_QUOTA = {"X-Ratelimit-Limit": "50", "X-Ratelimit-Remaining": "0"}
 
 
 @pytest.mark.parametrize(
-    ("header", "least", "most"),
+    ("header", "min_seconds", "max_seconds"),
     [
         ("7", 7, 7),
         ("0", 1, 1),
@@ -88,24 +88,24 @@ SPENT = {"X-Ratelimit-Limit": "50", "X-Ratelimit-Remaining": "0"}
     ],
 )
 def test_exhausted_photo_quota_returns_bounded_retry_after(
-    photo_provider: Provider, header: str | None, least: int, most: int
+    photo_provider: Provider, header: str | None, min_seconds: int, max_seconds: int
 ) -> None:
-    # The date is of when the test runs: each process that runs tests collects them at its own time.
+    # Compute the date now, because all test processes must collect the same parameters.
     if header == "in a minute":
         header = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     headers = {} if header is None else {"Retry-After": header.encode().decode("latin-1")}
-    photo_provider.script = Script(429, headers)
+    photo_provider.script = ScriptedReply(429, headers)
     error = photo_provider.error()
     assert (error.kind, error.code) == (Kind.UNAVAILABLE, "stockphoto.limit_reached")
     assert error.retry_after is not None
-    assert least <= error.retry_after <= most
+    assert min_seconds <= error.retry_after <= max_seconds
 
 
 @pytest.mark.parametrize(
     ("status", "headers", "code"),
     [
-        (403, SPENT, "stockphoto.limit_reached"),
-        (403, {**SPENT, "X-Ratelimit-Remaining": "9"}, "stockphoto.failed"),
+        (403, EXHAUSTED_QUOTA, "stockphoto.limit_reached"),
+        (403, {**EXHAUSTED_QUOTA, "X-Ratelimit-Remaining": "9"}, "stockphoto.failed"),
         (403, {}, "stockphoto.failed"),
         (401, {}, "stockphoto.failed"),
         (400, {}, "stockphoto.refused"),
@@ -119,16 +119,16 @@ def test_exhausted_photo_quota_returns_bounded_retry_after(
 def test_photo_provider_status_is_mapped_to_a_specific_error(
     photo_provider: Provider, status: int, headers: dict[str, str], code: str
 ) -> None:
-    photo_provider.script = Script(status, headers)
+    photo_provider.script = ScriptedReply(status, headers)
     assert photo_provider.error().code == code
-    assert len(photo_provider.script.asked) == 1
+    assert len(photo_provider.script.requested_paths) == 1
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"7", b'{"a": ', b"\xff\xfe", b"null"])
 def test_photo_provider_reply_that_is_no_json_object_is_a_failure(
     photo_provider: Provider, body: bytes
 ) -> None:
-    photo_provider.script = Script(pieces=(body,))
+    photo_provider.script = ScriptedReply(pieces=(body,))
     assert photo_provider.error().code == "stockphoto.failed"
 
 
@@ -136,45 +136,48 @@ def test_photo_provider_reply_that_is_no_json_object_is_a_failure(
 def test_photo_download_without_web_address_is_a_failure(
     photo_provider: Provider, url: str
 ) -> None:
-    photo_provider.script = Script(pieces=(f'{{"url": "{url}"}}'.encode(),))
-    with pytest.raises(DomainError) as caught:
+    photo_provider.script = ScriptedReply(pieces=(f'{{"url": "{url}"}}'.encode(),))
+    with pytest.raises(DomainError) as raised:
         photo_provider.adapter.download_url(Photo("a"))
-    assert caught.value.code == "stockphoto.failed"
+    assert raised.value.code == "stockphoto.failed"
 
 
 def test_photo_download_request_contains_the_photos_tracking_mark(
     photo_provider: Provider,
 ) -> None:
-    photo_provider.script = Script(pieces=(b'{"url": "https://images.example/a.jpg"}',))
+    photo_provider.script = ScriptedReply(pieces=(b'{"url": "https://images.example/a.jpg"}',))
     photo_provider.adapter.download_url(Photo("a", "M3w"))
     photo_provider.adapter.download_url(Photo("b"))
-    assert photo_provider.script.asked == ["/photos/a/download?ixid=M3w", "/photos/b/download"]
+    assert photo_provider.script.requested_paths == [
+        "/photos/a/download?ixid=M3w",
+        "/photos/b/download",
+    ]
 
 
 def test_trickling_photo_provider_reply_times_out(
     photo_provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "_MAX_CALL_SECONDS", 0.5)
-    photo_provider.script = Script(pieces=(b" ",) * 600, pause=0.1)
-    began = time.monotonic()
+    photo_provider.script = ScriptedReply(pieces=(b" ",) * 600, pause=0.1)
+    start = time.monotonic()
     assert photo_provider.error().code == "stockphoto.too_slow"
-    assert time.monotonic() - began < 50
+    assert time.monotonic() - start < 50
 
 
 def test_unreachable_photo_provider_is_reported_as_unavailable() -> None:
-    away = Unsplash("http://127.0.0.1:9", SecretStr("key"), lambda *_: None)
-    with pytest.raises(DomainError) as caught:
-        away.search("bread", page=1, limit=10)
-    assert (caught.value.kind, caught.value.code) == (Kind.UNAVAILABLE, "stockphoto.unavailable")
-    assert caught.value.retry_after
+    unreachable = Unsplash("http://127.0.0.1:9", SecretStr("key"), lambda *_: None)
+    with pytest.raises(DomainError) as raised:
+        unreachable.search("bread", page=1, limit=10)
+    assert (raised.value.kind, raised.value.code) == (Kind.UNAVAILABLE, "stockphoto.unavailable")
+    assert raised.value.retry_after
 
 
 def test_photo_quota_is_reported_even_for_error_replies(photo_provider: Provider) -> None:
-    photo_provider.script = Script(403, SPENT)
+    photo_provider.script = ScriptedReply(403, EXHAUSTED_QUOTA)
     photo_provider.error()
-    photo_provider.script = Script(
+    photo_provider.script = ScriptedReply(
         headers={"X-RateLimit-Limit": "nonsense", "X-RateLimit-Remaining": "1"}
     )
     photo_provider.search()
-    assert photo_provider.seen == [(Quota("hour", 50, 0),), ()]
+    assert photo_provider.reported_quotas == [(Quota("hour", 50, 0),), ()]
     assert photo_provider.adapter.name is PhotoProviderName.UNSPLASH

@@ -20,7 +20,7 @@ from services.access.api_requests import (
 )
 from storage.database import Database, open_database
 
-STORED = "SELECT milliseconds FROM api_requests WHERE key_id = %s ORDER BY milliseconds"
+STORED_QUERY = "SELECT milliseconds FROM api_requests WHERE key_id = %s ORDER BY milliseconds"
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def proxy(stack: Stack) -> Iterator[Proxy]:
 def database(stack: Stack, proxy: Proxy) -> Iterator[Database]:
     """A connection to the database through the fixture `proxy`, which can simulate an outage."""
     settings = stack.settings().model_copy(update={"database_url": SecretStr(proxy.url)})
-    opened = open_database(settings, pool_size=1, application_name="log", single_statements=2)
-    with closing(opened):
-        yield opened
+    log_database = open_database(settings, pool_size=1, application_name="log", single_statements=2)
+    with closing(log_database):
+        yield log_database
 
 
 def create_key_ids(stack: Stack, owner: Owner, count: int) -> list[int]:
@@ -55,31 +55,31 @@ def key_id(stack: Stack, owner: Owner) -> int:
     return key_id
 
 
-def record(log: RequestLog, key_id: int, numbers: range) -> None:
+def record_requests(log: RequestLog, key_id: int, numbers: range) -> None:
     """Record a request for each number. The request with number n begins at second n."""
     start = time.time() - 100_000
     for number in numbers:
         log.record(NewRequest(key_id, start + number, "GET", "/lists", 200, None, "x", number))
 
 
-def stored_numbers(stack: Stack, key_id: int) -> list[int]:
-    return [int(str(number)) for (number,) in stack.query(STORED, key_id)]
+def read_numbers(stack: Stack, key_id: int) -> list[int]:
+    return [int(str(number)) for (number,) in stack.query(STORED_QUERY, key_id)]
 
 
 def test_busy_api_key_keeps_only_its_last_1000_requests_in_memory_and_in_the_database(
     stack: Stack, database: Database, key_id: int
 ) -> None:
     log = RequestLog()
-    most = MAX_REQUESTS_PER_KEY
-    for start in range(0, 4 * most, most // 2):
-        record(log, key_id, range(start, start + most // 2))
+    limit = MAX_REQUESTS_PER_KEY
+    for start in range(0, 4 * limit, limit // 2):
+        record_requests(log, key_id, range(start, start + limit // 2))
         log.write_requests(database)
-        assert len(stored_numbers(stack, key_id)) < 2 * most
-    assert stored_numbers(stack, key_id) == list(range(3 * most, 4 * most))
+        assert len(read_numbers(stack, key_id)) < 2 * limit
+    assert read_numbers(stack, key_id) == list(range(3 * limit, 4 * limit))
     # If a batch has more requests than are kept, only the latest requests are written.
-    record(log, key_id, range(4 * most, 7 * most))
+    record_requests(log, key_id, range(4 * limit, 7 * limit))
     log.write_requests(database)
-    assert stored_numbers(stack, key_id) == list(range(6 * most, 7 * most))
+    assert read_numbers(stack, key_id) == list(range(6 * limit, 7 * limit))
 
 
 def test_two_processes_trim_the_requests_of_one_api_key_at_the_same_time(
@@ -88,12 +88,12 @@ def test_two_processes_trim_the_requests_of_one_api_key_at_the_same_time(
     def write(offset: int) -> None:
         log = RequestLog()
         for start in range(offset, offset + 5_000, 250):
-            record(log, key_id, range(start, start + 250))
+            record_requests(log, key_id, range(start, start + 250))
             log.write_requests(database)
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(write, (0, 10_000)))
-    numbers = stored_numbers(stack, key_id)
+    numbers = read_numbers(stack, key_id)
     assert MAX_REQUESTS_PER_KEY <= len(numbers) <= 3 * MAX_REQUESTS_PER_KEY
     # The process with the offset 10,000 recorded the latest requests. None of its last 1,000
     # requests was deleted.
@@ -109,17 +109,19 @@ def test_requests_during_a_database_outage_are_written_later_up_to_a_limit(
     before = REGISTRY.get_sample_value("pressroom_unrecorded_requests_total") or 0
     with proxy.misbehaving(Proxy.refuse):
         for key_id in key_ids:
-            record(log, key_id, range(count))
+            record_requests(log, key_id, range(count))
             with pytest.raises(psycopg2.OperationalError):
                 log.write_requests(database)
-    dropped = count * len(key_ids) - MAX_UNWRITTEN_REQUESTS
-    assert REGISTRY.get_sample_value("pressroom_unrecorded_requests_total") == before + dropped
+    dropped_count = count * len(key_ids) - MAX_UNWRITTEN_REQUESTS
+    assert (
+        REGISTRY.get_sample_value("pressroom_unrecorded_requests_total") == before + dropped_count
+    )
     log.write_requests(database)
-    assert sum(len(stored_numbers(stack, key_id)) for key_id in key_ids) == MAX_UNWRITTEN_REQUESTS
+    assert sum(len(read_numbers(stack, key_id)) for key_id in key_ids) == MAX_UNWRITTEN_REQUESTS
     # After the outage, the process records new requests again.
-    record(log, key_ids[-1], range(count, count + 1))
+    record_requests(log, key_ids[-1], range(count, count + 1))
     log.write_requests(database)
-    assert stored_numbers(stack, key_ids[-1])[-1] == count
+    assert read_numbers(stack, key_ids[-1])[-1] == count
 
 
 @pytest.mark.parametrize("deliver", [True, False], ids=["written", "not written"])
@@ -127,11 +129,11 @@ def test_batch_whose_connection_breaks_is_stored_exactly_once(
     stack: Stack, proxy: Proxy, database: Database, key_id: int, *, deliver: bool
 ) -> None:
     log = RequestLog()
-    record(log, key_id, range(3))
-    word = b"INSERT INTO api_requests"
-    proxy.cut_at(word, after=word, deliver=deliver)
+    record_requests(log, key_id, range(3))
+    statement = b"INSERT INTO api_requests"
+    proxy.cut_at(statement, after=statement, deliver=deliver)
     with pytest.raises(psycopg2.OperationalError):
         log.write_requests(database)
-    assert stored_numbers(stack, key_id) == ([0, 1, 2] if deliver else [])
+    assert read_numbers(stack, key_id) == ([0, 1, 2] if deliver else [])
     log.write_requests(database)
-    assert stored_numbers(stack, key_id) == [0, 1, 2]
+    assert read_numbers(stack, key_id) == [0, 1, 2]

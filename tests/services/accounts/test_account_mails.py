@@ -18,11 +18,12 @@ def test_mail_of_a_kind_that_only_a_newer_release_knows_is_retried(
         mail = AccountMail.email == owner.email
         uow.session.execute(update(AccountMail).where(mail).values(kind="later_kind"))
     [(mail_id,)] = stack.query("SELECT id FROM account_mails WHERE email = %s", owner.email)
-    job = "kind = 'account.mail' AND subject_id = %s"
-    is_retried = f"SELECT 1 FROM jobs WHERE {job} AND status = 'queued' AND retries > 0"
-    eventually(lambda: stack.query(is_retried, mail_id), what="a retry of the job")
+    job_condition = "kind = 'account.mail' AND subject_id = %s"
+    query = f"SELECT 1 FROM jobs WHERE {job_condition} AND status = 'queued' AND retries > 0"
+    eventually(lambda: stack.query(query, mail_id), what="a retry of the job")
     stack.query("UPDATE account_mails SET kind = 'password_changed' WHERE id = %s", mail_id)
     stack.query(
-        f"UPDATE jobs SET run_at = now(), send_after = now() WHERE {job} RETURNING id", mail_id
+        f"UPDATE jobs SET run_at = now(), send_after = now() WHERE {job_condition} RETURNING id",
+        mail_id,
     )
     mailed(stack, owner.email)

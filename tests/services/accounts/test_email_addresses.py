@@ -10,10 +10,10 @@ from services.accounts import email_addresses
 from services.accounts.email_addresses import InvalidAddress
 from tests.support.sizes import sized
 
-CORPUS = sized(105_000, 105_000, few=3_000)
+CORPUS_SIZE = sized(105_000, 105_000, few=3_000)
 
 ATOM = "abcxyzABCXYZ0189_!#$%&'*+-/=?^`{|}~"
-# Letters that change with case, compose, read from the right, and those that are no letters at all.
+# Letters that change with case, combine, or are written from right to left, and other symbols.
 LETTERS = (
     "\u00e9\u00c9\u00df\u03c2\u03a3\u03c3\u0130\u0131\u017f\u212a\u4e2d\u6587\u3042\u30a2\uac00\u0915\u093e"
     "\u05d0\u05d1\u0661a\u0301e\u0308\u1112\u1161\u11ab\uff21\uff10\uff0e\u3002"
@@ -34,7 +34,7 @@ ENDINGS = [
     *SPECIAL_USE_DOMAIN_NAMES,
     *(name.title() for name in SPECIAL_USE_DOMAIN_NAMES),
 ]
-ODD = [
+ODD_ADDRESSES = [
     "a@[127.0.0.1]",
     "a@[IPv6:::1]",
     '"quoted"@example.com',
@@ -58,8 +58,8 @@ ODD = [
 ]
 
 
-def reference(address: str) -> str | None:
-    """Return the library's spelling; ``None`` if the library or our rule refuses the address."""
+def normalise_with_library(address: str) -> str | None:
+    """Return the library's spelling, or ``None`` if the library or our rule rejects the address."""
     address = strip_invisible(address)
     if has_invisible(address):
         return None
@@ -69,7 +69,7 @@ def reference(address: str) -> str | None:
         return None
 
 
-def local(random: Random) -> str:
+def random_local_part(random: Random) -> str:
     kind = random.randrange(8)
     if kind < 3:
         return random.choice(WORDS) + str(random.randrange(1000))
@@ -80,41 +80,42 @@ def local(random: Random) -> str:
     return random.choice("aé中") * random.randrange(1, 260)
 
 
-def domain(random: Random) -> str:
+def random_domain(random: Random) -> str:
     if random.randrange(8) == 0:
-        drawn = "".join(random.choices("abZ09-." + LETTERS, k=random.randrange(1, 9)))
-        return f"{drawn}.{random.choice(ENDINGS)}"
+        label = "".join(random.choices("abZ09-." + LETTERS, k=random.randrange(1, 9)))
+        return f"{label}.{random.choice(ENDINGS)}"
     labels = random.choices(HOSTS, k=random.choice([1, 1, 1, 2, 5]))
     return ".".join([*labels, random.choice(ENDINGS)])
 
 
-def corpus(count: int) -> list[str]:
+def create_corpus(count: int) -> list[str]:
     random = Random(5321)
-    drawn = [f"{local(random)}@{domain(random)}" for _ in range(count // 3)]
-    common = [
-        f"{random.choice(WORDS)}{random.randrange(10**6)}@{random.choice(COMMON_HOSTS)}.{random.choice(ENDINGS)}"
-        for _ in range(count - len(drawn))
+    random_addresses = [
+        f"{random_local_part(random)}@{random_domain(random)}" for _ in range(count // 3)
     ]
-    return ODD + drawn + common
+    common_addresses = [
+        f"{random.choice(WORDS)}{random.randrange(10**6)}@{random.choice(COMMON_HOSTS)}.{random.choice(ENDINGS)}"
+        for _ in range(count - len(random_addresses))
+    ]
+    return ODD_ADDRESSES + random_addresses + common_addresses
 
 
-def agree(candidates: list[str]) -> int:
-    """How many are taken, once each verdict has been seen to be the library's."""
-    found = email_addresses.normalise_addresses(candidates)
-    for address, verdict in zip(candidates, found, strict=True):
-        expected = reference(address)
-        assert (None if isinstance(verdict, InvalidAddress) else verdict) == expected, ascii(
-            address
-        )
-    return sum(not isinstance(one, InvalidAddress) for one in found)
+def require_agreement(candidates: list[str]) -> int:
+    """Require the library's verdict on each address, and return the number of valid addresses."""
+    verdicts = email_addresses.normalise_addresses(candidates)
+    for address, verdict in zip(candidates, verdicts, strict=True):
+        expected = normalise_with_library(address)
+        normalised = None if isinstance(verdict, InvalidAddress) else verdict
+        assert normalised == expected, ascii(address)
+    return sum(not isinstance(verdict, InvalidAddress) for verdict in verdicts)
 
 
 @pytest.mark.tier("fast", "properties")
 @pytest.mark.slow
 def test_email_validation_equals_reference_library_on_a_large_corpus() -> None:
-    taken = agree(corpus(CORPUS))
+    valid_count = require_agreement(create_corpus(CORPUS_SIZE))
 
-    assert CORPUS / 4 < taken < CORPUS * 3 / 4
+    assert CORPUS_SIZE / 4 < valid_count < CORPUS_SIZE * 3 / 4
 
 
 @pytest.mark.tier("fast", "properties")
@@ -124,12 +125,12 @@ def test_email_validation_equals_reference_library_on_a_large_corpus() -> None:
 def test_email_validation_equals_reference_library_for_random_characters(
     name: str, host: str, ending: str
 ) -> None:
-    agree([f"{name}@{host}.{ending}", f"jane@{host}.{ending}", f"{name}@example.com"])
+    require_agreement([f"{name}@{host}.{ending}", f"jane@{host}.{ending}", f"{name}@example.com"])
 
 
 @pytest.mark.parametrize("length", range(50, 80))
 def test_email_validation_equals_reference_library_around_length_limits(length: int) -> None:
-    agree(
+    require_agreement(
         [
             "a" * length + "@example.com",
             "a@" + "b" * length + ".com",
@@ -145,32 +146,42 @@ def test_email_validation_equals_reference_library_around_length_limits(length: 
 
 @pytest.mark.tier("fast", "properties")
 def test_email_validation_equals_reference_library_for_each_character_in_local_part() -> None:
-    agree([f"a{chr(point)}b@example.com" for point in range(0, 0x3100, sized(1, 1, few=16))])
+    require_agreement(
+        [f"a{chr(point)}b@example.com" for point in range(0, 0x3100, sized(1, 1, few=16))]
+    )
 
 
 def test_oversized_email_address_is_rejected_for_its_length() -> None:
-    endless = "a" * 5_000_000 + "@example.com"
+    oversized = "a" * 5_000_000 + "@example.com"
 
-    (verdict,) = email_addresses.normalise_addresses([endless])
+    (verdict,) = email_addresses.normalise_addresses([oversized])
 
     assert isinstance(verdict, InvalidAddress)
     assert "254" in verdict.reason
 
 
 # Whitespace, line breaks, a byte-order mark, and zero-width characters.
-UNSEEN = (
+INVISIBLE_CHARACTERS = (
     *" \t\n\r\v\f\x1a\x85\xa0\xad\u034f\u115f\u1680\u180e\u2003\u2009\u200b\u200c\u200d",
     *"\u200e\u200f\u2028\u2029\u202a\u202f\u205f\u2060\u2064\u2069\u2800\u3000\u3164\ufe0f\ufeff",
     *("\ufff9", "\U000e0001", "\r\n", "\ufeff \u200b\t"),
 )
 
 
-@pytest.mark.parametrize("unseen", UNSEEN, ids=ascii)
+@pytest.mark.parametrize("invisible", INVISIBLE_CHARACTERS, ids=ascii)
 def test_invisible_characters_are_stripped_around_addresses_and_rejected_inside(
-    unseen: str,
+    invisible: str,
 ) -> None:
-    around = [f"{unseen}Jörg@example.com", f"ann@example.com{unseen}", f"{unseen}b@x.org{unseen}"]
-    inside = [f"a{unseen}b@example.com", f"a@exam{unseen}ple.com", f"ann{unseen}@example.com"]
+    around = [
+        f"{invisible}Jörg@example.com",
+        f"ann@example.com{invisible}",
+        f"{invisible}b@x.org{invisible}",
+    ]
+    inside = [
+        f"a{invisible}b@example.com",
+        f"a@exam{invisible}ple.com",
+        f"ann{invisible}@example.com",
+    ]
 
     assert email_addresses.normalise_addresses(around) == [
         "jörg@example.com",
@@ -180,7 +191,7 @@ def test_invisible_characters_are_stripped_around_addresses_and_rejected_inside(
     assert all(
         isinstance(each, InvalidAddress) for each in email_addresses.normalise_addresses(inside)
     )
-    assert email_addresses.normalise_domain(f"{unseen}Example.com{unseen}") == "example.com"
+    assert email_addresses.normalise_domain(f"{invisible}Example.com{invisible}") == "example.com"
 
 
 @pytest.mark.parametrize(

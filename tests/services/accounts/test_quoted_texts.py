@@ -1,4 +1,4 @@
-"""Mails to people who don't know the sender show list titles and addresses without links."""
+"""Tests that mails to strangers show list titles and addresses without links."""
 
 import re
 
@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from services.accounts.quoted_texts import MAX_SHOWN_CHARACTERS, obfuscate_address, quote_text
 
-# What mail programs make links of.
-LINKED = re.compile(
+# Texts that mail programs turn into links.
+LINK_PATTERN = re.compile(
     r"https?:|www\.|@|[a-z0-9]\.(?:com|net|de|ai|id)\b|\d{7}|\d[ -]\d{3}[ -]\d{3}[ -]\d{4}",
     re.IGNORECASE,
 )
 
 
 @pytest.mark.parametrize(
-    ("title", "shown"),
+    ("title", "expected"),
     [
         ("The Daily Demo", "“The Daily Demo”"),
         ("Tea & <Toast>", "“Tea & <Toast>”"),
@@ -43,34 +43,34 @@ LINKED = re.compile(
     ],
 )
 def test_list_title_in_mails_is_shortened_quoted_and_stripped_of_links(
-    title: str, shown: str
+    title: str, expected: str
 ) -> None:
-    assert quote_text(title) == shown
+    assert quote_text(title) == expected
 
 
 @given(st.text(max_size=200))
 def test_quoted_title_contains_no_link_or_unprintable_character_for_any_text(title: str) -> None:
-    shown = quote_text(title)
-    inner = shown[1:-1]
-    assert (shown[0], shown[-1]) == ("“", "”")
+    quoted = quote_text(title)
+    inner = quoted[1:-1]
+    assert (quoted[0], quoted[-1]) == ("“", "”")
     assert 1 <= len(inner) <= MAX_SHOWN_CHARACTERS
     assert inner.isprintable()
     assert not set(inner) & set('“”„"«»')
-    assert not LINKED.search(inner.encode("ascii", "ignore").decode())
+    assert not LINK_PATTERN.search(inner.encode("ascii", "ignore").decode())
 
 
 @pytest.mark.parametrize(
-    ("address", "shown"),
+    ("address", "expected"),
     [
         ("ann.writer@example.com", "a…@example.com"),
         ("o@news.example.co.uk", "o…@news.example.co.uk"),
     ],
 )
 def test_owner_address_in_mails_to_strangers_is_readable_but_no_link(
-    address: str, shown: str
+    address: str, expected: str
 ) -> None:
     obfuscated = obfuscate_address(address)
-    assert obfuscated.replace("\u200c", "") == shown
+    assert obfuscated.replace("\u200c", "") == expected
     # Mail programs turn two words into a link if only a dot or an @ separates them.
     assert not re.search(r"[\w…][@.]|[@.]\w", obfuscated)
 

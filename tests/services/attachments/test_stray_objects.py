@@ -1,4 +1,4 @@
-"""Finding and removing attachment objects without a row, and attachment rows without an object."""
+"""Tests of the sweep for attachment objects without a row and attachment rows without an object."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,21 +14,21 @@ from tests.support.commands.running import printed
 from tests.support.images.pictures import photo
 
 
-def found(stack: Stack, *, hours: float = 2) -> set[Stray]:
-    """What a sweep finds that looks `hours` from now."""
+def find_strays(stack: Stack, *, hours: float = 2) -> set[Stray]:
+    """Return the strays that a sweep finds ``hours`` hours from now."""
     removals.process_due_removals(stack.resources)
     return set(strays.find_strays(stack.resources, now=clock.now() + timedelta(hours=hours)))
 
 
-def upload(client: httpx2.Client, **params: str) -> dict[str, Any]:
+def upload_picture(client: httpx2.Client, **params: str) -> dict[str, Any]:
     reply = client.post("/attachments", files={"file": ("p.jpg", photo())}, params=params)
     data: dict[str, Any] = reply.json()["data"]
     return data
 
 
-def with_renditions(client: httpx2.Client) -> tuple[dict[str, Any], list[str]]:
-    """An upload's record, and the keys of its renditions."""
-    record = upload(client, renditions="1")
+def upload_with_renditions(client: httpx2.Client) -> tuple[dict[str, Any], list[str]]:
+    """Upload a picture, and return its record and the keys of its renditions."""
+    record = upload_picture(client, renditions="1")
     folder = f"renditions/{record['hash_id']}"
     return record, [f"{folder}/{each['filename']}" for each in record["renditions"]]
 
@@ -36,69 +36,73 @@ def with_renditions(client: httpx2.Client) -> tuple[dict[str, Any], list[str]]:
 def test_attachment_sweep_keeps_current_renditions_and_those_of_unfinished_attachments(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    record, keys = with_renditions(client)
+    record, keys = upload_with_renditions(client)
     assert len(keys) == 2
-    assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
-    unfinished = "UPDATE attachments SET status = 1, renditions = '[]' WHERE id = %s"
-    stack.query(unfinished, record["id"])
-    assert not [stray for stray in found(stack) if record["hash_id"] in stray.key]
+    assert not [stray for stray in find_strays(stack) if record["hash_id"] in stray.key]
+    mark_unfinished = "UPDATE attachments SET status = 1, renditions = '[]' WHERE id = %s"
+    stack.query(mark_unfinished, record["id"])
+    assert not [stray for stray in find_strays(stack) if record["hash_id"] in stray.key]
 
 
 def test_attachment_sweep_finds_and_removes_stored_objects_without_a_database_row(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    plain, (record, keys) = upload(client), with_renditions(client)
+    plain = upload_picture(client)
+    record, keys = upload_with_renditions(client)
     objects = stack.resources.objects
-    lost = ["originals/000000000000", "media/zzzzzzzzzzzz.webp", "media/0.webp"]
-    # Renditions of a deleted attachment, of one without any, and one that a row no longer names.
-    lost += ["renditions/000000000000/000000000000-320.webp"]
-    lost += [f"renditions/{each['hash_id']}/{each['hash_id']}-1.webp" for each in (plain, record)]
-    for key in lost:
+    stray_keys = ["originals/000000000000", "media/zzzzzzzzzzzz.webp", "media/0.webp"]
+    # Renditions of a deleted attachment, of an attachment without renditions, and of an attachment
+    # whose row doesn't list this rendition.
+    stray_keys += ["renditions/000000000000/000000000000-320.webp"]
+    stray_keys += [
+        f"renditions/{each['hash_id']}/{each['hash_id']}-1.webp" for each in (plain, record)
+    ]
+    for key in stray_keys:
         objects.put(key, b"left behind", "image/webp")
-    expected = {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in lost}
-    mine = found(stack)
-    assert expected <= mine
-    assert not {stray.key for stray in mine} & set(keys)
+    expected = {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in stray_keys}
+    current_strays = find_strays(stack)
+    assert expected <= current_strays
+    assert not {stray.key for stray in current_strays} & set(keys)
     for stray in expected:
         strays.repair_stray(stack.resources, stray)
-    assert not expected & found(stack)
-    assert [key for key in [*lost, *keys] if objects.exists(key)] == keys
+    assert not expected & find_strays(stack)
+    assert [key for key in [*stray_keys, *keys] if objects.exists(key)] == keys
 
 
 def test_attachment_repair_drops_rendition_with_missing_object_and_keeps_the_rest(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    record, keys = with_renditions(client)
+    record, keys = upload_with_renditions(client)
     stack.resources.objects.remove(keys[0])
     stray = Stray(StrayKind.ROW_WITHOUT_OBJECT, keys[0])
-    assert stray in found(stack)
+    assert stray in find_strays(stack)
     strays.repair_stray(stack.resources, stray)
-    after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
-    assert (after["status"], after["renditions"]) == (2, record["renditions"][1:])
-    assert not [each for each in found(stack) if record["hash_id"] in each.key]
+    attachment = client.get(f"/attachments/{record['hash_id']}").json()["data"]
+    assert (attachment["status"], attachment["renditions"]) == (2, record["renditions"][1:])
+    assert not [each for each in find_strays(stack) if record["hash_id"] in each.key]
 
 
 def test_attachment_with_missing_object_is_marked_failed_and_loses_its_renditions(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    record, keys = with_renditions(client)
+    record, keys = upload_with_renditions(client)
     key = f"media/{record['filename']}"
     stack.resources.objects.remove(key)
     stray = Stray(StrayKind.ROW_WITHOUT_OBJECT, key)
-    assert stray in found(stack)
+    assert stray in find_strays(stack)
     strays.repair_stray(stack.resources, stray)
-    after = client.get(f"/attachments/{record['hash_id']}").json()["data"]
-    assert (after["status"], after["error"]["code"]) == (3, "attachment.object_missing")
-    assert after["renditions"] == []
-    mine = found(stack)
-    assert stray not in mine
-    assert {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in keys} <= mine
+    attachment = client.get(f"/attachments/{record['hash_id']}").json()["data"]
+    assert (attachment["status"], attachment["error"]["code"]) == (3, "attachment.object_missing")
+    assert attachment["renditions"] == []
+    current_strays = find_strays(stack)
+    assert stray not in current_strays
+    assert {Stray(StrayKind.OBJECT_WITHOUT_ROW, key) for key in keys} <= current_strays
 
 
 def test_attachment_sweep_ignores_recent_objects_without_a_database_row(stack: Stack) -> None:
     key = "originals/111111111111"
     stack.resources.objects.put(key, b"of a request under way", "image/webp")
-    assert Stray(StrayKind.OBJECT_WITHOUT_ROW, key) not in found(stack, hours=0.5)
+    assert Stray(StrayKind.OBJECT_WITHOUT_ROW, key) not in find_strays(stack, hours=0.5)
     stack.resources.objects.remove(key)
 
 
@@ -112,9 +116,9 @@ def test_attachment_sweep_keeps_original_of_upload_waiting_for_its_worker(stack:
         owner.user_id,
     )
     stack.resources.objects.put("originals/waiting", b"a picture", "image/webp")
-    assert not [stray for stray in found(stack) if "waiting" in stray.key]
+    assert not [stray for stray in find_strays(stack) if "waiting" in stray.key]
 
 
 def test_attachment_sweep_command_reports_nothing_without_old_strays(stack: Stack) -> None:
-    # The bucket's clock can't be moved: what the command finds is what is an hour old.
+    # A test can't change the bucket's clock, so the command finds only objects of an hour ago.
     assert printed(stack, "attachments", "sweep", "--fix") == []

@@ -33,9 +33,9 @@ def open_separate_stack(
     """
     numbers = count(1)
     home = tmp_path_factory.mktemp("stacks")
-    with ExitStack() as opened:
+    with ExitStack() as open_stacks:
 
-        def open_one(name: str, *, migrated: bool = True) -> Stack:
+        def open_numbered_stack(name: str, *, migrated: bool = True) -> Stack:
             number = next(numbers)
             stack = open_stack(
                 backup_services,
@@ -46,9 +46,9 @@ def open_separate_stack(
                 migrated=migrated,
                 programs=TEST_PROGRAMS,
             )
-            return opened.enter_context(stack)
+            return open_stacks.enter_context(stack)
 
-        yield open_one
+        yield open_numbered_stack
 
 
 @pytest.fixture(scope="package")

@@ -1,4 +1,4 @@
-"""Backups that are damaged or incomplete, or whose encryption key is missing."""
+"""Tests of backups that are damaged or incomplete, or whose encryption key is missing."""
 
 import base64
 import dataclasses
@@ -46,44 +46,48 @@ def test_killed_backup_command_leaves_no_backup_listed_as_complete(
     backups: Backups, backup_services: Services
 ) -> None:
     backups.store_object()
-    whole = backups.create()
-    known = set(backups.files("backups"))
-    words = [sys.executable, "-m", "cli.main", "backup", "create"]
+    complete_backup = backups.create()
+    known_files = set(backups.files("backups"))
+    command = [sys.executable, "-m", "cli.main", "backup", "create"]
     environment = {**backups.stack.environment, **backups.environment}
-    # The dump comes through, and the bucket stands still.
+    # Stop the object storage, so that the command can write the dump but not the objects.
     os.kill(backup_services.pids["s3"], signal.SIGSTOP)
     try:
-        with subprocess.Popen(words, env=environment, start_new_session=True) as killed:
-            eventually(lambda: set(backups.files("backups")) > known, what="a piece of the dump")
-            os.killpg(killed.pid, signal.SIGKILL)
+        with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+            eventually(
+                lambda: set(backups.files("backups")) > known_files, what="a piece of the dump"
+            )
+            os.killpg(process.pid, signal.SIGKILL)
     finally:
         os.kill(backup_services.pids["s3"], signal.SIGCONT)
-    assert killed.returncode == -signal.SIGKILL
-    assert manifests.list_backup_ids(backups.place) == [whole.id]
-    again = backups.create()
-    assert manifests.list_backup_ids(backups.place) == [whole.id, again.id]
+    assert process.returncode == -signal.SIGKILL
+    assert manifests.list_backup_ids(backups.place) == [complete_backup.id]
+    later_backup = backups.create()
+    assert manifests.list_backup_ids(backups.place) == [complete_backup.id, later_backup.id]
 
 
 @pytest.mark.parametrize(
-    "part", ["manifests", "backups/*/database", "backups/*/objects", "objects", "journal"]
+    "folder", ["manifests", "backups/*/database", "backups/*/objects", "objects", "journal"]
 )
 def test_backup_verification_detects_a_flipped_byte_in_any_file(
-    backups: Backups, part: str
+    backups: Backups, folder: str
 ) -> None:
     backups.store_object()
     manifest = backups.create()
     backups.place.put(f"journal/{manifests.format_timestamp(manifest.finished_at)}-test", b"[]")
     restoring.verify_backup(backups.resources, backups.place, manifest)
-    victim = next(each for each in sorted(backups.folder.glob(f"{part}/**/*")) if each.is_file())
-    held = bytearray(victim.read_bytes())
-    held[len(held) // 2] ^= 1
-    victim.write_bytes(held)
+    damaged_file = next(
+        each for each in sorted(backups.folder.glob(f"{folder}/**/*")) if each.is_file()
+    )
+    content = bytearray(damaged_file.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged_file.write_bytes(content)
 
     def verify() -> None:
-        found = manifests.find_manifest(backups.place, manifest.id)
-        restoring.verify_backup(backups.resources, backups.place, found)
+        read_manifest = manifests.find_manifest(backups.place, manifest.id)
+        restoring.verify_backup(backups.resources, backups.place, read_manifest)
 
-    assert str(victim.relative_to(backups.folder)) in error_message("backup.damaged", verify)
+    assert str(damaged_file.relative_to(backups.folder)) in error_message("backup.damaged", verify)
 
 
 def test_backup_verification_detects_missing_and_swapped_files(backups: Backups) -> None:
@@ -105,19 +109,19 @@ def test_backup_verification_detects_missing_and_swapped_files(backups: Backups)
 
 @dataclass(frozen=True)
 class LateLastPiece(FolderPlace):
-    """Gives the last piece of the dump once the program waits for it."""
+    """A folder that returns the last piece of the dump only when ``pg_restore`` waits for it."""
 
     last: str
     target: Stack
 
     def get(self, key: str) -> bytes:
         if key.endswith(self.last):
-            waiting = (
+            query = (
                 "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
                 " AND application_name = 'pg_restore'"
                 " AND state_change < clock_timestamp() - interval '0.5 seconds'"
             )
-            eventually(lambda: self.target.query(waiting), what="the wait for the last piece")
+            eventually(lambda: self.target.query(query), what="the wait for the last piece")
         return super().get(key)
 
 
@@ -125,7 +129,7 @@ def test_restore_of_incomplete_backup_leaves_the_database_empty(
     backups: Backups, stack_without_tables: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(creating, "PIECE_BYTES", 8 * 1024)
-    # So that the last piece has rows: most of a small dump says what the tables are.
+    # Make the last piece contain rows. Most of a small dump consists of table definitions.
     backups.stack.query(
         "CREATE TABLE ballast AS SELECT md5(n::text) AS text FROM generate_series(1, 20000) AS n"
     )
@@ -135,17 +139,17 @@ def test_restore_of_incomplete_backup_leaves_the_database_empty(
         backups.stack.query("DROP TABLE ballast")
     target = open_backups(stack_without_tables, backups.folder)
     pieces = sorted((backups.folder / "backups" / manifest.id / "database").iterdir())
-    held = pieces[-1].read_bytes()
-    pieces[-1].write_bytes(held[:-1])
-    late = LateLastPiece(backups.folder, f"database/{pieces[-1].name}", stack_without_tables)
-    place = dataclasses.replace(target.place, place=late)
+    content = pieces[-1].read_bytes()
+    pieces[-1].write_bytes(content[:-1])
+    late_place = LateLastPiece(backups.folder, f"database/{pieces[-1].name}", stack_without_tables)
+    place = dataclasses.replace(target.place, place=late_place)
     error_message(
         "backup.damaged", lambda: restoring.restore_backup(target.resources, place, manifest)
     )
     assert stack_without_tables.query(
         "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
     ) == [(0,)]
-    pieces[-1].write_bytes(held)
+    pieces[-1].write_bytes(content)
     restoring.restore_backup(target.resources, target.place, manifest)
     assert stack_without_tables.query("SELECT count(*) FROM users") == backups.stack.query(
         "SELECT count(*) FROM users"
@@ -168,13 +172,15 @@ def test_backup_restore_rejects_a_database_that_is_not_empty(
 def test_backup_restore_rejects_owner_and_application_roles_of_different_databases(
     backups: Backups, stack_without_tables: Stack
 ) -> None:
-    manifest, target = backups.create(), open_backups(stack_without_tables, backups.folder)
-    live = {"database_url": backups.resources.settings.database_url}
-    mixed = dataclasses.replace(
-        target.resources, settings=target.resources.settings.model_copy(update=live)
+    manifest = backups.create()
+    target = open_backups(stack_without_tables, backups.folder)
+    live_url = {"database_url": backups.resources.settings.database_url}
+    mixed_resources = dataclasses.replace(
+        target.resources, settings=target.resources.settings.model_copy(update=live_url)
     )
     error_message(
-        "backup.target_in_use", lambda: restoring.restore_backup(mixed, target.place, manifest)
+        "backup.target_in_use",
+        lambda: restoring.restore_backup(mixed_resources, target.place, manifest),
     )
     assert stack_without_tables.query("SELECT relname FROM pg_class WHERE relname = 'users'") == []
 
@@ -210,40 +216,40 @@ def test_backup_restore_names_the_secret_key_that_is_missing_or_differs(
     [first, *_] = getattr(settings, setting).get_secret_value().split(",")
     key_id = first.partition(":")[0]
 
-    def with_keys(keys: str) -> Callable[[], None]:
-        changed = settings.model_copy(update={setting: SecretStr(keys)})
-        # The rings of the settings that were copied.
+    def check_with_keys(keys: str) -> Callable[[], None]:
+        changed_settings = settings.model_copy(update={setting: SecretStr(keys)})
+        # Discard the cached keyrings, which the copy took over from the original settings.
         for ring in ("keyring", "encryption_keyring"):
-            changed.__dict__.pop(ring, None)
-        return lambda: restoring.require_compatible_backup(manifest, changed)
+            changed_settings.__dict__.pop(ring, None)
+        return lambda: restoring.require_compatible_backup(manifest, changed_settings)
 
-    message = error_message("backup.key_missing", with_keys(NEW_KEY))
+    message = error_message("backup.key_missing", check_with_keys(NEW_KEY))
     assert key_id in message
     assert f"PRESSROOM_{setting.upper()}" in message
-    other = f"{key_id}:{NEW_KEY.partition(':')[2]}"
-    assert key_id in error_message("backup.key_differs", with_keys(other))
+    other_key = f"{key_id}:{NEW_KEY.partition(':')[2]}"
+    assert key_id in error_message("backup.key_differs", check_with_keys(other_key))
 
 
 def test_rotated_backup_keys_open_old_backups_and_a_missing_key_is_named(backups: Backups) -> None:
     manifest = backups.create()
-    first = backups.resources.settings.backup_keys
-    assert first is not None
-    rotated = SecretStr(f"{NEW_KEY},{first.get_secret_value()}")
+    old_keys = backups.resources.settings.backup_keys
+    assert old_keys is not None
+    rotated = SecretStr(f"{NEW_KEY},{old_keys.get_secret_value()}")
     rotated_backups = open_backups(backups.stack, backups.folder, backup_keys=rotated)
-    later = rotated_backups.create()
+    later_manifest = rotated_backups.create()
     assert [each.id for each in manifests.read_manifests(rotated_backups.place)] == [
         manifest.id,
-        later.id,
+        later_manifest.id,
     ]
     new_key_backups = open_backups(backups.stack, backups.folder, backup_keys=SecretStr(NEW_KEY))
-    assert manifests.find_manifest(new_key_backups.place, later.id) == later
+    assert manifests.find_manifest(new_key_backups.place, later_manifest.id) == later_manifest
     assert "b1" in error_message(
         "backup.key_missing", lambda: manifests.find_manifest(new_key_backups.place, manifest.id)
     )
 
 
 def test_backup_that_loses_its_lease_is_not_listed(backups: Backups) -> None:
-    """A process that stood still for a while, while another one pruned."""
+    """The process was suspended for a while, and another process started a run meanwhile."""
 
     def work(began_at: datetime) -> None:
         backups.stack.query(
@@ -263,13 +269,13 @@ def test_backup_files_are_unreadable_without_the_key_and_contain_no_secret_keys(
 ) -> None:
     email = backups.stack.create_owner().email
     manifest = backups.create()
-    everything = b"".join((backups.folder / name).read_bytes() for name in backups.files())
+    all_bytes = b"".join((backups.folder / name).read_bytes() for name in backups.files())
     for secret in (email, manifest.revision, "credit_entries", "imports/"):
-        assert secret.encode() not in everything
+        assert secret.encode() not in all_bytes
     settings = backups.resources.settings
-    # All that the backup's key opens, the dump as it is.
-    opened = b"".join(backups.place.get(name) for name in backups.files())
+    # The content of all files, decrypted with the backup key.
+    decrypted = b"".join(backups.place.get(name) for name in backups.files())
     for keys in (settings.secret_keys, settings.encryption_keys):
         for entry in keys.get_secret_value().split(","):
-            plain = base64.urlsafe_b64decode(entry.partition(":")[2] + "==")
-            assert plain not in opened
+            raw_key = base64.urlsafe_b64decode(entry.partition(":")[2] + "==")
+            assert raw_key not in decrypted

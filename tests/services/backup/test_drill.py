@@ -1,4 +1,4 @@
-"""The commands `pressroom backup create` and `pressroom backup restore` while the API is in use."""
+"""Tests of the commands `pressroom backup create`, `restore` and `verify` while the API is used."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ from tests.support.people.erasure import erase
 from tests.support.stack.backups import Backups, open_backups
 from tests.support.stack.load import repeated
 
-ENTRIES = (
+ENTRIES_QUERY = (
     "SELECT seq, delta, balance_after, hash FROM credit_entries WHERE user_id = %s ORDER BY seq"
 )
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.tier("processes")
 
 @dataclass
 class Load:
-    """Callers of the API, and what they were told that it is done."""
+    """Sends requests to the API in the background, and records which ones succeeded."""
 
     stack: Stack
     owner: Owner
@@ -43,9 +43,10 @@ class Load:
     failures: list[str] = field(default_factory=list)
 
     @contextmanager
-    def going_on(self) -> Iterator[None]:
+    def run_in_background(self) -> Iterator[None]:
         with self.stack.client(self.owner.key) as client:
-            charge, upload = partial(self._charge, client), partial(self._upload, client)
+            charge = partial(self._charge, client)
+            upload = partial(self._upload, client)
             with repeated(charge, pause=0.005), repeated(upload):
                 yield
         assert self.failures == []
@@ -53,15 +54,17 @@ class Load:
     def _charge(self, client: httpx2.Client) -> None:
         source = token_hex(8)
         body = {"amount_credit": 0.01, "source_id": source}
-        self._note(client.post("/auxilia/credits/consume", json=body), self.charges, source)
+        self._record_response(
+            client.post("/auxilia/credits/consume", json=body), self.charges, source
+        )
 
     def _upload(self, client: httpx2.Client) -> None:
         reply = client.post("/attachments", files={"file": ("a.png", encoded("PNG"))})
-        self._note(reply, self.images, reply.json().get("data", {}).get("filename", ""))
+        self._record_response(reply, self.images, reply.json().get("data", {}).get("filename", ""))
 
-    def _note(self, reply: httpx2.Response, done: list[str], what: str) -> None:
+    def _record_response(self, reply: httpx2.Response, names: list[str], name: str) -> None:
         if reply.status_code == httpx2.codes.OK:
-            done.append(what)
+            names.append(name)
         else:
             self.failures.append(reply.text)
 
@@ -88,13 +91,14 @@ def test_backup_made_under_load_is_restored_and_later_opt_outs_and_erasures_are_
         Importing(backed_up_stack).import_new_owner(list_id) for _ in range(4)
     )
     load = Load(backed_up_stack, owner)
-    with load.going_on():
+    with load.run_in_background():
         while len(load.images) < 3 or len(load.charges) < 20:
             time.sleep(0.05)
-        charges, images = list(load.charges), list(load.images)
+        charges = list(load.charges)
+        images = list(load.images)
         backup = backups.run_command("backup", "create")
-    # All of this is later than the backup.
-    later = backed_up_stack.create_owner()
+    # The following changes happen after the backup.
+    later_owner = backed_up_stack.create_owner()
     with backed_up_stack.client(leaver.key) as client:
         assert client.delete(f"/subscriptions/{list_id}").json()["data"] == 1
     with backed_up_stack.client(silent_member.key) as client:
@@ -104,8 +108,8 @@ def test_backup_made_under_load_is_restored_and_later_opt_outs_and_erasures_are_
     backups.run_command("maintenance", "backup.journal")
 
     target = open_backups(open_separate_stack("restored", migrated=False), backups.folder)
-    done = target.run_command("backup", "restore", backup["id"])
-    assert (done["opt_outs_replayed"], done["erasures_replayed"]) == (2, 1)
+    result = target.run_command("backup", "restore", backup["id"])
+    assert (result["opt_outs_replayed"], result["erasures_replayed"]) == (2, 1)
     restored = target.stack
     _require_the_same_money(backed_up_stack, restored, owner, charges)
     _require_the_same_images(backed_up_stack, restored, images)
@@ -119,27 +123,25 @@ def test_backup_made_under_load_is_restored_and_later_opt_outs_and_erasures_are_
         (silent_member.user_id, "(active,f)"),
         (erased.user_id, "(active,t)"),
     }
-    # The erasure's job comes as soon as there is a worker; until then the person is erased already.
+    # The rest of the erasure needs a worker, but the restore already marks the person as erased.
     with restored.resources.unit_of_work() as uow:
         person = accounts.get_user(uow, erased.user_id)
         assert person.erased_at is not None
     for table in ("users", "account_mails", "mailed_links"):
-        holding = f"SELECT 1 FROM {table} AS t WHERE t::text LIKE %s"
-        assert not restored.query(holding, f"%{erased.email}%")
-    assert not restored.query("SELECT 1 FROM users WHERE id = %s", later.user_id)
+        query = f"SELECT 1 FROM {table} AS t WHERE t::text LIKE %s"
+        assert not restored.query(query, f"%{erased.email}%")
+    assert not restored.query("SELECT 1 FROM users WHERE id = %s", later_owner.user_id)
 
 
 def _require_the_same_money(
     backed_up_stack: Stack, restored: Stack, owner: Owner, charges: list[str]
 ) -> None:
-    before, after = (
-        backed_up_stack.query(ENTRIES, owner.user_id),
-        restored.query(ENTRIES, owner.user_id),
-    )
+    before = backed_up_stack.query(ENTRIES_QUERY, owner.user_id)
+    after = restored.query(ENTRIES_QUERY, owner.user_id)
     assert len(after) > len(charges)
     assert after == before[: len(after)]
-    sources = "SELECT source_id FROM credit_entries WHERE user_id = %s"
-    assert {source for (source,) in restored.query(sources, owner.user_id)} >= set(charges)
+    source_query = "SELECT source_id FROM credit_entries WHERE user_id = %s"
+    assert {source for (source,) in restored.query(source_query, owner.user_id)} >= set(charges)
     assert verify.verify_ledger(restored.resources, full=True).faults == []
 
 
@@ -149,7 +151,7 @@ def _require_the_same_images(backed_up_stack: Stack, restored: Stack, images: li
         key = f"media/{name}"
         assert restored.resources.objects.get(key) == backed_up_stack.resources.objects.get(key)
     stray_objects = strays.find_strays(restored.resources, now=clock.now() + timedelta(hours=2))
-    # Images that were uploaded after the dump may have come along.
+    # The backup may contain images that were uploaded after the dump.
     assert {each.kind for each in stray_objects} <= {StrayKind.OBJECT_WITHOUT_ROW}
 
 
@@ -162,10 +164,10 @@ def test_backup_verify_restores_into_temporary_database_and_leaves_nothing_behin
     backup = backups.create()
     databases = backups.stack.query("SELECT datname FROM pg_database ORDER BY 1")
     keys = backups.stack.stored()
-    done = backups.run_command("backup", "verify")
-    assert (done["id"], done["faults"]) == (backup.id, [])
-    assert done["objects"] == backup.objects > 0
-    assert done["rows"]["attachments"] > 0
+    result = backups.run_command("backup", "verify")
+    assert (result["id"], result["faults"]) == (backup.id, [])
+    assert result["objects"] == backup.objects > 0
+    assert result["rows"]["attachments"] > 0
     assert backups.stack.query("SELECT datname FROM pg_database ORDER BY 1") == databases
     assert set(backups.stack.stored()) == set(keys)
 
@@ -176,8 +178,9 @@ def test_backup_verify_without_permission_to_create_databases_names_the_setting(
     backups.create()
     environment = {**backups.stack.environment, **backups.environment}
     environment["PRESSROOM_MIGRATION_DATABASE_URL"] = ""
-    done = ended_process(environment, "backup", "verify")
-    assert (done.returncode, done.stdout) == (1, "")
+    process = ended_process(environment, "backup", "verify")
+    assert (process.returncode, process.stdout) == (1, "")
     assert (
-        "permission denied to create database. Set PRESSROOM_MIGRATION_DATABASE_URL" in done.stderr
+        "permission denied to create database. Set PRESSROOM_MIGRATION_DATABASE_URL"
+        in process.stderr
     )

@@ -1,4 +1,4 @@
-"""Cursors of the event feed stay valid after a backup is restored."""
+"""Tests that cursors of the event feed stay valid after a backup is restored."""
 
 from collections.abc import Callable
 
@@ -17,23 +17,29 @@ pytestmark = pytest.mark.stack
 def test_feed_cursors_issued_before_a_restore_stay_valid_and_miss_no_event(
     backups: Backups, open_separate_stack: Callable[..., Stack]
 ) -> None:
-    backed_up_stack, user_id = backups.stack.resources, random_id()
+    resources = backups.stack.resources
+    user_id = random_id()
     for _ in range(3):
-        tell(backed_up_stack, user_id)
-    eventually(lambda: len(read(backed_up_stack, user_id)) == 3, what="the events of before")
-    events = read(backed_up_stack, user_id)
+        tell(resources, user_id)
+    eventually(lambda: len(read(resources, user_id)) == 3, what="the first three events")
+    events = read(resources, user_id)
     backup = backups.run_command("backup", "create")
-    tell(backed_up_stack, user_id)
-    eventually(lambda: len(read(backed_up_stack, user_id)) == 4, what="the event that will be lost")
-    lost = read(backed_up_stack, user_id)[-1]
+    tell(resources, user_id)
+    eventually(lambda: len(read(resources, user_id)) == 4, what="the event that will be lost")
+    lost_event = read(resources, user_id)[-1]
 
     target = open_backups(open_separate_stack("followed", migrated=False), backups.folder)
     target.run_command("backup", "restore", backup["id"])
-    restored = target.stack.resources
-    assert [each.id for each in read(restored, user_id)] == [each.id for each in events]
-    tell(restored, user_id)
-    eventually(lambda: len(read(restored, user_id)) == 4, what="the event after the restore")
-    [new] = read(restored, user_id, FeedPosition.of_event(lost))
-    assert new.id > lost.id
-    half_way = FeedPosition.of_event(events[1])
-    assert [each.id for each in read(restored, user_id, half_way)] == [events[2].id, new.id]
+    restored_resources = target.stack.resources
+    assert [each.id for each in read(restored_resources, user_id)] == [each.id for each in events]
+    tell(restored_resources, user_id)
+    eventually(
+        lambda: len(read(restored_resources, user_id)) == 4, what="the event after the restore"
+    )
+    [new_event] = read(restored_resources, user_id, FeedPosition.of_event(lost_event))
+    assert new_event.id > lost_event.id
+    position = FeedPosition.of_event(events[1])
+    assert [each.id for each in read(restored_resources, user_id, position)] == [
+        events[2].id,
+        new_event.id,
+    ]

@@ -1,4 +1,4 @@
-"""The journal of opt-outs and erasures after a backup. A restore replays the journal."""
+"""Tests of the journal of opt-outs and erasures after a backup, which a restore replays."""
 
 from collections.abc import Callable
 from secrets import token_hex
@@ -28,18 +28,18 @@ from tests.support.stack.backups import Backups, open_backups
 
 pytestmark = pytest.mark.stack
 
-PENDING = "SELECT kind, user_id, list_id FROM departures ORDER BY id"
+PENDING_QUERY = "SELECT kind, user_id, list_id FROM departures ORDER BY id"
 
 
-def leave(
+def unsubscribe_user(
     stack: Stack,
     list_id: int,
     user_id: int,
-    act: Callable[..., object] = unsubscribe.unsubscribe_member,
+    action: Callable[..., object] = unsubscribe.unsubscribe_member,
 ) -> None:
     actor = Actor(ActorKind.USER, Via.LOGIN, user_id)
     with stack.resources.unit_of_work() as uow:
-        act(uow, lists.get_list(uow, list_id), accounts.get_user(uow, user_id), actor)
+        action(uow, lists.get_list(uow, list_id), accounts.get_user(uow, user_id), actor)
 
 
 def read_journal(backups: Backups) -> list[dict[str, object]]:
@@ -62,8 +62,8 @@ def test_backup_journal_records_each_opt_out_and_erasure_exactly_once(
 ) -> None:
     backed_up_stack = backups.stack
     member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
-    leave(backed_up_stack, journaled_list_id, member.user_id)
-    # As an import does: many with one statement, of people who are known or not.
+    unsubscribe_user(backed_up_stack, journaled_list_id, member.user_id)
+    # An import inserts many opt-outs with one statement, also of people who aren't known.
     backed_up_stack.query(
         "INSERT INTO opt_outs (list_id, address_hmac, kind, source)"
         " SELECT %s, sha256(n::text::bytea), 'email', 'import' FROM generate_series(1, 7000) AS n",
@@ -76,7 +76,7 @@ def test_backup_journal_records_each_opt_out_and_erasure_exactly_once(
     assert (rows[0]["user_id"], rows[0]["list_id"]) == (member.user_id, journaled_list_id)
     assert len(str(rows[0]["address_hmac"])) == 64
     assert (rows[-1]["user_id"], rows[-1]["list_id"]) == (member.user_id, None)
-    assert backed_up_stack.query(PENDING) == []
+    assert backed_up_stack.query(PENDING_QUERY) == []
     assert journal.write_journal(backups.resources) == 0
     assert len(backups.files("journal")) == 2
 
@@ -86,12 +86,12 @@ def test_opt_outs_wait_in_the_database_while_the_backup_storage_is_unreachable(
 ) -> None:
     backed_up_stack = backups.stack
     member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
-    leave(backed_up_stack, journaled_list_id, member.user_id)
-    away = SecretStr(f"http://key:secret@127.0.0.1:{free_port()}/bucket")
-    unreachable = open_backups(backed_up_stack, backups.folder, backup_url=away)
+    unsubscribe_user(backed_up_stack, journaled_list_id, member.user_id)
+    unreachable_url = SecretStr(f"http://key:secret@127.0.0.1:{free_port()}/bucket")
+    unreachable = open_backups(backed_up_stack, backups.folder, backup_url=unreachable_url)
     with pytest.raises(TransientError):
         journal.write_journal(unreachable.resources)
-    assert backed_up_stack.query(PENDING) == [("list", member.user_id, journaled_list_id)]
+    assert backed_up_stack.query(PENDING_QUERY) == [("list", member.user_id, journaled_list_id)]
     assert journal.write_journal(backups.resources) == 1
 
 
@@ -99,42 +99,46 @@ def test_no_journal_or_backup_is_written_when_backups_are_disabled(
     backed_up_stack: Stack, journaled_list_id: int
 ) -> None:
     member = Importing(backed_up_stack).import_new_owner(journaled_list_id)
-    leave(backed_up_stack, journaled_list_id, member.user_id)
+    unsubscribe_user(backed_up_stack, journaled_list_id, member.user_id)
     assert journal.write_journal(backed_up_stack.resources) is None
     assert creating.create_backup_if_due(backed_up_stack.resources, clock.now()) is None
-    assert backed_up_stack.query(PENDING) == [("list", member.user_id, journaled_list_id)]
+    assert backed_up_stack.query(PENDING_QUERY) == [("list", member.user_id, journaled_list_id)]
 
 
 def test_backup_journal_replay_is_idempotent(backups: Backups, journaled_list_id: int) -> None:
-    """As of a database from before: the opt-out and the erasure are taken back here by hand."""
+    """The test reverts an opt-out and an erasure, as the restore of an older backup would."""
     backed_up_stack = backups.stack
     began_at = clock.now()
     leaver = Importing(backed_up_stack).import_new_owner(journaled_list_id)
     erased = Importing(backed_up_stack).import_new_owner(journaled_list_id)
-    own_list = Importing(backed_up_stack).new_list(erased)
-    leave(backed_up_stack, journaled_list_id, leaver.user_id)
-    backed_up_stack.query("UPDATE lists SET archived_at = now() WHERE id = %s", own_list)
+    own_list_id = Importing(backed_up_stack).new_list(erased)
+    unsubscribe_user(backed_up_stack, journaled_list_id, leaver.user_id)
+    backed_up_stack.query("UPDATE lists SET archived_at = now() WHERE id = %s", own_list_id)
     erase(backed_up_stack.resources, erased.email)
     journal.write_journal(backups.resources)
-    leave(backed_up_stack, journaled_list_id, leaver.user_id, unsubscribe.undo_leave)
+    unsubscribe_user(backed_up_stack, journaled_list_id, leaver.user_id, unsubscribe.undo_leave)
     backed_up_stack.query("DELETE FROM erasures WHERE user_id = %s", erased.user_id)
     backed_up_stack.query(
         "UPDATE users SET erased_at = NULL, email = %s WHERE id = %s", erased.email, erased.user_id
     )
-    backed_up_stack.query("UPDATE lists SET archived_at = NULL WHERE id = %s", own_list)
+    backed_up_stack.query("UPDATE lists SET archived_at = NULL WHERE id = %s", own_list_id)
     assert journal.replay_journal(backups.resources, backups.place, began_at) == ReplayResult(
         1, 1, 1
     )
-    status = "SELECT status FROM subscriptions WHERE list_id = %s AND user_id = %s"
-    assert backed_up_stack.query(status, journaled_list_id, leaver.user_id) == [("unsubscribed",)]
+    status_query = "SELECT status FROM subscriptions WHERE list_id = %s AND user_id = %s"
+    assert backed_up_stack.query(status_query, journaled_list_id, leaver.user_id) == [
+        ("unsubscribed",)
+    ]
     [(email, erased_at)] = backed_up_stack.query(
         "SELECT email, erased_at FROM users WHERE id = %s", erased.user_id
     )
     assert erased_at is not None
     assert erased.email not in str(email)
-    # A list that is not archived would send mail in the name of a person who is gone.
+    # The list must be archived again, so that it sends no mail in the name of an erased person.
     assert (
-        backed_up_stack.query("SELECT 1 FROM lists WHERE id = %s AND archived_at IS NULL", own_list)
+        backed_up_stack.query(
+            "SELECT 1 FROM lists WHERE id = %s AND archived_at IS NULL", own_list_id
+        )
         == []
     )
     assert journal.replay_journal(backups.resources, backups.place, began_at) == ReplayResult(
@@ -145,7 +149,8 @@ def test_backup_journal_replay_is_idempotent(backups: Backups, journaled_list_id
 def test_opt_outs_that_a_sender_reported_survive_the_restore_of_an_earlier_backup(
     backups: Backups, journaled_list_id: int
 ) -> None:
-    stack, list_id = backups.stack, journaled_list_id
+    stack = backups.stack
+    list_id = journaled_list_id
     began_at = clock.now()
     member = Importing(stack).import_new_owner(list_id)
     [(sender_id,)] = stack.query(
@@ -168,8 +173,8 @@ def test_opt_outs_that_a_sender_reported_survive_the_restore_of_an_earlier_backu
     stack.query("DELETE FROM opt_outs WHERE list_id = %s", list_id)
     assert journal.replay_journal(backups.resources, backups.place, began_at).opt_outs == 2
     assert stack.query(query, list_id) == opt_outs
-    status = "SELECT status FROM subscriptions WHERE list_id = %s AND user_id = %s"
-    assert stack.query(status, list_id, member.user_id) == [("unsubscribed",)]
+    status_query = "SELECT status FROM subscriptions WHERE list_id = %s AND user_id = %s"
+    assert stack.query(status_query, list_id, member.user_id) == [("unsubscribed",)]
 
 
 def test_journal_replay_skips_unknown_lists_and_records_opt_outs_of_unknown_people(
@@ -187,7 +192,7 @@ def test_journal_replay_skips_unknown_lists_and_records_opt_outs_of_unknown_peop
     assert journal.replay_journal(backups.resources, backups.place, began_at) == ReplayResult(
         1, 1, 0
     )
-    # An owner who adds the address later finds that its person does not want that.
+    # The opt-out applies if an owner adds the address later.
     assert backups.stack.query(
         "SELECT list_id, user_id, kind FROM opt_outs WHERE address_hmac = %s", bytes.fromhex(digest)
     ) == [(journaled_list_id, None, OptOutKind.LIST)]

@@ -1,4 +1,4 @@
-"""Copying objects into backups, making a backup when it is due, and removing old backups."""
+"""Tests of copying objects into backups, of due backups, and of removing old backups."""
 
 import os
 from dataclasses import replace
@@ -19,17 +19,17 @@ from tests.support.stack.backups import Backups, open_backups
 
 pytestmark = pytest.mark.stack
 
-DAY = timedelta(days=1)
+ONE_DAY = timedelta(days=1)
 
 
-def made_older(backups: Backups, manifest: Manifest, age: timedelta) -> None:
-    """The backup as it will be seen after that time."""
+def age_backup(backups: Backups, manifest: Manifest, age: timedelta) -> None:
+    """Make the backup older by ``age``."""
     began_at = manifest.began_at - age
     manifests.write_manifest(backups.place, replace(manifest, began_at=began_at))
 
 
-def settle(backups: Backups) -> None:
-    """As if the objects had been there for hours before they were copied."""
+def age_copies(backups: Backups) -> None:
+    """Make the copies two hours newer, as if the objects had been stored long before."""
     later = clock.now().timestamp() + 7200
     for path in (backups.folder / "objects").rglob("*"):
         if path.is_file():
@@ -48,7 +48,7 @@ def test_stored_object_is_copied_only_once_for_all_backups(backups: Backups) -> 
     backups.store_object()
     first = backups.create()
     assert first.copied == first.objects > 0
-    settle(backups)
+    age_copies(backups)
     assert backups.create().copied == 0
     key = backups.store_object()
     third = backups.create()
@@ -58,69 +58,78 @@ def test_stored_object_is_copied_only_once_for_all_backups(backups: Backups) -> 
 
 
 def test_expired_backup_is_deleted_with_its_unshared_files(backups: Backups) -> None:
-    removed_key, kept_key = backups.store_object(), backups.store_object()
-    old = backups.create()
-    made_older(backups, old, 10 * DAY)
+    removed_key = backups.store_object()
+    kept_key = backups.store_object()
+    old_backup = backups.create()
+    age_backup(backups, old_backup, 10 * ONE_DAY)
     backups.stack.resources.objects.remove(removed_key)
-    new = backups.create()
+    new_backup = backups.create()
     journal_files = [
         f"journal/{manifests.format_timestamp(moment)}-test"
-        for moment in (new.began_at - DAY, new.began_at - timedelta(seconds=30), new.finished_at)
+        for moment in (
+            new_backup.began_at - ONE_DAY,
+            new_backup.began_at - timedelta(seconds=30),
+            new_backup.finished_at,
+        )
     ]
     for name in journal_files:
         backups.place.put(name, b"[]")
-    # Of a create that was killed.
+    # A file of a backup command that was killed.
     backups.place.put("backups/20200101T000000.000000Z-dead/database/000000", b"x")
-    backups.run(lambda began_at: creating.prune_backups(backups.place, began_at - 3 * DAY).backups)
-    assert manifests.list_backup_ids(backups.place) == [new.id]
+    backups.run(
+        lambda began_at: creating.prune_backups(backups.place, began_at - 3 * ONE_DAY).backups
+    )
+    assert manifests.list_backup_ids(backups.place) == [new_backup.id]
     files = backups.files()
-    assert not [name for name in files if old.id in name or "-dead" in name]
+    assert not [name for name in files if old_backup.id in name or "-dead" in name]
     assert f"objects/{kept_key}" in files
     assert f"objects/{removed_key}" not in files
     assert backups.files("journal") == journal_files[1:]
-    assert restoring.verify_backup(backups.resources, backups.place, new).faults == []
+    assert restoring.verify_backup(backups.resources, backups.place, new_backup).faults == []
 
 
 def test_newest_backup_is_kept_regardless_of_its_age(backups: Backups) -> None:
     backups.store_object()
-    only = backups.create()
-    before = backups.files()
-    pruned = creating.prune_backups(backups.place, clock.now() + DAY)
+    backup = backups.create()
+    files_before = backups.files()
+    pruned = creating.prune_backups(backups.place, clock.now() + ONE_DAY)
     assert (pruned.backups, pruned.files) == (0, 0)
-    assert backups.files() == before
-    assert manifests.find_manifest(backups.place, "newest") == only
+    assert backups.files() == files_before
+    assert manifests.find_manifest(backups.place, "newest") == backup
 
 
 def test_backup_pruning_deletes_no_objects_while_a_kept_backup_is_unreadable(
     backups: Backups,
 ) -> None:
     backups.store_object()
-    old = backups.create()
-    made_older(backups, old, 10 * DAY)
-    new = backups.create()
-    [listed] = (backups.folder / "backups" / new.id / "objects").iterdir()
-    listed.write_bytes(b"")
+    old_backup = backups.create()
+    age_backup(backups, old_backup, 10 * ONE_DAY)
+    new_backup = backups.create()
+    [object_list] = (backups.folder / "backups" / new_backup.id / "objects").iterdir()
+    object_list.write_bytes(b"")
     copies = backups.files("objects")
     with pytest.raises(DomainError, match="is damaged"):
-        creating.prune_backups(backups.place, clock.now() - DAY)
+        creating.prune_backups(backups.place, clock.now() - ONE_DAY)
     assert backups.files("objects") == copies
 
 
 def test_maintenance_creates_a_backup_only_when_the_newest_is_too_old(backups: Backups) -> None:
-    done: list[int | None] = []
+    created_counts: list[int | None] = []
 
-    def look(began_at: datetime) -> None:
-        done.append(creating.create_backup_if_due(backups.resources, began_at))
+    def create_if_due(began_at: datetime) -> None:
+        created_counts.append(creating.create_backup_if_due(backups.resources, began_at))
 
     for _ in range(2):
-        backups.run(look)
-    assert done == [1, 0]
-    by_hand = open_backups(backups.stack, backups.folder, backup_hours=0)
-    assert creating.create_backup_if_due(by_hand.resources, clock.now() + 2 * DAY) is None
-    # Half an hour early, since the next look would be half an hour late.
+        backups.run(create_if_due)
+    assert created_counts == [1, 0]
+    manual_backups = open_backups(backups.stack, backups.folder, backup_hours=0)
+    assert (
+        creating.create_backup_if_due(manual_backups.resources, clock.now() + 2 * ONE_DAY) is None
+    )
+    # Maintenance may create a backup half an hour early, but not 40 minutes early.
     [first] = manifests.read_manifests(backups.place)
-    early = first.began_at + timedelta(hours=23, minutes=20)
-    assert creating.create_backup_if_due(backups.resources, early) == 0
+    early_time = first.began_at + timedelta(hours=23, minutes=20)
+    assert creating.create_backup_if_due(backups.resources, early_time) == 0
 
 
 def test_no_stored_object_is_removed_during_a_backup(backups: Backups) -> None:

@@ -29,5 +29,5 @@ def test_backup_contains_senders_without_their_waiting_bodies(
     restored = target.stack
     assert restored.query("SELECT id FROM senders WHERE id = %s", sender_id) == [(sender_id,)]
     assert restored.query("SELECT 1 FROM sender_bodies") == []
-    deleted = "DELETE FROM sender_bodies WHERE sender_id = %s RETURNING 1"
-    assert stack.query(deleted, sender_id) == [(1,)]
+    query = "DELETE FROM sender_bodies WHERE sender_id = %s RETURNING 1"
+    assert stack.query(query, sender_id) == [(1,)]

@@ -1,4 +1,4 @@
-"""The composer ignores hidden text, such as the preheader of a mail, and keeps all visible text."""
+"""Tests that the composer ignores hidden text, such as a mail's preheader, but no visible text."""
 
 import pytest
 

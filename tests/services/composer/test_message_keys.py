@@ -1,4 +1,4 @@
-"""The messages between the API and composer workers have the same JSON keys in all releases."""
+"""Tests that messages between the API and composer workers keep their JSON keys in all releases."""
 
 from typing import Any
 

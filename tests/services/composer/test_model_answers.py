@@ -6,8 +6,8 @@ from services.composer import model_writer, prompts
 from services.composer.model_answers import UnreadableAnswer, remove_drafts
 from services.composer.text.post import MetadataField, PostMetadata
 
-SUMMARY = prompts.build_metadata_prompt(frozenset({MetadataField.SUMMARY}))
-ALL = prompts.build_metadata_prompt(frozenset(MetadataField))
+SUMMARY_PROMPT = prompts.build_metadata_prompt(frozenset({MetadataField.SUMMARY}))
+ALL_FIELDS_PROMPT = prompts.build_metadata_prompt(frozenset(MetadataField))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ ALL = prompts.build_metadata_prompt(frozenset(MetadataField))
     ],
 )
 def test_post_metadata_is_extracted_as_plain_text_from_the_model_answer(text: str) -> None:
-    assert model_writer.read_metadata(text, SUMMARY) == PostMetadata(summary="Bees.")
+    assert model_writer.read_metadata(text, SUMMARY_PROMPT) == PostMetadata(summary="Bees.")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_post_metadata_is_extracted_as_plain_text_from_the_model_answer(text: st
 )
 def test_model_answer_of_wrong_shape_is_rejected(text: str) -> None:
     with pytest.raises(UnreadableAnswer):
-        model_writer.read_metadata(text, SUMMARY)
+        model_writer.read_metadata(text, SUMMARY_PROMPT)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_model_reasoning_is_removed_but_its_markers_inside_json_strings_are_kept
 
 def test_model_answer_is_rejected_as_an_echo_only_if_it_repeats_the_schema() -> None:
     answer = {"slug": "text", "summary": "A text about a string.", "tags": ["string", "text"]}
-    assert model_writer.read_metadata(json.dumps(answer), ALL).slug == "text"
+    assert model_writer.read_metadata(json.dumps(answer), ALL_FIELDS_PROMPT).slug == "text"
     echo = {"slug": "slug", "summary": "string", "tags": ["tag1", "tag2", "..."]}
     with pytest.raises(UnreadableAnswer):
-        model_writer.read_metadata(json.dumps(echo), ALL)
+        model_writer.read_metadata(json.dumps(echo), ALL_FIELDS_PROMPT)

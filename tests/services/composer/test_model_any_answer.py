@@ -16,15 +16,15 @@ from tests.support.composer.injections import ORDERS
 from tests.support.composer.posts import posts
 from tests.support.sizes import sized
 
-Product = TypeVar("Product")
-ALL = frozenset(MetadataField)
+Result = TypeVar("Result")
+ALL_FIELDS = frozenset(MetadataField)
 
 pytestmark = pytest.mark.tier("fast", "properties")
 
 
 @dataclass
 class Parrot:
-    """A language model that says what a test has it say."""
+    """A language model that always returns the text that a test has set."""
 
     text: str
     name: str = "openai/parrot"
@@ -45,7 +45,7 @@ _values = st.one_of(_texts, st.lists(_texts, max_size=12), st.none(), st.integer
 _objects = st.dictionaries(
     st.sampled_from(["slug", "summary", "tags", "tweets", "visit", "__proto__"]), _values
 )
-_shaped = st.fixed_dictionaries(
+_well_formed_answers = st.fixed_dictionaries(
     {
         "slug": _texts,
         "summary": _texts,
@@ -54,15 +54,15 @@ _shaped = st.fixed_dictionaries(
     }
 )
 _answers = st.one_of(
-    _shaped.map(json.dumps),
-    _shaped.map(lambda answer: f"Well: {json.dumps(answer)} {{"),
+    _well_formed_answers.map(json.dumps),
+    _well_formed_answers.map(lambda answer: f"Well: {json.dumps(answer)} {{"),
     _objects.map(json.dumps),
     st.text(max_size=60),
 )
 
 
-def unless_error(write: Callable[[], Product]) -> Product | None:
-    """What was written; None if the answer was refused, and for nothing but what it says."""
+def write_or_none(write: Callable[[], Result]) -> Result | None:
+    """Return the result, or None if the content of the model's answer was unusable."""
     try:
         return write()
     except DomainError as error:
@@ -77,13 +77,14 @@ def unless_error(write: Callable[[], Product]) -> Product | None:
 def test_any_model_answer_keeps_the_metadata_and_tweet_rules_or_is_rejected(
     post: Post, answer: str
 ) -> None:
-    plain, parrot = markup.parse_post(post), Parrot(answer)
-    written = unless_error(lambda: model_writer.write_metadata(plain, ALL, parrot, 45.0))
-    if written is not None:
-        assert rules.find_metadata_faults(plain, written, ALL) == []
-        for text in (written.summary or "", *(written.tags or ())):
+    plain = markup.parse_post(post)
+    parrot = Parrot(answer)
+    metadata = write_or_none(lambda: model_writer.write_metadata(plain, ALL_FIELDS, parrot, 45.0))
+    if metadata is not None:
+        assert rules.find_metadata_faults(plain, metadata, ALL_FIELDS) == []
+        for text in (metadata.summary or "", *(metadata.tags or ())):
             assert hyperlinks.find_mentions(text) <= plain.mentions
-    tweets = unless_error(lambda: model_writer.write_tweets(plain, parrot, 45.0))
+    tweets = write_or_none(lambda: model_writer.write_tweets(plain, parrot, 45.0))
     if tweets is not None:
         assert rules.find_tweets_faults(plain, tweets) == []
 
@@ -91,18 +92,18 @@ def test_any_model_answer_keeps_the_metadata_and_tweet_rules_or_is_rejected(
 @settings(max_examples=sized(50, 500, few=5), deadline=None)
 @given(post=posts)
 def test_model_instructions_are_the_same_for_every_post(post: Post) -> None:
-    told: dict[str, set[str]] = {}
+    instructions_by_schema: dict[str, set[str]] = {}
 
-    class Listener(Parrot):
+    class RecordingParrot(Parrot):
         def ask(self, question: CompletionRequest) -> CompletionReply:
-            mark = question.material.splitlines()[0].strip("<>")
-            words = told.setdefault(question.schema_name, set())
-            words.add(question.instructions.replace(mark, ""))
-            assert question.material.endswith(f"\n</{mark}>")
-            assert question.material.count(mark) == 2
+            delimiter = question.material.splitlines()[0].strip("<>")
+            instructions = instructions_by_schema.setdefault(question.schema_name, set())
+            instructions.add(question.instructions.replace(delimiter, ""))
+            assert question.material.endswith(f"\n</{delimiter}>")
+            assert question.material.count(delimiter) == 2
             return super().ask(question)
 
     answer = json.dumps({"tweets": ["Bees live in Zanzibar."], "summary": "Bees."})
     for each in (post, Post("Bees", "Bees live in Zanzibar.")):
-        model_writer.write_tweets(markup.parse_post(each), Listener(answer), 45.0)
-    assert all(len(words) == 1 for words in told.values())
+        model_writer.write_tweets(markup.parse_post(each), RecordingParrot(answer), 45.0)
+    assert all(len(instructions) == 1 for instructions in instructions_by_schema.values())

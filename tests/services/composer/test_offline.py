@@ -14,31 +14,31 @@ from services.composer.text.words import split_sentences
 
 # The dictionaries of some languages take seconds to load.
 pytestmark = pytest.mark.slow
-EVERY_PART = frozenset(MetadataField)
+ALL_FIELDS = frozenset(MetadataField)
 HASH = "89abcdef" * 8
 
-each_sample = pytest.mark.parametrize("sample", read_samples(), ids=lambda sample: sample.name)
+for_each_sample = pytest.mark.parametrize("sample", read_samples(), ids=lambda sample: sample.name)
 
 
-def written(title: str, content: str) -> PostMetadata:
-    return offline.write_metadata(parse_post(Post(title, content)), EVERY_PART, HASH)
+def write_metadata(title: str, content: str) -> PostMetadata:
+    return offline.write_metadata(parse_post(Post(title, content)), ALL_FIELDS, HASH)
 
 
-@each_sample
+@for_each_sample
 def test_offline_composer_detects_language_and_writes_valid_metadata_and_tweets(
     sample: Sample,
 ) -> None:
     plain = parse_post(sample.post)
-    metadata = offline.write_metadata(plain, EVERY_PART, HASH)
+    metadata = offline.write_metadata(plain, ALL_FIELDS, HASH)
     tweets = offline.write_tweets(plain)
     assert detect_language(plain) == sample.language
-    assert rules.find_metadata_faults(plain, metadata, EVERY_PART) == []
+    assert rules.find_metadata_faults(plain, metadata, ALL_FIELDS) == []
     assert rules.find_tweets_faults(plain, tweets) == []
     assert len(metadata.tags or ()) >= 5
     assert len(tweets) >= 3
 
 
-@each_sample
+@for_each_sample
 def test_offline_summary_consists_of_whole_sentences_of_the_post(sample: Sample) -> None:
     plain = parse_post(sample.post)
     summary = offline.write_metadata(plain, frozenset({MetadataField.SUMMARY}), HASH).summary or ""
@@ -49,7 +49,7 @@ def test_offline_summary_consists_of_whole_sentences_of_the_post(sample: Sample)
 
 
 def test_post_without_words_gets_slug_from_its_hash_and_empty_metadata() -> None:
-    metadata = written("", "<img src=x>")
+    metadata = write_metadata("", "<img src=x>")
     assert metadata == PostMetadata(slug="post-89abcdef", summary="", tags=())
     assert offline.write_tweets(parse_post(Post("", "<img src=x>"))) == ("…",)
 
@@ -67,8 +67,8 @@ def test_post_without_words_gets_slug_from_its_hash_and_empty_metadata() -> None
 )
 def test_offline_composer_writes_valid_metadata_in_other_scripts(content: str) -> None:
     plain = parse_post(Post("", content))
-    metadata = offline.write_metadata(plain, EVERY_PART, HASH)
-    assert rules.find_metadata_faults(plain, metadata, EVERY_PART) == []
+    metadata = offline.write_metadata(plain, ALL_FIELDS, HASH)
+    assert rules.find_metadata_faults(plain, metadata, ALL_FIELDS) == []
     assert rules.find_tweets_faults(plain, offline.write_tweets(plain)) == []
     assert len(metadata.tags or ()) >= 3
     assert not (metadata.slug or "").startswith("post-")
@@ -78,12 +78,12 @@ def test_tags_include_words_from_the_middle_of_a_long_post_without_other_words()
     paragraphs = ["77"] * 2000
     paragraphs[1007] = "alpha beta gamma."
     plain = parse_post(Post("", "\n\n".join(paragraphs)))
-    written = offline.write_metadata(plain, frozenset({MetadataField.TAGS}), "0" * 16)
-    assert written.tags is not None
-    assert len(written.tags) >= 3
+    metadata = offline.write_metadata(plain, frozenset({MetadataField.TAGS}), "0" * 16)
+    assert metadata.tags is not None
+    assert len(metadata.tags) >= 3
 
 
-_WRITE = """
+_WRITE_SCRIPT = """
 import json, sys
 from benchmarks.corpus import read_samples
 from services.composer import offline
@@ -94,13 +94,13 @@ for sample in read_samples():
     found = offline.write_metadata(plain, frozenset(MetadataField), "0" * 64)
     print(json.dumps([found.slug, found.summary, found.tags, offline.write_tweets(plain)]))
 """
-_LOAD = """
+_LOAD_COMPOSER_SCRIPT = """
 import json, sys
 import services.composer.offline, services.composer.text.markup, services.composer.rules
 print(json.dumps(sorted(sys.modules)))
 """
-_LOAD_API = "import json, sys, api.app; print(json.dumps(sorted(sys.modules)))"
-_DICTIONARIES = frozenset(
+_LOAD_API_SCRIPT = "import json, sys, api.app; print(json.dumps(sorted(sys.modules)))"
+_DICTIONARY_MODULES = frozenset(
     "numpy py3langid rjieba pypinyin sentencex Stemmer stopwordsiso sudachipy".split()
 )
 
@@ -114,13 +114,13 @@ def _run(code: str, hash_seed: str) -> str:
 
 @pytest.mark.tier("processes")
 def test_offline_composer_writes_the_same_output_in_every_process() -> None:
-    assert _run(_WRITE, "1") == _run(_WRITE, "4711")
+    assert _run(_WRITE_SCRIPT, "1") == _run(_WRITE_SCRIPT, "4711")
 
 
 def test_composer_worker_loads_no_language_models_before_its_first_text() -> None:
-    loaded = set(json.loads(_run(_LOAD, "0")))
-    assert not loaded & _DICTIONARIES
+    modules = set(json.loads(_run(_LOAD_COMPOSER_SCRIPT, "0")))
+    assert not modules & _DICTIONARY_MODULES
 
 
 def test_api_process_loads_no_language_dictionaries() -> None:
-    assert _DICTIONARIES.isdisjoint(json.loads(_run(_LOAD_API, "0")))
+    assert _DICTIONARY_MODULES.isdisjoint(json.loads(_run(_LOAD_API_SCRIPT, "0")))

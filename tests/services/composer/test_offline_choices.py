@@ -5,7 +5,7 @@ from services.composer.text.markup import parse_post
 from services.composer.text.post import MetadataField, Post
 
 HASH = "89abcdef" * 8
-NEWS = (
+NEWS_SENTENCES = (
     "The council of Harwick voted on Monday to close the old bridge over the river Wye. ",
     "The bridge, which was built in 1884, carries twelve thousand cars on a working day. ",
     "“I cross the bridge each day, and I will miss the old bridge,” said Anna Lund. ",
@@ -13,23 +13,28 @@ NEWS = (
 )
 
 
-def summary(title: str, content: str) -> str:
+def write_summary(title: str, content: str) -> str:
     plain = parse_post(Post(title, content))
     return offline.write_metadata(plain, frozenset({MetadataField.SUMMARY}), HASH).summary or ""
 
 
-def tags(title: str, content: str) -> tuple[str, ...]:
+def write_tags(title: str, content: str) -> tuple[str, ...]:
     plain = parse_post(Post(title, content))
     return offline.write_metadata(plain, frozenset({MetadataField.TAGS}), HASH).tags or ()
 
 
 def test_offline_summary_consists_of_first_sentences_of_the_post() -> None:
-    assert summary("Old bridge closes", "\n\n".join(NEWS)) == "".join(NEWS[:3]).strip()
+    assert (
+        write_summary("Old bridge closes", "\n\n".join(NEWS_SENTENCES))
+        == "".join(NEWS_SENTENCES[:3]).strip()
+    )
 
 
 def test_offline_summary_omits_captions_between_sentences() -> None:
-    content = "\n\n".join(["A picture of the bridge", NEWS[0], "Photo: the council", NEWS[1]])
-    assert summary("Old bridge closes", content) == "".join(NEWS[:2]).strip()
+    content = "\n\n".join(
+        ["A picture of the bridge", NEWS_SENTENCES[0], "Photo: the council", NEWS_SENTENCES[1]]
+    )
+    assert write_summary("Old bridge closes", content) == "".join(NEWS_SENTENCES[:2]).strip()
 
 
 @pytest.mark.parametrize(
@@ -43,16 +48,19 @@ def test_offline_summary_omits_captions_between_sentences() -> None:
     ],
 )
 def test_offline_summary_omits_greetings_questions_and_anecdotes(opening: str) -> None:
-    assert summary("", "\n\n".join([opening, *NEWS[:2]])) == "".join(NEWS[:2]).strip()
+    assert (
+        write_summary("", "\n\n".join([opening, *NEWS_SENTENCES[:2]]))
+        == "".join(NEWS_SENTENCES[:2]).strip()
+    )
 
 
 @pytest.mark.parametrize("opening", ["I like bread and soup.", "Who likes bread and soup?"])
 def test_post_with_only_a_question_or_anecdote_still_gets_a_summary(opening: str) -> None:
-    assert summary("", opening) == opening
+    assert write_summary("", opening) == opening
 
 
-# In each language: what says something, what points back to it, and what doesn't look so.
-BRIDGES = {
+# For each language: a statement, a sentence that refers back to it, and an independent sentence.
+BRIDGE_SENTENCES = {
     "en": (
         "The old bridge over the river Wye is closed to all traffic from Monday.",
         "However, the council of the town has not yet found money for a new one.",
@@ -94,43 +102,47 @@ BRIDGES = {
         "町の議会は水曜日に投票します。",
     ),
 }
-in_each_language = pytest.mark.parametrize(
-    ("said", "points_back", "stands"), BRIDGES.values(), ids=BRIDGES
+for_each_language = pytest.mark.parametrize(
+    ("statement", "back_reference", "independent"), BRIDGE_SENTENCES.values(), ids=BRIDGE_SENTENCES
 )
 
 
-@in_each_language
+@for_each_language
 def test_summary_keeps_a_back_reference_next_to_the_sentence_that_it_refers_to(
-    said: str, points_back: str, stands: str
+    statement: str, back_reference: str, independent: str
 ) -> None:
-    assert points_back in summary("", f"{said} {points_back} {stands}")
+    assert back_reference in write_summary("", f"{statement} {back_reference} {independent}")
 
 
-@in_each_language
+@for_each_language
 def test_summary_omits_a_back_reference_without_the_sentence_that_it_refers_to(
-    said: str, points_back: str, stands: str
+    statement: str, back_reference: str, independent: str
 ) -> None:
-    found = summary("", f"{points_back}\n\n{said}\n\nA caption\n\n{points_back}\n\n{stands}")
-    assert points_back not in found
-    assert said in found
-    assert stands in found
+    summary = write_summary(
+        "", f"{back_reference}\n\n{statement}\n\nA caption\n\n{back_reference}\n\n{independent}"
+    )
+    assert back_reference not in summary
+    assert statement in summary
+    assert independent in summary
 
 
-@in_each_language
+@for_each_language
 def test_offline_tweets_never_start_with_a_back_reference(
-    said: str, points_back: str, stands: str
+    statement: str, back_reference: str, independent: str
 ) -> None:
-    tweets = offline.write_tweets(parse_post(Post("", f"{said} {points_back} {stands}")))
-    assert tweets == (said, stands)
+    tweets = offline.write_tweets(
+        parse_post(Post("", f"{statement} {back_reference} {independent}"))
+    )
+    assert tweets == (statement, independent)
 
 
 def test_back_reference_phrase_is_recognised_only_by_all_its_words() -> None:
-    until_then, until_monday = (
-        "Until then the buses of the town go round by the mill.",
-        "Until Monday the buses of the town cross by the ferry.",
+    until_then = "Until then the buses of the town go round by the mill."
+    until_monday = "Until Monday the buses of the town cross by the ferry."
+    summary = write_summary(
+        "", f"{until_then}\n\n{NEWS_SENTENCES[0]}\n\nA caption\n\n{until_monday}"
     )
-    found = summary("", f"{until_then}\n\n{NEWS[0]}\n\nA caption\n\n{until_monday}")
-    assert found == f"{NEWS[0]}{until_monday}"
+    assert summary == f"{NEWS_SENTENCES[0]}{until_monday}"
 
 
 @pytest.mark.parametrize(
@@ -153,19 +165,18 @@ def test_tweet_starts_with_the_title_unless_its_sentence_repeats_the_title(
 def test_summary_contains_no_list_items_and_no_sentence_that_introduces_them(
     item: str, greeting: str
 ) -> None:
-    listed = "\n\n".join(f"{item}{sentence}" for sentence in NEWS[1:])
-    content = (
-        f"{greeting}{NEWS[0]}\n\nThe council of Harwick names three of its reasons:\n\n{listed}"
-    )
-    found = summary("Old bridge closes", content)
-    assert NEWS[0].strip() in found
-    assert not any(sentence.strip() in found for sentence in NEWS[1:])
-    assert not found.endswith(":")
+    list_items = "\n\n".join(f"{item}{sentence}" for sentence in NEWS_SENTENCES[1:])
+    introduction = "The council of Harwick names three of its reasons:"
+    content = f"{greeting}{NEWS_SENTENCES[0]}\n\n{introduction}\n\n{list_items}"
+    summary = write_summary("Old bridge closes", content)
+    assert NEWS_SENTENCES[0].strip() in summary
+    assert not any(sentence.strip() in summary for sentence in NEWS_SENTENCES[1:])
+    assert not summary.endswith(":")
 
 
 def test_post_consisting_only_of_lists_still_gets_a_summary() -> None:
-    items = "\n".join(f"<li>{sentence}" for sentence in NEWS)
-    assert summary("Old bridge closes", f"<ul>{items}</ul>")
+    items = "\n".join(f"<li>{sentence}" for sentence in NEWS_SENTENCES)
+    assert write_summary("Old bridge closes", f"<ul>{items}</ul>")
 
 
 def test_tags_keep_the_capitalisation_of_the_post() -> None:
@@ -175,10 +186,10 @@ def test_tags_keep_the_capitalisation_of_the_post() -> None:
         "Open Source runs in each tram, and each stop in Lisbon likes Open Source. "
         "Social media are full of it. Media like it, and so do social media."
     )
-    found = tags("TRAMS AND TELEPHONES", content)
-    assert {"Lisbon", "iPhone", "OpenAI"} <= set(found)
-    assert {"trams", "tram"} & set(found)
-    assert not {"lisbon", "Trams", "TRAMS", "iphone", "openai"} & set(found)
+    tags = write_tags("TRAMS AND TELEPHONES", content)
+    assert {"Lisbon", "iPhone", "OpenAI"} <= set(tags)
+    assert {"trams", "tram"} & set(tags)
+    assert not {"lisbon", "Trams", "TRAMS", "iphone", "openai"} & set(tags)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +202,7 @@ def test_tags_keep_the_capitalisation_of_the_post() -> None:
 def test_tag_at_sentence_starts_takes_its_capitalisation_from_other_occurrences(
     content: str, expected: str
 ) -> None:
-    assert expected in tags("", content)
+    assert expected in write_tags("", content)
 
 
 @pytest.mark.parametrize(
@@ -199,11 +210,11 @@ def test_tag_at_sentence_starts_takes_its_capitalisation_from_other_occurrences(
     [
         ("A tram is late. Trams are late. Two trams came by the river.", {"tram", "trams"}),
         ("A woman came. Women came. The women left by the river.", {"woman", "women"}),
-        # So few words that any will do.
+        # The post has so few words that any word becomes a tag.
         ("The tool. The tools. Tools.", {"tool", "tools"}),
         ("Die Brücke ist alt. Zwei Brücken führen über den Fluss.", {"brücke", "brücken"}),
     ],
 )
 def test_singular_and_plural_of_a_word_become_one_tag(content: str, forms: set[str]) -> None:
-    found = tags("", content)
-    assert len(forms & {tag.casefold() for tag in found}) == 1
+    tags = write_tags("", content)
+    assert len(forms & {tag.casefold() for tag in tags}) == 1

@@ -12,7 +12,7 @@ from services.composer.text.post import MetadataField, Post
 HASH = "89abcdef" * 8
 
 
-def slug(title: str, content: str = "") -> str:
+def write_slug(title: str, content: str = "") -> str:
     plain = parse_post(Post(title, content))
     return offline.write_metadata(plain, frozenset({MetadataField.SLUG}), HASH).slug or ""
 
@@ -31,15 +31,15 @@ def slug(title: str, content: str = "") -> str:
     ],
 )
 def test_slug_romanises_the_title_by_the_rules_of_its_language(title: str, expected: str) -> None:
-    assert slug(title) == expected
+    assert write_slug(title) == expected
 
 
 @pytest.mark.parametrize(
     ("title", "content", "expected"),
     [
-        # Their sound depends on the language, and these are no words of this one.
+        # The reading of these characters depends on the language, and the post is in English.
         ("Visiting 京都 in 2026", "We went there by train, and it was quiet.", "visiting-in-2026"),
-        # No dictionary has these two; the kana beside them say which language it is.
+        # No dictionary contains these two characters. The kana show that the text is Japanese.
         ("犇麤のカメラ", "", "no-kamera"),
         ("犇麤", "犇麤、ヱヴァとカメラ。", "kamera-eva"),
     ],
@@ -47,7 +47,7 @@ def test_slug_romanises_the_title_by_the_rules_of_its_language(title: str, expec
 def test_slug_omits_characters_without_a_known_reading(
     title: str, content: str, expected: str
 ) -> None:
-    assert slug(title, content) == expected
+    assert write_slug(title, content) == expected
 
 
 def test_slug_omits_chinese_characters_of_unknown_language_or_falls_back_to_the_hash() -> None:
@@ -56,7 +56,7 @@ def test_slug_omits_chinese_characters_of_unknown_language_or_falls_back_to_the_
 
 
 @pytest.mark.parametrize(
-    ("kana", "spelled"),
+    ("kana", "expected"),
     [
         ("トウキョウ", "tokyo"),
         ("オオサカ", "osaka"),
@@ -72,8 +72,8 @@ def test_slug_omits_chinese_characters_of_unknown_language_or_falls_back_to_the_
         ("abc", "abc"),
     ],
 )
-def test_kana_are_romanised_by_the_hepburn_system(kana: str, spelled: str) -> None:
-    assert romanise_kana(kana) == spelled
+def test_kana_are_romanised_by_the_hepburn_system(kana: str, expected: str) -> None:
+    assert romanise_kana(kana) == expected
 
 
 def test_japanese_verb_ending_is_not_romanised_as_a_long_vowel() -> None:
@@ -86,7 +86,7 @@ def test_slug_of_post_without_title_is_built_from_its_key_words() -> None:
         "The bakery on the corner bakes sourdough bread. The bakery sells its bread by noon. "
         "A bakery needs flour, and good flour makes good sourdough bread."
     )
-    words = slug("", content).split("-")
+    words = write_slug("", content).split("-")
     assert {"bakery", "bread", "flour"} <= set(words)
     assert len(words) == len(set(words)) <= 8
     assert set(words) <= set(content.lower().replace(".", "").replace(",", "").split())
@@ -97,9 +97,9 @@ def test_key_word_slug_has_at_most_8_words_and_60_characters(word: str) -> None:
     content = ". ".join(
         f"{word}{number} {word}{letter}" for number, letter in enumerate("abcdefgh")
     )
-    found = slug("", f"{content}. ")
-    assert 1 <= len(found) <= 60
-    assert len(found.split("-")) <= 8
+    slug = write_slug("", f"{content}. ")
+    assert 1 <= len(slug) <= 60
+    assert len(slug.split("-")) <= 8
 
 
 @pytest.mark.parametrize("character", ["紅", "㌔", "﷽", "ﷺ", "𠮷", "ア", "の"])
@@ -112,6 +112,9 @@ def test_japanese_paragraph_longer_than_the_tokenizer_limit_is_read_completely(
 
 def test_japanese_tokenizer_is_safe_for_concurrent_threads() -> None:
     text = "京都の紅葉は十一月に見頃を迎えます。" * 50
-    alone = split_morphemes(text)
+    expected_morphemes = split_morphemes(text)
     with ThreadPoolExecutor(8) as threads:
-        assert all(found == alone for found in threads.map(split_morphemes, [text] * 64))
+        assert all(
+            morphemes == expected_morphemes
+            for morphemes in threads.map(split_morphemes, [text] * 64)
+        )

@@ -1,4 +1,4 @@
-"""The offline composer writes metadata for random posts, and the metadata breaks no rule."""
+"""Tests that the metadata which the offline composer writes for random posts breaks no rule."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,12 +9,12 @@ from services.composer.text.post import MetadataField, Post
 from tests.support.composer.posts import posts
 from tests.support.sizes import sized
 
-EVERY_PART = frozenset(MetadataField)
+ALL_FIELDS = frozenset(MetadataField)
 HASH = "0123456789abcdef"
 
 pytestmark = pytest.mark.tier("fast", "properties")
 
-generated = settings(
+with_random_posts = settings(
     max_examples=sized(150, 10_000, few=5),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
@@ -22,16 +22,16 @@ generated = settings(
 
 
 @pytest.mark.slow
-@generated
+@with_random_posts
 @given(posts)
 def test_offline_metadata_and_tweets_keep_all_rules_for_random_posts(post: Post) -> None:
     plain = parse_post(post)
-    written = offline.write_metadata(plain, EVERY_PART, HASH)
-    assert rules.find_metadata_faults(plain, written, EVERY_PART) == []
+    metadata = offline.write_metadata(plain, ALL_FIELDS, HASH)
+    assert rules.find_metadata_faults(plain, metadata, ALL_FIELDS) == []
     assert rules.find_tweets_faults(plain, offline.write_tweets(plain)) == []
 
 
-@generated
+@with_random_posts
 @given(posts)
 def test_parsed_post_text_is_unchanged_by_a_second_cleaning(post: Post) -> None:
     plain = parse_post(post)

@@ -8,13 +8,13 @@ from services.composer.text.post import PlainPost, Post
 from services.composer.text.words import split_sentences
 from tests.support.sizes import sized
 
-# A million in `make test-full SIZE=full`.
-MANY = sized(150_000, 1_000_000)
-# Of the processor, on the slowest of machines; a second or three is usual.
-MOST_SECONDS = 60
+# The length of a post with hostile markup: a million in `make test-full SIZE=full`.
+MARKUP_CHARACTERS = sized(150_000, 1_000_000)
+# CPU time on the slowest machines. One to three seconds are usual.
+MAX_CPU_SECONDS = 60
 
 
-def of(content: str, title: str = "") -> PlainPost:
+def parse_content(content: str, title: str = "") -> PlainPost:
     return parse_post(Post(title, content))
 
 
@@ -38,33 +38,35 @@ def of(content: str, title: str = "") -> PlainPost:
         ("<p>unclosed <b>tags <i>here", ("unclosed tags here",)),
         ("**中文。**后面\n下一行", ("中文。后面下一行",)),
         ("turned&amp;#x202e; zero&amp;#x200b;width", ("turned zerowidth",)),
-        # The private characters with which URLs are kept apart, spelled by entities.
+        # The entities stand for the private-use characters with which the composer marks URLs.
         ("https://a.example &amp;#xe000;7&amp;#xe001; end", ("https://a.example end",)),
         ("nul\x00, half\ud800, zero\u200bwidth, turned\u202e", ("nul, half, zerowidth, turned",)),
         ("नमस्ते می\u200cخواهم 👩\u200d🚀", ("नमस्ते می\u200cخواهم 👩\u200d🚀",)),
     ],
 )  # fmt: skip
 def test_composer_reads_post_text_without_markup(content: str, paragraphs: tuple[str, ...]) -> None:
-    assert of(content).paragraphs == paragraphs
+    assert parse_content(content).paragraphs == paragraphs
 
 
 def test_composer_separates_headings_from_paragraphs() -> None:
-    plain = of("# One **two**\n\nText.\n\n<h2>Three</h2>")
+    plain = parse_content("# One **two**\n\nText.\n\n<h2>Three</h2>")
     assert plain.headings == ("One two", "Three")
     assert plain.paragraphs == ("Text.",)
 
 
 def test_composer_removes_markup_from_the_title() -> None:
-    assert of("x", title="<b>Salt</b> &amp; *pepper*\n2024.").title == "Salt & pepper 2024."
+    assert (
+        parse_content("x", title="<b>Salt</b> &amp; *pepper*\n2024.").title == "Salt & pepper 2024."
+    )
 
 
 def test_composer_reads_text_inside_table_based_mails() -> None:
-    plain = of("<table><tr><td><h1>Hi</h1><p>All is in a table.</p></td></tr></table>")
+    plain = parse_content("<table><tr><td><h1>Hi</h1><p>All is in a table.</p></td></tr></table>")
     assert plain.paragraphs == ("All is in a table.",)
 
 
 def test_composer_collects_only_web_links_from_text_and_anchors() -> None:
-    plain = of(
+    plain = parse_content(
         "See https://a.example/x_(y)?b=c&d=e. [one](https://b.example/?p=1&amp;q=2) "
         '<a href="https://c.example">two</a> [no](javascript:alert(1)) [no](/relative) <ftp://d.example>'
     )
@@ -76,7 +78,7 @@ def test_composer_collects_only_web_links_from_text_and_anchors() -> None:
 
 
 def test_composer_collects_mentions_but_not_email_addresses() -> None:
-    plain = of("Thanks @Anna, ＠bob and me@mail.example; code@x")
+    plain = parse_content("Thanks @Anna, ＠bob and me@mail.example; code@x")
     assert plain.mentions == {"@anna", "@bob"}
 
 
@@ -88,9 +90,9 @@ def test_composer_collects_mentions_but_not_email_addresses() -> None:
 )
 def test_hostile_markup_of_any_length_is_parsed_within_the_time_limit(piece: str) -> None:
     piece = piece.replace("|", " ")
-    began = time.process_time()
-    plain = of((piece * (MANY // len(piece) + 1))[:MANY])
-    assert time.process_time() - began < MOST_SECONDS
+    start = time.process_time()
+    plain = parse_content((piece * (MARKUP_CHARACTERS // len(piece) + 1))[:MARKUP_CHARACTERS])
+    assert time.process_time() - start < MAX_CPU_SECONDS
     assert all(clean_text(str(text)) == text for text in plain.paragraphs[:3])
 
 
@@ -99,26 +101,28 @@ def test_hostile_markup_of_any_length_is_parsed_within_the_time_limit(piece: str
     [*string.punctuation, "{{a", "[a ", "{%", "&a", "<!", "](", "a.", "\u0301\u0316", "é"],
 )
 def test_paragraph_parsing_time_does_not_grow_quadratically(mark: str) -> None:
-    """Four times as long takes sixteen times as long if a mark is tried again and again."""
+    """With quadratic time, a paragraph of four times the length would take 16 times as long."""
 
-    def seconds(length: int) -> float:
+    def measure_seconds(length: int) -> float:
         # Emphasis such as ``**a**`` makes the reader parse the paragraph a second time.
         post = Post("", f"**a** {mark * (length // len(mark))}")
         return min(_processor_seconds(post) for _ in range(3))
 
-    longer = seconds(19_000)
-    assert longer < 0.1 or longer < 10 * seconds(4_750)
+    long_seconds = measure_seconds(19_000)
+    assert long_seconds < 0.1 or long_seconds < 10 * measure_seconds(4_750)
 
 
 def _processor_seconds(post: Post) -> float:
-    began = time.process_time()
+    start = time.process_time()
     plain = parse_post(post)
     for paragraph in plain.paragraphs:
         split_sentences(paragraph, "da")
-    return time.process_time() - began
+    return time.process_time() - start
 
 
 def test_html_tag_with_very_many_attributes_is_parsed_within_the_time_limit() -> None:
-    began = time.process_time()
-    of("<a " + " ".join(f"x{number}=1" for number in range(MANY // 10)) + ">text</a>")
-    assert time.process_time() - began < MOST_SECONDS
+    start = time.process_time()
+    parse_content(
+        "<a " + " ".join(f"x{number}=1" for number in range(MARKUP_CHARACTERS // 10)) + ">text</a>"
+    )
+    assert time.process_time() - start < MAX_CPU_SECONDS

@@ -15,7 +15,7 @@ POST = parse_post(
         "We bake with @anna and Node.js. See https://good.example/a?b=1 for the bread and flour.",
     )
 )
-STRANGE_LINKS = [
+FOREIGN_LINKS = [
     "evil.example",
     "www.evil.example",
     "WWW.EVIL.EXAMPLE/x",
@@ -32,24 +32,24 @@ STRANGE_LINKS = [
     "xn--e1afmkfd.xn--p1ai",
     "me@evil.example",
 ]
-STRANGE_MENTIONS = ["@eve", "＠eve", "﹫eve", "@anna@evil.social", "@annabel", "(@eve)", "@ева"]
+FOREIGN_MENTIONS = ["@eve", "＠eve", "﹫eve", "@anna@evil.social", "@annabel", "(@eve)", "@ева"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "strange"),
+    ("kind", "foreign"),
     [
-        *(("link", each) for each in STRANGE_LINKS),
-        *(("mention", each) for each in STRANGE_MENTIONS),
+        *(("link", each) for each in FOREIGN_LINKS),
+        *(("mention", each) for each in FOREIGN_MENTIONS),
     ],
 )
 def test_link_or_mention_missing_from_the_post_is_reported_and_removed_from_tweets(
-    kind: str, strange: str
+    kind: str, foreign: str
 ) -> None:
-    tweet = f"Read {strange} today"
+    tweet = f"Read {foreign} today"
     assert any(kind in fault for fault in rules.find_tweets_faults(POST, [tweet]))
-    mended = rules.fit_tweets(POST, [tweet])
-    assert rules.find_tweets_faults(POST, mended or ["-"]) == []
-    assert not re.search("evil|eve", "".join(mended))
+    fitted_tweets = rules.fit_tweets(POST, [tweet])
+    assert rules.find_tweets_faults(POST, fitted_tweets or ["-"]) == []
+    assert not re.search("evil|eve", "".join(fitted_tweets))
 
 
 def test_tweets_keep_links_and_mentions_of_the_post() -> None:
@@ -110,7 +110,7 @@ def test_tags_are_limited_to_8_plain_distinct_entries() -> None:
     assert tags == ("bread flour", "Ｂread", "oven", "a", "b", "c", "d", "e")
 
 
-BROKEN: dict[MetadataField, list[Any]] = {
+INVALID_VALUES: dict[MetadataField, list[Any]] = {
     MetadataField.SLUG: ["", "-a", "a-", "a--b", "A", "a_b", "é", "a\n", "a" * 81],
     MetadataField.SUMMARY: [
         *("", "x" * 301, "two\nlines", "**bold**", "a [b](https://c.example)", "&lt;"),
@@ -122,10 +122,19 @@ BROKEN: dict[MetadataField, list[Any]] = {
 
 
 @pytest.mark.parametrize(
-    ("part", "value"), [(part, value) for part, values in BROKEN.items() for value in values]
+    ("metadata_field", "value"),
+    [
+        (metadata_field, value)
+        for metadata_field, values in INVALID_VALUES.items()
+        for value in values
+    ],
 )
-def test_metadata_rules_report_each_kind_of_invalid_value(part: MetadataField, value: Any) -> None:
-    assert rules.find_metadata_faults(POST, PostMetadata(**{part: value}), frozenset({part}))
+def test_metadata_rules_report_each_kind_of_invalid_value(
+    metadata_field: MetadataField, value: Any
+) -> None:
+    assert rules.find_metadata_faults(
+        POST, PostMetadata(**{metadata_field: value}), frozenset({metadata_field})
+    )
 
 
 def test_post_with_only_two_content_words_may_have_two_tags() -> None:

@@ -1,4 +1,4 @@
-"""The composer removes shortcodes and template tags from posts, and keeps brackets in the text."""
+"""Tests that the composer removes shortcodes and template tags, but keeps brackets in the text."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from services.composer.text.template_marks import remove_marks
 
 TEXT = "The harbour of Lisbon reopened on Monday."
 
-MARKS = """\
+TEMPLATE_TAGS = """\
 [et_pb_section fb_built="1"]
 [/et_pb_section]
 [vc_row css=".vc_custom{margin:0}"]
@@ -81,15 +81,15 @@ $[FNAME|friend|]$
 """.splitlines()
 
 
-@pytest.mark.parametrize("mark", MARKS)
-def test_template_tag_is_removed_from_post_wherever_it_occurs(mark: str) -> None:
+@pytest.mark.parametrize("tag", TEMPLATE_TAGS)
+def test_template_tag_is_removed_from_post_wherever_it_occurs(tag: str) -> None:
     for content, paragraph in (
-        (f"{mark}\n\n{TEXT}", TEXT),
-        (f"{TEXT} {mark} It rained.", f"{TEXT} It rained."),
-        (f"<p>{TEXT}</p><p>{mark}</p>", TEXT),
-        (f"<table><tr><td>{TEXT} {mark}</td></tr></table>", TEXT),
+        (f"{tag}\n\n{TEXT}", TEXT),
+        (f"{TEXT} {tag} It rained.", f"{TEXT} It rained."),
+        (f"<p>{TEXT}</p><p>{tag}</p>", TEXT),
+        (f"<table><tr><td>{TEXT} {tag}</td></tr></table>", TEXT),
     ):
-        plain = parse_post(Post(f"Harbour {mark}", content))
+        plain = parse_post(Post(f"Harbour {tag}", content))
         assert (plain.title, plain.paragraphs, plain.headings) == ("Harbour", (paragraph,), ())
 
 
@@ -168,7 +168,7 @@ def test_markdown_reference_links_are_kept_despite_template_tag_removal() -> Non
 
 
 @pytest.mark.parametrize(
-    "front",
+    "front_matter",
     [
         "---\ntitle: Harbour reopens\nlayout: post\ntags:\n- a\n  - b\n# no\n\ndraft: false\n---\n",
         "---\r\ntitle: Harbour reopens\r\n---\r\n",
@@ -178,9 +178,9 @@ def test_markdown_reference_links_are_kept_despite_template_tag_removal() -> Non
         '{\n  "title": "Harbour", "tags": ["a"]\n}\n',
     ],
 )
-def test_front_matter_is_removed_from_post(front: str) -> None:
+def test_front_matter_is_removed_from_post(front_matter: str) -> None:
     for gap in ("", "\n"):
-        assert parse_post(Post("", f"{front}{gap}{TEXT}")).paragraphs == (TEXT,)
+        assert parse_post(Post("", f"{front_matter}{gap}{TEXT}")).paragraphs == (TEXT,)
 
 
 @pytest.mark.parametrize(
@@ -198,19 +198,21 @@ def test_post_that_only_resembles_front_matter_is_kept(content: str) -> None:
     assert TEXT in text or "title" in text
 
 
-@pytest.mark.parametrize("mark", ["*|FNAME|*", "{{ name }}", "[et_pb_row]", "%FIRSTNAME%"])
-def test_template_tag_in_model_answer_is_reported_and_removed(mark: str) -> None:
+@pytest.mark.parametrize("tag", ["*|FNAME|*", "{{ name }}", "[et_pb_row]", "%FIRSTNAME%"])
+def test_template_tag_in_model_answer_is_reported_and_removed(tag: str) -> None:
     plain = parse_post(Post("Harbour", TEXT))
-    answer = f"The quay {mark} is open."
+    answer = f"The quay {tag} is open."
     assert rules.find_tweets_faults(plain, [answer])
     assert rules.fit_tweets(plain, [answer]) == ("The quay is open.",)
 
 
 def test_offline_composer_output_contains_no_template_tags() -> None:
-    content = "\n\n".join(f"{mark} {TEXT} Issue {number}." for number, mark in enumerate(MARKS))
+    content = "\n\n".join(
+        f"{tag} {TEXT} Issue {number}." for number, tag in enumerate(TEMPLATE_TAGS)
+    )
     plain = parse_post(Post("", content))
-    written = offline.write_metadata(plain, frozenset(MetadataField), "0" * 64)
-    outputs = " ".join((written.slug or "", written.summary or "", *offline.write_tweets(plain)))
+    metadata = offline.write_metadata(plain, frozenset(MetadataField), "0" * 64)
+    outputs = " ".join((metadata.slug or "", metadata.summary or "", *offline.write_tweets(plain)))
     assert not set("[]{}|%<>«»#~$@*_") & set(outputs)
-    assert "harbour" in (written.tags or ())
+    assert "harbour" in (metadata.tags or ())
     assert clean_text(str(plain.paragraphs[0])) == plain.paragraphs[0]

@@ -1,4 +1,4 @@
-"""A post that takes too long to read, or crashes its child process, doesn't affect other posts."""
+"""Tests that a post which takes too long, or crashes its child process, affects no other post."""
 
 import os
 import signal
@@ -24,10 +24,10 @@ POST = Post("Bread", "# Bread\n\nWe *bake* with @anna, see https://good.example/
 
 
 class CallersLeft(Exception):
-    """Stands in for the worker's own."""
+    """Replaces the exception that a worker raises if all callers have left."""
 
 
-def forever() -> float:
+def allow_one_minute() -> float:
     return 60.0
 
 
@@ -41,23 +41,23 @@ def child_pids() -> set[int]:
     return {child.pid for child in psutil.Process().children()}
 
 
-def started_child(texts: TextProcesses) -> int:
-    before = child_pids()
-    texts.read(POST, forever)
-    [pid] = child_pids() - before
+def start_child(texts: TextProcesses) -> int:
+    pids_before = child_pids()
+    texts.read(POST, allow_one_minute)
+    [pid] = child_pids() - pids_before
     return pid
 
 
 def test_text_process_returns_same_result_as_direct_parsing_and_is_reused(
     text_processes: TextProcesses,
 ) -> None:
-    child = started_child(text_processes)
-    children = child_pids()
-    assert text_processes.read(POST, forever) == markup.parse_post(POST)
-    hash_of_words = MetadataRequest(Post("", "…"), frozenset({MetadataField.SLUG}))
-    assert text_processes.write(hash_of_words, forever)["slug"].startswith("post-")
-    assert child_pids() == children
-    assert child in children
+    child_pid = start_child(text_processes)
+    pids = child_pids()
+    assert text_processes.read(POST, allow_one_minute) == markup.parse_post(POST)
+    request = MetadataRequest(Post("", "…"), frozenset({MetadataField.SLUG}))
+    assert text_processes.write(request, allow_one_minute)["slug"].startswith("post-")
+    assert child_pids() == pids
+    assert child_pid in pids
 
 
 @pytest.mark.parametrize(
@@ -67,21 +67,21 @@ def test_text_process_returns_same_result_as_direct_parsing_and_is_reused(
 def test_hanging_or_crashed_text_process_fails_only_its_own_post(
     text_processes: TextProcesses, number: signal.Signals, code: str
 ) -> None:
-    hung = started_child(text_processes)
-    os.kill(hung, signal.SIGSTOP)
+    stopped_pid = start_child(text_processes)
+    os.kill(stopped_pid, signal.SIGSTOP)
     with ThreadPoolExecutor(2) as threads:
-        failing = threads.submit(text_processes.read, POST, forever)
+        failing_read = threads.submit(text_processes.read, POST, allow_one_minute)
         eventually(lambda: text_processes._free.qsize() == 1, what="the post in the stopped child")
         # Meanwhile another child process reads a post of another thread.
-        assert threads.submit(text_processes.read, POST, forever).result().title == "Bread"
-        assert not failing.done()
-        os.kill(hung, number)
-        with pytest.raises(DomainError) as caught:
-            failing.result()
-    assert caught.value.code == code
-    assert not psutil.pid_exists(hung)
+        assert threads.submit(text_processes.read, POST, allow_one_minute).result().title == "Bread"
+        assert not failing_read.done()
+        os.kill(stopped_pid, number)
+        with pytest.raises(DomainError) as error:
+            failing_read.result()
+    assert error.value.code == code
+    assert not psutil.pid_exists(stopped_pid)
     for _ in range(2):
-        assert text_processes.read(POST, forever) == markup.parse_post(POST)
+        assert text_processes.read(POST, allow_one_minute) == markup.parse_post(POST)
 
 
 def test_post_stops_waiting_for_a_text_process_when_its_caller_leaves(
@@ -89,17 +89,19 @@ def test_post_stops_waiting_for_a_text_process_when_its_caller_leaves(
 ) -> None:
     waits = iter((0.01, 0.01))
 
-    def patience() -> float:
-        if (left := next(waits, None)) is None:
+    def get_remaining_seconds() -> float:
+        if (wait := next(waits, None)) is None:
             raise CallersLeft
-        return left
+        return wait
 
-    taken = [text_processes._take_child(forever) for _ in range(text_processes._free.qsize())]
-    began = time.monotonic()
+    children = [
+        text_processes._take_child(allow_one_minute) for _ in range(text_processes._free.qsize())
+    ]
+    start = time.monotonic()
     with pytest.raises(CallersLeft):
-        text_processes.read(POST, patience)
-    assert time.monotonic() - began < 2
-    for child in taken:
+        text_processes.read(POST, get_remaining_seconds)
+    assert time.monotonic() - start < 2
+    for child in children:
         text_processes._free.put(child)
 
 
@@ -107,11 +109,11 @@ def test_text_process_has_no_secrets_no_connections_and_cannot_fork(
     text_processes: TextProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRESSROOM_ENCRYPTION_KEYS", "do-not-pass-on")
-    process = Path(f"/proc/{started_child(text_processes)}")
+    process = Path(f"/proc/{start_child(text_processes)}")
     limits = (process / "limits").read_text()
     assert [line.split()[-3] for line in limits.splitlines() if "processes" in line] == ["0"]
     if os.geteuid() == 0:  # Only root may read these files of a protected process.
         assert b"do-not-pass-on" not in (process / "environ").read_bytes()
         links = {str(link.readlink()) for link in (process / "fd").iterdir()}
-        others = {link for link in links if not link.startswith("pipe:")}
-        assert others == {os.devnull, str(process / "statm")}
+        other_links = {link for link in links if not link.startswith("pipe:")}
+        assert other_links == {os.devnull, str(process / "statm")}

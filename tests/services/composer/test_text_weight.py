@@ -1,4 +1,4 @@
-"""Weighted lengths of posts, in which social networks count wide characters as two."""
+"""Tests of weighted text lengths, in which social networks count wide characters as two."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Checkpoints of the credit ledger and of payment orders, from which verification resumes."""
+"""Tests of the checkpoints from which the verification of credits and payment orders resumes."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,24 +35,24 @@ def verified_user_id(falsifiable_stack: Stack) -> int:
     return user_id
 
 
-def faults(falsifiable_stack: Stack, *, full: bool = False) -> list[tuple[int | None, str]]:
+def find_faults(falsifiable_stack: Stack, *, full: bool = False) -> list[tuple[int | None, str]]:
     return [(each.seq, each.fault) for each in verify_ledger(falsifiable_stack, full=full).faults]
 
 
-def read(report: LedgerReport) -> tuple[int, int, int]:
+def summarise_report(report: LedgerReport) -> tuple[int, int, int]:
     return report.accounts, report.resumed, report.entries
 
 
 def test_credit_ledger_verification_reads_only_entries_since_the_last_checkpoint(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
-    assert read(verify_ledger(falsifiable_stack)) == (1, 1, 0)
+    assert summarise_report(verify_ledger(falsifiable_stack)) == (1, 1, 0)
     grant_entries(falsifiable_stack, verified_user_id, 2)
-    other = falsifiable_stack.create_owner().user_id
-    grant_entries(falsifiable_stack, other, 3)
-    assert read(verify_ledger(falsifiable_stack)) == (2, 1, 5)
-    assert read(verify_ledger(falsifiable_stack)) == (2, 2, 0)
-    assert read(verify_ledger(falsifiable_stack, full=True)) == (2, 0, 10)
+    other_user_id = falsifiable_stack.create_owner().user_id
+    grant_entries(falsifiable_stack, other_user_id, 3)
+    assert summarise_report(verify_ledger(falsifiable_stack)) == (2, 1, 5)
+    assert summarise_report(verify_ledger(falsifiable_stack)) == (2, 2, 0)
+    assert summarise_report(verify_ledger(falsifiable_stack, full=True)) == (2, 0, 10)
 
 
 def test_ledger_fault_after_a_checkpoint_is_reported_by_every_verification(
@@ -61,7 +61,7 @@ def test_ledger_fault_after_a_checkpoint_is_reported_by_every_verification(
     grant_entries(falsifiable_stack, verified_user_id, 2)
     falsify_tables(falsifiable_stack, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 7")
     for _ in range(2):
-        assert faults(falsifiable_stack) == [(7, "the hash does not match the entry")]
+        assert find_faults(falsifiable_stack) == [(7, "the hash does not match the entry")]
 
 
 @pytest.mark.parametrize(
@@ -71,17 +71,17 @@ def test_account_changed_without_a_ledger_entry_is_reported(
     falsifiable_stack: Stack, verified_user_id: int, change: str
 ) -> None:
     falsify_tables(falsifiable_stack, f"UPDATE credit_accounts SET {change}")
-    assert faults(falsifiable_stack)
+    assert find_faults(falsifiable_stack)
 
 
 def test_change_before_a_ledger_checkpoint_is_reported_by_full_and_later_verifications(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
     falsify_tables(falsifiable_stack, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
-    assert faults(falsifiable_stack) == []
-    found = [(3, "the hash does not match the entry")]
-    assert faults(falsifiable_stack, full=True) == found
-    assert faults(falsifiable_stack) == found
+    assert find_faults(falsifiable_stack) == []
+    expected = [(3, "the hash does not match the entry")]
+    assert find_faults(falsifiable_stack, full=True) == expected
+    assert find_faults(falsifiable_stack) == expected
 
 
 def test_truncated_ledger_is_detected_by_its_checkpoint(
@@ -95,29 +95,29 @@ def test_truncated_ledger_is_detected_by_its_checkpoint(
         "UPDATE credit_accounts SET balance = 4, last_seq = 4,"
         " last_hash = (SELECT hash FROM credit_entries WHERE seq = 4)",
     )
-    found = [(None, "the entry at the checkpoint was changed")]
-    assert faults(falsifiable_stack, full=True) == found
-    assert faults(falsifiable_stack) == found
-    # Nothing else in the database can tell: what is left is a whole ledger.
+    expected = [(None, "the entry at the checkpoint was changed")]
+    assert find_faults(falsifiable_stack, full=True) == expected
+    assert find_faults(falsifiable_stack) == expected
+    # Without the checkpoint, nothing reveals the truncation, because the rest is consistent.
     falsify_tables(falsifiable_stack, "TRUNCATE credit_checkpoints")
-    assert faults(falsifiable_stack) == []
+    assert find_faults(falsifiable_stack) == []
 
 
 def test_rewritten_hash_chain_is_detected_by_its_checkpoint(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
-    before = "(SELECT hash FROM credit_entries WHERE seq = 4)"
+    previous_hash = "(SELECT hash FROM credit_entries WHERE seq = 4)"
     falsify_tables(
         falsifiable_stack,
         "UPDATE credit_entries SET source_id = 'y' WHERE seq = 5",
-        f"UPDATE credit_entries e SET hash = credit_entry_hash({before}, e) WHERE seq = 5",
+        f"UPDATE credit_entries e SET hash = credit_entry_hash({previous_hash}, e) WHERE seq = 5",
         "UPDATE credit_accounts SET last_hash = (SELECT hash FROM credit_entries WHERE seq = 5)",
     )
-    assert (None, "the entry at the checkpoint was changed") in faults(falsifiable_stack)
+    assert (None, "the entry at the checkpoint was changed") in find_faults(falsifiable_stack)
 
 
 @pytest.mark.parametrize(
-    "forged",
+    "assignment",
     [
         "seq = 6",
         "hash = sha256('x')",
@@ -128,32 +128,35 @@ def test_rewritten_hash_chain_is_detected_by_its_checkpoint(
     ],
 )
 def test_forged_ledger_checkpoint_hides_no_fault(
-    falsifiable_stack: Stack, verified_user_id: int, forged: str
+    falsifiable_stack: Stack, verified_user_id: int, assignment: str
 ) -> None:
-    other = falsifiable_stack.create_owner().user_id
-    grant_entries(falsifiable_stack, other, 1)
+    other_user_id = falsifiable_stack.create_owner().user_id
+    grant_entries(falsifiable_stack, other_user_id, 1)
     falsify_tables(
         falsifiable_stack,
-        f"UPDATE credit_checkpoints SET {forged.format(other=other)}",
+        f"UPDATE credit_checkpoints SET {assignment.format(other=other_user_id)}",
         "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3",
     )
     for _ in range(2):
-        assert (3, "the hash does not match the entry") in faults(falsifiable_stack)
+        assert (3, "the hash does not match the entry") in find_faults(falsifiable_stack)
 
 
 def test_restored_old_checkpoint_only_makes_ledger_verification_read_more(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
-    [old] = falsifiable_stack.query("SELECT seq, hash, balance, signature FROM credit_checkpoints")
-    grant_entries(falsifiable_stack, verified_user_id, 3)
-    assert read(verify_ledger(falsifiable_stack)) == (1, 1, 3)
-    falsifiable_stack.query(
-        "UPDATE credit_checkpoints SET seq = %s, hash = %s, balance = %s, signature = %s", *old
+    [old_checkpoint] = falsifiable_stack.query(
+        "SELECT seq, hash, balance, signature FROM credit_checkpoints"
     )
-    assert read(verify_ledger(falsifiable_stack)) == (1, 1, 3)
+    grant_entries(falsifiable_stack, verified_user_id, 3)
+    assert summarise_report(verify_ledger(falsifiable_stack)) == (1, 1, 3)
+    falsifiable_stack.query(
+        "UPDATE credit_checkpoints SET seq = %s, hash = %s, balance = %s, signature = %s",
+        *old_checkpoint,
+    )
+    assert summarise_report(verify_ledger(falsifiable_stack)) == (1, 1, 3)
 
 
-def signing_with(falsifiable_stack: Stack, keys: str) -> Resources:
+def build_resources_with_keys(falsifiable_stack: Stack, keys: str) -> Resources:
     values = {**dict(falsifiable_stack.settings()), "secret_keys": SecretStr(keys)}
     return replace(falsifiable_stack.resources, settings=Settings.model_construct(**values))
 
@@ -162,15 +165,15 @@ def test_ledger_checkpoint_is_ignored_once_its_signing_key_is_removed(
     falsifiable_stack: Stack, verified_user_id: int
 ) -> None:
     key = f"next:{'n' * 43}"
-    rotated = signing_with(
+    rotated_resources = build_resources_with_keys(
         falsifiable_stack, f"{key},{falsifiable_stack.environment['PRESSROOM_SECRET_KEYS']}"
     )
-    assert read(verify.verify_ledger(rotated, full=False)) == (1, 1, 0)
-    gone = signing_with(falsifiable_stack, key)
-    report = verify.verify_ledger(gone, full=False)
-    assert (report.faults, read(report)) == ([], (1, 0, 5))
-    # From now on there are checkpoints under the new key.
-    assert read(verify.verify_ledger(gone, full=False)) == (1, 1, 0)
+    assert summarise_report(verify.verify_ledger(rotated_resources, full=False)) == (1, 1, 0)
+    resources_without_key = build_resources_with_keys(falsifiable_stack, key)
+    report = verify.verify_ledger(resources_without_key, full=False)
+    assert (report.faults, summarise_report(report)) == ([], (1, 0, 5))
+    # The verification before has stored checkpoints under the new key.
+    assert summarise_report(verify.verify_ledger(resources_without_key, full=False)) == (1, 1, 0)
 
 
 def test_credits_can_be_charged_during_ledger_verification(
@@ -186,16 +189,16 @@ def test_credits_can_be_charged_during_ledger_verification(
     assert 5 + sum(report.entries for report in [*reports, last]) == entries
 
 
-def paid_order(falsifiable_stack: Stack) -> int:
+def create_paid_order(falsifiable_stack: Stack) -> int:
     terms = till.new_order(
         falsifiable_stack,
         falsifiable_stack.create_owner().user_id,
         minor=500,
         credit_units=5_000_000,
     )
-    paid = Evidence(order_id=terms.order_id, amount_minor=500, currency="USD", paid=True)
+    evidence = Evidence(order_id=terms.order_id, amount_minor=500, currency="USD", paid=True)
     with falsifiable_stack.resources.unit_of_work() as uow:
-        settle_order(uow, terms.order_id, paid, OrderVia.WEBHOOK)
+        settle_order(uow, terms.order_id, evidence, OrderVia.WEBHOOK)
     return terms.order_id
 
 
@@ -209,49 +212,55 @@ def age_changes(falsifiable_stack: Stack) -> None:
 def test_verified_payment_orders_older_than_an_hour_are_skipped_until_a_full_check(
     falsifiable_stack: Stack,
 ) -> None:
-    old = paid_order(falsifiable_stack)
+    old_order_id = create_paid_order(falsifiable_stack)
     age_changes(falsifiable_stack)
-    paid_order(falsifiable_stack)
+    create_paid_order(falsifiable_stack)
     assert verify_ledger(falsifiable_stack).orders is None
-    # What is younger than an hour is looked at again.
+    # The order that is younger than an hour is verified again.
     assert verify_ledger(falsifiable_stack).orders == 1
-    falsify_tables(falsifiable_stack, f"UPDATE payment_orders SET credited = 0 WHERE id = {old}")
+    falsify_tables(
+        falsifiable_stack, f"UPDATE payment_orders SET credited = 0 WHERE id = {old_order_id}"
+    )
     assert verify_ledger(falsifiable_stack).faults == []
-    assert {each.order_id for each in verify_ledger(falsifiable_stack, full=True).faults} == {old}
-    assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {old}
+    assert {each.order_id for each in verify_ledger(falsifiable_stack, full=True).faults} == {
+        old_order_id
+    }
+    assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {old_order_id}
 
 
 def test_old_payment_order_with_a_new_credit_entry_is_verified_again(
     falsifiable_stack: Stack,
 ) -> None:
-    old = paid_order(falsifiable_stack)
+    old_order_id = create_paid_order(falsifiable_stack)
     age_changes(falsifiable_stack)
-    paid_order(falsifiable_stack)
+    create_paid_order(falsifiable_stack)
     verify_ledger(falsifiable_stack)
-    take = "SELECT credit_take(user_id, 1, 'refund', id, 100, 'USD') IS NULL FROM payment_orders"
-    falsifiable_stack.query(f"{take} WHERE id = %s", old)
-    assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {old}
+    query = "SELECT credit_take(user_id, 1, 'refund', id, 100, 'USD') IS NULL FROM payment_orders"
+    falsifiable_stack.query(f"{query} WHERE id = %s", old_order_id)
+    assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {old_order_id}
 
 
 def test_new_payment_order_with_wrong_credited_amount_is_reported(falsifiable_stack: Stack) -> None:
-    paid_order(falsifiable_stack)
+    create_paid_order(falsifiable_stack)
     age_changes(falsifiable_stack)
-    new = paid_order(falsifiable_stack)
+    new_order_id = create_paid_order(falsifiable_stack)
     verify_ledger(falsifiable_stack)
-    falsify_tables(falsifiable_stack, f"UPDATE payment_orders SET credited = 0 WHERE id = {new}")
-    assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {new}
+    falsify_tables(
+        falsifiable_stack, f"UPDATE payment_orders SET credited = 0 WHERE id = {new_order_id}"
+    )
+    assert {each.order_id for each in verify_ledger(falsifiable_stack).faults} == {new_order_id}
 
 
 def test_forged_payment_order_checkpoint_hides_no_fault(falsifiable_stack: Stack) -> None:
-    old = paid_order(falsifiable_stack)
+    old_order_id = create_paid_order(falsifiable_stack)
     age_changes(falsifiable_stack)
-    paid_order(falsifiable_stack)
+    create_paid_order(falsifiable_stack)
     verify_ledger(falsifiable_stack)
     falsify_tables(
         falsifiable_stack,
         "UPDATE payment_order_checkpoints SET change_id = change_id + 1000",
-        f"UPDATE payment_orders SET credited = 0 WHERE id = {old}",
+        f"UPDATE payment_orders SET credited = 0 WHERE id = {old_order_id}",
     )
     report = verify_ledger(falsifiable_stack)
     assert report.orders is None
-    assert old in {each.order_id for each in report.faults}
+    assert old_order_id in {each.order_id for each in report.faults}

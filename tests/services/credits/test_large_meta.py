@@ -9,7 +9,7 @@ from services.access.caller import Caller
 from services.credits import ledger
 from storage.database import Database
 
-MAX_HELD_BYTES = 2_000_000
+MAX_MEMORY_BYTES = 2_000_000
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_oversized_credit_meta_is_rejected_without_serialising_all_of_it(
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < MAX_HELD_BYTES
+    assert peak < MAX_MEMORY_BYTES

@@ -1,4 +1,4 @@
-"""Events in the feed: one query reads the data of many events, without names of erased people."""
+"""Tests that one query reads the data of many feed events, without names of erased people."""
 
 import pytest
 from sqlalchemy import event
@@ -15,7 +15,7 @@ from tests.support.feed.following import read
 from tests.support.imports.importing import Importing, new_addresses
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
-MEMBERS = 20
+MEMBER_COUNT = 20
 
 
 @pytest.fixture
@@ -26,55 +26,57 @@ def feed_owner(stack_without_processes: Stack) -> Owner:
 @pytest.fixture
 def member_ids(stack_without_processes: Stack, feed_owner: Owner) -> list[int]:
     """The ids of 20 members of a list of ``feed_owner``, sorted by the time of joining."""
-    list_id, people = Importing(stack_without_processes).new_list(feed_owner), []
-    for address in new_addresses(MEMBERS):
+    list_id = Importing(stack_without_processes).new_list(feed_owner)
+    user_ids = []
+    for address in new_addresses(MEMBER_COUNT):
         with stack_without_processes.resources.unit_of_work() as uow:
             person = accounts.create_user(uow, email=address, name="Ada")
             sign_up.subscribe_person(uow, lists.get_list(uow, list_id), person, READER)
-            people.append(person.id)
-    return people
+            user_ids.append(person.id)
+    return user_ids
 
 
-def _events(stack: Stack, feed_owner: Owner) -> list[FeedEvent]:
+def _read_all_events(stack: Stack, feed_owner: Owner) -> list[FeedEvent]:
     kinds = [FeedEventType.SUBSCRIPTION_CREATED]
 
-    def there() -> list[FeedEvent]:
-        found = read(stack.resources, feed_owner.user_id, types=kinds)
-        return found if len(found) == MEMBERS else []
+    def read_if_complete() -> list[FeedEvent]:
+        events = read(stack.resources, feed_owner.user_id, types=kinds)
+        return events if len(events) == MEMBER_COUNT else []
 
-    found = eventually(there, what="all events")
-    assert isinstance(found, list)
-    return found
+    result = eventually(read_if_complete, what="all events")
+    assert isinstance(result, list)
+    return result
 
 
 def test_feed_events_of_one_page_are_rendered_with_one_query(
     stack_without_processes: Stack, feed_owner: Owner, member_ids: list[int]
 ) -> None:
-    events, statements = _events(stack_without_processes, feed_owner), list[str]()
+    events = _read_all_events(stack_without_processes, feed_owner)
+    statements = list[str]()
     engine = stack_without_processes.resources.database.engine
 
-    def note(_: object, __: object, statement: str, *___: object) -> None:
+    def record_statement(_: object, __: object, statement: str, *___: object) -> None:
         statements.append(statement)
 
-    event.listen(engine, "before_cursor_execute", note)
+    event.listen(engine, "before_cursor_execute", record_statement)
     try:
         with stack_without_processes.resources.unit_of_work() as uow:
-            shown = reading.render_events(uow.session, events)
+            rendered_events = reading.render_events(uow.session, events)
     finally:
-        event.remove(engine, "before_cursor_execute", note)
-    assert [each["data"]["user_id"] for each in shown] == member_ids
-    assert {each["data"]["name"] for each in shown} == {"Ada"}
+        event.remove(engine, "before_cursor_execute", record_statement)
+    assert [each["data"]["user_id"] for each in rendered_events] == member_ids
+    assert {each["data"]["name"] for each in rendered_events} == {"Ada"}
     assert len(statements) == 1
 
 
 def test_feed_shows_no_name_or_address_as_soon_as_a_person_is_marked_erased(
     stack_without_processes: Stack, feed_owner: Owner, member_ids: list[int]
 ) -> None:
-    """The list's own record is blanked later, by a job."""
+    """A job blanks the member's record on the list later."""
     stack_without_processes.query("UPDATE users SET erased_at = now() WHERE id = %s", member_ids[0])
     with stack_without_processes.resources.unit_of_work() as uow:
         first, second, *_ = reading.render_events(
-            uow.session, _events(stack_without_processes, feed_owner)
+            uow.session, _read_all_events(stack_without_processes, feed_owner)
         )
     assert (first["data"]["email"], first["data"]["name"]) == (None, None)
     assert second["data"]["email"]

@@ -13,55 +13,55 @@ from services.feed.catalogue import FeedEventType
 from services.feed.reading import FEED_START, FeedPosition
 from tests.support.feed.following import KIND, follow, ids_in_order, read, tell, write
 
-_WRITERS = 6
-_TRANSACTIONS = 40
+_WRITER_COUNT = 6
+_TRANSACTION_COUNT = 40
 
 
-class Undone(Exception):
+class RolledBack(Exception):
     pass
 
 
 def _write_at_random(stack: Stack, user_id: int, seed: int) -> None:
-    """Transactions of some length and some events, a fifth of which are undone."""
-    dice = Random(seed)
-    for _ in range(_TRANSACTIONS):
-        with suppress(Undone), stack.resources.unit_of_work() as uow:
-            for _ in range(dice.randint(1, 3)):
-                write(uow, user_id, dice.choice([*FeedEventType]))
-                time.sleep(dice.random() * 0.01)
-            if dice.random() < 0.2:
-                raise Undone
+    """Write events in transactions of random length, and roll back a fifth of them."""
+    random_source = Random(seed)
+    for _ in range(_TRANSACTION_COUNT):
+        with suppress(RolledBack), stack.resources.unit_of_work() as uow:
+            for _ in range(random_source.randint(1, 3)):
+                write(uow, user_id, random_source.choice([*FeedEventType]))
+                time.sleep(random_source.random() * 0.01)
+            if random_source.random() < 0.2:
+                raise RolledBack
 
 
 @pytest.mark.parametrize("limit", [1, 7, 1000])
 def test_feed_follower_sees_every_event_exactly_once_in_order_with_concurrent_writers(
     stack_without_processes: Stack, feed_owner_id: int, limit: int
 ) -> None:
-    seen: list[int] = []
+    event_ids: list[int] = []
     pages = follow(stack_without_processes.resources, feed_owner_id, limit=limit)
-    with ThreadPoolExecutor(_WRITERS) as pool:
+    with ThreadPoolExecutor(_WRITER_COUNT) as pool:
         writers = [
             pool.submit(
                 _write_at_random, stack_without_processes, feed_owner_id, 100 * limit + seed
             )
-            for seed in range(_WRITERS)
+            for seed in range(_WRITER_COUNT)
         ]
-        while not all(each.done() for each in writers):
-            seen += next(pages)
-        for each in writers:
-            each.result()
+        while not all(writer.done() for writer in writers):
+            event_ids += next(pages)
+        for writer in writers:
+            writer.result()
     expected = ids_in_order(stack_without_processes, feed_owner_id)
 
-    def caught_up() -> bool:
+    def has_caught_up() -> bool:
         while page := next(pages):
-            seen.extend(page)
-        return len(seen) >= len(expected)
+            event_ids.extend(page)
+        return len(event_ids) >= len(expected)
 
-    eventually(caught_up, what="the last event")
+    eventually(has_caught_up, what="the last event")
     assert next(pages) == []
-    assert seen == expected
-    # Else a reader by ids had done as well, and this had shown nothing.
-    assert seen != sorted(seen)
+    assert event_ids == expected
+    # If the events were in the order of their ids, this test would prove nothing.
+    assert event_ids != sorted(event_ids)
 
 
 def test_open_write_transaction_delays_later_feed_events_without_losing_any(
@@ -69,13 +69,13 @@ def test_open_write_transaction_delays_later_feed_events_without_losing_any(
 ) -> None:
     resources = stack_without_processes.resources
     tell(resources, feed_owner_id)
-    [first] = _awaited(stack_without_processes, feed_owner_id, 1)
-    with resources.unit_of_work() as slow:
-        write(slow, feed_owner_id)
+    [first] = _wait_for_ids(stack_without_processes, feed_owner_id, 1)
+    with resources.unit_of_work() as slow_uow:
+        write(slow_uow, feed_owner_id)
         tell(resources, feed_owner_id)
         time.sleep(0.1)
         assert [event.id for event in read(resources, feed_owner_id)] == [first]
-    assert _awaited(stack_without_processes, feed_owner_id, 3) == ids_in_order(
+    assert _wait_for_ids(stack_without_processes, feed_owner_id, 3) == ids_in_order(
         stack_without_processes, feed_owner_id
     )
 
@@ -84,24 +84,24 @@ def test_open_read_transaction_does_not_delay_feed_events(
     stack_without_processes: Stack, feed_owner_id: int
 ) -> None:
     with (
-        closing(psycopg2.connect(stack_without_processes.owner_url)) as dump,
-        dump.cursor() as cursor,
+        closing(psycopg2.connect(stack_without_processes.owner_url)) as connection,
+        connection.cursor() as cursor,
     ):
-        dump.set_session(isolation_level="REPEATABLE READ")
+        connection.set_session(isolation_level="REPEATABLE READ")
         cursor.execute("SELECT count(*) FROM feed_events")
         tell(stack_without_processes.resources, feed_owner_id)
-        _awaited(stack_without_processes, feed_owner_id, 1)
+        _wait_for_ids(stack_without_processes, feed_owner_id, 1)
 
 
 def test_rolled_back_transaction_leaves_no_feed_event(
     stack_without_processes: Stack, feed_owner_id: int
 ) -> None:
     resources = stack_without_processes.resources
-    with suppress(Undone), resources.unit_of_work() as uow:
+    with suppress(RolledBack), resources.unit_of_work() as uow:
         write(uow, feed_owner_id)
-        raise Undone
+        raise RolledBack
     tell(resources, feed_owner_id)
-    assert len(_awaited(stack_without_processes, feed_owner_id, 1)) == 1
+    assert len(_wait_for_ids(stack_without_processes, feed_owner_id, 1)) == 1
     assert len(ids_in_order(stack_without_processes, feed_owner_id)) == 1
 
 
@@ -110,56 +110,64 @@ def test_newest_feed_position_excludes_existing_events_and_includes_later_ones(
 ) -> None:
     resources = stack_without_processes.resources
     tell(resources, feed_owner_id)
-    _awaited(stack_without_processes, feed_owner_id, 1)
-    with resources.unit_of_work() as slow:
-        write(slow, feed_owner_id)
+    _wait_for_ids(stack_without_processes, feed_owner_id, 1)
+    with resources.unit_of_work() as slow_uow:
+        write(slow_uow, feed_owner_id)
         with resources.unit_of_work() as uow:
-            newest = reading.newest_position(uow.session)
-        assert read(resources, feed_owner_id, newest) == []
+            newest_position = reading.newest_position(uow.session)
+        assert read(resources, feed_owner_id, newest_position) == []
     tell(resources, feed_owner_id)
     eventually(
-        lambda: len(read(resources, feed_owner_id, newest)) == 2, what="the two that came later"
+        lambda: len(read(resources, feed_owner_id, newest_position)) == 2,
+        what="the two later events",
     )
 
 
 def test_feed_cursors_stay_valid_and_event_ids_stay_new_after_a_restore(
     stack_without_processes: Stack, feed_owner_id: int
 ) -> None:
-    """A busier cluster gave these places; its last cursors are of events that are not restored."""
+    """The places come from a busier cluster, whose last events were lost.
+
+    Some cursors still point at the lost events.
+    """
     resources = stack_without_processes.resources
-    far = 5 * 10**12
-    [(old,)] = stack_without_processes.query(
+    old_place = 5 * 10**12
+    [(restored_id,)] = stack_without_processes.query(
         "INSERT INTO feed_events (user_id, type, place) VALUES (%s, %s, %s) RETURNING id",
-        *(feed_owner_id, KIND, far),
+        *(feed_owner_id, KIND, old_place),
     )
-    assert isinstance(old, int)
-    lost = FeedPosition(far + 1000, old + 1000)
+    assert isinstance(restored_id, int)
+    lost_position = FeedPosition(old_place + 1000, restored_id + 1000)
     assert read(resources, feed_owner_id) == []
     with resources.unit_of_work() as uow:
         reading.raise_feed_places(uow)
     tell(resources, feed_owner_id)
     eventually(
-        lambda: len(read(resources, feed_owner_id, lost)) == 1, what="the event after the restore"
+        lambda: len(read(resources, feed_owner_id, lost_position)) == 1,
+        what="the event after the restore",
     )
-    [new] = read(resources, feed_owner_id, lost)
-    assert new.id > lost.id
-    assert [event.id for event in read(resources, feed_owner_id)] == [old, new.id]
-    # A second restore of the same day is as good, and places stay exact in JavaScript.
+    [new_event] = read(resources, feed_owner_id, lost_position)
+    assert new_event.id > lost_position.id
+    assert [event.id for event in read(resources, feed_owner_id)] == [restored_id, new_event.id]
+    # A second restore on the same day has the same effect, and places stay exact in JavaScript.
     with resources.unit_of_work() as uow:
         reading.raise_feed_places(uow)
     tell(resources, feed_owner_id)
-    position = FeedPosition.of_event(new)
+    position = FeedPosition.of_event(new_event)
     eventually(lambda: len(read(resources, feed_owner_id, position)) == 1, what="the next event")
     assert read(resources, feed_owner_id, position)[0].place < 2**53
 
 
-def _awaited(stack: Stack, user_id: int, count: int) -> list[int]:
-    """The ids that are read once there are so many: other tests' transactions may be open."""
+def _wait_for_ids(stack: Stack, user_id: int, count: int) -> list[int]:
+    """Return the ids of the events in the feed as soon as there are at least ``count``.
 
-    def found() -> list[int]:
+    Open transactions of other tests may delay the events.
+    """
+
+    def read_if_complete() -> list[int]:
         ids = [event.id for event in read(stack.resources, user_id, FEED_START)]
         return ids if len(ids) >= count else []
 
-    seen = eventually(found, what=f"{count} events")
-    assert isinstance(seen, list)
-    return seen
+    event_ids = eventually(read_if_complete, what=f"{count} events")
+    assert isinstance(event_ids, list)
+    return event_ids

@@ -13,17 +13,19 @@ from services.webhooks.deliveries import build_first_event_query
 from storage.database import Statement
 from tests.support.feed.following import scans
 
-ROWS = 60_000
-LIMIT = 51
-OWNER, LARGE, SMALL = 11, 21, 22
-RARE = FeedEventType.IMPORT_ENDED
+EVENT_COUNT = 60_000
+PAGE_LIMIT = 51
+OWNER_ID = 11
+LARGE_LIST_ID = 21
+SMALL_LIST_ID = 22
+RARE_TYPE = FeedEventType.IMPORT_ENDED
 
 
 @pytest.fixture(scope="module")
 def stack_with_many_events(stack_without_processes: Stack) -> Stack:
     """A stack whose feed has 60,000 events of two owners.
 
-    Only a few events have the type ``RARE``, and only a few belong to the list ``SMALL``.
+    Few events have the type ``RARE_TYPE``, and few belong to the list ``SMALL_LIST_ID``.
     """
     stack_without_processes.query(
         "INSERT INTO feed_events (place, user_id, type, list_id) SELECT 1 + n / 200,"
@@ -31,18 +33,18 @@ def stack_with_many_events(stack_without_processes: Stack) -> Stack:
         " CASE WHEN n %% 10000 = 1 THEN %s ELSE 'subscription.created' END,"
         " CASE WHEN n %% 3 > 0 THEN CASE WHEN n %% 5000 = 2 THEN %s ELSE %s END END"
         " FROM generate_series(1, %s) AS n",
-        *(OWNER, RARE, SMALL, LARGE, ROWS),
+        *(OWNER_ID, RARE_TYPE, SMALL_LIST_ID, LARGE_LIST_ID, EVENT_COUNT),
     )
     stack_without_processes.query("ANALYZE feed_events")
     return stack_without_processes
 
 
-def rows_read(nodes: list[dict[str, Any]]) -> float:
-    read: float = sum(
+def count_rows_read(nodes: list[dict[str, Any]]) -> float:
+    row_count: float = sum(
         node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
         for node in nodes
     )
-    return read
+    return row_count
 
 
 @pytest.mark.parametrize(
@@ -50,11 +52,11 @@ def rows_read(nodes: list[dict[str, Any]]) -> float:
     [
         ([*FeedEventType], None, FEED_START),
         ([*FeedEventType], None, FeedPosition(150, 0)),
-        ([RARE], None, FEED_START),
-        ([RARE, FeedEventType.KEY_CREATED], None, FEED_START),
-        ([*FeedEventType], LARGE, FEED_START),
-        ([*FeedEventType], SMALL, FEED_START),
-        ([RARE], SMALL, FEED_START),
+        ([RARE_TYPE], None, FEED_START),
+        ([RARE_TYPE, FeedEventType.KEY_CREATED], None, FEED_START),
+        ([*FeedEventType], LARGE_LIST_ID, FEED_START),
+        ([*FeedEventType], SMALL_LIST_ID, FEED_START),
+        ([RARE_TYPE], SMALL_LIST_ID, FEED_START),
     ],
     ids=["all", "half way", "rare type", "rare types", "large list", "small list", "nothing"],
 )
@@ -64,10 +66,10 @@ def test_feed_page_reads_only_as_many_rows_as_its_limit_and_event_types(
     list_id: int | None,
     position: FeedPosition,
 ) -> None:
-    query = next_events(OWNER, position, types=types, list_id=list_id, limit=LIMIT)
+    query = next_events(OWNER_ID, position, types=types, list_id=list_id, limit=PAGE_LIMIT)
     nodes = scans(stack_with_many_events, Statement(query))
     assert {node["Node Type"] for node in nodes} <= {"Index Scan", "Index Only Scan"}
-    assert rows_read(nodes) <= LIMIT + len(types)
+    assert count_rows_read(nodes) <= PAGE_LIMIT + len(types)
 
 
 @pytest.fixture(scope="module")
@@ -81,33 +83,27 @@ def stack_with_weeks_of_events(make_stack: Callable[[str], Stack]) -> Stack:
         "INSERT INTO feed_events (place, user_id, type, occurred_at)"
         " SELECT 1 + n / 10, %s, %s, now() - make_interval(mins => %s - n)"
         " FROM generate_series(1, %s) AS n",
-        *(OWNER, RARE, ROWS, ROWS),
+        *(OWNER_ID, RARE_TYPE, EVENT_COUNT, EVENT_COUNT),
     )
     stack.query("ANALYZE feed_events")
     return stack
 
 
-@pytest.mark.parametrize("ago", [timedelta(hours=2), timedelta(minutes=ROWS // 2)])
+@pytest.mark.parametrize("age", [timedelta(hours=2), timedelta(minutes=EVENT_COUNT // 2)])
 def test_first_feed_event_since_a_time_is_found_without_scanning_earlier_events(
-    stack_with_weeks_of_events: Stack, ago: timedelta
+    stack_with_weeks_of_events: Stack, age: timedelta
 ) -> None:
-    since = datetime.now(UTC) - ago
-    events = (FeedEvent.user_id == OWNER, FeedEvent.type == RARE)
+    since = datetime.now(UTC) - age
+    events = (FeedEvent.user_id == OWNER_ID, FeedEvent.type == RARE_TYPE)
     with stack_with_weeks_of_events.resources.unit_of_work() as uow:
         place = find_place_before(uow.session, since)
         event = uow.session.scalars(build_first_event_query(events, place, since)).one()
         expected = select(func.min(FeedEvent.id)).where(FeedEvent.occurred_at >= since)
         assert event.id == uow.session.scalar(expected)
-    # Those of the hour before, in which a transaction may have been open.
-    assert (
-        0
-        < rows_read(
-            scans(
-                stack_with_weeks_of_events, Statement(build_first_event_query(events, place, since))
-            )
-        )
-        < 200
-    )
+    # The query also reads the events of the hour before, when a transaction may have been open.
+    query = build_first_event_query(events, place, since)
+    nodes = scans(stack_with_weeks_of_events, Statement(query))
+    assert 0 < count_rows_read(nodes) < 200
 
 
 def test_time_before_all_feed_events_maps_to_the_start_of_the_feed(

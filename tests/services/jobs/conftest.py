@@ -15,10 +15,11 @@ from tests.support.probe.job_states import claim_lease
 def probes_without_workers(make_lasting_stack: Callable[[str], Stack]) -> Bench:
     """A stack for probe jobs, without workers because the tests claim and finish the jobs."""
     probes = make_bench(make_lasting_stack("jobs"))
-    # No lease counts as lost until workers had time to renew theirs after the database's start.
-    steady = "SELECT pg_postmaster_start_time() < now() - %s"
+    # After a start of the database, no lease counts as lost until workers had time to renew leases.
+    uptime_query = "SELECT pg_postmaster_start_time() < now() - %s"
     eventually(
-        lambda: probes.stack.query(steady, OUTAGE_GRACE_PERIOD)[0][0], what="a steady database"
+        lambda: probes.stack.query(uptime_query, OUTAGE_GRACE_PERIOD)[0][0],
+        what="a steady database",
     )
     return probes
 

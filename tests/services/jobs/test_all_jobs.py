@@ -3,7 +3,7 @@ from models import JobStatus
 from services.jobs import records
 from services.paging import PageRequest
 
-_FAILED = (
+_INSERT_FINISHED_JOBS = (
     "INSERT INTO jobs (kind, queue, status, finished_at)"
     " SELECT 'attachment.process', 'media',"
     " CASE WHEN n %% 4 = 0 THEN 'failed' ELSE 'cancelled' END, now()"
@@ -12,18 +12,23 @@ _FAILED = (
 
 
 def test_job_list_pages_with_limited_scans_return_all_matching_jobs(stack: Stack) -> None:
-    stack.query(_FAILED)
+    stack.query(_INSERT_FINISHED_JOBS)
     rows = stack.query("SELECT id FROM jobs WHERE status = 'failed' ORDER BY id DESC")
-    # More than a page's worth, or none, in some of the looks.
-    for look_at in (3, 50):
-        seen: list[int] = []
-        cursor, looks = None, 0
-        while cursor is not None or looks == 0:
+    # Some scans find more jobs than fit on a page, and some find none.
+    for max_scanned in (3, 50):
+        job_ids: list[int] = []
+        cursor = None
+        page_count = 0
+        while cursor is not None or page_count == 0:
             with stack.resources.unit_of_work() as uow:
                 page = records.list_all_jobs(
-                    uow, PageRequest(2, cursor=cursor), status=JobStatus.FAILED, max_scanned=look_at
+                    uow,
+                    PageRequest(2, cursor=cursor),
+                    status=JobStatus.FAILED,
+                    max_scanned=max_scanned,
                 )
-                seen += [job.id for job in page.rows]
-            cursor, looks = page.next_cursor, looks + 1
-        assert seen == [number for (number,) in rows]
-        assert looks > len(seen) // 2
+                job_ids += [job.id for job in page.rows]
+            cursor = page.next_cursor
+            page_count += 1
+        assert job_ids == [number for (number,) in rows]
+        assert page_count > len(job_ids) // 2

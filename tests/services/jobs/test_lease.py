@@ -40,14 +40,14 @@ def test_only_one_concurrent_claim_wins(
     job_id = probes_without_workers.enqueue()
     barrier = threading.Barrier(6)
 
-    def attempt(_: int) -> Lease | None:
+    def claim(_: int) -> Lease | None:
         barrier.wait()
         with resources.unit_of_work() as uow:
             return claim_job(uow, job_id)
 
     with ThreadPoolExecutor(6) as threads:
-        claimed = list(threads.map(attempt, range(6)))
-    assert [lease.attempt for lease in claimed if lease] == [1]
+        leases = list(threads.map(claim, range(6)))
+    assert [lease.attempt for lease in leases if lease] == [1]
 
 
 @pytest.mark.parametrize("is_finished", [False, True])
@@ -75,17 +75,17 @@ def test_job_in_backoff_is_not_claimed_before_its_retry_time(
     assert claim_lease(resources, lease.job_id).retries == 1
 
 
-# The lock of a progress keeps the heartbeat out.
-@pytest.mark.parametrize("hold", [renew_lease, partial(record_progress, done=1)])
+# Recorded progress must extend the lease too, because its lock blocks the heartbeat.
+@pytest.mark.parametrize("extend_lease", [renew_lease, partial(record_progress, done=1)])
 def test_job_lease_is_extended_by_renewal_and_by_progress(
     probes_without_workers: Bench,
     lease: Lease,
     resources: Resources,
-    hold: Callable[[UnitOfWork, Lease], object],
+    extend_lease: Callable[[UnitOfWork, Lease], object],
 ) -> None:
     update_job(resources, lease.job_id, lease_expires_at=func.now())
     with resources.unit_of_work() as uow:
-        hold(uow, lease)
+        extend_lease(uow, lease)
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 0
     assert probes_without_workers.job(lease.job_id).status == JobStatus.RUNNING
 
@@ -96,9 +96,9 @@ def test_worker_that_lost_its_lease_writes_nothing_and_its_transaction_is_rolled
     update_job(resources, lease.job_id, lease_expires_at=func.now())
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
     successor = claim_lease(resources, lease.job_id)
-    for finish in _FINISHES:
+    for write in _WORKER_WRITES:
         with pytest.raises(LeaseLost):
-            _note_effect_and(finish, resources, lease)
+            _record_effect_and_write(write, resources, lease)
     assert probes_without_workers.effects(lease.job_id) == 0
     with resources.unit_of_work() as uow:
         complete_job(uow, successor, {"by": "the successor"})
@@ -106,7 +106,7 @@ def test_worker_that_lost_its_lease_writes_nothing_and_its_transaction_is_rolled
     assert (job.status, job.result) == (JobStatus.SUCCEEDED, {"by": "the successor"})
 
 
-_FINISHES: tuple[Callable[[UnitOfWork, Lease], object], ...] = (
+_WORKER_WRITES: tuple[Callable[[UnitOfWork, Lease], object], ...] = (
     lambda uow, lease: complete_job(uow, lease, {"by": "the loser"}),
     lambda uow, lease: fail_job(uow, lease, DomainError(Kind.INVALID, "x.y", "z")),
     lambda uow, lease: record_progress(uow, lease, done=9),
@@ -117,15 +117,15 @@ _FINISHES: tuple[Callable[[UnitOfWork, Lease], object], ...] = (
 )
 
 
-def _note_effect_and(
-    finish: Callable[[UnitOfWork, Lease], object], resources: Resources, lease: Lease
+def _record_effect_and_write(
+    write: Callable[[UnitOfWork, Lease], object], resources: Resources, lease: Lease
 ) -> None:
     with resources.unit_of_work() as uow:
         uow.session.execute(
             text("INSERT INTO probe_effects (job_id, attempt, pid) VALUES (:id, 1, 0)"),
             {"id": lease.job_id},
         )
-        finish(uow, lease)
+        write(uow, lease)
 
 
 def test_job_fails_with_worker_lost_error_after_three_crashes(
@@ -150,8 +150,8 @@ def test_job_progress_resets_its_crash_and_retry_counts(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
     job_id = probes_without_workers.enqueue()
-    failing = {"failing_since": func.now(), "last_reason": "It rains."}
-    update_job(resources, job_id, crashes=2, retries=4, **failing)
+    failure = {"failing_since": func.now(), "last_reason": "It rains."}
+    update_job(resources, job_id, crashes=2, retries=4, **failure)
     lease = claim_lease(resources, job_id)
     assert lease.retries == 4
     with resources.unit_of_work() as uow:
@@ -202,13 +202,13 @@ def test_job_with_requested_cancellation_is_cancelled_when_its_worker_is_lost(
     assert (job.status, describe_error(job)) == (JobStatus.CANCELLED, CANCELLED_ERROR)
 
 
-def _next_notification(job_id: int, listening: PubSub) -> dict[str, Any] | None:
+def _next_notification(job_id: int, subscription: PubSub) -> dict[str, Any] | None:
     """Return the next notification about the job, or None if there is none yet.
 
     Notifications about other jobs are skipped, because other stacks publish to the same channel.
     """
-    while news := listening.get_message(timeout=0.1):
-        notification: dict[str, Any] = news
+    while message := subscription.get_message(timeout=0.1):
+        notification: dict[str, Any] = message
         if notification["data"].decode().partition(" ")[0] == build_job_topic(job_id):
             return notification
     return None
@@ -217,35 +217,35 @@ def _next_notification(job_id: int, listening: PubSub) -> dict[str, Any] | None:
 def test_job_change_is_published_only_after_its_commit(
     probes_without_workers: Bench, lease: Lease, resources: Resources
 ) -> None:
-    listening = PubSub(resources.redis.connection_pool, ignore_subscribe_messages=True)
-    listening.subscribe(CHANNEL)
-    assert listening.get_message(timeout=5) is None  # the confirmation
+    subscription = PubSub(resources.redis.connection_pool, ignore_subscribe_messages=True)
+    subscription.subscribe(CHANNEL)
+    assert subscription.get_message(timeout=5) is None  # the confirmation
     with resources.unit_of_work() as uow:
-        before = uow.session.get_one(Job, lease.job_id).version
+        version_before = uow.session.get_one(Job, lease.job_id).version
         record_progress(uow, lease, done=1)
-        assert _next_notification(lease.job_id, listening) is None
-    notification = eventually(lambda: _next_notification(lease.job_id, listening))
-    listening.close()
+        assert _next_notification(lease.job_id, subscription) is None
+    notification = eventually(lambda: _next_notification(lease.job_id, subscription))
+    subscription.close()
     assert notification["data"].decode() == build_notification(
         build_job_topic(lease.job_id), "running"
     )
-    assert probes_without_workers.job(lease.job_id).version == before + 1
+    assert probes_without_workers.job(lease.job_id).version == version_before + 1
 
 
 def test_only_the_waiting_process_is_notified_of_a_job_change(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
-    asking = open_resources(
+    waiting_resources = open_resources(
         probes_without_workers.stack.settings(), concurrency=1, name="asking", waiter="here"
     )
-    job_id = plan_committed(asking)
-    asking.close()
-    listening = PubSub(resources.redis.connection_pool, ignore_subscribe_messages=True)
-    listening.psubscribe(f"{CHANNEL}*")
-    assert listening.get_message(timeout=5) is None  # the confirmation
+    job_id = plan_committed(waiting_resources)
+    waiting_resources.close()
+    subscription = PubSub(resources.redis.connection_pool, ignore_subscribe_messages=True)
+    subscription.psubscribe(f"{CHANNEL}*")
+    assert subscription.get_message(timeout=5) is None  # the confirmation
     claim_lease(resources, job_id)
-    notification = eventually(lambda: _next_notification(job_id, listening))
-    listening.close()
+    notification = eventually(lambda: _next_notification(job_id, subscription))
+    subscription.close()
     assert notification["channel"].decode() == f"{CHANNEL}:here"
 
 
@@ -276,5 +276,5 @@ def test_job_fails_as_too_slow_after_three_attempts_over_the_time_limit(
         with resources.unit_of_work() as uow:
             record_crash(uow, claim_lease(resources, job_id), JOB_TOO_SLOW())
         assert probes_without_workers.job(job_id).status == status
-    failed = probes_without_workers.job(job_id)
-    assert (failed.crashes, (failed.error or {})["code"]) == (3, "job.too_slow")
+    job = probes_without_workers.job(job_id)
+    assert (job.crashes, (job.error or {})["code"]) == (3, "job.too_slow")

@@ -34,12 +34,12 @@ def forget_messages(maintenance_resources: Resources) -> int:
     return waiting
 
 
-def row(maintenance_resources: Resources) -> Maintenance:
+def read_row(maintenance_resources: Resources) -> Maintenance:
     with maintenance_resources.unit_of_work() as uow:
         return uow.session.get_one(Maintenance, TEND.name)
 
 
-def change(empty_stack: Stack, assignments: str) -> None:
+def update_row(empty_stack: Stack, assignments: str) -> None:
     empty_stack.query(f"UPDATE maintenance SET {assignments} WHERE name = %s", TEND.name)
 
 
@@ -55,7 +55,7 @@ def test_due_maintenance_task_is_enqueued_once_and_again_if_no_worker_takes_it(
     maintenance.send_due_tasks(maintenance_resources)
     maintenance.send_due_tasks(maintenance_resources)
     assert forget_messages(maintenance_resources) == 1
-    change(empty_stack, "send_after = now()")
+    update_row(empty_stack, "send_after = now()")
     maintenance.send_due_tasks(maintenance_resources)
     assert forget_messages(maintenance_resources) == 1
 
@@ -63,7 +63,7 @@ def test_due_maintenance_task_is_enqueued_once_and_again_if_no_worker_takes_it(
 def test_maintenance_task_without_workers_is_enqueued_less_and_less_often(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
-    change(empty_stack, "due_at = now() - interval '1 day'")
+    update_row(empty_stack, "due_at = now() - interval '1 day'")
     maintenance.send_due_tasks(maintenance_resources)
     pause = empty_stack.query(
         "SELECT send_after - now() > '50 s' FROM maintenance WHERE name = %s", TEND.name
@@ -76,20 +76,20 @@ def test_maintenance_task_runs_once_per_interval_despite_a_duplicate_message(
 ) -> None:
     assert len(count_runs(maintenance_resources)) == 1
     assert count_runs(maintenance_resources) == []
-    ended = row(maintenance_resources)
-    assert ended.last_finished_at is not None
-    assert ended.due_at - ended.last_finished_at == TEND.every
-    assert (ended.lease_expires_at, ended.last_error) == (None, None)
+    record = read_row(maintenance_resources)
+    assert record.last_finished_at is not None
+    assert record.due_at - record.last_finished_at == TEND.every
+    assert (record.lease_expires_at, record.last_error) == (None, None)
     maintenance.send_due_tasks(maintenance_resources)
     assert forget_messages(maintenance_resources) == 0
-    change(empty_stack, "due_at = now()")
+    update_row(empty_stack, "due_at = now()")
     assert len(count_runs(maintenance_resources)) == 1
 
 
-def test_missed_maintenance_runs_are_not_made_up(
+def test_missed_maintenance_runs_are_not_repeated_later(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
-    change(empty_stack, "due_at = now() - interval '1 day'")
+    update_row(empty_stack, "due_at = now() - interval '1 day'")
     assert len(count_runs(maintenance_resources)) == 1
     assert count_runs(maintenance_resources) == []
 
@@ -97,52 +97,53 @@ def test_missed_maintenance_runs_are_not_made_up(
 def test_running_maintenance_task_is_neither_enqueued_nor_started_again(
     maintenance_resources: Resources,
 ) -> None:
-    begun, go_on = Event(), Event()
+    started = Event()
+    release = Event()
 
     def work(_: datetime) -> int:
-        begun.set()
-        assert go_on.wait(30)
+        started.set()
+        assert release.wait(30)
         return 7
 
     thread = Thread(target=maintenance.run_if_due, args=(maintenance_resources, TEND, work))
     thread.start()
     try:
-        assert begun.wait(30)
+        assert started.wait(30)
         assert (
             maintenance.send_due_tasks(maintenance_resources) == len(maintenance.list_kinds()) - 1
         )
         assert forget_messages(maintenance_resources) == 0
         assert count_runs(maintenance_resources) == []
-        with pytest.raises(DomainError) as caught:
+        with pytest.raises(DomainError) as error:
             maintenance.run_now(maintenance_resources, TEND, lambda _: 0)
-        assert caught.value.code == "maintenance.running"
+        assert error.value.code == "maintenance.running"
     finally:
-        go_on.set()
+        release.set()
         thread.join()
-    assert row(maintenance_resources).last_result == {"done": 7}
+    assert read_row(maintenance_resources).last_result == {"done": 7}
 
 
 def test_maintenance_run_with_an_expired_lease_is_repeated_and_records_nothing(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
-    def lose(_: datetime) -> int:
-        change(empty_stack, "lease_expires_at = now() - interval '1 second'")
+    def lose_lease(_: datetime) -> int:
+        update_row(empty_stack, "lease_expires_at = now() - interval '1 second'")
         maintenance.run_if_due(maintenance_resources, TEND, lambda _: 2)
         return 1
 
     with pytest.raises(LeaseLost):
-        maintenance.run_if_due(maintenance_resources, TEND, lose)
-    after = row(maintenance_resources)
-    assert (after.attempt, after.last_result) == (2, {"done": 2})
+        maintenance.run_if_due(maintenance_resources, TEND, lose_lease)
+    record = read_row(maintenance_resources)
+    assert (record.attempt, record.last_result) == (2, {"done": 2})
 
 
 def test_lost_maintenance_run_is_enqueued_again_when_its_lease_expires(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
-    change(empty_stack, "lease_expires_at = now() + interval '5 seconds', send_after = now()")
+    update_row(empty_stack, "lease_expires_at = now() + interval '5 seconds', send_after = now()")
     maintenance.send_due_tasks(maintenance_resources)
     assert forget_messages(maintenance_resources) == 0
-    change(empty_stack, "lease_expires_at = now() - interval '1 second'")
+    update_row(empty_stack, "lease_expires_at = now() - interval '1 second'")
     maintenance.send_due_tasks(maintenance_resources)
     assert forget_messages(maintenance_resources) == 1
 
@@ -150,15 +151,15 @@ def test_lost_maintenance_run_is_enqueued_again_when_its_lease_expires(
 def test_maintenance_run_over_its_time_limit_no_longer_renews_its_lease(
     maintenance_resources: Resources,
 ) -> None:
-    hasty = replace(TEND, max_run=timedelta(0))
+    task_without_time = replace(TEND, max_run=timedelta(0))
 
     def hang(_: datetime) -> None:
-        # The heartbeat renews each second; it must not.
-        begun = row(maintenance_resources).lease_expires_at
+        # The heartbeat runs each second, but must not renew this lease.
+        lease_expires_at = read_row(maintenance_resources).lease_expires_at
         Event().wait(2.5)
-        assert row(maintenance_resources).lease_expires_at == begun
+        assert read_row(maintenance_resources).lease_expires_at == lease_expires_at
 
-    maintenance.run_if_due(maintenance_resources, hasty, hang)
+    maintenance.run_if_due(maintenance_resources, task_without_time, hang)
 
 
 def test_failed_maintenance_run_records_its_error_and_is_retried_soon(
@@ -169,31 +170,31 @@ def test_failed_maintenance_run_records_its_error_and_is_retried_soon(
 
     count_runs(maintenance_resources)
     for every, pause in ((TEND.every, TEND.every), (timedelta(hours=1), timedelta(minutes=1))):
-        change(empty_stack, "due_at = now()")
+        update_row(empty_stack, "due_at = now()")
         kind = replace(TEND, every=every)
         with pytest.raises(ValueError, match="no such thing"):
             maintenance.run_if_due(maintenance_resources, kind, fail)
-        failed = row(maintenance_resources)
-        assert failed.last_finished_at is not None
-        assert failed.due_at - failed.last_finished_at == pause
-        assert failed.last_error == "ValueError: no such thing"
-        # What the last run that ended well did.
-        assert failed.last_result == {"done": None}
-    change(empty_stack, "due_at = now()")
+        record = read_row(maintenance_resources)
+        assert record.last_finished_at is not None
+        assert record.due_at - record.last_finished_at == pause
+        assert record.last_error == "ValueError: no such thing"
+        # This is still the result of the last successful run.
+        assert record.last_result == {"done": None}
+    update_row(empty_stack, "due_at = now()")
     count_runs(maintenance_resources)
-    assert row(maintenance_resources).last_error is None
+    assert read_row(maintenance_resources).last_error is None
 
 
 def test_shorter_maintenance_interval_of_a_new_release_applies_immediately(
     empty_stack: Stack, maintenance_resources: Resources
 ) -> None:
-    change(empty_stack, "every_seconds = 86400, due_at = now() + interval '1 day'")
+    update_row(empty_stack, "every_seconds = 86400, due_at = now() + interval '1 day'")
     maintenance.send_due_tasks(maintenance_resources)
-    after = empty_stack.query(
+    rows = empty_stack.query(
         "SELECT every_seconds, due_at < now() + interval '3 s' FROM maintenance WHERE name = %s",
         TEND.name,
     )
-    assert after == [(2, True)]
+    assert rows == [(2, True)]
 
 
 def test_maintenance_tasks_of_other_releases_are_left_unchanged(

@@ -1,4 +1,7 @@
-"""A snapshot that stays open for hours keeps what the index knows of jobs that have ended since."""
+"""Tests of the job tables while a snapshot stays open for hours.
+
+Postgres keeps the index entries of jobs that have ended since the snapshot.
+"""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -20,11 +23,11 @@ from tests.support.probe.bench import Bench
 from tests.support.probe.job_states import claim_lease
 from tests.support.probe.kind import PROBE, plan_committed
 
-ENDED = 20_000
-OWNER = 7
-# An action reads some pages of each index that it uses. The entries of the ended jobs are on 500.
-FEW_BLOCKS = 150
-_BLOCKS = (
+ENDED_JOB_COUNT = 20_000
+OWNER_ID = 7
+# An action reads some pages of each index that it uses. The entries of the ended jobs fill 500.
+MAX_BLOCKS = 150
+_BLOCKS_QUERY = (
     "SELECT sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)"
     " FROM pg_statio_user_tables WHERE relname LIKE 'jobs%%'"
 )
@@ -34,24 +37,28 @@ _BLOCKS = (
 def ended_jobs(probes_without_workers: Bench, resources: Resources) -> Iterator[None]:
     """Jobs of one owner that began and ended under a snapshot that is still open."""
     with open_snapshot(probes_without_workers.stack):
-        add_ended_jobs(probes_without_workers.stack, OWNER, ENDED, kind=PROBE.name)
+        add_ended_jobs(probes_without_workers.stack, OWNER_ID, ENDED_JOB_COUNT, kind=PROBE.name)
         yield
 
 
-def _blocks(probes_without_workers: Bench, action: Callable[[Resources], object]) -> int:
-    """The blocks of the jobs' table and indexes that an action reads, at the least."""
-    return min(_blocks_once(probes_without_workers, action) for _ in range(3))
+def _measure_blocks(probes_without_workers: Bench, action: Callable[[Resources], object]) -> int:
+    """Return the smallest number of blocks of the job tables and indexes that the action reads."""
+    return min(_measure_blocks_once(probes_without_workers, action) for _ in range(3))
 
 
-def _blocks_once(probes_without_workers: Bench, action: Callable[[Resources], object]) -> int:
-    own = open_resources(probes_without_workers.stack.settings(), concurrency=1, name="counted")
-    before = probes_without_workers.stack.query(_BLOCKS)[0][0]
-    action(own)
-    own.close()
-    # A connection reports what it read when it ends.
-    gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pressroom-counted'"
-    eventually(lambda: probes_without_workers.stack.query(gone)[0][0], what="the connections' end")
-    return int(str(probes_without_workers.stack.query(_BLOCKS)[0][0])) - int(str(before))
+def _measure_blocks_once(
+    probes_without_workers: Bench, action: Callable[[Resources], object]
+) -> int:
+    own_resources = open_resources(
+        probes_without_workers.stack.settings(), concurrency=1, name="counted"
+    )
+    before = probes_without_workers.stack.query(_BLOCKS_QUERY)[0][0]
+    action(own_resources)
+    own_resources.close()
+    # A connection reports the number of blocks that it read when it ends.
+    query = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pressroom-counted'"
+    eventually(lambda: probes_without_workers.stack.query(query)[0][0], what="the connections' end")
+    return int(str(probes_without_workers.stack.query(_BLOCKS_QUERY)[0][0])) - int(str(before))
 
 
 @pytest.mark.usefixtures("ended_jobs")
@@ -59,27 +66,29 @@ def test_job_sweep_of_an_empty_queue_reads_few_blocks_despite_an_open_snapshot(
     probes_without_workers: Bench,
 ) -> None:
     paces = SweepPaces()
-    whole = _blocks_once(probes_without_workers, partial(sweep_jobs, paces=paces))
-    assert whole > ENDED / 100, "the snapshot keeps nothing"
+    full_scan_blocks = _measure_blocks_once(
+        probes_without_workers, partial(sweep_jobs, paces=paces)
+    )
+    assert full_scan_blocks > ENDED_JOB_COUNT / 100, "the snapshot keeps nothing"
     assert not paces.lost.is_due
     assert len(paces.due_queues()) < len(paces.queues)
     for pace in (paces.lost, *paces.queues.values()):
         pace.record_scan(60, has_results=False)
-    assert _blocks(probes_without_workers, partial(sweep_jobs, paces=paces)) <= FEW_BLOCKS
+    assert _measure_blocks(probes_without_workers, partial(sweep_jobs, paces=paces)) <= MAX_BLOCKS
 
 
 @pytest.mark.usefixtures("ended_jobs")
 def test_job_lifecycle_reads_few_blocks_despite_an_open_snapshot(
     probes_without_workers: Bench,
 ) -> None:
-    def action(own: Resources) -> None:
-        lease = claim_lease(own, plan_committed(own, OWNER))
-        with own.unit_of_work() as uow:
+    def action(own_resources: Resources) -> None:
+        lease = claim_lease(own_resources, plan_committed(own_resources, OWNER_ID))
+        with own_resources.unit_of_work() as uow:
             renew_lease(uow, lease)
-        with own.unit_of_work() as uow:
+        with own_resources.unit_of_work() as uow:
             complete_job(uow, lease, {})
 
-    assert _blocks(probes_without_workers, action) <= FEW_BLOCKS
+    assert _measure_blocks(probes_without_workers, action) <= MAX_BLOCKS
 
 
 def test_long_overdue_job_is_resent_only_by_a_full_scan(
@@ -87,9 +96,9 @@ def test_long_overdue_job_is_resent_only_by_a_full_scan(
 ) -> None:
     probes_without_workers.enqueue()
     probes_without_workers.stack.query("UPDATE jobs SET send_after = now() - interval '1 hour'")
-    resting = SweepPaces()
-    resting.queues[PROBE.queue].record_scan(60, has_results=False)
-    assert sweep_jobs(resources, paces=resting) == 0
+    quick_pace = SweepPaces()
+    quick_pace.queues[PROBE.queue].record_scan(60, has_results=False)
+    assert sweep_jobs(resources, paces=quick_pace) == 0
     assert sweep_jobs(resources, paces=SweepPaces()) == 1
 
 
@@ -100,29 +109,29 @@ def test_long_expired_lease_is_detected_only_by_a_full_scan(
     probes_without_workers.stack.query(
         "UPDATE jobs SET lease_expires_at = now() - interval '1 hour'"
     )
-    resting = ScanPace()
-    resting.record_scan(60, has_results=False)
-    assert requeue_lost_jobs(resources, DatabaseWatch(), resting) == 0
+    quick_pace = ScanPace()
+    quick_pace.record_scan(60, has_results=False)
+    assert requeue_lost_jobs(resources, DatabaseWatch(), quick_pace) == 0
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 1
 
 
 def test_unclaimed_jobs_in_a_full_queue_still_count_toward_their_owners_limit(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
-    """Else their owner would have two more sent each half minute, before the jobs of others."""
+    """Otherwise two more jobs of the owner would be sent every half minute, before other jobs."""
     for owner in range(RESEND_BELOW_MESSAGES):
         probes_without_workers.enqueue(1000 + owner)
-    # Last, so that a slow machine takes none of the half minute.
+    # Enqueue these jobs last, so that a slow machine doesn't use up the half minute.
     for _ in range(2):
-        probes_without_workers.enqueue(OWNER)
-    passed = "UPDATE jobs SET send_after = send_after - interval '22 s' WHERE on_behalf_of = %s"
+        probes_without_workers.enqueue(OWNER_ID)
+    shift_time = "UPDATE jobs SET send_after = send_after - interval '22 s' WHERE on_behalf_of = %s"
     for _ in range(2):
-        probes_without_workers.stack.query(passed, OWNER)
+        probes_without_workers.stack.query(shift_time, OWNER_ID)
         assert sweep_jobs(resources) == 0
-    sends = "SELECT sends FROM jobs WHERE id = %s"
-    assert probes_without_workers.stack.query(sends, probes_without_workers.enqueue(OWNER)) == [
-        (0,)
-    ]
+    sends_query = "SELECT sends FROM jobs WHERE id = %s"
+    assert probes_without_workers.stack.query(
+        sends_query, probes_without_workers.enqueue(OWNER_ID)
+    ) == [(0,)]
 
 
 def test_retried_job_is_resent_without_a_full_scan(
@@ -131,6 +140,6 @@ def test_retried_job_is_resent_without_a_full_scan(
     lease = claim_lease(resources, probes_without_workers.enqueue())
     with resources.unit_of_work() as uow:
         retry_job_after(uow, lease, timedelta(0), "Not now.")
-    resting = SweepPaces()
-    resting.queues[PROBE.queue].record_scan(60, has_results=False)
-    assert sweep_jobs(resources, paces=resting) == 1
+    quick_pace = SweepPaces()
+    quick_pace.queues[PROBE.queue].record_scan(60, has_results=False)
+    assert sweep_jobs(resources, paces=quick_pace) == 1

@@ -12,11 +12,11 @@ from tests.support.probe.bench import Bench
 from tests.support.probe.job_states import update_job
 from tests.support.probe.kind import plan
 
-QUEUE = queue_name(Queue.BULK)
+QUEUE_KEY = queue_name(Queue.BULK)
 
 
 def count_messages(resources: Resources) -> int:
-    return int(str(resources.redis.llen(QUEUE)))
+    return int(str(resources.redis.llen(QUEUE_KEY)))
 
 
 def test_job_message_is_sent_only_after_the_commit(resources: Resources) -> None:
@@ -26,16 +26,16 @@ def test_job_message_is_sent_only_after_the_commit(resources: Resources) -> None
     assert count_messages(resources) == 1
 
 
-class Undone(Exception):
+class RolledBack(Exception):
     pass
 
 
 def test_rolled_back_transaction_leaves_no_job_and_no_message(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
-    with suppress(Undone), resources.unit_of_work() as uow:
+    with suppress(RolledBack), resources.unit_of_work() as uow:
         plan(uow, {})
-        raise Undone
+        raise RolledBack
     assert count_messages(resources) == 0
     assert probes_without_workers.stack.query("SELECT 1 FROM jobs") == []
 
@@ -55,7 +55,7 @@ def test_job_with_a_lost_message_is_resent_when_due(
     probes_without_workers: Bench, resources: Resources, sends: int
 ) -> None:
     job_id = probes_without_workers.enqueue()
-    resources.redis.delete(QUEUE)
+    resources.redis.delete(QUEUE_KEY)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
     update_job(resources, job_id, sends=sends, send_after=Job.created_at)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 1
@@ -69,12 +69,12 @@ def test_job_resends_never_fill_a_queue_beyond_its_message_limit(
     with resources.unit_of_work() as uow:
         for owner in range(RESEND_BELOW_MESSAGES + 30):
             plan(uow, {}, on_behalf_of=owner + 1)
-    resources.redis.delete(QUEUE)
+    resources.redis.delete(QUEUE_KEY)
     _make_all_due(probes_without_workers)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == RESEND_BELOW_MESSAGES
     _make_all_due(probes_without_workers)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 0
-    resources.redis.ltrim(QUEUE, 20, -1)
+    resources.redis.ltrim(QUEUE_KEY, 20, -1)
     assert resend_unclaimed_jobs(resources, Queue.BULK) == 20
     assert count_messages(resources) == RESEND_BELOW_MESSAGES
 
@@ -99,12 +99,12 @@ def test_concurrent_job_sweep_skips_rows_locked_by_another_without_waiting(
 ) -> None:
     for owner in range(4):
         probes_without_workers.enqueue(owner + 1)
-    resources.redis.delete(QUEUE)
+    resources.redis.delete(QUEUE_KEY)
     _make_all_due(probes_without_workers)
     with resources.unit_of_work() as uow:
-        held = uow.session.query(Job).order_by(Job.id).limit(3).with_for_update().all()
-        assert len(held) == 3
-        # The first sweep holds three rows: the second takes the one that is left.
+        locked_jobs = uow.session.query(Job).order_by(Job.id).limit(3).with_for_update().all()
+        assert len(locked_jobs) == 3
+        # This transaction locks three rows, so the sweep takes only the fourth row.
         assert resend_unclaimed_jobs(resources, Queue.BULK) == 1
 
 
@@ -125,15 +125,15 @@ def test_concurrent_job_sweeps_count_a_crash_only_once(
 def test_lost_job_of_an_unknown_kind_does_not_block_the_recovery_of_other_jobs(
     probes_without_workers: Bench, resources: Resources
 ) -> None:
-    jobs = [probes_without_workers.enqueue() for _ in range(3)]
-    for job_id in jobs:
+    job_ids = [probes_without_workers.enqueue() for _ in range(3)]
+    for job_id in job_ids:
         update_job(
             resources, job_id, status=JobStatus.RUNNING, attempt=1, lease_expires_at=Job.created_at
         )
-    # A kind that this release does not know, at the end of its crashes.
-    update_job(resources, jobs[0], kind="no.longer_known", crashes=2)
+    # This release doesn't know the kind of the first job, which has no more crashes left.
+    update_job(resources, job_ids[0], kind="no.longer_known", crashes=2)
     assert requeue_lost_jobs(resources, DatabaseWatch()) == 2
-    assert [probes_without_workers.job(job_id).status for job_id in jobs] == [
+    assert [probes_without_workers.job(job_id).status for job_id in job_ids] == [
         "running",
         "queued",
         "queued",

@@ -1,4 +1,4 @@
-"""Many jobs of one owner hardly delay the jobs of other owners."""
+"""Tests that many jobs of one owner hardly delay the jobs of other owners."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,13 +16,14 @@ from storage.resources import Resources
 from tests.support.probe.bench import Bench, make_bench
 from tests.support.probe.job_states import claim_lease, list_sent_jobs, update_job
 
-ANNA, BERT = 1, 2
+ANNA_ID = 1
+BERT_ID = 2
 
 
 @pytest.fixture
 def jobs_of_one_owner(probes_without_workers: Bench, resources: Resources) -> list[int]:
     """The ids of ten queued jobs, all of the same owner."""
-    return [probes_without_workers.enqueue(ANNA) for _ in range(10)]
+    return [probes_without_workers.enqueue(ANNA_ID) for _ in range(10)]
 
 
 def test_queue_holds_a_limited_number_of_messages_per_owner(
@@ -34,11 +35,11 @@ def test_queue_holds_a_limited_number_of_messages_per_owner(
 def test_claim_enqueues_the_next_job_of_its_owner_behind_jobs_of_other_owners(
     probes_without_workers: Bench, jobs_of_one_owner: list[int], resources: Resources
 ) -> None:
-    bert = probes_without_workers.enqueue(BERT)
+    bert_job_id = probes_without_workers.enqueue(BERT_ID)
     claim_lease(resources, jobs_of_one_owner[0])
     assert list_sent_jobs(resources) == [
         *jobs_of_one_owner[:MAX_SENT_JOBS_OF_AN_OWNER],
-        bert,
+        bert_job_id,
         jobs_of_one_owner[2],
     ]
     claim_lease(resources, jobs_of_one_owner[1])
@@ -71,10 +72,10 @@ def test_job_sweep_enqueues_further_jobs_of_an_owner_whose_sent_jobs_were_cancel
 ) -> None:
     statement = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE sends > 0"
     probes_without_workers.stack.query(statement)
-    bert = [probes_without_workers.enqueue(BERT) for _ in range(3)]
+    bert_job_ids = [probes_without_workers.enqueue(BERT_ID) for _ in range(3)]
     assert resend_unclaimed_jobs(resources, Queue.BULK) == MAX_SENT_JOBS_OF_AN_OWNER
     assert list_sent_jobs(resources)[-MAX_SENT_JOBS_OF_AN_OWNER:] == jobs_of_one_owner[2:4]
-    assert bert[-1] not in list_sent_jobs(resources)
+    assert bert_job_ids[-1] not in list_sent_jobs(resources)
 
 
 def test_jobs_unclaimed_after_many_sends_no_longer_block_other_jobs_of_their_owner(
@@ -99,22 +100,24 @@ def test_job_waiting_for_its_retry_blocks_no_other_job_of_its_owner(
 @pytest.fixture(scope="module")
 def probes_with_one_process(make_stack: Callable[[str], Stack]) -> Bench:
     """Probe jobs on a stack whose one worker runs jobs in a single process."""
-    working = make_bench(make_stack("turns"))
-    working.start_worker(concurrency=1)
-    return working
+    bench = make_bench(make_stack("turns"))
+    bench.start_worker(concurrency=1)
+    return bench
 
 
 @pytest.mark.tier("timing")
 def test_job_of_another_owner_finishes_before_most_of_a_large_backlog(
     probes_with_one_process: Bench,
 ) -> None:
-    rush = [probes_with_one_process.enqueue(ANNA, sleep=0.02) for _ in range(300)]
-    probes_with_one_process.finished(rush[0])
-    bert = probes_with_one_process.finished(probes_with_one_process.enqueue(BERT))
-    assert bert.status == JobStatus.SUCCEEDED
-    done = "SELECT count(*) FROM jobs WHERE on_behalf_of = %s AND finished_at BETWEEN %s AND %s"
-    before = probes_with_one_process.stack.query(done, ANNA, bert.created_at, bert.finished_at)
+    backlog_job_ids = [probes_with_one_process.enqueue(ANNA_ID, sleep=0.02) for _ in range(300)]
+    probes_with_one_process.finished(backlog_job_ids[0])
+    bert_job = probes_with_one_process.finished(probes_with_one_process.enqueue(BERT_ID))
+    assert bert_job.status == JobStatus.SUCCEEDED
+    query = "SELECT count(*) FROM jobs WHERE on_behalf_of = %s AND finished_at BETWEEN %s AND %s"
+    finished_jobs = probes_with_one_process.stack.query(
+        query, ANNA_ID, bert_job.created_at, bert_job.finished_at
+    )
     # Until Bert's job ends, few of Anna's jobs end: 2 that were in progress, the jobs that were
     # already in the queue, and at most 10 that end while Bert's job is being enqueued.
-    assert int(str(before[0][0])) <= 2 + MAX_SENT_JOBS_OF_AN_OWNER + 10
+    assert int(str(finished_jobs[0][0])) <= 2 + MAX_SENT_JOBS_OF_AN_OWNER + 10
     probes_with_one_process.all_finished(within=60)

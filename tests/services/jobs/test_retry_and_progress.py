@@ -1,4 +1,4 @@
-"""An owner retries a failed job, and sees the progress of a running job."""
+"""Tests of the retry of a failed job by its owner, and of the progress of a running job."""
 
 from datetime import timedelta
 
@@ -50,9 +50,9 @@ def test_unfinished_job_is_not_retryable(
 ) -> None:
     if is_begun:
         claim_lease(resources, owned_job_id)
-    with pytest.raises(DomainError) as caught, resources.unit_of_work() as uow:
+    with pytest.raises(DomainError) as error, resources.unit_of_work() as uow:
         records.retry_own_job(uow, job_owner, owned_job_id)
-    assert caught.value.code == "job.not_retryable"
+    assert error.value.code == "job.not_retryable"
 
 
 def test_job_progress_reports_its_rate_and_remaining_time(

@@ -24,12 +24,12 @@ def test_job_is_retried_with_backoff_after_transient_failure(probes: Bench) -> N
     job_id = probes.enqueue(flaky=2)
     job = probes.finished(job_id)
     assert (job.status, job.attempt, job.last_reason) == (JobStatus.SUCCEEDED, 3, None)
-    waits = probes.stack.query(
+    pauses = probes.stack.query(
         "SELECT extract(epoch FROM at - lag(at) OVER (ORDER BY attempt)) FROM probe_starts"
         " WHERE job_id = %s ORDER BY attempt OFFSET 1",
         job_id,
     )
-    first, second = (float(str(row[0])) for row in waits)
+    first, second = (float(str(row[0])) for row in pauses)
     assert first >= 0.5
     assert second >= 1.0
 
@@ -40,12 +40,12 @@ def test_waiting_job_reports_its_last_failure_and_next_retry_time(probes: Bench)
         job_id = plan(uow, {"flaky": 1000}, user_id=owner.user_id).id
     caller = Caller(owner.user_id, frozenset(Scope), unrestricted=True)
 
-    def waiting() -> Job | None:
+    def find_waiting_job() -> Job | None:
         with probes.stack.resources.unit_of_work() as uow:
             job = records.get_job(uow, caller, job_id)
             return job if job.retries and records.get_retry_time(job) else None
 
-    job = eventually(waiting, what="the wait for the next try")
+    job = eventually(find_waiting_job, what="the wait for the next try")
     assert isinstance(job, Job)
     assert job.last_reason == "Not now."
     assert records.get_retry_time(job) == job.run_at
@@ -54,10 +54,11 @@ def test_waiting_job_reports_its_last_failure_and_next_retry_time(probes: Bench)
 
 def test_job_is_given_up_after_failing_for_24_hours(probes: Bench) -> None:
     job_id = probes.enqueue(flaky=100)
-    day, now = timedelta(hours=24), {"run_at": func.now(), "send_after": func.now()}
+    day = timedelta(hours=24)
+    due_now = {"run_at": func.now(), "send_after": func.now()}
     update_job(probes.stack.resources, job_id, retries=500, failing_since=func.now() - day * 0.99)
     eventually(lambda: probes.job(job_id).retries == 501, what="one more try")
-    update_job(probes.stack.resources, job_id, failing_since=func.now() - day, **now)
+    update_job(probes.stack.resources, job_id, failing_since=func.now() - day, **due_now)
     job = probes.finished(job_id)
     assert job.status == JobStatus.FAILED
     assert job.error is not None
@@ -66,21 +67,22 @@ def test_job_is_given_up_after_failing_for_24_hours(probes: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("failing", "longest"), [(0, 30), (9 * 60, 30), (20 * 60, 60), (3600, 180), (7200, 300)]
+    ("failing_seconds", "max_pause_seconds"),
+    [(0, 30), (9 * 60, 30), (20 * 60, 60), (3600, 180), (7200, 300)],
 )
 def test_retry_pauses_grow_with_the_time_that_a_job_has_been_failing(
-    probes: Bench, failing: int, longest: int
+    probes: Bench, failing_seconds: int, max_pause_seconds: int
 ) -> None:
     job_id = probes.enqueue(flaky=100)
-    # An attempt that is under way would write what it knows.
+    # Wait for the first attempt, because an attempt in progress would overwrite the update.
     eventually(lambda: probes.job(job_id).retries, what="the first try")
-    since = func.now() - timedelta(seconds=failing)
-    now = {"run_at": func.now(), "send_after": func.now()}
-    update_job(probes.stack.resources, job_id, retries=100, failing_since=since, **now)
+    since = func.now() - timedelta(seconds=failing_seconds)
+    due_now = {"run_at": func.now(), "send_after": func.now()}
+    update_job(probes.stack.resources, job_id, retries=100, failing_since=since, **due_now)
     eventually(lambda: probes.job(job_id).retries == 101, what="a try")
     statement = "SELECT extract(epoch FROM run_at - now()) FROM jobs WHERE id = %s"
     [(seconds,)] = probes.stack.query(statement, job_id)
-    assert longest / 2 - 5 < float(str(seconds)) <= longest + 1
+    assert max_pause_seconds / 2 - 5 < float(str(seconds)) <= max_pause_seconds + 1
 
 
 def test_job_with_a_permanent_error_is_not_retried_and_reports_the_error(probes: Bench) -> None:

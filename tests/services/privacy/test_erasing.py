@@ -1,4 +1,4 @@
-"""The job that erases a person: erasure in batches, worker crashes and concurrent writes."""
+"""Tests of the job that erases a person: batches, worker crashes and concurrent writes."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -35,9 +35,9 @@ from tests.support.people.traces import NOT_FILLED, build_conditions, fill, left
 
 READER = Actor(ActorKind.USER, Via.LOGIN)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
-ROWS = 47
-# Rows that a batch of the test may have.
-SMALL = 10
+ROWS_PER_TABLE = 47
+# The maximum number of rows that a batch has in these tests.
+MAX_BATCH_ROWS = 10
 
 
 @pytest.fixture
@@ -79,15 +79,16 @@ def fill_tables(
     return fill_for_list
 
 
-def join(imports_without_workers: Importing, list_id: int, user_id: int) -> None:
+def join_list(imports_without_workers: Importing, list_id: int, user_id: int) -> None:
     with imports_without_workers.resources.unit_of_work() as uow:
-        person, of = uow.session.get_one(User, user_id), lists.get_list(uow, list_id)
-        sign_up.subscribe_person(uow, of, person, READER)
+        person = uow.session.get_one(User, user_id)
+        mailing_list = lists.get_list(uow, list_id)
+        sign_up.subscribe_person(uow, mailing_list, person, READER)
 
 
-def set_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "MAX_ROWS", SMALL)
-    monkeypatch.setattr(stages, "MAX_EVENTS", SMALL)
+def set_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "MAX_ROWS", MAX_BATCH_ROWS)
+    monkeypatch.setattr(stages, "MAX_EVENTS", MAX_BATCH_ROWS)
     monkeypatch.setattr(stages, "MAX_LISTS", 2)
 
 
@@ -112,28 +113,33 @@ def test_erasure_transactions_are_bounded_and_do_not_block_other_transactions(
     monkeypatch: pytest.MonkeyPatch,
     fill_tables: Callable[[int, int], None],
 ) -> None:
-    set_small(monkeypatch)
+    set_small_batches(monkeypatch)
     list_ids = [imports_without_workers.new_list(list_owner) for _ in range(5)]
-    for each in list_ids:
-        join(imports_without_workers, each, erased_user_id)
-    fill_tables(list_ids[0], ROWS)
+    for list_id in list_ids:
+        join_list(imports_without_workers, list_id, erased_user_id)
+    fill_tables(list_ids[0], ROWS_PER_TABLE)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
-    seen, note = [0], record_progress
+    progress = [0]
+    record = record_progress
 
-    def looking(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
-        note(uow, lease, done=done)
-        seen.append(done)
-        # Other transactions lock the person meanwhile as a login does, and write about them.
+    def record_and_check_locks(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
+        record(uow, lease, done=done)
+        progress.append(done)
+        # Meanwhile, another transaction can lock the person, as a login does.
         lock = "SELECT 1 FROM users WHERE id = %s FOR NO KEY UPDATE NOWAIT"
         assert imports_without_workers.stack.query(lock, erased_user_id) == [(1,)]
 
-    monkeypatch.setattr("services.privacy.erasure.record_progress", looking)
+    monkeypatch.setattr("services.privacy.erasure.record_progress", record_and_check_locks)
     erased = finish(imports_without_workers.resources, job_id)
-    assert (erased.subscriptions, erased.attachments, erased.jobs) == (5, ROWS, ROWS)
+    assert (erased.subscriptions, erased.attachments, erased.jobs) == (
+        5,
+        ROWS_PER_TABLE,
+        ROWS_PER_TABLE,
+    )
     assert left(imports_without_workers.stack, erased_user_id) == {}
-    batches = [after - before for before, after in pairwise(seen)]
-    assert max(batches) == SMALL
-    assert len(batches) > 5 * ROWS / SMALL
+    batches = [after - before for before, after in pairwise(progress)]
+    assert max(batches) == MAX_BATCH_ROWS
+    assert len(batches) > 5 * ROWS_PER_TABLE / MAX_BATCH_ROWS
 
 
 def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
@@ -145,20 +151,21 @@ def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
     monkeypatch: pytest.MonkeyPatch,
     fill_tables: Callable[[int, int], None],
 ) -> None:
-    set_small(monkeypatch)
-    join(imports_without_workers, owned_list_id, erased_user_id)
-    fill_tables(owned_list_id, ROWS)
+    set_small_batches(monkeypatch)
+    join_list(imports_without_workers, owned_list_id, erased_user_id)
+    fill_tables(owned_list_id, ROWS_PER_TABLE)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
-    note, calls = record_progress, [0]
+    record = record_progress
+    call_count = [0]
 
-    def dying(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
-        note(uow, lease, done=done)
-        calls[0] += 1
-        if calls[0] % 3 == 0:
-            # Of this transaction nothing stays, as of a process that ends in it.
+    def record_and_lose_lease(uow: UnitOfWork, lease: Lease, *, done: int) -> None:
+        record(uow, lease, done=done)
+        call_count[0] += 1
+        if call_count[0] % 3 == 0:
+            # The exception rolls the transaction back, as the end of the process would.
             raise LeaseLost(job_id)
 
-    monkeypatch.setattr("services.privacy.erasure.record_progress", dying)
+    monkeypatch.setattr("services.privacy.erasure.record_progress", record_and_lose_lease)
     while (lease := claim(imports_without_workers.resources, job_id)) is not None:
         try:
             take_turn(imports_without_workers.resources, lease)
@@ -166,14 +173,22 @@ def test_erasure_resumes_after_worker_crashes_and_counts_each_row_once(
             with imports_without_workers.resources.unit_of_work() as uow:
                 hand_back_job(uow, lease)
     erased = finish(imports_without_workers.resources, job_id)
-    assert (erased.subscriptions, erased.attachments, erased.jobs) == (1, ROWS, ROWS)
+    assert (erased.subscriptions, erased.attachments, erased.jobs) == (
+        1,
+        ROWS_PER_TABLE,
+        ROWS_PER_TABLE,
+    )
     assert left(imports_without_workers.stack, erased_user_id) == {}
     [(counts,)] = imports_without_workers.stack.query(
         "SELECT counts FROM erasures WHERE user_id = %s", erased_user_id
     )
     assert isinstance(counts, dict)
-    # One event tells that the person joined, without an address.
-    assert (counts["events"], counts["acts"], counts["idempotency"]) == (ROWS, ROWS, ROWS)
+    # One more event states that the person joined. It contains no address.
+    assert (counts["events"], counts["acts"], counts["idempotency"]) == (
+        ROWS_PER_TABLE,
+        ROWS_PER_TABLE,
+        ROWS_PER_TABLE,
+    )
 
 
 def test_person_marked_for_erasure_loses_access_and_file_visibility_immediately(
@@ -183,32 +198,32 @@ def test_person_marked_for_erasure_loses_access_and_file_visibility_immediately(
     erased_user_id: int,
     fill_tables: Callable[[int, int], None],
 ) -> None:
-    own = imports_without_workers.new_list(Owner(erased_user_id, erased_address, ""))
+    own_list_id = imports_without_workers.new_list(Owner(erased_user_id, erased_address, ""))
     task = imports_without_workers.bring(
-        Owner(erased_user_id, erased_address, ""), own, csv_of([["nobody", ""]])
+        Owner(erased_user_id, erased_address, ""), own_list_id, csv_of([["nobody", ""]])
     )
     with imports_without_workers.resources.unit_of_work() as uow:
         job = exports.enqueue_export(
-            uow, erased_user_id, lists.get_list(uow, own), ExportKind.MEMBERS
+            uow, erased_user_id, lists.get_list(uow, own_list_id), ExportKind.MEMBERS
         )
         export_id = job.subject_id
     imports_without_workers.stack.query(
         "UPDATE exports SET size = 1, finished_at = now() WHERE id = %s", export_id
     )
     with imports_without_workers.resources.unit_of_work() as uow:
-        lists.archive_list(uow, lists.get_list(uow, own))
+        lists.archive_list(uow, lists.get_list(uow, own_list_id))
     fill_tables(owned_list_id, 1)
     name = random_hash_id()
-    rename = "UPDATE attachments SET filename = %s, hash_id = %s WHERE user_id = %s"
-    imports_without_workers.stack.query(rename, f"{name}.webp", name, erased_user_id)
+    update = "UPDATE attachments SET filename = %s, hash_id = %s WHERE user_id = %s"
+    imports_without_workers.stack.query(update, f"{name}.webp", name, erased_user_id)
     with imports_without_workers.resources.unit_of_work() as uow:
-        found, _ = records.find_media(uow, f"{name}.webp")
-        assert found.user_id == erased_user_id
+        media, _ = records.find_media(uow, f"{name}.webp")
+        assert media.user_id == erased_user_id
         assert exports.get_finished_export(uow, export_id or 0)
     assert rejected_rows.stream_rejected_rows(imports_without_workers.resources, task.id)
     erasure.begin_erasure(imports_without_workers.resources, erased_address)
     with imports_without_workers.resources.unit_of_work() as uow:
-        for refused, look in (
+        for code, look_up in (
             ("media.not_found", lambda: records.find_media(uow, f"{name}.webp")),
             ("export.not_found", lambda: exports.get_finished_export(uow, export_id or 0)),
             (
@@ -218,37 +233,37 @@ def test_person_marked_for_erasure_loses_access_and_file_visibility_immediately(
                 ),
             ),
             ("user.not_found", lambda: accounts.get_user_by_email(uow, erased_address)),
-            ("user.not_found", lambda: new_list(imports_without_workers, uow, erased_user_id)),
+            ("user.not_found", lambda: create_list(imports_without_workers, uow, erased_user_id)),
         ):
             with pytest.raises(DomainError) as error:
-                look()
-            assert error.value.code == refused
+                look_up()
+            assert error.value.code == code
 
 
-def new_list(imports_without_workers: Importing, uow: UnitOfWork, user_id: int) -> None:
+def create_list(imports_without_workers: Importing, uow: UnitOfWork, user_id: int) -> None:
     caller = Caller(user_id, frozenset(), unrestricted=True, key_id=0)
-    words = {"title": "Late", "slug": random_hash_id()}
-    lists.create_own_list(uow, caller, **words, fields={}, providers=[])
+    attributes = {"title": "Late", "slug": random_hash_id()}
+    lists.create_own_list(uow, caller, **attributes, fields={}, providers=[])
 
 
 def test_owner_who_adds_the_address_during_its_erasure_creates_a_new_person(
     imports_without_workers: Importing, owned_list_id: int, erased_address: str, erased_user_id: int
 ) -> None:
-    join(imports_without_workers, owned_list_id, erased_user_id)
+    join_list(imports_without_workers, owned_list_id, erased_user_id)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     edit = MemberEdit({"name": "Ada"}, AttributeChanges())
 
-    def put(named: int | str) -> int:
+    def put(id_or_address: int | str) -> int:
         with imports_without_workers.resources.unit_of_work() as uow:
-            of = lists.get_list(uow, owned_list_id)
-            return members.upsert_member(uow, of, named, edit, OWNER).user_id
+            mailing_list = lists.get_list(uow, owned_list_id)
+            return members.upsert_member(uow, mailing_list, id_or_address, edit, OWNER).user_id
 
     with pytest.raises(DomainError, match="not a member of the list"):
         put(erased_user_id)
-    other = put(erased_address)
-    assert other != erased_user_id
+    new_user_id = put(erased_address)
+    assert new_user_id != erased_user_id
     finish(imports_without_workers.resources, job_id)
-    assert put(erased_address) == other
+    assert put(erased_address) == new_user_id
 
 
 def test_list_mail_is_not_sent_to_a_person_under_erasure(
@@ -258,11 +273,11 @@ def test_list_mail_is_not_sent_to_a_person_under_erasure(
     erased_address: str,
     erased_user_id: int,
 ) -> None:
-    asking = Actor(ActorKind.STRANGER, Via.CHALLENGE)
+    stranger = Actor(ActorKind.STRANGER, Via.CHALLENGE)
     with imports_without_workers.resources.unit_of_work() as uow:
-        of = lists.get_list(uow, owned_list_id)
-        of.confirm_required = True
-        sign_up.request_subscription(uow, of, erased_address, asking)
+        mailing_list = lists.get_list(uow, owned_list_id)
+        mailing_list.confirm_required = True
+        sign_up.request_subscription(uow, mailing_list, erased_address, stranger)
     erasure.begin_erasure(imports_without_workers.resources, erased_address)
     [(job_id,)] = imports_without_workers.stack.query(
         "SELECT j.id FROM jobs j JOIN subscriptions s ON s.id = j.subject_id"
@@ -281,25 +296,24 @@ def test_opt_out_blocks_import_of_the_address_during_its_erasure(
     erased_address: str,
     erased_user_id: int,
 ) -> None:
-    join(imports_without_workers, owned_list_id, erased_user_id)
+    join_list(imports_without_workers, owned_list_id, erased_user_id)
     with imports_without_workers.resources.unit_of_work() as uow:
-        person, of = uow.session.get_one(User, erased_user_id), lists.get_list(uow, owned_list_id)
-        unsubscribe.unsubscribe_member(uow, of, person, READER)
+        person = uow.session.get_one(User, erased_user_id)
+        mailing_list = lists.get_list(uow, owned_list_id)
+        unsubscribe.unsubscribe_member(uow, mailing_list, person, READER)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     task = imports_without_workers.bring(list_owner, owned_list_id, csv_of([[erased_address, ""]]))
     assert (task.opted_out, task.added) == (1, 0)
-    # What the next person of the address says in the middle of the erasure is theirs.
+    # If a new person with this address opts out during the erasure, the opt-out is theirs.
     with imports_without_workers.resources.unit_of_work() as uow:
-        again, of = (
-            accounts.find_or_create_person(uow, erased_address),
-            lists.get_list(uow, owned_list_id),
-        )
-        unsubscribe.unsubscribe_member(uow, of, again, READER)
+        new_person = accounts.find_or_create_person(uow, erased_address)
+        mailing_list = lists.get_list(uow, owned_list_id)
+        unsubscribe.unsubscribe_member(uow, mailing_list, new_person, READER)
     finish(imports_without_workers.resources, job_id)
-    kept = imports_without_workers.stack.query(
+    stored_opt_outs = imports_without_workers.stack.query(
         "SELECT user_id, kind FROM opt_outs WHERE list_id = %s", owned_list_id
     )
-    assert kept == [(again.id, OptOutKind.LIST)]
+    assert stored_opt_outs == [(new_person.id, OptOutKind.LIST)]
 
 
 def test_repeated_erasure_request_reuses_its_job_until_the_erasure_has_finished(
@@ -317,16 +331,16 @@ def test_repeated_erasure_request_reuses_its_job_until_the_erasure_has_finished(
     assert erasure.begin_erasure(imports_without_workers.resources, erased_address) == job_id
     assert imports_without_workers.job(job_id).status == JobStatus.QUEUED
     imports_without_workers.stack.query("DELETE FROM jobs WHERE id = %s", job_id)
-    again = erasure.begin_erasure(imports_without_workers.resources, erased_address)
-    assert again != job_id
-    assert finish(imports_without_workers.resources, again).user_id == erased_user_id
+    second_job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
+    assert second_job_id != job_id
+    assert finish(imports_without_workers.resources, second_job_id).user_id == erased_user_id
     with pytest.raises(DomainError, match=erased_address):
         erasure.begin_erasure(imports_without_workers.resources, erased_address)
-    kept = imports_without_workers.stack.query(
+    erasure_rows = imports_without_workers.stack.query(
         "SELECT address_hmac, stage, finished_at IS NOT NULL FROM erasures WHERE user_id = %s",
         erased_user_id,
     )
-    assert kept == [(None, None, True)]
+    assert erasure_rows == [(None, None, True)]
 
 
 def test_rows_written_by_slow_requests_after_an_erasure_are_erased_an_hour_later(
@@ -336,21 +350,23 @@ def test_rows_written_by_slow_requests_after_an_erasure_are_erased_an_hour_later
     erased_user_id: int,
     fill_tables: Callable[[int, int], None],
 ) -> None:
-    ended = erasure.begin_erasure(imports_without_workers.resources, erased_address)
-    finish(imports_without_workers.resources, ended)
+    first_job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
+    finish(imports_without_workers.resources, first_job_id)
     fill_tables(owned_list_id, 3)
     [(job_id,)] = imports_without_workers.stack.query(
         "SELECT job_id FROM erasures WHERE user_id = %s", erased_user_id
     )
-    due = "SELECT run_at BETWEEN now() + '59 min' AND now() + '1 h', sends FROM jobs WHERE id = %s"
-    assert imports_without_workers.stack.query(due, job_id) == [(True, 0)]
+    due_query = (
+        "SELECT run_at BETWEEN now() + '59 min' AND now() + '1 h', sends FROM jobs WHERE id = %s"
+    )
+    assert imports_without_workers.stack.query(due_query, job_id) == [(True, 0)]
     assert claim(imports_without_workers.resources, int(str(job_id))) is None
     imports_without_workers.stack.query("UPDATE jobs SET run_at = now() WHERE id = %s", job_id)
     finish(imports_without_workers.resources, int(str(job_id)))
     assert left(imports_without_workers.stack, erased_user_id) == {}
-    # And that is all.
-    later = "SELECT count(*) FROM jobs WHERE kind = 'person.erase' AND subject_id = %s"
-    assert imports_without_workers.stack.query(later, erased_user_id) == [(2,)]
+    # No third erasure job is created.
+    count_query = "SELECT count(*) FROM jobs WHERE kind = 'person.erase' AND subject_id = %s"
+    assert imports_without_workers.stack.query(count_query, erased_user_id) == [(2,)]
 
 
 def test_erasure_of_a_locked_person_times_out_and_succeeds_after_unlock(
@@ -370,7 +386,7 @@ def test_erasure_of_a_locked_person_times_out_and_succeeds_after_unlock(
 def test_erasure_is_retried_when_an_import_locks_the_list(
     imports_without_workers: Importing, owned_list_id: int, erased_address: str, erased_user_id: int
 ) -> None:
-    join(imports_without_workers, owned_list_id, erased_user_id)
+    join_list(imports_without_workers, owned_list_id, erased_user_id)
     job_id = erasure.begin_erasure(imports_without_workers.resources, erased_address)
     lease = imports_without_workers.lease(job_id)
     with imports_without_workers.resources.unit_of_work() as uow:
@@ -393,55 +409,58 @@ def test_import_undo_waits_for_a_concurrent_erasure_without_deadlock(
     imports_without_workers.bring(list_owner, owned_list_id, before)
     task = imports_without_workers.bring(list_owner, owned_list_id, after, on_existing="update")
     job_id = imports_without_workers.begin_undo(list_owner, task.id)
-    earlier, change = deadlocks(imports_without_workers.stack), changes.change_record
-    waits = (
+    deadlocks_before = deadlocks(imports_without_workers.stack)
+    change_record = changes.change_record
+    waits_query = (
         "SELECT 1 FROM pg_stat_activity WHERE datname = current_database()"
         " AND wait_event_type = 'Lock'"
     )
     with ThreadPoolExecutor(1) as thread:
-        undoing = list[Future[Job]]()
+        undo_jobs = list[Future[Job]]()
 
-        def change_while_undone(*args: Any, **values: Any) -> bool:
-            # What an undo would give back is gone now, and the record itself not locked yet.
-            undoing.append(thread.submit(imports_without_workers.work, job_id))
-            eventually(lambda: imports_without_workers.stack.query(waits), what="the undo's wait")
-            return change(*args, **values)
+        def change_during_undo(*args: Any, **values: Any) -> bool:
+            # The previous values are deleted by now, but the record itself isn't locked yet.
+            undo_jobs.append(thread.submit(imports_without_workers.work, job_id))
+            eventually(
+                lambda: imports_without_workers.stack.query(waits_query), what="the undo's wait"
+            )
+            return change_record(*args, **values)
 
-        monkeypatch.setattr(changes, "change_record", change_while_undone)
+        monkeypatch.setattr(changes, "change_record", change_during_undo)
         erase(imports_without_workers.resources, people[0])
-        assert undoing[0].result(60).status == "succeeded"
-    assert deadlocks(imports_without_workers.stack) == earlier
-    names = "SELECT name FROM subscriptions WHERE list_id = %s ORDER BY name"
-    assert imports_without_workers.stack.query(names, owned_list_id) == [
+        assert undo_jobs[0].result(60).status == "succeeded"
+    assert deadlocks(imports_without_workers.stack) == deadlocks_before
+    names_query = "SELECT name FROM subscriptions WHERE list_id = %s ORDER BY name"
+    assert imports_without_workers.stack.query(names_query, owned_list_id) == [
         ("Before",),
         ("Before",),
         (None,),
     ]
 
 
-# These stay without a name: the ledger, and what belongs to the list or proves the erasure.
-KEPT = {"credit_accounts", "credit_checkpoints", "credit_entries", "erasures"}
-IN_STAGES = {
+# The rows of these tables stay, because they contain no names: the ledger and the erasures.
+KEPT_TABLES = {"credit_accounts", "credit_checkpoints", "credit_entries", "erasures"}
+ERASED_TABLES = {
     *("account_mails", "api_keys", "attachments", "idempotency_records", "jobs", "list_reports"),
     *("mailed_links", "lists", "exports", "imports", "oauth_grants", "payment_orders"),
     *("composer_uses", "storage_uses", "totp_secrets", "recovery_codes", "passkeys"),
     *("denied_entries", "fields", "subscriptions", "subscription_events", "user_sessions"),
     *("bulk_actions", "webhook_endpoints", "former_addresses", "erased_denials", "senders"),
     "bounces",
-    # With the mark itself.
+    # The transaction that marks the person for erasure also changes this table.
     "opt_outs",
 }
 
 
 def test_erasure_covers_every_table_that_refers_to_a_person() -> None:
     key = User.__table__.c.id
-    refer = {
+    referring_tables = {
         table.name
         for table in Model.metadata.sorted_tables
-        for foreign in table.foreign_keys
-        if foreign.column is key
+        for foreign_key in table.foreign_keys
+        if foreign_key.column is key
     }
-    assert refer == KEPT | IN_STAGES
+    assert referring_tables == KEPT_TABLES | ERASED_TABLES
 
 
 def test_erasure_finds_events_by_an_index_in_id_order(
@@ -455,6 +474,6 @@ def test_erasure_finds_events_by_an_index_in_id_order(
             "SET enable_seqscan = off; SET enable_sort = off; EXPLAIN SELECT id FROM"
             f" subscription_events WHERE {condition} AND id > 5 ORDER BY id LIMIT 10"
         )
-        told = "\n".join(str(line) for (line,) in plan)
-        assert f"ix_subscription_events_{index}" in told
-        assert "Sort" not in told
+        plan_text = "\n".join(str(line) for (line,) in plan)
+        assert f"ix_subscription_events_{index}" in plan_text
+        assert "Sort" not in plan_text

@@ -11,19 +11,19 @@ from tests.support.commands.running import printed
 from tests.support.images.pictures import photo
 from tests.support.lists.acting import Acting, Person
 
-COUNTS = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
+COUNT_NAMES = ("subscriptions", "opt_outs_kept", "lists", "attachments", "keys", "jobs")
 
 
 @dataclass
 class Erasable:
-    """A person whose name and address are words that nothing else holds."""
+    """A person whose name and address consist of words that occur nowhere else."""
 
     name: str
     person: Person
 
     @property
     def words(self) -> list[str]:
-        # Any spelling of them counts, and the address in parts too.
+        # The search ignores case, and must not even find the local part of the address.
         return [self.name.lower(), self.person.address.partition("@")[0]]
 
 
@@ -40,8 +40,8 @@ def open_list_id(acting: Acting, owner: Owner) -> int:
     return acting.new_list(owner, confirm_required=False, challenge=False)
 
 
-def found_anywhere(stack: Stack, words: list[str]) -> set[str]:
-    """Every column of any table, and every key in storage, that holds one of the words."""
+def find_words(stack: Stack, words: list[str]) -> set[str]:
+    """Return all columns of all tables that contain one of the words."""
     columns = stack.query(
         "SELECT quote_ident(table_schema) || '.' || quote_ident(table_name),"
         " quote_ident(column_name)"
@@ -51,58 +51,79 @@ def found_anywhere(stack: Stack, words: list[str]) -> set[str]:
         " AND table_type = 'BASE TABLE'"
     )
     assert len(columns) > 100
-    # Every type has a text form; bytes are looked at as hex digits, and as the text that they are.
+    # Every type can be cast to text. Bytes become hex digits, so search for those as well.
     pattern = "|".join([*words, *(word.encode().hex() for word in words)])
-    looks = (
+    queries = (
         f"SELECT '{table}.{column}' WHERE EXISTS (SELECT 1 FROM {table} WHERE {column}::text ~* %s)"
         for table, column in columns
     )
-    found = stack.query(" UNION ALL ".join(looks), *[pattern] * len(columns))
-    return {str(column) for (column,) in found}
+    rows = stack.query(" UNION ALL ".join(queries), *[pattern] * len(columns))
+    return {str(column) for (column,) in rows}
 
 
-def live_a_little(stack: Stack, acting: Acting, owner: Owner, list_id: int, who: Erasable) -> str:
-    """Leave something of the person in every table that can hold it; the hash id of a picture."""
-    person, key = who.person, {"Authorization": f"Bearer {who.person.key}"}
+def store_data_everywhere(
+    stack: Stack, acting: Acting, owner: Owner, list_id: int, erasable: Erasable
+) -> str:
+    """Store data of the person in every table that can have any. Return a picture's hash id."""
+    person = erasable.person
+    authorization = {"Authorization": f"Bearer {erasable.person.key}"}
     assert person.user_id is not None
     acting.reply("POST", f"/subscriptions/{list_id}/no-challenge", key=person.key)
-    name = {"name": f"{who.name} Reader", "type": "gold"}
+    name = {"name": f"{erasable.name} Reader", "type": "gold"}
     acting.reply("PATCH", f"/lists/{list_id}/members/{person.user_id}", key=owner.key, json=name)
-    confirming = acting.new_list(owner, confirm_required=True, challenge=False)
-    acting.ask(confirming, person.address)
-    acting.mail_link(confirming, person.user_id)
-    texts = {"title": f"{who.name}'s own", "slug": f"by-{who.name.lower()}", "tagline": who.name}
-    origin = f"https://{who.name.lower()}.example.com"
+    confirming_list_id = acting.new_list(owner, confirm_required=True, challenge=False)
+    acting.ask(confirming_list_id, person.address)
+    acting.mail_link(confirming_list_id, person.user_id)
+    texts = {
+        "title": f"{erasable.name}'s own",
+        "slug": f"by-{erasable.name.lower()}",
+        "tagline": erasable.name,
+    }
+    origin = f"https://{erasable.name.lower()}.example.com"
     body = {**texts, "redirect_origins": [origin], "confirmed_redirect": f"{origin}/welcome"}
-    own = acting.client.post("/lists", headers=key, json=body).json()["data"]["id"]
-    # Which is refused since the file has no such column.
-    mapping = {"dry_run": "true", "mapping": json.dumps({who.name: "email"})}
-    sent = {"file": (f"{who.name}.csv", b"E-mail\nsomebody@example.com\n")}
-    waiting = {**key, "Prefer": "wait=30"}
-    acting.client.post(f"/lists/{own}/imports", headers=waiting, params=mapping, files=sent)
-    acting.ask(own, f"{random_hash_id()}@example.com")
-    [(member,)] = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", own)
-    acting.remove(own, int(str(member)), person.key or "")
-    acting.reply("DELETE", f"/lists/{own}", key=person.key)
-    files = {"file": (f"{who.name}.jpg", photo())}
-    headers = {**key, "Idempotency-Key": random_hash_id() * 2}
-    uploaded = acting.client.post("/attachments?renditions=1", headers=headers, files=files)
-    hash_id = str(uploaded.json()["data"]["hash_id"])
-    words = {"alt_text": f"{who.name} at sea", "title": who.name, "tags": [who.name]}
-    acting.client.patch(f"/attachments/{hash_id}", headers=key, json=words)
-    denied = {"add_addresses": [person.address]}
-    acting.reply("PATCH", "/deny-list", key=owner.key, json=denied)
-    denied = {"add_domains": [f"{who.name.lower()}.example.org"]}
-    acting.reply("PATCH", "/deny-list", key=person.key, json=denied)
+    own_list_id = acting.client.post("/lists", headers=authorization, json=body).json()["data"][
+        "id"
+    ]
+    # The import is rejected, because the file has no such column.
+    mapping = {"dry_run": "true", "mapping": json.dumps({erasable.name: "email"})}
+    upload = {"file": (f"{erasable.name}.csv", b"E-mail\nsomebody@example.com\n")}
+    waiting_headers = {**authorization, "Prefer": "wait=30"}
+    acting.client.post(
+        f"/lists/{own_list_id}/imports", headers=waiting_headers, params=mapping, files=upload
+    )
+    acting.ask(own_list_id, f"{random_hash_id()}@example.com")
+    [(member,)] = stack.query("SELECT user_id FROM subscriptions WHERE list_id = %s", own_list_id)
+    acting.remove(own_list_id, int(str(member)), person.key or "")
+    acting.reply("DELETE", f"/lists/{own_list_id}", key=person.key)
+    files = {"file": (f"{erasable.name}.jpg", photo())}
+    headers = {**authorization, "Idempotency-Key": random_hash_id() * 2}
+    response = acting.client.post("/attachments?renditions=1", headers=headers, files=files)
+    hash_id = str(response.json()["data"]["hash_id"])
+    texts_of_picture = {
+        "alt_text": f"{erasable.name} at sea",
+        "title": erasable.name,
+        "tags": [erasable.name],
+    }
+    acting.client.patch(f"/attachments/{hash_id}", headers=authorization, json=texts_of_picture)
+    change = {"add_addresses": [person.address]}
+    acting.reply("PATCH", "/deny-list", key=owner.key, json=change)
+    change = {"add_domains": [f"{erasable.name.lower()}.example.org"]}
+    acting.reply("PATCH", "/deny-list", key=person.key, json=change)
     return hash_id
 
 
 def test_erasure_leaves_no_trace_of_name_or_address_in_database_or_storage(
     stack: Stack, acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable
 ) -> None:
-    hash_id = live_a_little(stack, acting, owner, open_list_id, erasable_person)
-    held = {"users.email", "users.name", "subscriptions.email", "subscriptions.name", "lists.title"}
-    held |= {
+    hash_id = store_data_everywhere(stack, acting, owner, open_list_id, erasable_person)
+    expected_columns = {
+        "users.email",
+        "users.name",
+        "subscriptions.email",
+        "subscriptions.name",
+        "lists.title",
+    }
+    expected_columns |= {
         "imports.error",
         "lists.redirect_origins",
         "lists.confirmed_redirect",
@@ -111,21 +132,22 @@ def test_erasure_leaves_no_trace_of_name_or_address_in_database_or_storage(
         "attachments.tags",
         "denied_entries.entry",
     }
-    there = found_anywhere(stack, erasable_person.words)
-    assert {f"public.{each}" for each in held} <= there
-    # The feed tells of the person, and never holds what an erasure would have to take out of it.
-    told = "SELECT 1 FROM feed_events WHERE data ->> 'user_id' = %s"
-    assert stack.query(told, str(erasable_person.person.user_id))
-    assert not {column for column in there if column.startswith("public.feed_")}
+    columns = find_words(stack, erasable_person.words)
+    assert {f"public.{each}" for each in expected_columns} <= columns
+    # The feed has events about the person, but never contains data that must be erased.
+    feed_query = "SELECT 1 FROM feed_events WHERE data ->> 'user_id' = %s"
+    assert stack.query(feed_query, str(erasable_person.person.user_id))
+    assert not {column for column in columns if column.startswith("public.feed_")}
     assert any(key.startswith(f"renditions/{hash_id}/") for key in stack.stored())
 
     erased = printed(stack, "users", "erase", erasable_person.person.address.upper())
     assert erased.pop("user_id") == erasable_person.person.user_id
-    assert erased == dict(zip(COUNTS, (2, 0, 1, 1, 1, 2), strict=True))
-    assert found_anywhere(stack, erasable_person.words) == set()
-    # Objects go after the commit, by a task of their own.
+    assert erased == dict(zip(COUNT_NAMES, (2, 0, 1, 1, 1, 2), strict=True))
+    assert find_words(stack, erasable_person.words) == set()
+    # A separate task deletes the objects after the commit.
     eventually(
-        lambda: not [key for key in stack.stored() if hash_id in key], what="the objects' end"
+        lambda: not [key for key in stack.stored() if hash_id in key],
+        what="the objects' end",
     )
     leftovers = stack.query(
         "SELECT count(*) FROM subscription_events WHERE (ip IS NOT NULL OR request_id IS NOT NULL)"
@@ -146,49 +168,52 @@ def test_member_history_keeps_anonymous_events_of_an_erased_person(
     with stack.client(owner.key) as client:
         path = f"/lists/{open_list_id}/members/{erased.user_id}/history"
         history = client.get(path).json()["data"]["items"]
-    told = [(each["action"], each["actor"], each["status_after"]) for each in history]
-    assert told == [
+    actions = [(each["action"], each["actor"], each["status_after"]) for each in history]
+    assert actions == [
         ("erased", "operator", "removed"),
         ("unsubscribed", "user", "unsubscribed"),
         ("subscribed", "user", "active"),
     ]
     assert {(each["ip"], each["request_id"]) for each in history} == {(None, None)}
     assert erased.opt_outs_kept == 1
-    # The owner sees that somebody was there, and not who.
-    [member] = shown(stack, owner, open_list_id, "removed")
+    # The owner sees that there was a member, but not who it was.
+    [member] = list_members(stack, owner, open_list_id, "removed")
     assert (member["email"], member["name"]) == (None, None)
     assert member["user"] == {"id": erased.user_id, "name": None}
 
 
-@pytest.mark.parametrize("no", ["list", "mail"])
+@pytest.mark.parametrize("opt_out", ["list", "mail"])
 def test_opt_out_survives_erasure_when_the_address_signs_up_again(
-    acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable, no: str
+    acting: Acting, owner: Owner, open_list_id: int, erasable_person: Erasable, opt_out: str
 ) -> None:
     stack = acting.stack
-    address, key = erasable_person.person.address, erasable_person.person.key
-    free = acting.new_list(owner, confirm_required=False, challenge=False)
-    for each in (open_list_id, free):
+    address = erasable_person.person.address
+    key = erasable_person.person.key
+    other_list_id = acting.new_list(owner, confirm_required=False, challenge=False)
+    for each in (open_list_id, other_list_id):
         acting.reply("POST", f"/subscriptions/{each}/no-challenge", key=key)
-    if no == "list":
+    if opt_out == "list":
         acting.leave(open_list_id, key=key)
     else:
         acting.switch_mail(open_list_id, enabled=False, key=key)
     acting.erase(address)
     for _ in range(2):
-        for each in (open_list_id, free):
+        for each in (open_list_id, other_list_id):
             acting.ask(each, address.upper())
-        [member] = shown(stack, owner, open_list_id, "pending")
-        assert (member["email"], member["email_enabled"]) == (address, no == "list")
-        assert shown(stack, owner, open_list_id, "active") == []
+        [member] = list_members(stack, owner, open_list_id, "pending")
+        assert (member["email"], member["email_enabled"]) == (address, opt_out == "list")
+        assert list_members(stack, owner, open_list_id, "active") == []
         path = f"/subscriptions/{open_list_id}/members/{member['user_id']}/email"
         error = acting.reply("PUT", path, key=owner.key, json={"enabled": True})
         assert error == (409, "subscription.opted_out")
-        assert [each["email"] for each in shown(stack, owner, free, "active")] == [address]
-        # Another round: what a second person of the address said no to outlives them too.
+        assert [each["email"] for each in list_members(stack, owner, other_list_id, "active")] == [
+            address
+        ]
+        # Repeat this once, because the opt-out must also survive the erasure of a second person.
         acting.erase(address)
 
 
-def shown(stack: Stack, owner: Owner, list_id: int, status: str) -> list[dict[str, object]]:
+def list_members(stack: Stack, owner: Owner, list_id: int, status: str) -> list[dict[str, object]]:
     with stack.client(owner.key) as client:
         page = client.get(f"/lists/{list_id}/subscriptions", params={"status": status})
     items: list[dict[str, object]] = page.json()["data"]["items"]
@@ -206,7 +231,9 @@ def test_new_holder_of_an_erased_address_can_lift_its_opt_out(
     )
     path = f"/subscriptions/{open_list_id}/no-challenge"
     assert acting.reply("POST", path, key=stack.create_key(int(str(user_id)))) == (200, 1)
-    assert [each["user_id"] for each in shown(stack, owner, open_list_id, "active")] == [user_id]
+    assert [each["user_id"] for each in list_members(stack, owner, open_list_id, "active")] == [
+        user_id
+    ]
     assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", open_list_id) == []
 
 

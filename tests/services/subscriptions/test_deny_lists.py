@@ -30,43 +30,52 @@ def owner_id(stack: Stack) -> int:
 
 @pytest.mark.slow
 @given(
-    own=st.sets(ENTRIES, max_size=4),
-    of_operator=st.sets(ENTRIES, max_size=2),
+    owner_entries=st.sets(ENTRIES, max_size=4),
+    operator_entries=st.sets(ENTRIES, max_size=2),
     addresses=st.sets(ADDRESSES, min_size=1, max_size=6),
 )
 @settings(max_examples=200)
 def test_deny_list_denies_exactly_the_addresses_that_match_its_entries(
-    stack: Stack, owner_id: int, own: set[str], of_operator: set[str], addresses: set[str]
+    stack: Stack,
+    owner_id: int,
+    owner_entries: set[str],
+    operator_entries: set[str],
+    addresses: set[str],
 ) -> None:
-    with_list = stack.settings().model_copy(update={"deny_list": tuple(of_operator)})
-    with replace(stack.resources, settings=with_list).unit_of_work() as uow:
-        deny_lists.replace_entries(uow, owner_id, own)
-        found = deny_lists.find_denied(uow, owner_id, addresses)
-    assert found == {each for each in addresses if is_denied(each, own | of_operator)}
+    operator_settings = stack.settings().model_copy(update={"deny_list": tuple(operator_entries)})
+    with replace(stack.resources, settings=operator_settings).unit_of_work() as uow:
+        deny_lists.replace_entries(uow, owner_id, owner_entries)
+        denied = deny_lists.find_denied(uow, owner_id, addresses)
+    assert denied == {
+        each for each in addresses if is_denied(each, owner_entries | operator_entries)
+    }
 
 
 def test_operator_deny_list_entries_are_normalised_like_addresses(
     stack: Stack, owner: Owner
 ) -> None:
-    written = ("Ada@EXAMPLE.org", "XN--bcher-kva.example", "*.Example.NET", "no domain")
-    with_list = stack.settings().model_copy(update={"deny_list": written})
+    entries = ("Ada@EXAMPLE.org", "XN--bcher-kva.example", "*.Example.NET", "no domain")
+    operator_settings = stack.settings().model_copy(update={"deny_list": entries})
     addresses = ["ada@example.org", "ben@example.org", "x@bücher.example", "x@a.example.net"]
     assert email_addresses.normalise_addresses(addresses) == addresses
-    with replace(stack.resources, settings=with_list).unit_of_work() as uow:
-        found = deny_lists.find_denied(uow, owner.user_id, addresses)
-    assert found == {addresses[0], addresses[2], addresses[3]}
+    with replace(stack.resources, settings=operator_settings).unit_of_work() as uow:
+        denied = deny_lists.find_denied(uow, owner.user_id, addresses)
+    assert denied == {addresses[0], addresses[2], addresses[3]}
 
 
 def test_denial_of_an_erased_person_holds_under_every_secret_key(
     stack: Stack, owner: Owner
 ) -> None:
-    address, current = "ada@erased.example", stack.settings()
-    keys = current.secret_keys.get_secret_value().split(",")
+    address = "ada@erased.example"
+    current_settings = stack.settings()
+    keys = current_settings.secret_keys.get_secret_value().split(",")
     assert len(keys) == 2
-    swapped = current.model_copy(update={"secret_keys": SecretStr(",".join(keys[::-1]))})
+    swapped_settings = current_settings.model_copy(
+        update={"secret_keys": SecretStr(",".join(keys[::-1]))}
+    )
     # Discard the cached keyring, which the copy took over from the original settings.
-    swapped.__dict__.pop("keyring", None)
-    with replace(stack.resources, settings=swapped).unit_of_work() as uow:
+    swapped_settings.__dict__.pop("keyring", None)
+    with replace(stack.resources, settings=swapped_settings).unit_of_work() as uow:
         deny_lists.change_entries(uow, owner.user_id, add=[address], remove=[])
         deny_lists.hash_entries(uow, address)
     with stack.resources.unit_of_work() as uow:

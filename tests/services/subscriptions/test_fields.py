@@ -26,8 +26,8 @@ def test_field_value_survives_export_and_import_unchanged(
 ) -> None:
     choices = CHOICES if type_ is FieldType.CHOICE else []
     field = MemberField(key="thing", type=type_, choices=choices)
-    kept = normalise_value(field, data.draw(VALUES[type_]))
-    if kept is not None:
-        again = parse_value(field, format_value(kept))
-        assert (again, type(again)) == (kept, type(kept))
-        assert normalise_value(field, kept) == kept
+    value = normalise_value(field, data.draw(VALUES[type_]))
+    if value is not None:
+        parsed_value = parse_value(field, format_value(value))
+        assert (parsed_value, type(parsed_value)) == (value, type(value))
+        assert normalise_value(field, value) == value

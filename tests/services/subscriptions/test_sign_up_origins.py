@@ -1,4 +1,4 @@
-"""Which values of an origin are stored, and which values are dropped."""
+"""Tests which values of a sign-up's origin are stored, and which are dropped."""
 
 import pytest
 
@@ -91,7 +91,7 @@ def test_invalid_and_personal_values_of_an_origin_are_dropped(name: str, value: 
     assert clean_value(name, value) is None
 
 
-def test_one_invalid_value_leaves_the_others() -> None:
+def test_invalid_value_of_an_origin_drops_no_other_value() -> None:
     values = {"utm_source": "Fair", "utm_medium": "a@b.example", "email": "a@b.example"}
     assert clean_origin(values) == {"utm_source": "fair"}
 

@@ -1,4 +1,4 @@
-"""Processes count views of sign-up pages in memory, and write the counts to the database."""
+"""Tests of sign-up page views, which processes count in memory and write to the database."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +15,11 @@ from storage.database import Statement
 pytestmark = pytest.mark.stack
 
 DAY = date(2026, 11, 29)
-PROCESSES = 4
-ROUNDS = 10
+PROCESS_COUNT = 4
+ROUND_COUNT = 10
 
 
-def new_lists(stack: Stack, count: int) -> list[int]:
+def create_lists(stack: Stack, count: int) -> list[int]:
     owner = stack.create_owner()
     with stack.resources.unit_of_work() as uow:
         return [
@@ -36,27 +36,27 @@ def read_views(stack: Stack, list_ids: Iterable[int]) -> list[int]:
 
 
 def test_several_processes_count_each_view_once(stack: Stack) -> None:
-    list_ids = new_lists(stack, 20)
+    list_ids = create_lists(stack, 20)
 
     def count(number: int) -> None:
         counter = ViewCounter()
         # Half of the processes count the lists in reverse order, which must not cause deadlocks.
         ordered = list_ids if number % 2 else list_ids[::-1]
-        for _ in range(ROUNDS):
+        for _ in range(ROUND_COUNT):
             for list_id in ordered:
                 counter.count_view(list_id, DAY)
             counter.write_views(stack.resources.database)
 
-    with ThreadPoolExecutor(PROCESSES) as threads:
-        assert len([*threads.map(count, range(PROCESSES))]) == PROCESSES
-    assert read_views(stack, list_ids) == [PROCESSES * ROUNDS] * len(list_ids)
+    with ThreadPoolExecutor(PROCESS_COUNT) as threads:
+        assert len([*threads.map(count, range(PROCESS_COUNT))]) == PROCESS_COUNT
+    assert read_views(stack, list_ids) == [PROCESS_COUNT * ROUND_COUNT] * len(list_ids)
 
 
 def test_process_counts_a_limited_number_of_lists_until_the_next_write(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sign_up_views, "MAX_COUNTED_LISTS", 2)
-    list_ids = new_lists(stack, 3)
+    list_ids = create_lists(stack, 3)
     counter = ViewCounter()
     for _ in range(2):
         for list_id in list_ids:
@@ -71,7 +71,7 @@ def test_process_counts_a_limited_number_of_lists_until_the_next_write(
 def test_views_after_a_failed_write_are_counted(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [list_id] = new_lists(stack, 1)
+    [list_id] = create_lists(stack, 1)
     database = stack.resources.database
     counter = ViewCounter()
     counter.count_view(list_id, DAY)

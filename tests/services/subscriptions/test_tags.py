@@ -6,13 +6,15 @@ from services.subscriptions.members import locks
 from tests.support.imports.importing import Importing
 from tests.support.lists.subscribers import fill
 
-MEMBERS = 12
+MEMBER_COUNT = 12
 
 
 @pytest.fixture
 def tagged_list_id(empty_stack: Stack) -> int:
     list_id = Importing(empty_stack).new_list(empty_stack.create_owner())
-    fill(empty_stack, list_id, [f"{number}.{list_id}@example.com" for number in range(MEMBERS)])
+    fill(
+        empty_stack, list_id, [f"{number}.{list_id}@example.com" for number in range(MEMBER_COUNT)]
+    )
     return list_id
 
 
@@ -28,7 +30,7 @@ def tag_ids(empty_stack: Stack, tagged_list_id: int) -> list[int]:
     return ids
 
 
-def records(empty_stack: Stack, list_id: int) -> list[tuple[object, ...]]:
+def read_records(empty_stack: Stack, list_id: int) -> list[tuple[object, ...]]:
     query = "SELECT updated_at, tag_ids FROM subscriptions WHERE list_id = %s ORDER BY id"
     return empty_stack.query(query, list_id)
 
@@ -38,19 +40,19 @@ def test_deleted_tags_are_removed_from_members_in_batches_without_other_changes(
 ) -> None:
     monkeypatch.setattr(deleted_tags, "MAX_BATCH_MEMBERS", 5)
     first, second, third = tag_ids
-    before = records(empty_stack, tagged_list_id)
+    before = read_records(empty_stack, tagged_list_id)
     assert deleted_tags.remove_deleted_tags(empty_stack.resources) == 0
     with empty_stack.resources.unit_of_work() as uow:
         for tag_id in (first, third):
             tags.delete_tag(uow, tagged_list_id, tag_id)
-    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBERS
-    assert records(empty_stack, tagged_list_id) == [
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBER_COUNT
+    assert read_records(empty_stack, tagged_list_id) == [
         (updated_at, [second]) for updated_at, _ in before
     ]
-    # An import had looked the tag up before, and gives it to a member now.
+    # An import that looked up the tag before its deletion gives the tag to members.
     empty_stack.query("UPDATE subscriptions SET tag_ids = tag_ids || %s::bigint", third)
-    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBERS
-    assert records(empty_stack, tagged_list_id) == [
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBER_COUNT
+    assert read_records(empty_stack, tagged_list_id) == [
         (updated_at, [second]) for updated_at, _ in before
     ]
     empty_stack.query("UPDATE deleted_tags SET created_at = now() - interval '61 minutes'")
@@ -66,4 +68,4 @@ def test_removal_of_deleted_tags_skips_a_locked_list_until_the_next_run(
     with empty_stack.resources.unit_of_work() as uow:
         locks.lock_list(uow, tagged_list_id)
         assert deleted_tags.remove_deleted_tags(empty_stack.resources) == 0
-    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBERS
+    assert deleted_tags.remove_deleted_tags(empty_stack.resources) == MEMBER_COUNT

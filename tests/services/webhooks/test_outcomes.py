@@ -8,7 +8,8 @@ from models import WebhookEndpoint
 from services.webhooks import outcomes
 
 URL = "https://example.com/hook"
-OK, REFUSED = 200, 422
+OK_STATUS = 200
+REJECTED_STATUS = 422
 
 
 @dataclass
@@ -19,13 +20,13 @@ class DeliveryAttempts:
     endpoint_id: int
 
     def queue(self, *, hours_ago: float) -> int:
-        [(made,)] = self.stack.query(
+        [(delivery_id,)] = self.stack.query(
             "INSERT INTO webhook_deliveries (endpoint_id, event_type, queued_at)"
             " VALUES (%s, 'webhook.test', now() - make_interval(mins => %s)) RETURNING id",
             *(self.endpoint_id, int(hours_ago * 60)),
         )
-        assert isinstance(made, int)
-        return made
+        assert isinstance(delivery_id, int)
+        return delivery_id
 
     def write(self, delivery_id: int, status: int) -> None:
         """Record the response to a delivery attempt that starts now."""
@@ -49,7 +50,7 @@ class DeliveryAttempts:
 
     @property
     def endpoint(self) -> tuple[object, object]:
-        """Its state, and whether it fails."""
+        """The state of the endpoint, and whether the endpoint is failing."""
         [(state, is_failing)] = self.stack.query(
             "SELECT state, failing_since IS NOT NULL FROM webhook_endpoints WHERE id = %s",
             self.endpoint_id,
@@ -77,42 +78,42 @@ def attempts(empty_stack: Stack) -> DeliveryAttempts:
 def test_webhook_endpoint_is_paused_after_its_only_event_fails_for_72_hours(
     attempts: DeliveryAttempts,
 ) -> None:
-    lone = attempts.queue(hours_ago=0)
-    attempts.write(lone, REFUSED)
+    delivery_id = attempts.queue(hours_ago=0)
+    attempts.write(delivery_id, REJECTED_STATUS)
     attempts.pass_time(hours=71)
-    attempts.write(lone, REFUSED)
-    assert (attempts.endpoint, attempts.status(lone)) == (("active", True), "pending")
+    attempts.write(delivery_id, REJECTED_STATUS)
+    assert (attempts.endpoint, attempts.status(delivery_id)) == (("active", True), "pending")
     attempts.pass_time(hours=1)
-    attempts.write(lone, REFUSED)
-    assert (attempts.endpoint, attempts.status(lone)) == (("paused", True), "failed")
+    attempts.write(delivery_id, REJECTED_STATUS)
+    assert (attempts.endpoint, attempts.status(delivery_id)) == (("paused", True), "failed")
 
 
 def test_failing_webhook_endpoint_is_paused_after_72_hours_despite_a_given_up_event(
     attempts: DeliveryAttempts,
 ) -> None:
-    """A process was killed amid the first try, so the first failure is that of the second one."""
-    first = attempts.queue(hours_ago=1)
-    attempts.write(first, REFUSED)
+    """A process was killed during the first attempt, so the second attempt fails first."""
+    first_id = attempts.queue(hours_ago=1)
+    attempts.write(first_id, REJECTED_STATUS)
     attempts.pass_time(hours=1)
-    second = attempts.queue(hours_ago=0)
-    attempts.write(second, REFUSED)
+    second_id = attempts.queue(hours_ago=0)
+    attempts.write(second_id, REJECTED_STATUS)
     attempts.pass_time(hours=70)
-    attempts.write(first, REFUSED)
-    assert (attempts.endpoint, attempts.status(first)) == (("active", True), "failed")
+    attempts.write(first_id, REJECTED_STATUS)
+    assert (attempts.endpoint, attempts.status(first_id)) == (("active", True), "failed")
     attempts.pass_time(hours=1)
-    attempts.write(second, REFUSED)
+    attempts.write(second_id, REJECTED_STATUS)
     assert attempts.endpoint == ("paused", True)
 
 
 def test_webhook_endpoint_that_also_succeeds_is_not_paused_by_one_failed_event(
     attempts: DeliveryAttempts,
 ) -> None:
-    refused = attempts.queue(hours_ago=1)
-    attempts.write(attempts.queue(hours_ago=0), OK)
-    attempts.write(refused, REFUSED)
+    failing_id = attempts.queue(hours_ago=1)
+    attempts.write(attempts.queue(hours_ago=0), OK_STATUS)
+    attempts.write(failing_id, REJECTED_STATUS)
     attempts.pass_time(hours=71)
-    attempts.write(refused, REFUSED)
-    assert (attempts.endpoint, attempts.status(refused)) == (("active", False), "failed")
+    attempts.write(failing_id, REJECTED_STATUS)
+    assert (attempts.endpoint, attempts.status(failing_id)) == (("active", False), "failed")
     attempts.pass_time(hours=100)
-    attempts.write(attempts.queue(hours_ago=0), REFUSED)
+    attempts.write(attempts.queue(hours_ago=0), REJECTED_STATUS)
     assert attempts.endpoint == ("active", True)

@@ -17,8 +17,9 @@ from tests.support.http.webhook_receiver import (
     new_endpoint,
 )
 
-THREADS, HANGING_OWNERS = 2, 6
-RESTS = "SELECT silences, rests_until > now() FROM webhook_endpoints WHERE id = %s"
+THREAD_COUNT = 2
+SILENT_OWNER_COUNT = 6
+RESTS_QUERY = "SELECT silences, rests_until > now() FROM webhook_endpoints WHERE id = %s"
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def stack(make_stack: Callable[[str], Stack]) -> Stack:
     stack = make_stack("resting")
     stack.start_api()
     stack.start_worker(
-        "webhooks", concurrency=THREADS, module="tests.support.probe.impatient_sender"
+        "webhooks", concurrency=THREAD_COUNT, module="tests.support.probe.impatient_sender"
     )
     return stack
 
@@ -35,49 +36,49 @@ def stack(make_stack: Callable[[str], Stack]) -> Stack:
 @pytest.fixture
 def silent_receiver() -> Iterator[HookReceiver]:
     """A receiver of webhooks that sends no response before the test has ended."""
-    over = threading.Event()
+    test_ended = threading.Event()
 
     def keep_waiting(_: Hook) -> tuple[int, dict[str, str]]:
-        over.wait(120)
+        test_ended.wait(120)
         return OK
 
     with hooked() as receiver:
         receiver.answer = keep_waiting
         yield receiver
-        over.set()
+        test_ended.set()
 
 
-def let_rest(stack: Stack, endpoint_id: int) -> None:
-    """Have the endpoint's pauses pass until two calls in a row were in vain."""
+def wait_until_resting(stack: Stack, endpoint_id: int) -> None:
+    """Skip the endpoint's pauses until the endpoint rests, after two calls without a response."""
 
-    def rests() -> bool:
+    def is_resting_now() -> bool:
         let_pauses_pass(stack, endpoint_id)
-        [(_, is_resting)] = stack.query(RESTS, endpoint_id)
+        [(_, is_resting)] = stack.query(RESTS_QUERY, endpoint_id)
         return bool(is_resting)
 
-    eventually(rests, within=60, what="its rest")
+    eventually(is_resting_now, within=60, what="its rest")
 
 
 @pytest.mark.tier("faults")
 def test_unresponsive_webhook_receivers_block_no_worker_threads_for_other_owners(
     stack: Stack, owner: Owner, client: httpx2.Client, silent_receiver: HookReceiver
 ) -> None:
-    crowd = [stack.create_owner() for _ in range(HANGING_OWNERS)]
-    resting = []
-    for each in crowd:
-        with stack.client(each.key) as theirs:
-            resting.append(new_endpoint(theirs, silent_receiver.url)["id"])
-        happen(stack, each, count=5)
-    for endpoint_id in resting:
-        let_rest(stack, endpoint_id)
-    called = len(silent_receiver.hooks)
+    silent_owners = [stack.create_owner() for _ in range(SILENT_OWNER_COUNT)]
+    resting_endpoint_ids = []
+    for silent_owner in silent_owners:
+        with stack.client(silent_owner.key) as silent_client:
+            resting_endpoint_ids.append(new_endpoint(silent_client, silent_receiver.url)["id"])
+        happen(stack, silent_owner, count=5)
+    for endpoint_id in resting_endpoint_ids:
+        wait_until_resting(stack, endpoint_id)
+    call_count = len(silent_receiver.hooks)
     with hooked() as receiver:
         new_endpoint(client, receiver.url)
         happen(stack, owner, count=3)
-        for endpoint_id in resting:
+        for endpoint_id in resting_endpoint_ids:
             let_pauses_pass(stack, endpoint_id)
         eventually(lambda: len(receiver.hooks) == 3, what="the other owner's events")
-    assert len(silent_receiver.hooks) == called
+    assert len(silent_receiver.hooks) == call_count
 
 
 def test_resting_webhook_endpoint_is_called_on_request_and_resumes_after_a_response(
@@ -86,20 +87,21 @@ def test_resting_webhook_endpoint_is_called_on_request_and_resumes_after_a_respo
     with hooked() as receiver:
         endpoint_id = new_endpoint(client, silent_receiver.url)["id"]
         happen(stack, owner)
-        let_rest(stack, endpoint_id)
-        # The receiver may note a call after its caller has given it up.
+        wait_until_resting(stack, endpoint_id)
+        # The receiver may record a call after the caller has timed out.
         eventually(lambda: len(silent_receiver.hooks) >= 2, what="the calls before its rest")
-        called = len(silent_receiver.hooks)
+        call_count = len(silent_receiver.hooks)
         assert data(client.get(f"/webhook-endpoints/{endpoint_id}"))["rests_until"] is not None
-        # One more call, since its receiver may answer now.
+        # A test event is sent even to a resting endpoint, because the receiver may respond now.
         assert client.post(f"/webhook-endpoints/{endpoint_id}/test").is_success
         eventually(
-            lambda: len(silent_receiver.hooks) > called, what="the call that the owner asked for"
+            lambda: len(silent_receiver.hooks) > call_count,
+            what="the call that the owner asked for",
         )
-        let_rest(stack, endpoint_id)
-        # Another receiver has nothing to do with it.
-        changed = client.patch(f"/webhook-endpoints/{endpoint_id}", json={"url": receiver.url})
-        assert data(changed)["url"] == receiver.url
+        wait_until_resting(stack, endpoint_id)
+        # The rest doesn't apply to another receiver.
+        response = client.patch(f"/webhook-endpoints/{endpoint_id}", json={"url": receiver.url})
+        assert data(response)["url"] == receiver.url
         eventually(lambda: receiver.hooks, what="the event")
-        [(silences, is_resting)] = stack.query(RESTS, endpoint_id)
+        [(silences, is_resting)] = stack.query(RESTS_QUERY, endpoint_id)
         assert (silences, is_resting) == (0, None)

@@ -14,11 +14,11 @@ from services.webhooks.outcomes import MAX_REST, choose_rest
 from services.webhooks.sending import MAX_BATCH_DELIVERIES, choose_batch_size
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-MOST = 1_000
+MAX_PENDING = 1_000
 
 
-def waiting(number: int, *, age: float, due_in: float = 0) -> Pending:
-    """A delivery that was queued ``age`` seconds ago."""
+def make_pending(number: int, *, age: float, due_in: float = 0) -> Pending:
+    """Return a delivery that was queued ``age`` seconds ago."""
     return Pending(number, NOW - timedelta(seconds=age), NOW + timedelta(seconds=due_in))
 
 
@@ -29,32 +29,48 @@ def test_webhook_retry_pauses_grow_for_an_hour_and_then_last_three_hours() -> No
 
 
 def test_webhook_events_are_sent_in_order_until_the_oldest_has_waited_a_minute() -> None:
-    failed = waiting(1, age=59, due_in=100)
-    still_in_order = choose_delivery([failed, waiting(2, age=50)], NOW, max_pending=MOST)
-    assert still_in_order == Choice(due_at=failed.queued_at + ORDER_PERIOD)
-    late = waiting(1, age=61, due_in=100)
-    assert choose_delivery([late, waiting(2, age=50)], NOW, max_pending=MOST).delivery_id == 2
+    failed_delivery = make_pending(1, age=59, due_in=100)
+    choice = choose_delivery(
+        [failed_delivery, make_pending(2, age=50)], NOW, max_pending=MAX_PENDING
+    )
+    assert choice == Choice(due_at=failed_delivery.queued_at + ORDER_PERIOD)
+    old_delivery = make_pending(1, age=61, due_in=100)
+    assert (
+        choose_delivery(
+            [old_delivery, make_pending(2, age=50)], NOW, max_pending=MAX_PENDING
+        ).delivery_id
+        == 2
+    )
 
 
 def test_new_webhook_events_are_sent_next_to_old_failures_up_to_the_pending_limit() -> None:
-    failures = [waiting(number, age=600, due_in=60 + number) for number in range(3)]
+    failures = [make_pending(number, age=600, due_in=60 + number) for number in range(3)]
     choice = choose_delivery(failures, NOW, max_pending=4)
     assert choice == Choice(due_at=failures[0].due_at, takes_events=True)
     assert not choose_delivery(failures, NOW, max_pending=3).takes_events
 
 
 def test_webhook_batch_contains_the_next_due_deliveries_in_order_up_to_its_limit() -> None:
-    young = [waiting(1, age=9), waiting(2, age=8), waiting(3, age=7, due_in=1), waiting(4, age=6)]
-    # The fourth waits for the third, which is not due yet.
-    assert choose_deliveries(young, NOW, limit=9) == [1, 2]
-    assert choose_deliveries(young, NOW, limit=1) == [1]
-    old = [waiting(1, age=90, due_in=30), waiting(2, age=80, due_in=-1), waiting(3, age=70)]
-    assert choose_deliveries(old, NOW, limit=9) == [2, 3]
+    new_deliveries = [
+        make_pending(1, age=9),
+        make_pending(2, age=8),
+        make_pending(3, age=7, due_in=1),
+        make_pending(4, age=6),
+    ]
+    # The fourth delivery waits for the third, which isn't due yet.
+    assert choose_deliveries(new_deliveries, NOW, limit=9) == [1, 2]
+    assert choose_deliveries(new_deliveries, NOW, limit=1) == [1]
+    old_deliveries = [
+        make_pending(1, age=90, due_in=30),
+        make_pending(2, age=80, due_in=-1),
+        make_pending(3, age=70),
+    ]
+    assert choose_deliveries(old_deliveries, NOW, limit=9) == [2, 3]
     assert choose_deliveries([], NOW, limit=9) == []
 
 
 @pytest.mark.parametrize(
-    ("sent", "seconds", "size"),
+    ("sent_count", "seconds", "size"),
     [
         (1, 0.1, 10),
         (10, 1.0, 10),
@@ -64,13 +80,13 @@ def test_webhook_batch_contains_the_next_due_deliveries_in_order_up_to_its_limit
     ],
 )
 def test_webhook_batch_contains_the_deliveries_of_one_second(
-    sent: int, seconds: float, size: int
+    sent_count: int, seconds: float, size: int
 ) -> None:
-    assert choose_batch_size(sent, seconds) == size
+    assert choose_batch_size(sent_count, seconds) == size
 
 
 def test_webhook_endpoint_rests_start_at_the_second_timeout_and_grow_to_five_minutes() -> None:
     rests = [choose_rest(silences) for silences in range(8)]
-    seconds = [None if each is None else each.total_seconds() for each in rests]
+    seconds = [None if rest is None else rest.total_seconds() for rest in rests]
     assert seconds == [None, None, 30, 60, 120, 240, 300, 300]
     assert choose_rest(1_000_000) == MAX_REST

@@ -18,13 +18,15 @@ from tests.support.images.samples import (
     timeline,
 )
 
-OPAQUE_RED, OPAQUE_GREEN = (*RED, 255), (*GREEN, 255)
-FULL = (0, 0, 20, 10)
+OPAQUE_RED = (*RED, 255)
+OPAQUE_GREEN = (*GREEN, 255)
+FULL_CANVAS = (0, 0, 20, 10)
 
 
 def test_equal_consecutive_animation_frames_are_merged_with_summed_delays() -> None:
     frames = [
-        GifFrame(FULL, index, hundredths=each) for index, each in ((0, 7), (0, 5), (1, 9), (1, 30))
+        GifFrame(FULL_CANVAS, index, hundredths=each)
+        for index, each in ((0, 7), (0, 5), (1, 9), (1, 30))
     ]
     result = convert_image(gif((20, 10), frames))
     assert timeline(result.data) == [(OPAQUE_RED, 120), (OPAQUE_GREEN, 390)]
@@ -32,28 +34,32 @@ def test_equal_consecutive_animation_frames_are_merged_with_summed_delays() -> N
 
 
 def test_animation_delays_of_fractional_milliseconds_do_not_drift() -> None:
-    frames = [Rectangle(FULL, (*((RED, GREEN)[n % 2]), 255), delay=(1, 60)) for n in range(60)]
-    shown = [ms for _, ms in timeline(convert_image(apng((20, 10), frames)).data)]
-    assert sum(shown) == 1000
-    assert set(shown) == {16, 17}
+    frames = [
+        Rectangle(FULL_CANVAS, (*((RED, GREEN)[n % 2]), 255), delay=(1, 60)) for n in range(60)
+    ]
+    delays = [ms for _, ms in timeline(convert_image(apng((20, 10), frames)).data)]
+    assert sum(delays) == 1000
+    assert set(delays) == {16, 17}
 
 
-# A delay without a unit counts hundredths, and one of many hours is kept.
+# A delay with the denominator 0 counts hundredths of a second. A delay of many hours is kept.
 @pytest.mark.parametrize(("delay", "ms"), [((7, 0), 70), ((20_000, 1), 20_000_000)])
 def test_animation_frame_keeps_its_delay(delay: tuple[int, int], ms: int) -> None:
-    frames = [Rectangle(FULL, colour, delay=delay) for colour in (OPAQUE_RED, OPAQUE_GREEN)]
+    frames = [Rectangle(FULL_CANVAS, colour, delay=delay) for colour in (OPAQUE_RED, OPAQUE_GREEN)]
     assert [each for _, each in timeline(convert_image(apng((20, 10), frames)).data)] == [ms, ms]
 
 
 def test_gif_frame_beyond_the_canvas_is_cropped() -> None:
-    frames = [GifFrame(FULL, 0), GifFrame((15, 5, 40, 30), 1)]
+    frames = [GifFrame(FULL_CANVAS, 0), GifFrame((15, 5, 40, 30), 1)]
     result = convert_image(gif((20, 10), frames))
     assert (result.width, result.height) == (20, 10)
     assert timeline(result.data, at=(19, 9))[-1][0] == OPAQUE_GREEN
 
 
 def test_apng_with_one_frame_becomes_a_still_image_of_that_frame() -> None:
-    result = convert_image(apng((20, 10), [Rectangle(FULL, OPAQUE_RED)], stand_in=(*WHITE, 255)))
+    result = convert_image(
+        apng((20, 10), [Rectangle(FULL_CANVAS, OPAQUE_RED)], stand_in=(*WHITE, 255))
+    )
     assert result.frames == 1
     assert opened(result.data).convert("RGBA").getpixel((0, 0)) == OPAQUE_RED
 

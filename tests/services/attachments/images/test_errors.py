@@ -23,14 +23,14 @@ from tests.support.images.samples import (
 )
 
 
-def error(data: bytes) -> UnreadableImage:
-    with pytest.raises(UnreadableImage) as caught:
+def find_error(data: bytes) -> UnreadableImage:
+    with pytest.raises(UnreadableImage) as error:
         convert_image(data)
-    return caught.value
+    return error.value
 
 
 def test_empty_image_upload_is_rejected() -> None:
-    assert error(b"").code == "image.empty"
+    assert find_error(b"").code == "image.empty"
 
 
 @pytest.mark.parametrize(
@@ -45,40 +45,40 @@ def test_empty_image_upload_is_rejected() -> None:
     ],
 )
 def test_unsupported_image_type_is_rejected(data: bytes) -> None:
-    assert error(data).code == "image.unsupported_type"
+    assert find_error(data).code == "image.unsupported_type"
 
 
 @pytest.mark.parametrize("name", one_of_each())
 def test_truncated_image_is_rejected_wherever_the_file_is_cut(name: str) -> None:
     data = one_of_each()[name]
     if name == "mpo":
-        # Its first picture is a whole JPEG of its own; only what is inside that counts.
+        # The first picture of an MPO file is a complete JPEG file, so cut only inside this picture.
         data = data[: data.index(b"\xff\xd9\xff\xd8") + 2]
     cuts = {len(data) - 1, len(data) - 2, 20, *random.Random(7).sample(range(16, len(data)), 40)}
-    assert {error(data[:cut]).code for cut in cuts} == {"image.truncated"}
+    assert {find_error(data[:length]).code for length in cuts} == {"image.truncated"}
 
 
 @pytest.mark.parametrize("data", [PNG_SIGNATURE, b"GIF89a", b"\xff\xd8\xff\xe0junk" * 10])
 def test_file_with_only_an_image_signature_is_rejected_as_truncated(data: bytes) -> None:
-    assert error(data).code == "image.truncated"
+    assert find_error(data).code == "image.truncated"
 
 
 def test_image_errors_contain_no_memory_addresses() -> None:
-    # An icon whose only image is of no format.
+    # The only image of this icon has an unknown format.
     entry = struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, 64, 22)
-    found = [error(struct.pack("<HHH", 0, 1, 1) + entry + bytes(range(64)))]
+    errors = [find_error(struct.pack("<HHH", 0, 1, 1) + entry + bytes(range(64)))]
     for data in one_of_each().values():
         for seed in range(30):
             broken = bytearray(data)
-            random.Random(seed).shuffle(places := list(range(12, len(data))))
-            for place in places[:20]:
-                broken[place] ^= 0x5A
+            random.Random(seed).shuffle(positions := list(range(12, len(data))))
+            for position in positions[:20]:
+                broken[position] ^= 0x5A
             with suppress(UnreadableImage):
                 convert_image(bytes(broken))
                 continue
-            found.append(error(bytes(broken)))
-    assert found
-    assert [each.message for each in found if re.search("0x|<", each.message)] == []
+            errors.append(find_error(bytes(broken)))
+    assert errors
+    assert [each.message for each in errors if re.search("0x|<", each.message)] == []
 
 
 @pytest.mark.parametrize("name", one_of_each())
@@ -98,8 +98,8 @@ def _gif_header(width: int, height: int) -> bytes:
 
 def _jpeg_header(width: int, height: int) -> bytes:
     data = bytearray(one_of_each()["jpeg"])
-    at = data.index(b"\xff\xc0") + 5
-    data[at : at + 4] = struct.pack(">HH", height, width)
+    position = data.index(b"\xff\xc0") + 5
+    data[position : position + 4] = struct.pack(">HH", height, width)
     return bytes(data)
 
 
@@ -141,30 +141,30 @@ def test_image_with_excessive_dimensions_is_rejected_before_decoding(
     header: Callable[[int, int], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Image.Image, "load", lambda _: pytest.fail("a pixel was decoded"))
-    if header is not _lossless_webp_header:  # it has 14 bits a side: 16,384 is the most it can say
-        assert error(header(65_000, 9)).code == "image.side_too_long"
-    assert error(header(9, 16_384)).code == "image.side_too_long"
-    assert error(header(16_383, 3_053)).code == "image.too_many_pixels"
+    if header is not _lossless_webp_header:  # its header allows at most 16,384 pixels per side
+        assert find_error(header(65_000, 9)).code == "image.side_too_long"
+    assert find_error(header(9, 16_384)).code == "image.side_too_long"
+    assert find_error(header(16_383, 3_053)).code == "image.too_many_pixels"
 
 
 @pytest.mark.parametrize("header", [_png_header, _gif_header])
 def test_image_without_pixels_is_rejected(header: Callable[[int, int], bytes]) -> None:
-    code = error(header(0, 5) if header is _png_header else gif((20, 10), [])).code
+    code = find_error(header(0, 5) if header is _png_header else gif((20, 10), [])).code
     assert code == "image.unreadable"
 
 
 def test_image_size_error_names_the_limit_the_place_and_the_actual_size() -> None:
-    message = error(_png_header(20_000, 9)).message
+    message = find_error(_png_header(20_000, 9)).message
     assert "16,383" in message
     assert "PNG header" in message
     assert "20,000" in message
 
 
-def _webp_of(frames: int) -> bytes:
+def _build_webp(frames: int) -> bytes:
     data = one_of_each()["animated webp"]
-    at = data.index(b"ANMF")
-    size = 8 + int.from_bytes(data[at + 4 : at + 8], "little")
-    body = data[12:at] + data[at : at + size] * frames
+    position = data.index(b"ANMF")
+    size = 8 + int.from_bytes(data[position + 4 : position + 8], "little")
+    body = data[12:position] + data[position : position + size] * frames
     return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + body
 
 
@@ -173,12 +173,12 @@ def _webp_of(frames: int) -> bytes:
     [
         gif((20, 10), [GifFrame((0, 0, 1, 1), 0)] * 1001),
         apng((20, 10), [Rectangle((0, 0, 1, 1), (1, 2, 3, 255))] * 1001, stand_in=(0, 0, 0, 0)),
-        _webp_of(1001),
+        _build_webp(1001),
     ],
     ids=["gif", "apng", "webp"],
 )
 def test_animation_with_over_1000_frames_is_rejected(data: bytes) -> None:
-    assert error(data).code == "image.too_many_frames"
+    assert find_error(data).code == "image.too_many_frames"
 
 
 def test_animation_with_1000_frames_is_accepted() -> None:
@@ -202,29 +202,29 @@ def test_animation_over_the_total_pixel_limit_is_rejected_before_decoding(
     data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Image.Image, "load", lambda _: pytest.fail("a pixel was decoded"))
-    assert error(data).code == "image.animation_too_large"
+    assert find_error(data).code == "image.animation_too_large"
 
 
 def test_png_with_checksum_mismatch_is_rejected() -> None:
     data = bytearray(one_of_each()["png"])
     data[data.index(b"IEND") - 5] ^= 1  # the last byte of the data's checksum
-    assert "checksum" in error(bytes(data)).message
+    assert "checksum" in find_error(bytes(data)).message
 
 
 def test_png_with_incomplete_pixel_data_in_a_complete_container_is_rejected() -> None:
     header = one_of_each()["png"][:33]
     noise = b"".join(b"\0" + random.Random(row).randbytes(3 * 96) for row in range(64))
-    for kept in (0.3, 0.9):
+    for fraction in (0.3, 0.9):
         stream = zlib.compress(noise)
-        cut = chunk(b"IDAT", stream[: int(kept * len(stream))])
-        assert error(header + cut + chunk(b"IEND")).code == "image.truncated"
+        cut_chunk = chunk(b"IDAT", stream[: int(fraction * len(stream))])
+        assert find_error(header + cut_chunk + chunk(b"IEND")).code == "image.truncated"
 
 
 def test_encoder_running_out_of_memory_is_reported_with_its_own_error_code(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def exhausted(*_: object, **__: object) -> bytes:
+    def raise_out_of_memory(*_: object, **__: object) -> bytes:
         raise ValueError("encoding error 1: out of memory")
 
-    monkeypatch.setattr("services.attachments.images.encoding._encode_webp", exhausted)
-    assert error(encoded(samples.picture(), "PNG")).code == "image.out_of_memory"
+    monkeypatch.setattr("services.attachments.images.encoding._encode_webp", raise_out_of_memory)
+    assert find_error(encoded(samples.picture(), "PNG")).code == "image.out_of_memory"

@@ -1,7 +1,7 @@
-"""Every mode and format against an independent reading of the same file.
+"""Tests conversion in every mode and format against an independent decoding of the same file.
 
-Lossless results must agree in every pixel that can be seen. Lossy ones may differ by MEAN levels
-on average and by MOST at worst.
+Lossless results must agree in every visible pixel. Lossy results may differ by
+MAX_MEAN_DIFFERENCE levels on average, and by MAX_DIFFERENCE levels in a pixel.
 """
 
 import zlib
@@ -14,14 +14,15 @@ from services.attachments.images.conversion import convert_image
 from tests.support.images.reading import differences, read
 from tests.support.images.samples import chunk, encoded, opened, picture, quarters
 
-# To write and read pictures takes seconds.
+# Writing and reading the pictures takes seconds.
 pytestmark = pytest.mark.slow
-MEAN, MOST = 4.0, 32
+MAX_MEAN_DIFFERENCE = 4.0
+MAX_DIFFERENCE = 32
 SIZE = (24, 18)
 
 
-def source(mode: str) -> Image.Image:
-    """The same scene in any mode, partly transparent where the mode can be."""
+def make_scene(mode: str) -> Image.Image:
+    """Return the same scene in any mode, partly transparent if the mode has transparency."""
     scene = picture(*SIZE)
     if mode in ("LA", "RGBA"):
         scene = scene.convert(mode)
@@ -44,27 +45,27 @@ FORMATS: dict[str, tuple[str, dict[str, object]]] = {
     "bitmap ico": ("ICO", {"sizes": [(16, 16)], "bitmap_format": "bmp"}),
 }
 MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "I", "F", "HSV", "LAB")
-LOSSY = ("jpeg", "lossy webp")
+LOSSY_FORMATS = ("jpeg", "lossy webp")
 
 
-def writable() -> Iterator[tuple[str, str]]:
+def find_writable_modes() -> Iterator[tuple[str, str]]:
     for name, (format_name, options) in FORMATS.items():
         for mode in MODES:
             try:
-                encoded(source(mode), format_name, **options)
+                encoded(make_scene(mode), format_name, **options)
             except (OSError, ValueError, KeyError):
                 continue
             yield name, mode
 
 
-WRITABLE = list(writable())
+WRITABLE_MODES = list(find_writable_modes())
 
 
-@pytest.mark.parametrize(("name", "mode"), WRITABLE)
+@pytest.mark.parametrize(("name", "mode"), WRITABLE_MODES)
 def test_converted_still_image_matches_its_source_in_every_pixel_mode(name: str, mode: str) -> None:
     format_name, options = FORMATS[name]
-    data = encoded(source(mode), format_name, **options)
-    assert_agrees(data, lossy=name in LOSSY)
+    data = encoded(make_scene(mode), format_name, **options)
+    assert_agrees(data, lossy=name in LOSSY_FORMATS)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_converted_still_image_matches_its_source_in_every_pixel_mode(name: str,
 )
 def test_converted_palette_image_keeps_its_transparency(name: str, key: int | bytes) -> None:
     format_name, options = FORMATS[name]
-    image = source("P")
+    image = make_scene("P")
     image.info["transparency"] = key
     assert_agrees(encoded(image, format_name, **options), lossy=False)
 
@@ -87,22 +88,23 @@ def test_converted_png_keeps_its_transparent_colour(mode: str, key: int | tuple[
 
 
 def assert_agrees(data: bytes, *, lossy: bool) -> None:
-    found = differences(read(convert_image(data).data), read(data))
+    pixel_differences = differences(read(convert_image(data).data), read(data))
     if lossy:
-        assert sum(found) / len(found) <= MEAN
-        assert max(found) <= MOST
+        assert sum(pixel_differences) / len(pixel_differences) <= MAX_MEAN_DIFFERENCE
+        assert max(pixel_differences) <= MAX_DIFFERENCE
     else:
-        assert max(found) == 0
+        assert max(pixel_differences) == 0
 
 
-# Where the quarters of "RGBW", read as rows, are to be seen: by the definition in EXIF.
+# The colours of the corners, row by row, of an "RGBW" picture in each orientation of EXIF.
 CORNERS = {1: "RGBW", 2: "GRWB", 3: "WBGR", 4: "BWRG", 5: "RBGW", 6: "BRWG", 7: "WGBR", 8: "GWRB"}
 
 
-def corners(image: Image.Image) -> Iterator[str]:
-    right, bottom = image.width - 5, image.height - 5
-    for at in ((4, 4), (right, 4), (4, bottom), (right, bottom)):
-        levels = image.getpixel(at)
+def read_corners(image: Image.Image) -> Iterator[str]:
+    right = image.width - 5
+    bottom = image.height - 5
+    for position in ((4, 4), (right, 4), (4, bottom), (right, bottom)):
+        levels = image.getpixel(position)
         assert isinstance(levels, tuple)
         bright = [level > 128 for level in levels]
         yield "W" if all(bright) else "RGB"[bright.index(True)]
@@ -116,52 +118,57 @@ def xmp_chunk(value: bytes) -> bytes:
     return chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0en\0what it is\0" + value)
 
 
-def with_chunk(extra: bytes, data: bytes | None = None) -> bytes:
+def insert_chunk(extra: bytes, data: bytes | None = None) -> bytes:
     data = data or encoded(quarters(), "PNG")
-    place = data.index(b"IDAT") - 4
-    return data[:place] + extra + data[place:]
+    position = data.index(b"IDAT") - 4
+    return data[:position] + extra + data[position:]
 
 
-def assert_turned_as_by_pillow(data: bytes, *, to: int) -> None:
+def assert_rotated_like_pillow(data: bytes, *, expected_orientation: int) -> None:
     with opened(data) as image:
-        turned = ImageOps.exif_transpose(image)
+        rotated = ImageOps.exif_transpose(image)
     result = convert_image(data)
-    assert (result.width, result.height) == turned.size
-    assert CORNERS[to] == "".join(corners(opened(result.data).convert("RGB")))
+    assert (result.width, result.height) == rotated.size
+    assert CORNERS[expected_orientation] == "".join(
+        read_corners(opened(result.data).convert("RGB"))
+    )
 
 
-def oriented(name: str, *, exif: int = 0, xmp: int = 0) -> bytes:
-    """The quarters in a format, with these orientations; none where it is 0."""
+def encode_with_orientation(name: str, *, exif: int = 0, xmp: int = 0) -> bytes:
+    """Return the quarters in a format, with these orientations. 0 means no orientation."""
     format_name, options = FORMATS[name]
-    more: dict[str, object] = {}
+    metadata: dict[str, object] = {}
     if exif:
-        more["exif"] = block = Image.Exif()
+        metadata["exif"] = block = Image.Exif()
         block[ExifTags.Base.Orientation] = exif
     packet = XMP.replace(b"6", str(xmp).encode())
     if xmp and format_name != "PNG":
-        more["xmp"] = packet
-    data = encoded(quarters(), format_name, **more, **options)
+        metadata["xmp"] = packet
+    data = encoded(quarters(), format_name, **metadata, **options)
     if xmp and format_name == "PNG":
-        data = with_chunk(xmp_chunk(packet), data)
+        data = insert_chunk(xmp_chunk(packet), data)
     return data
 
 
 @pytest.mark.parametrize("name", ["jpeg", "png", "webp", "lossy webp"])
 @pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("where", ["exif", "xmp"])
+@pytest.mark.parametrize("metadata_kind", ["exif", "xmp"])
 def test_still_image_is_rotated_by_its_exif_or_xmp_orientation(
-    name: str, orientation: int, where: str
+    name: str, orientation: int, metadata_kind: str
 ) -> None:
-    assert_turned_as_by_pillow(oriented(name, **{where: orientation}), to=orientation)
+    assert_rotated_like_pillow(
+        encode_with_orientation(name, **{metadata_kind: orientation}),
+        expected_orientation=orientation,
+    )
 
 
 @pytest.mark.parametrize("name", ["jpeg", "png", "webp"])
 def test_exif_orientation_overrides_xmp_orientation(name: str) -> None:
-    assert_turned_as_by_pillow(oriented(name, exif=3, xmp=6), to=3)
+    assert_rotated_like_pillow(encode_with_orientation(name, exif=3, xmp=6), expected_orientation=3)
 
 
 def test_png_is_rotated_by_orientation_in_an_xmp_element() -> None:
-    assert_turned_as_by_pillow(with_chunk(xmp_chunk(XMP_ELEMENT)), to=6)
+    assert_rotated_like_pillow(insert_chunk(xmp_chunk(XMP_ELEMENT)), expected_orientation=6)
 
 
 @pytest.mark.parametrize(
@@ -179,9 +186,9 @@ def test_png_is_rotated_by_orientation_in_an_xmp_element() -> None:
     ],
 )  # fmt: skip
 def test_png_with_malformed_orientation_metadata_is_not_rotated(extra: bytes) -> None:
-    assert_agrees(with_chunk(extra), lossy=False)
+    assert_agrees(insert_chunk(extra), lossy=False)
 
 
 @pytest.mark.parametrize("exif", [b"", b"II*\0", b"Exif\0\0MM\0*\xff\xff\xff\xff", b"\xff" * 40])
 def test_png_with_broken_exif_is_converted_unchanged(exif: bytes) -> None:
-    assert_agrees(with_chunk(chunk(b"eXIf", exif)), lossy=False)
+    assert_agrees(insert_chunk(chunk(b"eXIf", exif)), lossy=False)

@@ -1,6 +1,6 @@
-"""Random animations against a composition of their rules, pixel by pixel, at sampled times.
+"""Tests random animations pixel by pixel, at sampled times, against a composition of the frames.
 
-12 of each kind in short form; `make test-full SIZE=full` makes it 400.
+The short form tests 12 animations of each kind. `make test-full SIZE=full` tests 400.
 """
 
 import random
@@ -25,27 +25,27 @@ from tests.support.images.samples import (
 )
 from tests.support.sizes import sized
 
-ANIMATIONS = sized(12, 400)
+ANIMATION_COUNT = sized(12, 400)
 
 
-def blended(below: Pixel, above: Pixel) -> Pixel:
-    """The upper over the lower, neither multiplied by its alpha; by the definition."""
+def blend(below: Pixel, above: Pixel) -> Pixel:
+    """Return the upper pixel over the lower one. Neither is premultiplied by its alpha."""
     alpha = above[3] / 255
-    under = below[3] / 255 * (1 - alpha)
-    if not alpha + under:
+    below_alpha = below[3] / 255 * (1 - alpha)
+    if not alpha + below_alpha:
         return CLEAR
     red, green, blue = (
-        round((mine * alpha + theirs * under) / (alpha + under))
-        for mine, theirs in zip(above[:3], below[:3], strict=True)
+        round((above_level * alpha + below_level * below_alpha) / (alpha + below_alpha))
+        for above_level, below_level in zip(above[:3], below[:3], strict=True)
     )
-    return (red, green, blue, round(255 * (alpha + under)))
+    return (red, green, blue, round(255 * (alpha + below_alpha)))
 
 
 Canvas = dict[tuple[int, int], Pixel]
 
 
-def composed(size: tuple[int, int], frames: Sequence[Rectangle]) -> Iterator[list[Pixel]]:
-    """What is seen during each frame, by the rules of APNG, pixel by pixel."""
+def compose_frames(size: tuple[int, int], frames: Sequence[Rectangle]) -> Iterator[list[Pixel]]:
+    """Yield the pixels that are visible during each frame, by the rules of APNG."""
     canvas: Canvas = {(x, y): CLEAR for y in range(size[1]) for x in range(size[0])}
     for frame in frames:
         before = dict(canvas)
@@ -54,43 +54,49 @@ def composed(size: tuple[int, int], frames: Sequence[Rectangle]) -> Iterator[lis
             (x, y) for y in range(top, bottom) for x in range(left, right) if (x, y) in canvas
         ]
         colour: Pixel = (*frame.colour[:3], frame.colour[3])  # type: ignore[assignment]
-        for at in inside:
-            canvas[at] = blended(canvas[at], colour) if frame.blend else colour
+        for position in inside:
+            canvas[position] = blend(canvas[position], colour) if frame.blend else colour
         yield list(canvas.values())
-        for at in inside:
-            canvas[at] = {0: canvas[at], 1: CLEAR, 2: before[at]}[frame.dispose]
+        for position in inside:
+            canvas[position] = {0: canvas[position], 1: CLEAR, 2: before[position]}[frame.dispose]
 
 
 def random_frames(
-    chance: random.Random, size: tuple[int, int], *, gif_only: bool
+    random_source: random.Random, size: tuple[int, int], *, gif_only: bool
 ) -> list[Rectangle]:
     return [
-        _random_frame(chance, size, number, gif_only=gif_only)
-        for number in range(chance.randint(2, 9))
+        _random_frame(random_source, size, number, gif_only=gif_only)
+        for number in range(random_source.randint(2, 9))
     ]
 
 
 def _random_frame(
-    chance: random.Random, size: tuple[int, int], number: int, *, gif_only: bool
+    random_source: random.Random, size: tuple[int, int], number: int, *, gif_only: bool
 ) -> Rectangle:
     box = (0, 0, *size)
     if number or gif_only:
-        left, top = chance.randrange(size[0] - 1), chance.randrange(size[1] - 1)
-        box = (left, top, chance.randint(left + 1, size[0]), chance.randint(top + 1, size[1]))
+        left = random_source.randrange(size[0] - 1)
+        top = random_source.randrange(size[1] - 1)
+        box = (
+            left,
+            top,
+            random_source.randint(left + 1, size[0]),
+            random_source.randint(top + 1, size[1]),
+        )
     alphas = (0, 255) if gif_only else (0, 90, 128, 255)
-    colour = (*chance.choice(GIF_PALETTE), chance.choice(alphas))
-    hundredths = chance.choice((0, 1, 2, 5, 9, 33, 250, 6000))
+    colour = (*random_source.choice(GIF_PALETTE), random_source.choice(alphas))
+    hundredths = random_source.choice((0, 1, 2, 5, 9, 33, 250, 6000))
     return Rectangle(
         box,
         colour,
         delay=(hundredths, 100),
         # APNG: restoring before the first frame means clearing.
-        dispose=chance.choice((0, 1, 2) if number else (0, 1)),
-        blend=1 if gif_only else chance.choice((0, 1)),
+        dispose=random_source.choice((0, 1, 2) if number else (0, 1)),
+        blend=1 if gif_only else random_source.choice((0, 1)),
     )
 
 
-def as_gif(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> bytes:
+def build_gif(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> bytes:
     return gif(
         size,
         [
@@ -106,8 +112,10 @@ def as_gif(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> by
     )
 
 
-def as_webp(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> bytes:
-    views = [Image.frombytes("RGBA", size, bytes(chain(*view))) for view in composed(size, frames)]
+def build_webp(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> bytes:
+    views = [
+        Image.frombytes("RGBA", size, bytes(chain(*view))) for view in compose_frames(size, frames)
+    ]
     ms = [10 * frame.delay[0] for frame in frames]
     return encoded(
         views[0],
@@ -121,30 +129,30 @@ def as_webp(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> b
     )
 
 
-def as_apng(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> bytes:
+def build_apng(size: tuple[int, int], frames: Sequence[Rectangle], plays: int) -> bytes:
     return apng(size, frames, plays=plays)
 
 
-CONTAINERS = {"gif": as_gif, "apng": as_apng, "webp": as_webp}
+CONTAINERS = {"gif": build_gif, "apng": build_apng, "webp": build_webp}
 
 
-def at_time(shown: Sequence[tuple[bytes, int]], ms: float) -> bytes:
-    for pixels, duration in shown:
+def find_frame_at(played_frames: Sequence[tuple[bytes, int]], ms: float) -> bytes:
+    for pixels, duration in played_frames:
         if ms < duration:
             return pixels
         ms -= duration
-    return shown[-1][0]
+    return played_frames[-1][0]
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-@pytest.mark.parametrize("seed", range(ANIMATIONS))
+@pytest.mark.parametrize("seed", range(ANIMATION_COUNT))
 def test_converted_animation_shows_the_right_pixels_at_every_time(
     container: str, seed: int
 ) -> None:
-    chance = random.Random(seed)
-    size = (chance.randint(3, 14), chance.randint(3, 10))
-    frames = random_frames(chance, size, gif_only=container == "gif")
-    plays = chance.choice((0, 1, 2, 100))
+    random_source = random.Random(seed)
+    size = (random_source.randint(3, 14), random_source.randint(3, 10))
+    frames = random_frames(random_source, size, gif_only=container == "gif")
+    plays = random_source.choice((0, 1, 2, 100))
     result = convert_image(CONTAINERS[container](size, frames, plays))
     assert_plays(result.data, size, frames, plays)
 
@@ -153,20 +161,20 @@ def assert_plays(
     data: bytes, size: tuple[int, int], frames: Sequence[Rectangle], plays: int
 ) -> None:
     total = sum(10 * frame.delay[0] for frame in frames)
-    views = list(composed(size, frames))
-    shown = playback(data)
+    views = list(compose_frames(size, frames))
+    played_frames = playback(data)
     if not any(any(differences(view, views[0])) for view in views):
-        # What never changes is a still.
-        shown = [(shown[0][0], total)]
-    assert sum(ms for _, ms in shown) == total
-    began = 0
+        # An animation that never changes becomes a still image.
+        played_frames = [(played_frames[0][0], total)]
+    assert sum(ms for _, ms in played_frames) == total
+    start_ms = 0
     for frame, expected in zip(frames, views, strict=True):
         ms = 10 * frame.delay[0]
-        for sample in (began, began + ms / 2, began + ms - 1) if ms else ():
-            levels = at_time(shown, sample)
-            found = list(zip(*[iter(levels)] * 4, strict=True))
+        for sample in (start_ms, start_ms + ms / 2, start_ms + ms - 1) if ms else ():
+            levels = find_frame_at(played_frames, sample)
+            actual = list(zip(*[iter(levels)] * 4, strict=True))
             # One level of rounding for each blend that the pixel went through.
-            assert max(differences(found, expected)) <= len(frames)
-        began += ms
-    if len(shown) > 1:
+            assert max(differences(actual, expected)) <= len(frames)
+        start_ms += ms
+    if len(played_frames) > 1:
         assert opened(data).info["loop"] == plays

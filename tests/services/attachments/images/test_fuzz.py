@@ -1,6 +1,6 @@
-"""Damaged files of every type, through the converter's child: each ends as an image or an error.
+"""Tests that the converter turns each damaged file into an image or an error.
 
-300 in short form; `make test-full SIZE=full` makes it 20,000.
+The short form tests 300 files of all types. `make test-full SIZE=full` tests 20,000.
 """
 
 import os
@@ -14,10 +14,10 @@ from services.attachments.isolation.converter import ConverterProcess
 from tests.support.images.samples import one_of_each
 from tests.support.sizes import sized
 
-FILES = sized(300, 20_000)
-# Of the processor, which another program may have meanwhile.
-SECONDS_EACH = 5.0
-RESIDENT_BYTES = 400 * 1024 * 1024
+FILE_COUNT = sized(300, 20_000)
+# CPU time per file, because other programs may use the processor meanwhile.
+MAX_CPU_SECONDS = 5.0
+MAX_RESIDENT_BYTES = 400 * 1024 * 1024
 ERRORS = {
     "image.unsupported_type",
     "image.empty",
@@ -28,7 +28,7 @@ ERRORS = {
     "image.too_many_frames",
     "image.animation_too_large",
 }
-EXTREMES = (
+EXTREME_VALUES = (
     b"\0",
     b"\x7f",
     b"\x80",
@@ -40,67 +40,70 @@ EXTREMES = (
 )
 
 
-def damaged(seed: int) -> bytes:
-    """The same seed gives the same file."""
-    chance = random.Random(seed)
+def damage_image(seed: int) -> bytes:
+    """Return a damaged file. The same seed gives the same file."""
+    random_source = random.Random(seed)
     names = list(one_of_each())
     data = bytearray(one_of_each()[names[seed % len(names)]])
-    for _ in range(chance.choice((1, 1, 2, 4, 16))):
-        _damage(data, chance)
+    for _ in range(random_source.choice((1, 1, 2, 4, 16))):
+        _damage(data, random_source)
     return bytes(data)
 
 
-def _damage(data: bytearray, chance: random.Random) -> None:
-    # Headers decide most, so half of the damage is done there.
-    at = chance.randrange(min(len(data), chance.choice((64, len(data)))) or 1)
-    match chance.randrange(6):
+def _damage(data: bytearray, random_source: random.Random) -> None:
+    # Headers have the greatest effect, so half of the damage is near the start of the file.
+    position = random_source.randrange(min(len(data), random_source.choice((64, len(data)))) or 1)
+    match random_source.randrange(6):
         case 0:
-            data[at : at + 1] = bytes([chance.randrange(256)])
+            data[position : position + 1] = bytes([random_source.randrange(256)])
         case 1:
-            extreme = chance.choice(EXTREMES)
-            data[at : at + len(extreme)] = extreme
+            extreme = random_source.choice(EXTREME_VALUES)
+            data[position : position + len(extreme)] = extreme
         case 2:
-            del data[at : at + chance.randrange(1, 40)]
+            del data[position : position + random_source.randrange(1, 40)]
         case 3:
-            data[at:at] = chance.randbytes(chance.randrange(1, 40))
+            data[position:position] = random_source.randbytes(random_source.randrange(1, 40))
         case 4:
-            data[at:at] = data[at : at + chance.randrange(1, 200)]
+            data[position:position] = data[position : position + random_source.randrange(1, 200)]
         case _:
-            other = one_of_each()[chance.choice(list(one_of_each()))]
-            data[at:] = other[chance.randrange(len(other)) :]
+            other_image = one_of_each()[random_source.choice(list(one_of_each()))]
+            data[position:] = other_image[random_source.randrange(len(other_image)) :]
 
 
 def test_damaged_image_yields_image_or_error_within_time_and_memory_limits(
     converter: ConverterProcess,
 ) -> None:
-    images = 0
-    for seed in range(FILES):
-        child, spent = converter.pid, _spent(converter)
-        outcome = _outcome(converter, damaged(seed))
+    image_count = 0
+    for seed in range(FILE_COUNT):
+        pid = converter.pid
+        cpu_seconds = _measure_cpu_seconds(converter)
+        outcome = _convert(converter, damage_image(seed))
         if isinstance(outcome, UnreadableImage):
             assert outcome.code in ERRORS, f"seed {seed}: {outcome}"
         else:
-            images += 1
+            image_count += 1
             assert outcome.width * outcome.height <= 50_000_000, f"seed {seed}"
             assert len(outcome.blurhash) == 28, f"seed {seed}"
-        before = spent if converter.pid == child else 0.0
-        assert _spent(converter) - before < SECONDS_EACH, f"seed {seed}"
-        assert _resident(converter) < RESIDENT_BYTES, f"seed {seed}"
-    assert 0 < images < FILES
+        cpu_seconds_before = cpu_seconds if converter.pid == pid else 0.0
+        assert _measure_cpu_seconds(converter) - cpu_seconds_before < MAX_CPU_SECONDS, (
+            f"seed {seed}"
+        )
+        assert _measure_resident_bytes(converter) < MAX_RESIDENT_BYTES, f"seed {seed}"
+    assert 0 < image_count < FILE_COUNT
 
 
-def _outcome(converter: ConverterProcess, data: bytes) -> ConvertedImage | UnreadableImage:
+def _convert(converter: ConverterProcess, data: bytes) -> ConvertedImage | UnreadableImage:
     try:
         return converter.convert(data)
     except UnreadableImage as error:
         return error
 
 
-def _resident(converter: ConverterProcess) -> int:
+def _measure_resident_bytes(converter: ConverterProcess) -> int:
     pages = Path(f"/proc/{converter.pid}/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _spent(converter: ConverterProcess) -> float:
+def _measure_cpu_seconds(converter: ConverterProcess) -> float:
     times = psutil.Process(converter.pid).cpu_times() if converter.pid else None
     return times.user + times.system if times else 0.0

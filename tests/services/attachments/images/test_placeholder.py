@@ -9,7 +9,7 @@ _DISC = Image.radial_gradient("L").resize(_SIZE)
 _FLAT = Image.new("L", _SIZE, 90)
 
 
-# Made with the reference implementation in C.
+# The expected values come from the reference implementation in C.
 @pytest.mark.parametrize(
     ("image", "expected"),
     [
@@ -28,16 +28,18 @@ def test_blurhash_equals_the_reference_implementation(image: Image.Image, expect
 def test_placeholder_tiles_show_the_colours_of_their_positions() -> None:
     halves = Image.new("RGB", _SIZE, "#203040")
     halves.paste("#d0c0b0", (16, 0, 32, 32))
-    found = [
+    tiles = [
         [bytes.fromhex(tile[1:]) for tile in row]
         for row in compute_tiles(compute_blurhash(halves), 4, 2)
     ]
-    for row in found:
+    for row in tiles:
         assert all(
-            abs(one - other) < 40 for one, other in zip(row[0], b"\x20\x30\x40", strict=True)
+            abs(level - expected_level) < 40
+            for level, expected_level in zip(row[0], b"\x20\x30\x40", strict=True)
         )
         assert all(
-            abs(one - other) < 40 for one, other in zip(row[3], b"\xd0\xc0\xb0", strict=True)
+            abs(level - expected_level) < 40
+            for level, expected_level in zip(row[3], b"\xd0\xc0\xb0", strict=True)
         )
-    [[flat]] = compute_tiles(compute_blurhash(Image.new("RGB", _SIZE, "red")), 1, 1)
-    assert flat in ("#ff0000", "#fe0000")
+    [[colour]] = compute_tiles(compute_blurhash(Image.new("RGB", _SIZE, "red")), 1, 1)
+    assert colour in ("#ff0000", "#fe0000")

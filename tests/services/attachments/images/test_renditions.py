@@ -26,19 +26,19 @@ from tests.support.images.samples import (
     wide_gamut_profile,
 )
 
-# To write and read pictures takes seconds.
+# Writing and reading the pictures takes seconds.
 pytestmark = pytest.mark.slow
 
-MEAN = 4.0
+MAX_MEAN_DIFFERENCE = 4.0
 
 
-def renditions_of(data: bytes) -> dict[str, Rendition]:
+def create_renditions(data: bytes) -> dict[str, Rendition]:
     thumbnail, *renditions = convert_image(data, with_renditions=True).renditions
     assert thumbnail.name == "thumbnail"
     return {each.name: each for each in renditions}
 
 
-def half_clear(width: int, height: int) -> Image.Image:
+def make_half_transparent(width: int, height: int) -> Image.Image:
     image = picture(width, height).convert("RGBA")
     image.paste(CLEAR, (0, 0, width // 2, height))
     return image
@@ -58,15 +58,15 @@ def half_clear(width: int, height: int) -> Image.Image:
 def test_renditions_are_made_only_for_widths_narrower_than_the_image(
     width: int, expected: list[str]
 ) -> None:
-    made = renditions_of(encoded(picture(width, 90), "JPEG"))
-    assert list(made) == expected
-    for name, each in made.items():
+    renditions = create_renditions(encoded(picture(width, 90), "JPEG"))
+    assert list(renditions) == expected
+    for name, each in renditions.items():
         assert each.width == (min(width, 1280) if name == "mail" else int(name))
 
 
 @pytest.mark.parametrize("size", [(1500, 1000), (1500, 3000), (2000, 3), (321, 16_000)])
 def test_rendition_keeps_the_aspect_ratio_of_its_image(size: tuple[int, int]) -> None:
-    for each in renditions_of(encoded(picture(*size), "PNG")).values():
+    for each in create_renditions(encoded(picture(*size), "PNG")).values():
         assert abs(each.height - size[1] * each.width / size[0]) <= 1
         assert each.height >= 1
 
@@ -74,10 +74,12 @@ def test_rendition_keeps_the_aspect_ratio_of_its_image(size: tuple[int, int]) ->
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])
 def test_rendition_looks_like_its_scaled_original(format_name: str) -> None:
     original = picture(1400, 900)
-    for each in renditions_of(encoded(original, format_name)).values():
-        found = opened(each.data).convert("RGB")
-        expected = original.resize(found.size, Image.Resampling.BOX)
-        assert max(ImageStat.Stat(ImageChops.difference(found, expected)).mean) <= MEAN
+    for each in create_renditions(encoded(original, format_name)).values():
+        actual = opened(each.data).convert("RGB")
+        expected = original.resize(actual.size, Image.Resampling.BOX)
+        assert (
+            max(ImageStat.Stat(ImageChops.difference(actual, expected)).mean) <= MAX_MEAN_DIFFERENCE
+        )
 
 
 def test_mail_rendition_is_jpeg_or_png_for_transparent_images() -> None:
@@ -85,21 +87,21 @@ def test_mail_rendition_is_jpeg_or_png_for_transparent_images() -> None:
     for image, expected in (
         (opaque, "image/jpeg"),
         (opaque.convert("RGBA"), "image/jpeg"),
-        (half_clear(700, 500), "image/png"),
+        (make_half_transparent(700, 500), "image/png"),
     ):
-        made = renditions_of(encoded(image, "PNG"))
-        assert made["mail"].mime_type == expected
-        assert made["320"].mime_type == "image/webp"
+        renditions = create_renditions(encoded(image, "PNG"))
+        assert renditions["mail"].mime_type == expected
+        assert renditions["320"].mime_type == "image/webp"
 
 
 def test_renditions_keep_transparency_without_dark_edges() -> None:
-    """Under the transparent half the picture is black, which may not come through."""
+    """The transparent half of the image is black, but no dark edge may become visible."""
     image = Image.new("RGBA", (1400, 700), CLEAR)
     image.paste((*RED, 255), (700, 0, 1400, 700))
-    for each in renditions_of(encoded(image, "PNG")).values():
-        found = opened(each.data).convert("RGBA")
-        assert found.getpixel((5, 5)) == CLEAR
-        edge = found.crop((each.width // 2 - 4, 8, each.width // 2 + 5, 9))
+    for each in create_renditions(encoded(image, "PNG")).values():
+        image_with_alpha = opened(each.data).convert("RGBA")
+        assert image_with_alpha.getpixel((5, 5)) == CLEAR
+        edge = image_with_alpha.crop((each.width // 2 - 4, 8, each.width // 2 + 5, 9))
         pixels = [edge.getpixel((x, 0)) for x in range(edge.width)]
         levels = [pixel[0] for pixel in pixels if isinstance(pixel, tuple) and pixel[3] > 40]
         assert levels
@@ -119,11 +121,11 @@ def test_renditions_are_upright_in_srgb_without_metadata() -> None:
             icc_profile=wide_gamut_profile(),
             comment=b"Somebody's words",
         )
-        for each in renditions_of(data).values():
+        for each in create_renditions(data).values():
             image = opened(each.data)
             assert image.height > image.width
             assert not {"exif", "icc_profile", "xmp", "comment"} & set(image.info)
-            # The profile's red is green: quarters() has blue, red above and white, green below.
+            # The profile swaps red and green. The rotated quarters() have blue and red at the top.
             right = image.convert("RGB").getpixel((image.width - 9, 9))
             assert isinstance(right, tuple)
             assert right[1] > right[0]
@@ -142,25 +144,25 @@ def test_animation_renditions_keep_frame_delays_and_mail_rendition_is_a_still(
         duration=[100, 250, 70],
         loop=3,
     )
-    made = renditions_of(data)
-    assert list(made) == ["320", "640", "mail"]
-    whole = convert_image(data)
+    renditions = create_renditions(data)
+    assert list(renditions) == ["320", "640", "mail"]
+    full_size = convert_image(data)
     for name in ("320", "640"):
-        assert [ms for _, ms in playback(made[name].data)] == [100, 250, 70]
-        assert opened(made[name].data).info["loop"] == opened(whole.data).info["loop"]
-        for (found, _), expected in zip(
-            timeline(made[name].data, (9, 9)), (RED, GREEN, BLUE), strict=True
+        assert [ms for _, ms in playback(renditions[name].data)] == [100, 250, 70]
+        assert opened(renditions[name].data).info["loop"] == opened(full_size.data).info["loop"]
+        for (colour_shown, _), expected in zip(
+            timeline(renditions[name].data, (9, 9)), (RED, GREEN, BLUE), strict=True
         ):
-            assert max(abs(a - b) for a, b in zip(found, expected, strict=False)) < 16
-    assert getattr(opened(made["mail"].data), "n_frames", 1) == 1
-    red = opened(made["mail"].data).convert("RGB").getpixel((9, 9))
+            assert max(abs(a - b) for a, b in zip(colour_shown, expected, strict=False)) < 16
+    assert getattr(opened(renditions["mail"].data), "n_frames", 1) == 1
+    red = opened(renditions["mail"].data).convert("RGB").getpixel((9, 9))
     assert isinstance(red, tuple)
     assert red[0] > 240
 
 
 def test_animation_renditions_scale_partial_frames_to_their_positions() -> None:
-    """Frames smaller than the canvas, with what disposal leaves of them, scaled together."""
-    moving = apng(
+    """Frames that are smaller than the canvas are scaled together with the disposed frames."""
+    animation = apng(
         (800, 400),
         [
             Rectangle((0, 0, 800, 400), (*RED, 255)),
@@ -168,17 +170,17 @@ def test_animation_renditions_scale_partial_frames_to_their_positions() -> None:
             Rectangle((0, 0, 10, 10), (*GREEN, 255)),
         ],
     )
-    (narrow,) = (each for name, each in renditions_of(moving).items() if name == "320")
-    seen = [colour for colour, _ in timeline(narrow.data, (310, 150))]
-    assert [max(range(3), key=colour.__getitem__) for colour in seen[:2]] == [0, 2]
-    assert seen[2][3] == 0
+    (narrow,) = (each for name, each in create_renditions(animation).items() if name == "320")
+    colours = [colour for colour, _ in timeline(narrow.data, (310, 150))]
+    assert [max(range(3), key=colour.__getitem__) for colour in colours[:2]] == [0, 2]
+    assert colours[2][3] == 0
 
 
 def test_mail_rendition_of_transparent_animation_is_png() -> None:
     data = gif((400, 300), [GifFrame((0, 0, 200, 300), 1), GifFrame((200, 0, 400, 300), 2)])
-    made = renditions_of(data)
-    assert made["mail"].mime_type == "image/png"
-    image = opened(made["mail"].data).convert("RGBA")
+    renditions = create_renditions(data)
+    assert renditions["mail"].mime_type == "image/png"
+    image = opened(renditions["mail"].data).convert("RGBA")
     assert image.getpixel((390, 9)) == CLEAR
 
 
@@ -201,16 +203,16 @@ def test_thumbnail_fits_its_box_and_is_never_larger_than_the_image(
 
 
 def test_thumbnail_of_noise_has_a_lower_quality_to_stay_within_its_size() -> None:
-    rough = Image.effect_noise((640, 480), 200).convert("RGB")
-    [thumbnail] = convert_image(encoded(rough, "PNG")).renditions
+    noise = Image.effect_noise((640, 480), 200).convert("RGB")
+    [thumbnail] = convert_image(encoded(noise, "PNG")).renditions
     assert (thumbnail.width, thumbnail.height) == MAX_THUMBNAIL_SIZE
     assert len(thumbnail.data) <= MAX_THUMBNAIL_BYTES
 
 
 def test_thumbnail_of_an_animation_is_its_first_frame() -> None:
     frames = [Image.new("RGB", (700, 350), colour) for colour in (RED, BLUE)]
-    moving = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=100)
-    thumbnail = create_thumbnail(moving)
+    animation = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:], duration=100)
+    thumbnail = create_thumbnail(animation)
     image = opened(thumbnail.data)
     assert (image.format, getattr(image, "n_frames", 1)) == ("WEBP", 1)
     red = image.convert("RGB").getpixel((9, 9))

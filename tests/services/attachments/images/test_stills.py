@@ -1,4 +1,4 @@
-"""Conversion of uploaded still images, in each image format that the product accepts."""
+"""Tests the conversion of still images in each image format that the product accepts."""
 
 import struct
 import zlib
@@ -23,7 +23,7 @@ from tests.support.images.samples import (
 )
 
 
-def stored(result: ConvertedImage) -> Image.Image:
+def load_result(result: ConvertedImage) -> Image.Image:
     image = opened(result.data)
     image.load()
     return image
@@ -42,8 +42,8 @@ def is_lossless(data: bytes) -> bool:
 def test_conversion_result_states_actual_type_size_and_frame_count(name: str) -> None:
     result = convert_image(samples.one_of_each()[name], with_renditions=True)
     assert result.frames == getattr(opened(result.data), "n_frames", 1)
-    described: list[ConvertedImage | Rendition] = [result, *result.renditions]
-    for each in described:
+    images: list[ConvertedImage | Rendition] = [result, *result.renditions]
+    for each in images:
         image = opened(each.data)
         assert each.mime_type == Image.MIME[image.format or ""]
         assert (each.width, each.height) == image.size
@@ -54,7 +54,7 @@ def test_photo_is_converted_to_lossy_webp_of_its_first_picture(name: str) -> Non
     result = convert_image(samples.one_of_each()[name])
     assert (result.mime_type, result.frames) == ("image/webp", 1)
     assert not is_lossless(result.data)
-    assert_close(stored(result), picture())
+    assert_close(load_result(result), picture())
 
 
 def test_image_metadata_is_removed_on_conversion() -> None:
@@ -63,18 +63,20 @@ def test_image_metadata_is_removed_on_conversion() -> None:
     profile = samples.srgb_profile()
     for format_name in ("JPEG", "PNG", "WEBP"):
         data = encoded(picture(), format_name, exif=exif, icc_profile=profile, xmp=b"<x:xmpmeta/>")
-        image = stored(convert_image(data))
+        image = load_result(convert_image(data))
         assert not {"exif", "icc_profile", "xmp"} & set(image.info)
-    icon = stored(convert_image(encoded(picture(), "ICO", sizes=[(32, 32)])))
+    icon = load_result(convert_image(encoded(picture(), "ICO", sizes=[(32, 32)])))
     assert not {"exif", "icc_profile", "xmp"} & set(icon.info)
 
 
 @pytest.mark.parametrize(
-    "broken",
+    "damaged_metadata",
     [{"exif": b"Exif\0\0MM\0*\xff\xff\xff\xff"}, {"icc_profile": b"not a profile" * 20}],
 )
-def test_photo_with_broken_exif_or_profile_is_accepted(broken: dict[str, bytes]) -> None:
-    assert_close(stored(convert_image(encoded(picture(), "JPEG", **broken))), picture())
+def test_photo_with_broken_exif_or_profile_is_accepted(damaged_metadata: dict[str, bytes]) -> None:
+    assert_close(
+        load_result(convert_image(encoded(picture(), "JPEG", **damaged_metadata))), picture()
+    )
 
 
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])
@@ -82,37 +84,37 @@ def test_image_colours_are_converted_from_the_embedded_profile(format_name: str)
     red = Image.new("RGB", (32, 32), RED)
     options = {"lossless": True} if format_name == "WEBP" else {}
     data = encoded(red, format_name, icc_profile=samples.wide_gamut_profile(), **options)
-    image = stored(convert_image(data)).convert("RGB")
+    image = load_result(convert_image(data)).convert("RGB")
     assert_close(image, Image.new("RGB", (32, 32), GREEN), mean=8)
 
 
 def test_image_with_srgb_profile_keeps_every_pixel() -> None:
     data = encoded(picture(), "PNG", icc_profile=samples.srgb_profile())
-    assert stored(convert_image(data)).convert("RGB").tobytes() == picture().tobytes()
+    assert load_result(convert_image(data)).convert("RGB").tobytes() == picture().tobytes()
 
 
 def test_lossless_conversion_keeps_colours_of_fully_transparent_pixels() -> None:
     source = picture().convert("RGBA")
     source.putalpha(0)
-    assert stored(convert_image(encoded(source, "PNG"))).tobytes() == source.tobytes()
+    assert load_result(convert_image(encoded(source, "PNG"))).tobytes() == source.tobytes()
 
 
 def test_transparent_16_bit_grey_is_matched_at_full_depth() -> None:
     rows = b"\0" + struct.pack(">3H", 0x4001, 0x4002, 0x5001)
     key = samples.chunk(b"tRNS", struct.pack(">H", 0x4001))
-    image = stored(convert_image(samples.png(3, 1, rows, depth=16, colour=0, extra=key)))
+    image = load_result(convert_image(samples.png(3, 1, rows, depth=16, colour=0, extra=key)))
     assert image.convert("RGBA").getchannel("A").tobytes() == bytes([0, 255, 255])
 
 
 def test_png_with_16_bit_colour_and_alpha_keeps_both_in_8_bits() -> None:
     rows = b"\0" + struct.pack(">8H", 0xFFFF, 0, 0x8000, 0x4000, 0, 0xFFFF, 0, 0xFFFF)
-    image = stored(convert_image(samples.png(2, 1, rows, depth=16, colour=6)))
+    image = load_result(convert_image(samples.png(2, 1, rows, depth=16, colour=6)))
     assert image.convert("RGBA").tobytes() == bytes([255, 0, 0x80, 0x40, 0, 255, 0, 255])
 
 
 def test_transparent_colour_of_2_bit_png_is_applied() -> None:
     key = samples.chunk(b"tRNS", struct.pack(">H", 1))
-    image = stored(convert_image(samples.png(4, 1, b"\0\x1b", depth=2, colour=0, extra=key)))
+    image = load_result(convert_image(samples.png(4, 1, b"\0\x1b", depth=2, colour=0, extra=key)))
     assert image.convert("RGBA").getchannel("A").tobytes() == bytes([255, 0, 255, 255])
 
 
@@ -129,31 +131,32 @@ def test_oversized_compressed_text_in_png_does_not_fail_its_conversion() -> None
     bomb = samples.chunk(b"zTXt", b"Comment\0\0" + zlib.compress(bytes(9_000_000)))
     rows = samples.rgba_rows(8, 8, (*RED, 255))
     result = convert_image(samples.png(8, 8, rows, extra=bomb))
-    assert stored(result).convert("RGB").getpixel((0, 0)) == RED
+    assert load_result(result).convert("RGB").getpixel((0, 0)) == RED
 
 
 @pytest.mark.parametrize("lossless", [True, False])
 def test_webp_is_converted_losslessly_only_if_its_source_is_lossless(lossless: bool) -> None:
     result = convert_image(encoded(picture(), "WEBP", lossless=lossless))
     assert is_lossless(result.data) is lossless
-    assert_close(stored(result), picture())
+    assert_close(load_result(result), picture())
 
 
 def test_icon_is_converted_to_png_of_its_largest_image() -> None:
     result = convert_image(encoded(picture(64, 64), "ICO", sizes=[(16, 16), (64, 64), (32, 32)]))
     assert result.mime_type == "image/png"
     assert (result.width, result.height) == (64, 64)
-    assert_close(stored(result), picture(64, 64))
+    assert_close(load_result(result), picture(64, 64))
 
 
 def test_icon_image_with_greatest_colour_depth_wins_among_equal_sizes() -> None:
-    shallow, deep = bitmap((0, 0, 255), 24), bitmap((255, 0, 0, 255), 32)
+    shallow = bitmap((0, 0, 255), 24)
+    deep = bitmap((255, 0, 0, 255), 32)
     for images in (((24, shallow), (32, deep)), ((32, deep), (24, shallow))):
-        assert stored(convert_image(icon(*images))).convert("RGB").getpixel((5, 5)) == BLUE
+        assert load_result(convert_image(icon(*images))).convert("RGB").getpixel((5, 5)) == BLUE
 
 
 def test_icon_mask_makes_its_pixels_transparent() -> None:
-    image = stored(convert_image(icon((24, bitmap((0, 0, 255), 24, masked_rows=8))))).convert(
+    image = load_result(convert_image(icon((24, bitmap((0, 0, 255), 24, masked_rows=8))))).convert(
         "RGBA"
     )
     # Bitmaps are stored from the bottom up.
@@ -161,7 +164,7 @@ def test_icon_mask_makes_its_pixels_transparent() -> None:
 
 
 def test_icon_with_all_zero_alpha_is_shown_opaque() -> None:
-    image = stored(convert_image(icon((32, bitmap((0, 0, 255, 0), 32)))))
+    image = load_result(convert_image(icon((32, bitmap((0, 0, 255, 0), 32)))))
     assert image.convert("RGBA").getpixel((3, 3)) == (*RED, 255)
 
 

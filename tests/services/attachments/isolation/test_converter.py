@@ -31,11 +31,11 @@ from tests.support.images.samples import encoded, one_of_each, picture, png, rgb
 pytestmark = pytest.mark.stack
 
 ROOT = Path(__file__).parents[4]
-MB = 1024 * 1024
+MEGABYTE = 1024 * 1024
 
 
 def slow_image() -> bytes:
-    """Takes about half a second."""
+    """Return an image whose conversion takes about half a second."""
     return encoded(Image.effect_noise((1600, 1200), 90).convert("RGB"), "PNG", compress_level=1)
 
 
@@ -44,7 +44,7 @@ def assert_works(converter: ConverterProcess) -> None:
     assert converter.convert(data) == convert_image(data)
 
 
-def running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     status = Path(f"/proc/{pid}/stat")
     try:
         return status.read_text().rpartition(")")[2].split()[0] not in "ZX"
@@ -52,7 +52,7 @@ def running(pid: int) -> bool:
         return False
 
 
-def pid_of(converter: ConverterProcess) -> int:
+def get_pid(converter: ConverterProcess) -> int:
     assert converter.pid is not None
     return converter.pid
 
@@ -71,15 +71,15 @@ def test_image_converter_returns_the_same_result_as_direct_conversion(
 ) -> None:
     data = one_of_each()[name]
     assert converter.convert(data) == convert_image(data)
-    with_renditions = converter.convert(data, with_renditions=True)
-    assert with_renditions == convert_image(data, with_renditions=True)
-    assert with_renditions.renditions
+    converted = converter.convert(data, with_renditions=True)
+    assert converted == convert_image(data, with_renditions=True)
+    assert converted.renditions
 
 
 def test_image_converter_response_with_unknown_or_duplicate_rendition_name_is_rejected(
     converter: ConverterProcess,
 ) -> None:
-    """Code in the child's place could name a file as it likes."""
+    """A compromised child process could choose any file name."""
     answer, files = split_result(convert_image(one_of_each()["png"], with_renditions=True))
     answer = json.loads(json.dumps(answer))
     answer["fields"]["renditions"] *= 2
@@ -104,9 +104,9 @@ def test_image_converter_exchanges_5_mb_in_both_directions_without_deadlock(
 def test_image_converter_killed_while_idle_is_replaced_without_an_error() -> None:
     with ConverterProcess() as converter:
         assert_works(converter)
-        killed = pid_of(converter)
-        os.kill(killed, signal.SIGKILL)
-        eventually(lambda: not running(killed))
+        killed_pid = get_pid(converter)
+        os.kill(killed_pid, signal.SIGKILL)
+        eventually(lambda: not is_running(killed_pid))
         assert_works(converter)
 
 
@@ -115,11 +115,11 @@ def test_killed_image_converter_fails_only_its_current_image_and_names_the_signa
     with ConverterProcess() as converter:
         assert_works(converter)
         with (
-            signal_soon(pid_of(converter), signal.SIGKILL, 0.1),
-            pytest.raises(UnreadableImage, match="SIGKILL") as caught,
+            signal_soon(get_pid(converter), signal.SIGKILL, 0.1),
+            pytest.raises(UnreadableImage, match="SIGKILL") as error,
         ):
             converter.convert(slow)
-        assert caught.value.code == "image.crashed"
+        assert error.value.code == "image.crashed"
         assert_works(converter)
 
 
@@ -129,23 +129,23 @@ def test_hanging_image_converter_is_killed_after_its_timeout_and_replaced(
 ) -> None:
     with ConverterProcess() as converter:
         assert_works(converter)
-        hung = pid_of(converter)
-        os.kill(hung, signal.SIGSTOP)
-        with monkeypatch.context() as patched:
-            patched.setattr(converter._child, "_timeout", 0.5)
-            with pytest.raises(UnreadableImage) as caught:
+        stopped_pid = get_pid(converter)
+        os.kill(stopped_pid, signal.SIGSTOP)
+        with monkeypatch.context() as patch:
+            patch.setattr(converter._child, "_timeout", 0.5)
+            with pytest.raises(UnreadableImage) as error:
                 converter.convert(bytes(size))
-        assert caught.value.code == "image.timeout"
-        assert not running(hung)
+        assert error.value.code == "image.timeout"
+        assert not is_running(stopped_pid)
         assert_works(converter)
 
 
 def test_image_exceeding_converter_memory_fails_without_affecting_the_next_image() -> None:
     large = png(7000, 7000, rgba_rows(7000, 7000, (1, 2, 3, 4)))
-    with ConverterProcess(memory_bytes=256 * MB) as converter:
-        with pytest.raises(UnreadableImage) as caught:
+    with ConverterProcess(memory_bytes=256 * MEGABYTE) as converter:
+        with pytest.raises(UnreadableImage) as error:
             converter.convert(large)
-        assert caught.value.code == "image.out_of_memory"
+        assert error.value.code == "image.out_of_memory"
         assert_works(converter)
 
 
@@ -155,10 +155,10 @@ def test_image_converter_memory_returns_to_its_base_level_after_large_photos() -
         converter.convert(photo)
         for _ in range(4):
             converter.convert(photo)
-        eventually(lambda: _resident(pid_of(converter)) < 80 * MB)
+        eventually(lambda: _measure_resident_bytes(get_pid(converter)) < 80 * MEGABYTE)
 
 
-def _resident(pid: int) -> int:
+def _measure_resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
@@ -170,50 +170,53 @@ def test_image_converter_is_replaced_after_a_fixed_number_of_images(
         pids = []
         for _ in range(3):
             assert_works(converter)
-            pids.append(pid_of(converter))
+            pids.append(get_pid(converter))
         assert pids[0] == pids[1] != pids[2]
-        assert not running(pids[0])
+        assert not is_running(pids[0])
 
 
 def test_image_converter_is_replaced_after_its_cpu_time_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = subprocess.Popen
-    tired = (
+    start_process = subprocess.Popen
+    script = (
         "from core.process import child_loop; from services.attachments.isolation import child;"
         " child_loop._MAX_CPU_SECONDS = 0.0; child.main()"
     )
 
-    def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
-        return real([command[0], "-c", tired, *command[3:]], **options)
+    def start_child_without_cpu_time(
+        command: list[str], **options: Any
+    ) -> "subprocess.Popen[bytes]":
+        return start_process([command[0], "-c", script, *command[3:]], **options)
 
-    monkeypatch.setattr(subprocess, "Popen", started)
+    monkeypatch.setattr(subprocess, "Popen", start_child_without_cpu_time)
     with ConverterProcess() as converter:
         pids = set()
         for _ in range(2):
             assert_works(converter)
-            pids.add(pid_of(converter))
+            pids.add(get_pid(converter))
     assert len(pids) == 2
 
 
 def test_image_is_resent_to_a_new_converter_if_the_previous_one_just_exited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real, stand_ins = subprocess.Popen, [["true"]]
+    start_process = subprocess.Popen
+    stand_in_commands = [["true"]]
 
-    def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
-        return real(stand_ins.pop() if stand_ins else command, **options)
+    def start_stand_in(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        return start_process(stand_in_commands.pop() if stand_in_commands else command, **options)
 
-    monkeypatch.setattr(subprocess, "Popen", started)
+    monkeypatch.setattr(subprocess, "Popen", start_stand_in)
     with ConverterProcess() as converter:
         assert_works(converter)
 
 
 def test_interrupted_image_conversion_does_not_mix_up_later_results() -> None:
-    def too_late(_number: int, _frame: FrameType | None) -> None:
+    def raise_timeout(_number: int, _frame: FrameType | None) -> None:
         raise TimeoutError("the worker's own limit")
 
-    previous = signal.signal(signal.SIGUSR1, too_late)
+    previous = signal.signal(signal.SIGUSR1, raise_timeout)
     try:
         with ConverterProcess() as converter:
             assert_works(converter)
@@ -226,7 +229,7 @@ def test_interrupted_image_conversion_does_not_mix_up_later_results() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "most"),
+    ("name", "limit"),
     [
         ("Max core file size", "0"),
         ("Max file size", "0"),
@@ -237,12 +240,12 @@ def test_interrupted_image_conversion_does_not_mix_up_later_results() -> None:
     ],
 )
 def test_image_converter_runs_with_strict_resource_limits(
-    converter: ConverterProcess, name: str, most: str
+    converter: ConverterProcess, name: str, limit: str
 ) -> None:
     assert_works(converter)
     limits = Path(f"/proc/{converter.pid}/limits").read_text()
     (line,) = [line for line in limits.splitlines() if line.startswith(name)]
-    assert line.removeprefix(name).split()[:2] == [most, most]
+    assert line.removeprefix(name).split()[:2] == [limit, limit]
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
@@ -262,7 +265,7 @@ def test_unsupported_processor_is_reported_as_missing_syscall_filter(
 
 
 def test_image_conversion_imports_no_module_at_conversion_time(tmp_path: Path) -> None:
-    """The confined child can open no file, and so import nothing."""
+    """The confined child can't open files, so it can't import modules."""
     for name, data in one_of_each().items():
         (tmp_path / name).write_bytes(data)
     script = (
@@ -274,14 +277,14 @@ def test_image_conversion_imports_no_module_at_conversion_time(tmp_path: Path) -
         "print(len(images), *sorted(set(sys.modules) - before))"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
-    ran = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert ran.stdout.split() == [str(len(one_of_each()))]
+    result = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert result.stdout.split() == [str(len(one_of_each()))]
 
 
 @contextmanager
-def killed_parent(script: str, *words: str) -> Iterator[int]:
-    """Run a process that prints its child, and kill it at the end of the block."""
-    command = [sys.executable, "-c", script, *words]
+def killed_parent(script: str, *arguments: str) -> Iterator[int]:
+    """Run a process that prints the pid of its child. Kill the process at the end of the block."""
+    command = [sys.executable, "-c", script, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as parent:
         assert parent.stdout
         yield int(parent.stdout.readline())
@@ -293,11 +296,11 @@ def test_image_converter_exits_when_its_parent_is_killed_during_or_after_start()
         "from services.attachments.isolation.converter import ConverterProcess; import time\n"
         "c = ConverterProcess(); c.start(); print(c.pid, flush=True); time.sleep(60)"
     )
-    for loaded in (False, True):
+    for is_loaded in (False, True):
         with killed_parent(script) as child:
-            if loaded:
+            if is_loaded:
                 eventually(partial(_has_pillow, child))
-        eventually(partial(_ended, child))
+        eventually(partial(_has_ended, child))
 
 
 def test_busy_image_converter_exits_immediately_when_its_parent_is_killed(
@@ -313,51 +316,51 @@ def test_busy_image_converter_exits_immediately_when_its_parent_is_killed(
         "print(c.pid, flush=True); c.convert(data)"
     )
     with killed_parent(script, str(image)) as child:
-        eventually(lambda: _resident(child) > 60 * MB)
-        spent = sum(psutil.Process(child).cpu_times()[:2])
-    # The rest of its image takes seconds of a processor.
-    assert _spent_until_its_end(child) - spent < 0.5
+        eventually(lambda: _measure_resident_bytes(child) > 60 * MEGABYTE)
+        cpu_seconds = sum(psutil.Process(child).cpu_times()[:2])
+    # The rest of the image would take seconds of CPU time.
+    assert _measure_cpu_seconds_until_end(child) - cpu_seconds < 0.5
 
 
-def _spent_until_its_end(pid: int) -> float:
-    spent = 0.0
-    while running(pid):
+def _measure_cpu_seconds_until_end(pid: int) -> float:
+    cpu_seconds = 0.0
+    while is_running(pid):
         with suppress(psutil.NoSuchProcess):
-            spent = sum(psutil.Process(pid).cpu_times()[:2])
+            cpu_seconds = sum(psutil.Process(pid).cpu_times()[:2])
         time.sleep(0.02)
-    return spent
+    return cpu_seconds
 
 
 def _has_pillow(pid: int) -> bool:
     return "PIL" in Path(f"/proc/{pid}/maps").read_text()
 
 
-def _ended(pid: int) -> bool:
-    return not running(pid)
+def _has_ended(pid: int) -> bool:
+    return not is_running(pid)
 
 
 def test_forked_worker_starts_its_own_image_converter() -> None:
     with ConverterProcess() as converter:
         assert_works(converter)
-        ours = converter.pid
-        fork = os.fork()
-        if fork == 0:
+        own_pid = converter.pid
+        fork_pid = os.fork()
+        if fork_pid == 0:
             try:
                 assert_works(converter)
-                os._exit(0 if converter.pid != ours else 3)
+                os._exit(0 if converter.pid != own_pid else 3)
             except BaseException:  # noqa: BLE001 - a fork of pytest must not return into it
                 os._exit(4)
-        assert os.waitpid(fork, 0)[1] == 0
+        assert os.waitpid(fork_pid, 0)[1] == 0
         assert_works(converter)
-        assert converter.pid == ours
+        assert converter.pid == own_pid
 
 
 def test_closed_image_converter_leaves_no_process_and_can_be_reused() -> None:
     converter = ConverterProcess()
     converter.start()
-    first = pid_of(converter)
+    first_pid = get_pid(converter)
     converter.close()
-    assert not running(first)
+    assert not is_running(first_pid)
     assert_works(converter)
     converter.close()
 

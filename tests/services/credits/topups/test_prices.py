@@ -13,20 +13,20 @@ from core.settings.notations import DEFAULT_CURRENCIES, Currency, parse_currenci
 from services.credits.prices import MAX_AMOUNT_MINOR, CreditRate, Price, price_order
 
 
-def selling(currencies: str = DEFAULT_CURRENCIES, credits_per_usd: str = "100") -> Settings:
+def create_settings(currencies: str = DEFAULT_CURRENCIES, credits_per_usd: str = "100") -> Settings:
     return Settings.model_construct(
         currencies=parse_currencies(currencies), credits_per_usd=Decimal(credits_per_usd)
     )
 
 
-def asked(
+def price_topup(
     currency: str | None = "USD",
     amount: str | None = None,
     credit_amount: str | None = None,
     settings: Settings | None = None,
 ) -> Price:
     return price_order(
-        settings or selling(),
+        settings or create_settings(),
         currency=currency,
         amount=None if amount is None else Decimal(amount),
         credit_amount=None if credit_amount is None else Decimal(credit_amount),
@@ -66,7 +66,7 @@ def test_invalid_topup_amount_or_currency_is_rejected_with_its_field(
     code: str, currency: str, amount: str | None, credit_amount: str | None
 ) -> None:
     with pytest.raises(DomainError) as error:
-        asked(currency, amount, credit_amount)
+        price_topup(currency, amount, credit_amount)
     assert error.value.code == code
     [problem] = error.value.problems
     assert problem.field in {"body.amount", "body.credit_amount", "body.currency"}
@@ -74,9 +74,9 @@ def test_invalid_topup_amount_or_currency_is_rejected_with_its_field(
 
 def test_topup_that_buys_no_or_too_many_credits_is_rejected() -> None:
     with pytest.raises(DomainError, match="too small to buy any credits"):
-        asked(amount="0.50", settings=selling(credits_per_usd="0.0001"))
+        price_topup(amount="0.50", settings=create_settings(credits_per_usd="0.0001"))
     with pytest.raises(DomainError, match="more credits than an account can hold"):
-        asked(amount="999999", settings=selling(credits_per_usd="99999999999"))
+        price_topup(amount="999999", settings=create_settings(credits_per_usd="99999999999"))
 
 
 @given(
@@ -88,11 +88,12 @@ def test_topup_that_buys_no_or_too_many_credits_is_rejected() -> None:
 def test_topup_accepts_minimum_and_maximum_amount_and_rejects_amounts_beyond(
     code: str, per_usd: Decimal, minimum: int, credits_per_usd: Decimal
 ) -> None:
-    settings = selling(f"{code}:{per_usd}:{minimum}", str(credits_per_usd))
+    settings = create_settings(f"{code}:{per_usd}:{minimum}", str(credits_per_usd))
     rate = CreditRate(settings.currencies[0], credits_per_usd)
-    least, most = rate.min_minor, rate.max_minor
+    min_minor = rate.min_minor
+    max_minor = rate.max_minor
 
-    def sells(minor: int) -> bool:
+    def is_accepted(minor: int) -> bool:
         amount = Decimal(minor).scaleb(-rate.currency.digits)
         try:
             price_order(settings, currency=code, amount=amount, credit_amount=None)
@@ -100,50 +101,52 @@ def test_topup_accepts_minimum_and_maximum_amount_and_rejects_amounts_beyond(
             return False
         return True
 
-    if least <= most:
-        assert sells(least)
-        assert sells(most)
-    assert not sells(least - 1)
-    assert not sells(most + 1)
+    if min_minor <= max_minor:
+        assert is_accepted(min_minor)
+        assert is_accepted(max_minor)
+    assert not is_accepted(min_minor - 1)
+    assert not is_accepted(max_minor + 1)
 
 
 def test_topup_accepts_amount_and_credits_that_match_after_rounding() -> None:
     # 100 credits cost 0.92 EUR; 1 EUR buys 108.6956, which cost 1 EUR.
     for amount, credit_amount in (("0.92", "100"), ("1", "108.6956"), ("0.5", "54.3478")):
-        found = asked("EUR", amount, credit_amount)
-        assert (found.amount, found.credit_amount) == (Decimal(amount), Decimal(credit_amount))
-    assert asked("USD", "0", "500").amount == 5
+        price = price_topup("EUR", amount, credit_amount)
+        assert (price.amount, price.credit_amount) == (Decimal(amount), Decimal(credit_amount))
+    assert price_topup("USD", "0", "500").amount == 5
 
 
 rates = st.decimals("0.0001", "100000", places=4)
 codes = st.sampled_from(["USD", "JPY", "KWD", "EUR"]).filter(lambda code: code != "KWD")
-built = st.builds(
+credit_rates = st.builds(
     CreditRate,
     st.builds(Currency, codes, rates, st.just(Decimal(1))),
     rates.filter(lambda rate: rate > 0),
 )
 
 
-def worth(rate: CreditRate, minor: int) -> Fraction:
+def calculate_worth(rate: CreditRate, minor: int) -> Fraction:
     units = Fraction(minor, 10**rate.currency.digits)
     return units / Fraction(rate.currency.per_usd) * Fraction(rate.credits_per_usd)
 
 
-@given(built, st.integers(1, MAX_AMOUNT_MINOR))
+@given(credit_rates, st.integers(1, MAX_AMOUNT_MINOR))
 def test_topup_money_never_buys_more_credits_than_it_is_worth(rate: CreditRate, minor: int) -> None:
-    bought = rate.credits(minor)
-    assert 0 <= worth(rate, minor) - Fraction(bought) < Fraction(1, 10_000)
-    if is_storable(bought) and bought:
-        # Whoever asks for just these credits pays no more, and not less than they are worth.
-        assert rate.minor(bought) <= minor
+    bought_credits = rate.credits(minor)
+    assert 0 <= calculate_worth(rate, minor) - Fraction(bought_credits) < Fraction(1, 10_000)
+    if is_storable(bought_credits) and bought_credits:
+        # An order of exactly these credits costs no more than the amount.
+        assert rate.minor(bought_credits) <= minor
 
 
-@given(built, st.decimals("0.0001", MAX_AMOUNT, places=4))
+@given(credit_rates, st.decimals("0.0001", MAX_AMOUNT, places=4))
 def test_topup_credits_never_cost_less_than_they_are_worth(
     rate: CreditRate, credit_amount: Decimal
 ) -> None:
     minor = rate.minor(credit_amount)
-    assert worth(rate, minor) >= Fraction(credit_amount) > worth(rate, minor - 1)
+    assert (
+        calculate_worth(rate, minor) >= Fraction(credit_amount) > calculate_worth(rate, minor - 1)
+    )
     assert rate.credits(minor) >= credit_amount
 
 

@@ -1,4 +1,4 @@
-"""The number of expired rows that are not purged yet, and the metric that reports the number."""
+"""Tests of the number of expired rows that aren't purged yet, and of the metric that reports it."""
 
 from datetime import timedelta
 
@@ -12,11 +12,11 @@ from services.privacy.retention import RULES
 from tests.support.people.aged_rows import MINUTE, SPANS, AgedRows
 from tests.support.stack.maintenance import resting_maintenance
 
-COUNTED = [rule.name for rule in RULES if rule.moment is not None]
+COUNTED_RULES = [rule.name for rule in RULES if rule.moment is not None]
 TWO_ROUNDS = timedelta(hours=2)
 
 
-def counted(stack: Stack) -> dict[str, int]:
+def count_by_rule(stack: Stack) -> dict[str, int]:
     return dict(count_overdue_rows(stack.resources))
 
 
@@ -24,16 +24,18 @@ def test_expired_rows_count_as_overdue_only_two_hours_after_their_expiry(
     retention_stack: Stack, aged_rows: AgedRows
 ) -> None:
     purge_expired_rows(retention_stack.resources)
-    before = counted(retention_stack)
-    assert set(before) == set(COUNTED)
-    for name in COUNTED:
+    before = count_by_rule(retention_stack)
+    assert set(before) == set(COUNTED_RULES)
+    for name in COUNTED_RULES:
         aged_rows.make(name, past_by=TWO_ROUNDS - SPANS.get(name, MINUTE))
-    assert counted(retention_stack) == before
-    for name in COUNTED:
+    assert count_by_rule(retention_stack) == before
+    for name in COUNTED_RULES:
         aged_rows.make(name, past_by=TWO_ROUNDS + SPANS.get(name, MINUTE))
-    # A session that has ended is past its other time too, and a file has a row of its own rule.
-    risen = {name: count - before[name] for name, count in counted(retention_stack).items()}
-    assert risen == dict.fromkeys(COUNTED, 1)
+    # Each rule counts only its own new row, also the rules for ended sessions and for files.
+    increases = {
+        name: count - before[name] for name, count in count_by_rule(retention_stack).items()
+    }
+    assert increases == dict.fromkeys(COUNTED_RULES, 1)
     purge_expired_rows(retention_stack.resources)
 
 
@@ -43,15 +45,15 @@ def test_overdue_row_count_per_table_is_capped_at_1000(retention_stack: Stack) -
         " SELECT sha256(('many' || n)::bytea), 1, now() - interval '1 day'"
         " FROM generate_series(1, 3000) AS n"
     )
-    assert counted(retention_stack)["mail_counts"] == 1_000
+    assert count_by_rule(retention_stack)["mail_counts"] == 1_000
     purge_expired_rows(retention_stack.resources)
-    assert counted(retention_stack)["mail_counts"] == 0
+    assert count_by_rule(retention_stack)["mail_counts"] == 0
 
 
 def test_metrics_report_overdue_rows_per_table(stack: Stack, stranger: httpx2.Client) -> None:
     token = stack.environment["PRESSROOM_METRICS_TOKEN"]
 
-    def shown() -> str:
+    def read_metrics() -> str:
         reply = stranger.get("/metrics", headers={"Authorization": f"Bearer {token}"})
         return reply.raise_for_status().text
 
@@ -61,6 +63,6 @@ def test_metrics_report_overdue_rows_per_table(stack: Stack, stranger: httpx2.Cl
             " VALUES (sha256('overdue'), 1, now() - interval '3 hours')"
         )
         line = 'pressroom_overdue_rows{table="mail_counts"} 1.0'
-        eventually(lambda: line in shown(), what="the overdue row among the metrics")
-        assert 'pressroom_overdue_rows{table="jobs"} 0.0' in shown()
+        eventually(lambda: line in read_metrics(), what="the overdue row among the metrics")
+        assert 'pressroom_overdue_rows{table="jobs"} 0.0' in read_metrics()
     stack.query("DELETE FROM mail_counts WHERE digest = sha256('overdue')")

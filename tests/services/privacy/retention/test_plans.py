@@ -6,9 +6,9 @@ from services.privacy.retention import RULES, select_expired
 from storage.unit_of_work import UnitOfWork
 from tests.support.documents.retention_table import read_retention_table
 
-# A foreign key's rows are looked for by these columns when a row that it refers to is deleted. A
-# partial index will do if it has every row that refers to something.
-FOREIGN_KEYS = """
+# For each foreign key, whether an index has its columns. When a row is deleted, Postgres searches
+# for rows that refer to it. A partial index suffices if it contains every row with a reference.
+FOREIGN_KEYS_QUERY = """
 SELECT c.conname, c.confrelid::regclass::text, c.confdeltype::text, EXISTS (
     SELECT FROM pg_index i
     WHERE i.indrelid = c.conrelid AND i.indisvalid
@@ -26,24 +26,24 @@ NO_ACTION = "a"
 
 
 def test_every_foreign_key_to_deletable_rows_has_an_index(retention_stack: Stack) -> None:
-    stays = {
-        name for name, (kept, _) in read_retention_table().items() if kept.startswith("forever")
+    permanent_tables = {
+        name for name, (period, _) in read_retention_table().items() if period.startswith("forever")
     }
-    assert stays
-    foreign_keys = retention_stack.query(FOREIGN_KEYS)
+    assert permanent_tables
+    foreign_keys = retention_stack.query(FOREIGN_KEYS_QUERY)
     assert len(foreign_keys) > 30
-    without = {
+    unindexed_keys = {
         name
         for name, parent, action, has_index in foreign_keys
-        if not has_index and (action != NO_ACTION or parent not in stays)
+        if not has_index and (action != NO_ACTION or parent not in permanent_tables)
     }
-    assert without == set()
+    assert unindexed_keys == set()
 
 
-def plan(uow: UnitOfWork, statement: str) -> str:
-    # Of a small table all would be read at once: what matters is which plan there is at all.
-    for way in ("seqscan", "bitmapscan", "sort"):
-        uow.session.execute(text(f"SET LOCAL enable_{way} = off"))
+def explain_statement(uow: UnitOfWork, statement: str) -> str:
+    # Postgres would read a small table completely, so exclude all plans that don't use an index.
+    for method in ("seqscan", "bitmapscan", "sort"):
+        uow.session.execute(text(f"SET LOCAL enable_{method} = off"))
     return "\n".join(uow.session.connection().exec_driver_sql(f"EXPLAIN {statement}").scalars())
 
 
@@ -56,11 +56,11 @@ def test_retention_purge_finds_expired_rows_by_an_index_without_sorting(
         places, _ = select_expired(rule, rule.age(retention_stack.settings()), limit=10)
         dialect = uow.session.get_bind().dialect
         compiled = places.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
-        query_plan = plan(uow, str(compiled))
+        query_plan = explain_statement(uow, str(compiled))
     table = rule.model.__tablename__
     assert "Sort" not in query_plan, query_plan
     assert f"Seq Scan on {table}" not in query_plan, query_plan
     assert f" on {table}" in query_plan, query_plan
-    # The rows are then found by their places.
+    # An index condition finds the expired rows directly.
     if not rule.oldest_by:
         assert "Index Cond" in query_plan, query_plan

@@ -1,4 +1,4 @@
-"""Retention periods in the table of docs/day-two.md and in the setting PRESSROOM_RETENTION."""
+"""Tests of the retention periods in docs/day-two.md and in the setting PRESSROOM_RETENTION."""
 
 from datetime import timedelta
 
@@ -16,29 +16,32 @@ from tests.support.documents.retention_table import read_retention_table
 def test_every_table_has_a_documented_retention_period() -> None:
     names = {rule.name for rule in RULES}
     assert names <= read_retention_table().keys()
-    ruled = {rule.model.__tablename__ for rule in RULES}
-    others = read_retention_table().keys() - names
-    assert not others & ruled
-    assert ruled | others == {mapper.class_.__tablename__ for mapper in Model.registry.mappers}
+    tables_with_rules = {rule.model.__tablename__ for rule in RULES}
+    names_without_rule = read_retention_table().keys() - names
+    assert not names_without_rule & tables_with_rules
+    assert tables_with_rules | names_without_rule == {
+        mapper.class_.__tablename__ for mapper in Model.registry.mappers
+    }
 
 
 def test_retention_documentation_matches_rules_defaults_and_minimums() -> None:
     defaults = parse_retention(DEFAULT_RETENTION)
     assert isinstance(defaults, dict)
 
-    def days(count: int) -> str:
+    def format_days(count: int) -> str:
         return f"{count} day{'s' * (count > 1)} "
 
     table = read_retention_table()
     assert list(table) == sorted(table, key=lambda name: f"{name}`")
     for rule in RULES:
-        kept, setting = table.pop(rule.name)
-        period, expected = rule.period, ""
+        documented_period, setting = table.pop(rule.name)
+        period = rule.period
+        expected = ""
         if isinstance(period, Retained):
             expected = f"`{period}`, at least {MIN_DAYS[period]}"
-            assert kept.startswith(days(defaults[period])), rule.name
+            assert documented_period.startswith(format_days(defaults[period])), rule.name
         elif period:
-            assert kept.startswith(days(period.days)), rule.name
+            assert documented_period.startswith(format_days(period.days)), rule.name
         assert setting == expected, rule.name
     assert not [name for name, (_, setting) in table.items() if setting]
 
@@ -48,12 +51,12 @@ def test_retention_setting_changes_only_the_named_periods() -> None:
     assert isinstance(defaults, dict)
     assert set(defaults) == set(Retained)
     assert parse_retention("") == defaults
-    changed = {Retained.JOBS: 60, Retained.EXPORTS: 7}
-    assert parse_retention(" jobs=60 , exports=7,") == defaults | changed
+    changed_periods = {Retained.JOBS: 60, Retained.EXPORTS: 7}
+    assert parse_retention(" jobs=60 , exports=7,") == defaults | changed_periods
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("setting", "message"),
     [
         ("job=5", "'job=5' is an unknown kind of rows; use one of jobs,"),
         ("jobs", "doesn't have the form jobs=days"),
@@ -69,14 +72,14 @@ def test_retention_setting_changes_only_the_named_periods() -> None:
         ("events=364", "the minimum for events is 365 days"),
     ],
 )
-def test_invalid_retention_setting_is_rejected_with_its_name(written: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        parse_retention(written)
+def test_invalid_retention_setting_is_rejected_with_its_name(setting: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_retention(setting)
 
 
 def test_retention_minimums_are_never_shorter_than_promised_periods() -> None:
-    least = {name: timedelta(days=days) for name, days in MIN_DAYS.items()}
-    assert least[Retained.JOBS] >= RETRY_INPUT_RETENTION
-    assert least[Retained.EXPORTS] >= BULK_FILE_RETENTION
-    assert least[Retained.IMPORTS] >= BULK_FILE_RETENTION
-    assert least[Retained.STRANGERS] >= TOKEN_LIFETIMES[Purpose.CONFIRM_SUBSCRIPTION]
+    minimums = {name: timedelta(days=days) for name, days in MIN_DAYS.items()}
+    assert minimums[Retained.JOBS] >= RETRY_INPUT_RETENTION
+    assert minimums[Retained.EXPORTS] >= BULK_FILE_RETENTION
+    assert minimums[Retained.IMPORTS] >= BULK_FILE_RETENTION
+    assert minimums[Retained.STRANGERS] >= TOKEN_LIFETIMES[Purpose.CONFIRM_SUBSCRIPTION]

@@ -27,7 +27,7 @@ def _limit_batches_to_three_members(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Killed(BaseException):
-    """The worker's process ends here."""
+    """Simulates a killed worker. No handler for ``Exception`` catches it."""
 
 
 def die(*_: object, **__: object) -> None:
@@ -46,17 +46,17 @@ def test_bulk_action_or_undo_resumes_where_its_worker_died(
     run = BULK_UNDO.run if is_undo else actions.change_members
     module = "undo" if is_undo else "bulk_actions.actions"
     expected = "active" if is_undo else "removed"
-    # In the middle of a batch, and after each of three.
-    for done in (0, 3, 6, 8):
+    # The worker dies in the middle of the first batch, and then after each of the three batches.
+    for changed_count in (0, 3, 6, 8):
         lease = bulk_actions.importing.lease(job_id)
-        with monkeypatch.context() as patched:
-            if done:
-                patched.setattr(Lease, "check_cancelled", looks_once())
+        with monkeypatch.context() as patch:
+            if changed_count:
+                patch.setattr(Lease, "check_cancelled", die_at_second_check())
             else:
-                patched.setattr(f"services.subscriptions.{module}.record_progress", die)
+                patch.setattr(f"services.subscriptions.{module}.record_progress", die)
             with pytest.raises(Killed):
                 run(bulk_actions.resources, lease)
-        assert bulk_actions.statuses().count(expected) == done
+        assert bulk_actions.statuses().count(expected) == changed_count
         with bulk_actions.resources.unit_of_work() as uow:
             hand_back_job(uow, lease)
     job = bulk_actions.importing.work(job_id)
@@ -66,24 +66,24 @@ def test_bulk_action_or_undo_resumes_where_its_worker_died(
     assert set(Counter(bulk_actions.events()).values()) == {1}
 
 
-def looks_once() -> Callable[[Lease], None]:
-    """The worker lives until it looks a second time whether its job was cancelled."""
-    looks: list[Lease] = []
+def die_at_second_check() -> Callable[[Lease], None]:
+    """Return a replacement for ``check_cancelled`` that kills the worker at its second call."""
+    checks: list[Lease] = []
 
-    def look(lease: Lease) -> None:
-        if looks:
+    def check(lease: Lease) -> None:
+        if checks:
             raise Killed
-        looks.append(lease)
+        checks.append(lease)
 
-    return look
+    return check
 
 
 def test_bulk_action_changes_each_member_exactly_once_despite_status_changes(
     bulk_actions: BulkActions,
 ) -> None:
-    everyone = bulk_actions.add(7)
-    for each in everyone[:2]:
-        bulk_actions.importing.remove(bulk_actions.list_id, each)
+    addresses = bulk_actions.add(7)
+    for address in addresses[:2]:
+        bulk_actions.importing.remove(bulk_actions.list_id, address)
     result = bulk_actions.do(BulkActionKind.REMOVE, written=IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (7, 5)
     assert bulk_actions.statuses() == ["removed"] * 7
@@ -94,7 +94,10 @@ def test_bulk_action_changes_each_member_exactly_once_despite_status_changes(
 def test_member_who_opts_out_while_the_list_is_locked_is_excluded_from_bulk_action(
     bulk_actions: BulkActions,
 ) -> None:
-    """Their opt-out is there, and the record follows later: it must not seem younger than that."""
+    """The opt-out is already stored, but the member's record is updated later.
+
+    The bulk action must not make the record look newer than the opt-out.
+    """
     ada = bulk_actions.add(2)[0]
     with bulk_actions.importing.person(bulk_actions.list_id, ada) as (uow, _, person):
         uow.session.query(Subscription).filter_by(user_id=person.id).update({"status": "pending"})
@@ -104,8 +107,8 @@ def test_member_who_opts_out_while_the_list_is_locked_is_excluded_from_bulk_acti
     result = bulk_actions.do(BulkActionKind.TAG, "vip", IN_ANY_STATUS)
     assert (result["matched"], result["changed"]) == (1, 1)
     with bulk_actions.resources.unit_of_work() as uow:
-        found = uow.session.query(Subscription).filter_by(user_id=person.id).one()
-        assert opt_out_checks.find_opt_out_changes(uow, found)["status"] == "unsubscribed"
+        subscription = uow.session.query(Subscription).filter_by(user_id=person.id).one()
+        assert opt_out_checks.find_opt_out_changes(uow, subscription)["status"] == "unsubscribed"
 
 
 def test_bulk_tagging_adds_no_tag_beyond_100_to_a_member(bulk_actions: BulkActions) -> None:
@@ -128,41 +131,41 @@ def test_bulk_tagging_adds_no_tag_beyond_100_to_a_member(bulk_actions: BulkActio
             tags.delete_tag(uow, bulk_actions.list_id, ids[name])
 
     assert tag("vip") == (2, 1)
-    # A deleted tag frees its place at once, and so it does for an undo.
+    # A deleted tag no longer counts toward the limit, for a bulk action and for an undo.
     delete("tag 0")
     assert tag("vip") == (2, 1)
     assert tag("other") == (2, 1)
-    off = bulk_actions.do(BulkActionKind.UNTAG, "tag 1")["bulk_id"]
+    untag_id = bulk_actions.do(BulkActionKind.UNTAG, "tag 1")["bulk_id"]
     assert tag("other") == (2, 1)
     delete("tag 2")
-    assert bulk_actions.take_back(off)["undone"] == 1
+    assert bulk_actions.take_back(untag_id)["undone"] == 1
 
 
 def test_bulk_actions_undone_in_their_original_order_each_revert_only_their_own_changes(
     bulk_actions: BulkActions,
 ) -> None:
     bulk_actions.add(4)
-    shown = "SELECT status, email_enabled, tag_ids FROM subscriptions WHERE list_id = %s"
-    before = bulk_actions.stack.query(shown, bulk_actions.list_id)
-    off = bulk_actions.do(BulkActionKind.EMAIL_OFF)["bulk_id"]
-    tagged = bulk_actions.do(BulkActionKind.TAG, "vip")["bulk_id"]
-    gone = bulk_actions.do(BulkActionKind.REMOVE)["bulk_id"]
-    for bulk_id in (off, tagged, gone):
+    query = "SELECT status, email_enabled, tag_ids FROM subscriptions WHERE list_id = %s"
+    before = bulk_actions.stack.query(query, bulk_actions.list_id)
+    email_off_id = bulk_actions.do(BulkActionKind.EMAIL_OFF)["bulk_id"]
+    tag_id = bulk_actions.do(BulkActionKind.TAG, "vip")["bulk_id"]
+    removal_id = bulk_actions.do(BulkActionKind.REMOVE)["bulk_id"]
+    for bulk_id in (email_off_id, tag_id, removal_id):
         assert bulk_actions.take_back(bulk_id)["undone"] == 4
-    assert bulk_actions.stack.query(shown, bulk_actions.list_id) == before
+    assert bulk_actions.stack.query(query, bulk_actions.list_id) == before
 
 
 def test_two_tier_changes_undone_in_their_original_order_restore_the_initial_tier(
     bulk_actions: BulkActions,
 ) -> None:
     bulk_actions.add(4)
-    shown = "SELECT type, paid_expiry FROM subscriptions WHERE list_id = %s"
-    before = bulk_actions.stack.query(shown, bulk_actions.list_id)
+    query = "SELECT type, paid_expiry FROM subscriptions WHERE list_id = %s"
+    before = bulk_actions.stack.query(query, bulk_actions.list_id)
     silver = bulk_actions.do(BulkActionKind.SET_TYPE, "silver")["bulk_id"]
     gold = bulk_actions.do(BulkActionKind.SET_TYPE, "gold")["bulk_id"]
     assert bulk_actions.take_back(silver) == {"bulk_id": silver, "undone": 0, "kept": 4}
     assert bulk_actions.take_back(gold) == {"bulk_id": gold, "undone": 4, "kept": 0}
-    assert bulk_actions.stack.query(shown, bulk_actions.list_id) == before
+    assert bulk_actions.stack.query(query, bulk_actions.list_id) == before
 
 
 def test_cancelled_bulk_action_keeps_its_partial_changes_and_can_be_undone(
@@ -172,9 +175,9 @@ def test_cancelled_bulk_action_keeps_its_partial_changes_and_can_be_undone(
     before = bulk_actions.records()
     job_id = bulk_actions.begin(BulkActionKind.REMOVE)
     bulk_actions.take_turn(job_id)
-    again = bulk_actions.importing.lease(job_id)
+    lease = bulk_actions.importing.lease(job_id)
     with bulk_actions.resources.unit_of_work() as uow:
-        cancel_job(uow, again)
+        cancel_job(uow, lease)
     with bulk_actions.resources.unit_of_work() as uow:
         bulk_action = uow.session.scalars(
             select(BulkAction).where(BulkAction.list_id == bulk_actions.list_id)
@@ -188,19 +191,19 @@ def test_cancelled_bulk_action_keeps_its_partial_changes_and_can_be_undone(
 def test_bulk_undo_restores_only_as_many_members_as_the_plan_allows(
     bulk_actions: BulkActions,
 ) -> None:
-    gone = bulk_actions.add(3)
+    removed_members = bulk_actions.add(3)
     bulk_id = bulk_actions.do(BulkActionKind.REMOVE)["bulk_id"]
     bulk_actions.add(2, tag="new")
     quota = {PlanQuota.MEMBERS: 4}
-    bounded = bulk_actions.stack.settings().model_copy(update={"quota_paid": quota})
+    limited_settings = bulk_actions.stack.settings().model_copy(update={"quota_paid": quota})
     job_id = bulk_actions.begin_undo(bulk_id)
     lease = bulk_actions.importing.lease(job_id)
-    with pytest.raises(DomainError) as caught:
-        BULK_UNDO.run(replace(bulk_actions.resources, settings=bounded), lease)
-    assert caught.value.code == "quota.exceeded"
+    with pytest.raises(DomainError) as error:
+        BULK_UNDO.run(replace(bulk_actions.resources, settings=limited_settings), lease)
+    assert error.value.code == "quota.exceeded"
     assert bulk_actions.statuses() == ["active"] * 2 + ["removed"] + ["active"] * 2
-    # With room for all it goes on.
+    # With enough room in the plan, the undo restores all members.
     with bulk_actions.resources.unit_of_work() as uow:
         hand_back_job(uow, lease)
     assert bulk_actions.importing.work(job_id).status == "succeeded"
-    assert bulk_actions.statuses() == ["active"] * (len(gone) + 2)
+    assert bulk_actions.statuses() == ["active"] * (len(removed_members) + 2)

@@ -14,11 +14,11 @@ from services.subscriptions.filters import member_filter, searching
 from tests.support.lists.bulk_actions import BulkActions
 
 JOINED_YESTERDAY = {"field": "joined_at", "is": {"days_ago": 1}}
-A_DAY = timedelta(days=1)
+ONE_DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def joined(bulk_actions: BulkActions) -> list[str]:
+def joined_addresses(bulk_actions: BulkActions) -> list[str]:
     """The addresses of four members: one joined today, one yesterday, and two the day before."""
     addresses = bulk_actions.add(4)
     for days, address in zip((0, 1, 2, 2), addresses, strict=True):
@@ -41,7 +41,7 @@ def find_segment_members(bulk_actions: BulkActions, segment_id: int) -> list[str
 
 
 def test_segment_counts_days_back_from_the_day_on_which_the_segment_is_used(
-    bulk_actions: BulkActions, joined: list[str], monkeypatch: pytest.MonkeyPatch
+    bulk_actions: BulkActions, joined_addresses: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with bulk_actions.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, bulk_actions.list_id)
@@ -49,15 +49,15 @@ def test_segment_counts_days_back_from_the_day_on_which_the_segment_is_used(
         uow.session.flush()
         segment_id = segment.id
         assert member_filter.restore_names(uow, mailing_list, segment.filter) == [JOINED_YESTERDAY]
-    assert find_segment_members(bulk_actions, segment_id) == [joined[1]]
+    assert find_segment_members(bulk_actions, segment_id) == [joined_addresses[1]]
     now = clock.now()
-    monkeypatch.setattr(clock, "now", lambda: now + A_DAY)
-    assert find_segment_members(bulk_actions, segment_id) == [joined[0]]
+    monkeypatch.setattr(clock, "now", lambda: now + ONE_DAY)
+    assert find_segment_members(bulk_actions, segment_id) == [joined_addresses[0]]
 
 
 @pytest.mark.parametrize("kind", ["bulk action", "export"])
 def test_unfinished_job_counts_days_back_from_the_day_on_which_it_began(
-    bulk_actions: BulkActions, joined: list[str], kind: str
+    bulk_actions: BulkActions, joined_addresses: list[str], kind: str
 ) -> None:
     if kind == "export":
         table = "exports"
@@ -76,4 +76,4 @@ def test_unfinished_job_counts_days_back_from_the_day_on_which_it_began(
         exports.write_export(bulk_actions.resources, bulk_actions.importing.lease(job_id))
     result = bulk_actions.importing.work(job_id).result
     assert result is not None
-    assert result["rows" if kind == "export" else "changed"] == len(joined) - 2
+    assert result["rows" if kind == "export" else "changed"] == len(joined_addresses) - 2

@@ -9,33 +9,33 @@ from services.subscriptions.filters.names import build_filter_names
 
 pytestmark = pytest.mark.tier("check")
 
-NAMES = build_filter_names(
+FILTER_NAMES = build_filter_names(
     MemberField(id=number, key=kind.value, type=kind) for number, kind in enumerate(FieldType, 1)
 )
-ADA = {"field": "name", "is": "Ada"}
-HUNDRED = {"field": "name", "in": ["x"] * 100}
+ADA_FILTER = {"field": "name", "is": "Ada"}
+FILTER_WITH_100_VALUES = {"field": "name", "in": ["x"] * 100}
 
 
-def nested(depth: int) -> dict[str, Any]:
-    """So many objects, one in the other."""
-    found: dict[str, Any] = ADA
+def build_nested_filter(depth: int) -> dict[str, Any]:
+    """Return a filter with this many nested objects."""
+    nested_filter: dict[str, Any] = ADA_FILTER
     for _ in range(depth - 1):
-        found = {"not": found}
-    return found
+        nested_filter = {"not": nested_filter}
+    return nested_filter
 
 
-REFUSED: list[tuple[object, str, str]] = [
+INVALID_FILTERS: list[tuple[object, str, str]] = [
     (None, "filter", "type"),
-    ([ADA], "filter", "type"),
+    ([ADA_FILTER], "filter", "type"),
     ({}, "filter", "form"),
-    ({"all": [ADA], "any": [ADA]}, "filter", "form"),
-    ({"and": [ADA]}, "filter", "form"),
-    ({"not": ADA, "field": "name"}, "filter.operator", "operator"),
+    ({"all": [ADA_FILTER], "any": [ADA_FILTER]}, "filter", "form"),
+    ({"and": [ADA_FILTER]}, "filter", "form"),
+    ({"not": ADA_FILTER, "field": "name"}, "filter.operator", "operator"),
     ({"all": []}, "filter.all", "type"),
-    ({"any": ADA}, "filter.any", "type"),
-    ({"not": [ADA]}, "filter.not", "type"),
+    ({"any": ADA_FILTER}, "filter.any", "type"),
+    ({"not": [ADA_FILTER]}, "filter.not", "type"),
     (
-        {"all": [ADA, {"any": [{"field": "nmae", "is": "x"}]}]},
+        {"all": [ADA_FILTER, {"any": [{"field": "nmae", "is": "x"}]}]},
         "filter.all[1].any[0].field",
         "unknown",
     ),
@@ -43,7 +43,7 @@ REFUSED: list[tuple[object, str, str]] = [
     ({"field": ["name"], "is": "x"}, "filter.field", "unknown"),
     ({"field": "user_id", "is": 1}, "filter.field", "unknown"),
     ({"field": "name"}, "filter", "form"),
-    ({**ADA, "contains": "d"}, "filter", "form"),
+    ({**ADA_FILTER, "contains": "d"}, "filter", "form"),
     ({"field": "name", "like": "%"}, "filter.operator", "operator"),
     ({"field": "name", "before": "x"}, "filter.before", "operator"),
     ({"field": "status", "exists": True}, "filter.exists", "operator"),
@@ -88,32 +88,36 @@ REFUSED: list[tuple[object, str, str]] = [
     ({"field": "fields.number", "is": float("inf")}, "filter.is", "type"),
     ({"field": "fields.number", "is": True}, "filter.is", "type"),
     ({"field": "fields.choice", "is": None}, "filter.is", "type"),
-    (nested(6), "filter.not.not.not.not.not", "too_deep"),
-    ({"all": [{"any": [ADA] * 26}] * 2}, "filter.all[1].any[24]", "too_many"),
-    ({"all": [HUNDRED] * 5 + [{"not": ADA}]}, "filter.all[5].not.is", "too_many"),
+    (build_nested_filter(6), "filter.not.not.not.not.not", "too_deep"),
+    ({"all": [{"any": [ADA_FILTER] * 26}] * 2}, "filter.all[1].any[24]", "too_many"),
+    (
+        {"all": [FILTER_WITH_100_VALUES] * 5 + [{"not": ADA_FILTER}]},
+        "filter.all[5].not.is",
+        "too_many",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("written", "place", "code"), REFUSED)
+@pytest.mark.parametrize(("filter_", "path", "code"), INVALID_FILTERS)
 def test_filter_outside_the_grammar_is_rejected_with_the_path_of_the_error(
-    written: object, place: str, code: str
+    filter_: object, path: str, code: str
 ) -> None:
-    with pytest.raises(DomainError) as caught:
-        grammar.parse_filter(written, NAMES)
-    assert caught.value.kind is Kind.MALFORMED
-    assert caught.value.code == "filter.invalid"
-    [problem] = caught.value.problems
-    assert (problem.field, problem.code) == (place, code)
-    assert caught.value.message == f"{place}: {problem.message}"
+    with pytest.raises(DomainError) as error:
+        grammar.parse_filter(filter_, FILTER_NAMES)
+    assert error.value.kind is Kind.MALFORMED
+    assert error.value.code == "filter.invalid"
+    [problem] = error.value.problems
+    assert (problem.field, problem.code) == (path, code)
+    assert error.value.message == f"{path}: {problem.message}"
 
 
 @pytest.mark.parametrize(
-    "written",
+    "filter_",
     [
-        nested(5),
-        {"all": [ADA] * 50},
-        {"all": [{"any": [ADA] * 25}] * 2},
-        {"all": [HUNDRED] * 5},
+        build_nested_filter(5),
+        {"all": [ADA_FILTER] * 50},
+        {"all": [{"any": [ADA_FILTER] * 25}] * 2},
+        {"all": [FILTER_WITH_100_VALUES] * 5},
         {"field": "name", "is": "a" * 1000},
         {"field": "created_at", "before": "1970-01-01"},
         {"field": "created_at", "at_most": "9998-12-31T23:59:59.999999-12:00"},
@@ -125,21 +129,21 @@ def test_filter_outside_the_grammar_is_rejected_with_the_path_of_the_error(
         {"field": "fields.number", "is": -1e300},
     ],
 )
-def test_filter_at_the_limits_of_the_grammar_is_accepted(written: object) -> None:
-    assert list(grammar.parse_filter(written, NAMES).comparisons())
+def test_filter_at_the_limits_of_the_grammar_is_accepted(filter_: object) -> None:
+    assert list(grammar.parse_filter(filter_, FILTER_NAMES).comparisons())
 
 
 def test_oversized_filter_is_rejected_without_being_parsed_completely() -> None:
-    class Counted(dict[str, Any]):
-        seen = 0
+    class CountingDict(dict[str, Any]):
+        lookup_count = 0
 
         def __contains__(self, key: object) -> bool:
-            Counted.seen += key == "field"
+            CountingDict.lookup_count += key == "field"
             return super().__contains__(key)
 
-    part = Counted(ADA)
+    nested_filter = CountingDict(ADA_FILTER)
     for _ in range(3):
-        part = Counted({"any": [part] * 50})
+        nested_filter = CountingDict({"any": [nested_filter] * 50})
     with pytest.raises(DomainError, match="exceeds the limit of"):
-        grammar.parse_filter(part, NAMES)
-    assert Counted.seen < 100
+        grammar.parse_filter(nested_filter, FILTER_NAMES)
+    assert CountingDict.lookup_count < 100

@@ -1,4 +1,4 @@
-"""The limits of a search over all lists of an owner."""
+"""Tests of the limits of a search over all lists of an owner."""
 
 from collections.abc import Callable
 
@@ -66,10 +66,12 @@ def test_search_is_incomplete_if_the_index_search_takes_too_long(
     search: Search, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner_search, "MAX_SHORT_SCAN_MEMBERS", 5)
-    stuck = select(func.pg_sleep(60), func.now())
-    execute = searching.execute_in_time
+    slow_query = select(func.pg_sleep(60), func.now())
+    execute_in_time = searching.execute_in_time
     monkeypatch.setattr(
-        owner_search, "execute_in_time", lambda uow, _query, seconds: execute(uow, stuck, seconds)
+        owner_search,
+        "execute_in_time",
+        lambda uow, _query, seconds: execute_in_time(uow, slow_query, seconds),
     )
     result = search("a@exam")
     assert (list_addresses(result), result.is_complete) == ([], False)

@@ -1,4 +1,4 @@
-"""Random member filters find the same members in SQL as in a plain Python implementation."""
+"""Tests that random member filters find the same members in SQL as in plain Python."""
 
 from typing import Any
 
@@ -44,17 +44,17 @@ def test_filter_by_origin_finds_quotes_backslashes_and_wildcards(
             require_matches(random_list, {"field": name, operator: operand})
 
 
-def require_matches(random_list: RandomList, sent: Json) -> None:
+def require_matches(random_list: RandomList, filter_: Json) -> None:
     with random_list.stack.resources.unit_of_work() as uow:
-        criteria = member_filter.read_filter(uow, random_list.load(uow), sent)
-        of_list = select(Subscription.id).where(Subscription.list_id == random_list.list_id)
-        query = of_list.where(criteria.build_condition()).order_by(Subscription.id.desc())
-        assert list(uow.session.scalars(query)) == list_matching_ids(random_list, sent)
-        indexed = criteria.build_indexed_condition()
-        if indexed is not None:
+        criteria = member_filter.read_filter(uow, random_list.load(uow), filter_)
+        members = select(Subscription.id).where(Subscription.list_id == random_list.list_id)
+        query = members.where(criteria.build_condition()).order_by(Subscription.id.desc())
+        assert list(uow.session.scalars(query)) == list_matching_ids(random_list, filter_)
+        indexed_condition = criteria.build_indexed_condition()
+        if indexed_condition is not None:
             # The condition that uses an index finds every member whom the whole filter finds.
-            missed = query.where(not_(func.coalesce(indexed, False)))
-            assert list(uow.session.scalars(missed)) == []
+            missed_members = query.where(not_(func.coalesce(indexed_condition, False)))
+            assert list(uow.session.scalars(missed_members)) == []
 
 
 @settings(examples, max_examples=sized(60, 5_000, few=3))
@@ -62,14 +62,14 @@ def require_matches(random_list: RandomList, sent: Json) -> None:
 def test_filtered_member_pages_list_each_match_exactly_once_despite_scan_limits(
     random_list: RandomList, data: st.DataObject
 ) -> None:
-    sent = data.draw(written.filters(random_list.import_ids))
+    filter_ = data.draw(written.filters(random_list.import_ids))
     status = data.draw(st.none() | st.sampled_from(SubscriptionStatus))
-    near = data.draw(st.sampled_from((30, 100, 1_000)))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(searching, "MAX_SHORT_SCAN_MEMBERS", near)
-        patched.setattr(searching, "MAX_LONG_SCAN_MEMBERS", 2 * near)
-        ids, totals = search_all_pages(random_list, sent, status)
-    expected = list_matching_ids(random_list, sent, status)
+    scan_limit = data.draw(st.sampled_from((30, 100, 1_000)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searching, "MAX_SHORT_SCAN_MEMBERS", scan_limit)
+        patch.setattr(searching, "MAX_LONG_SCAN_MEMBERS", 2 * scan_limit)
+        ids, totals = search_all_pages(random_list, filter_, status)
+    expected = list_matching_ids(random_list, filter_, status)
     assert ids == expected
-    assert totals[0] in ({len(expected)} if near == 1_000 else {len(expected), None})
+    assert totals[0] in ({len(expected)} if scan_limit == 1_000 else {len(expected), None})
     assert set(totals[1:]) <= {None}

@@ -1,4 +1,4 @@
-"""The limits of a member search: how many members it reads for one page, and how long it runs."""
+"""Tests of the limits of a member search: the members read for one page, and the time."""
 
 import pytest
 from sqlalchemy import func, text
@@ -17,13 +17,13 @@ def test_member_search_falls_back_from_a_slow_index_to_a_limited_scan(
 ) -> None:
     monkeypatch.setattr(searching, "MAX_SHORT_SCAN_MEMBERS", 10)
     monkeypatch.setattr(searching, "MAX_LONG_SCAN_MEMBERS", 20)
-    by_index, _ = search_all_pages(random_list, VIP, None)
-    stuck = text("SET LOCAL statement_timeout = 1; SELECT pg_sleep(60)")
-    monkeypatch.setattr(searching, "_build_time_limit", lambda _seconds: stuck)
-    by_looking, totals = search_all_pages(random_list, VIP, None)
-    assert by_looking == by_index == list_matching_ids(random_list, VIP)
-    # Pages end where so many were read, and lead on.
-    assert len(totals) > len(by_looking) / 25 + 3
+    indexed_ids, _ = search_all_pages(random_list, VIP, None)
+    slow_statement = text("SET LOCAL statement_timeout = 1; SELECT pg_sleep(60)")
+    monkeypatch.setattr(searching, "_build_time_limit", lambda _seconds: slow_statement)
+    scanned_ids, totals = search_all_pages(random_list, VIP, None)
+    assert scanned_ids == indexed_ids == list_matching_ids(random_list, VIP)
+    # Each page ends at the scan limit, so there are more pages than the members need.
+    assert len(totals) > len(scanned_ids) / 25 + 3
     with random_list.stack.resources.unit_of_work() as uow:
         assert uow.session.scalar(text("SHOW statement_timeout")) == "10s"
 
@@ -37,16 +37,18 @@ def test_member_search_over_its_time_limit_is_rejected_as_too_slow(
     with random_list.stack.resources.unit_of_work() as uow:
         criteria = member_filter.read_filter(uow, random_list.load(uow), VIP)
         uow.session.execute(text("SET LOCAL statement_timeout = '50ms'"))
-        with pytest.raises(DomainError) as caught:
+        with pytest.raises(DomainError) as error:
             searching.search_members(uow, random_list.list_id, criteria, PageRequest(5))
-    assert (caught.value.kind, caught.value.code) == (Kind.UNAVAILABLE, "filter.too_slow")
-    assert caught.value.retry_after
+    assert (error.value.kind, error.value.code) == (Kind.UNAVAILABLE, "filter.too_slow")
+    assert error.value.retry_after
 
 
 def test_filter_with_contradictory_statuses_finds_no_members(random_list: RandomList) -> None:
-    none = {"all": [{"field": "status", "is": "active"}, {"field": "status", "is": "removed"}]}
+    contradictory_filter = {
+        "all": [{"field": "status", "is": "active"}, {"field": "status", "is": "removed"}]
+    }
     with random_list.stack.resources.unit_of_work() as uow:
-        criteria = member_filter.read_filter(uow, random_list.load(uow), none)
+        criteria = member_filter.read_filter(uow, random_list.load(uow), contradictory_filter)
         assert criteria.list_statuses() == ()
         result = searching.search_members(uow, random_list.list_id, criteria, PageRequest(5))
     assert (result.page.rows, result.page.next_cursor, result.total) == ([], None, 0)

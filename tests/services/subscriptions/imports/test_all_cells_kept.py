@@ -1,6 +1,6 @@
-"""Exports in the form that each product writes them: every cell comes in, or is told of.
+"""Tests that an import loses no cell of a newsletter product's export file.
 
-The people in them do not exist.
+The people in the files do not exist.
 """
 
 import csv
@@ -16,8 +16,8 @@ from services.subscriptions.imports.row_extras import split_tags
 from tests.support.imports.importing import Importing
 from tests.support.imports.product_files import PRODUCT_FILES
 
-# What columns of these say is kept by what it means, not by its words.
-BY_MEANING = {
+# Pressroom stores the meaning of these columns, but not the text of their cells.
+INTERPRETED_MEANINGS = {
     *("name", "first_name", "last_name", "tier", "paid_expiry", "tier, status"),
     *("status", "subscribed", "unsubscribed"),
 }
@@ -39,22 +39,24 @@ def test_every_cell_of_a_newsletter_product_export_is_kept_or_interpreted(
     assert task.columns["ignored_columns"] == []
     assert task.description is not None
     assert task.description["product"] == product
-    becomes = {each["name"]: each["becomes"] for each in task.columns["columns"]}
-    addresses = next(column for column, meaning in becomes.items() if meaning == "email")
+    meaning_by_column = {each["name"]: each["becomes"] for each in task.columns["columns"]}
+    email_column = next(
+        column for column, meaning in meaning_by_column.items() if meaning == "email"
+    )
     for record in csv.DictReader(io.StringIO(text)):
-        member = kept(importing, importer, list_id, record[addresses])
+        member = read_stored_member(importing, importer, list_id, record[email_column])
         for column, cell in record.items():
-            assert is_kept(member, becomes[column], cell), (column, cell, member)
+            assert is_kept(member, meaning_by_column[column], cell), (column, cell, member)
 
 
 def is_kept(member: dict[str, Any], meaning: str, cell: str) -> bool:
-    if not cell or meaning in BY_MEANING:
+    if not cell or meaning in INTERPRETED_MEANINGS:
         return True
     kind, _, name = meaning.partition(".")
     if kind == "consent":
-        # Of an address that is old its network is kept.
-        begins = cell.rpartition(".")[0] if name.endswith("ip") else cell[:10]
-        return any(begins in part for claim in member["claims"] for part in claim)
+        # Pressroom stores only the network of the IP address in an old claim.
+        expected_start = cell.rpartition(".")[0] if name.endswith("ip") else cell[:10]
+        return any(expected_start in part for claim in member["claims"] for part in claim)
     expected: dict[str, Any] = {
         "email": member["email"] == cell,
         "fields": member["fields"].get(name) == cell,
@@ -66,8 +68,10 @@ def is_kept(member: dict[str, Any], meaning: str, cell: str) -> bool:
     return bool(expected[kind])
 
 
-def kept(importing: Importing, owner: Owner, list_id: int, email: str) -> dict[str, Any]:
-    [(subscription_id, values, names, joined_at, origin)] = importing.stack.query(
+def read_stored_member(
+    importing: Importing, owner: Owner, list_id: int, email: str
+) -> dict[str, Any]:
+    [(subscription_id, values, tag_names, joined_at, origin)] = importing.stack.query(
         "SELECT s.id, s.fields, ARRAY(SELECT name FROM tags WHERE id = ANY(s.tag_ids)),"
         " to_char(s.joined_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), s.origin"
         " FROM subscriptions AS s WHERE list_id = %s AND email = %s",
@@ -79,12 +83,12 @@ def kept(importing: Importing, owner: Owner, list_id: int, email: str) -> dict[s
         subscription_id,
     )
     with importing.resources.unit_of_work() as uow:
-        own = fields.read_own_fields(uow, owner.user_id)
-    shown = own.replace_ids(values)  # type: ignore[arg-type]
+        owner_fields = fields.read_own_fields(uow, owner.user_id)
+    field_values = owner_fields.replace_ids(values)  # type: ignore[arg-type]
     return {
         "email": email,
-        "fields": {key: fields.format_value(value) for key, value in shown.items()},
-        "tags": set(names),  # type: ignore[call-overload]
+        "fields": {key: fields.format_value(value) for key, value in field_values.items()},
+        "tags": set(tag_names),  # type: ignore[call-overload]
         "joined_at": joined_at or "",
         "claims": claims,
         "origin": origin or {},

@@ -14,7 +14,7 @@ from services.subscriptions.imports.rows import MemberRow, RowExtras
 from services.subscriptions.imports.seen_addresses import SeenAddresses
 from tests.support.imports.forms import opened, rows
 
-OWN = (
+MEMBER_FIELDS = (
     MemberField(id=1, key="company", label="Company", type="text", choices=[]),
     MemberField(id=2, key="age", label="Years", type="number", choices=[]),
     MemberField(id=3, key="born", label="Birthday", type="date", choices=[]),
@@ -23,45 +23,50 @@ OWN = (
 )
 
 
-def among(own: tuple[MemberField, ...]) -> FindFields:
+def field_finder(member_fields: tuple[MemberField, ...]) -> FindFields:
     def find(layout: ColumnLayout, _: object) -> None:
-        field_columns.match_fields(layout, range(len(layout.header)), own)
+        field_columns.match_fields(layout, range(len(layout.header)), member_fields)
 
     return find
 
 
-def one(file: str, **options: object) -> RowExtras:
-    [row] = rows(file, find_fields=among(OWN), **options)
+def read_extras(file: str, **options: object) -> RowExtras:
+    [row] = rows(file, find_fields=field_finder(MEMBER_FIELDS), **options)
     assert row.extras is not None
     return row.extras
 
 
 @pytest.mark.parametrize("header", ["company", "Company", "COMPANY ", "fields.company"])
 def test_import_matches_column_to_member_field_by_key_or_label(header: str) -> None:
-    assert one(f"email,{header}\na@example.com,Acme\n").fields == {"1": "Acme"}
+    assert read_extras(f"email,{header}\na@example.com,Acme\n").fields == {"1": "Acme"}
 
 
 def test_import_matches_column_to_member_field_by_its_meaning_in_another_language() -> None:
-    own = (
+    member_fields = (
         MemberField(id=1, key="city", label="City", type="text", choices=[]),
         MemberField(id=2, key="x", label="Téléphone", type="text", choices=[]),
         MemberField(id=3, key="plz", label="PLZ", type="text", choices=[]),
     )
     file = "email,Wohnort,Ort,Handy,zip,Verein\na@example.com,Köln,Bonn,0221,50667,TuS\n"
-    [row] = rows(file, find_fields=among(own))
+    [row] = rows(file, find_fields=field_finder(member_fields))
     assert row.extras is not None
     assert row.extras.fields == {"1": "Köln", "2": "0221", "3": "50667"}
     # A field with the same name as the header takes precedence over a translated name.
     named = MemberField(id=4, key="ort", label="Ort", type="text", choices=[])
     file = "email,Ort,City\na@example.com,Köln,Bonn\n"
-    [row] = rows(file, find_fields=among((*own, named)))
+    [row] = rows(file, find_fields=field_finder((*member_fields, named)))
     assert row.extras is not None
     assert row.extras.fields == {"4": "Köln", "1": "Bonn"}
 
 
 def test_consent_column_also_fills_the_member_field_of_its_name() -> None:
-    own = (MemberField(id=1, key="verified", label="Verified", type="boolean", choices=[]),)
-    reader = opened("email,verified\na@example.com,yes\nb@example.com,no\n", find_fields=among(own))
+    member_fields = (
+        MemberField(id=1, key="verified", label="Verified", type="boolean", choices=[]),
+    )
+    reader = opened(
+        "email,verified\na@example.com,yes\nb@example.com,no\n",
+        find_fields=field_finder(member_fields),
+    )
     assert reader.description.columns["fields.verified"] == ["verified"]
     ada, ben = reader
     assert isinstance(ada, MemberRow)
@@ -71,15 +76,15 @@ def test_consent_column_also_fills_the_member_field_of_its_name() -> None:
     assert ben.suppression == "not_subscribed"
     # In a file that Pressroom exported, the column of a field never states consent.
     header = "email,paid_expiry,email_enabled,fields.verified"
-    [row] = rows(f"{header}\na@example.com,,true,no\n", find_fields=among(own))
+    [row] = rows(f"{header}\na@example.com,,true,no\n", find_fields=field_finder(member_fields))
     assert row.extras is not None
     assert row.extras.fields == {"1": False}
 
 
 def test_member_field_takes_its_value_only_from_the_first_exactly_named_column() -> None:
     file = "email,COMPANY,company,company\na@example.com,one,two,three\n"
-    assert one(file).fields == {"1": "two"}
-    reader = opened(file, find_fields=among(OWN))
+    assert read_extras(file).fields == {"1": "two"}
+    reader = opened(file, find_fields=field_finder(MEMBER_FIELDS))
     assert reader.description.columns["fields.company"] == ["company"]
 
 
@@ -101,7 +106,7 @@ def test_member_field_takes_its_value_only_from_the_first_exactly_named_column()
 def test_import_converts_cell_to_the_type_of_its_member_field(
     column: str, cell: str, name: str, value: object
 ) -> None:
-    assert one(f'email,{column}\na@example.com,"{cell}"\n').fields == {name: value}
+    assert read_extras(f'email,{column}\na@example.com,"{cell}"\n').fields == {name: value}
 
 
 @pytest.mark.parametrize(
@@ -123,12 +128,12 @@ def test_import_converts_cell_to_the_type_of_its_member_field(
 def test_unreadable_field_value_is_reported_and_its_row_is_still_imported(
     column: str, cell: str
 ) -> None:
-    found = one(f"email,{column}\na@example.com,{cell}\n")
+    extras = read_extras(f"email,{column}\na@example.com,{cell}\n")
 
-    assert (found.fields, list(found.tags), found.claim) == ({}, [], {})
-    [told] = found.left_out
-    assert str(told).startswith(f"{column}: ")
-    assert len(str(told)) < 200
+    assert (extras.fields, list(extras.tags), extras.claim) == ({}, [], {})
+    [problem] = extras.left_out
+    assert str(problem).startswith(f"{column}: ")
+    assert len(str(problem)) < 200
 
 
 @pytest.mark.parametrize(
@@ -149,29 +154,32 @@ def test_import_splits_tags_in_each_notation_of_newsletter_products(
     text = io.StringIO()
     csv.writer(text).writerows([["email", "labels", "company"], ["a@example.com", cell, "x"]])
 
-    assert list(one(text.getvalue()).tags) == tags
+    assert list(read_extras(text.getvalue()).tags) == tags
 
 
 def test_import_prefers_the_members_joining_date_over_the_record_creation_date() -> None:
     header = "email,created_at,joined_at\n"
-    assert one(f"{header}a@example.com,2020-01-01,2019-01-01\n").joined_at == (
+    assert read_extras(f"{header}a@example.com,2020-01-01,2019-01-01\n").joined_at == (
         "2019-01-01T00:00:00.000000Z"
     )
-    assert one(f"{header}a@example.com,2020-01-01,\n").joined_at == "2020-01-01T00:00:00.000000Z"
+    assert (
+        read_extras(f"{header}a@example.com,2020-01-01,\n").joined_at
+        == "2020-01-01T00:00:00.000000Z"
+    )
 
 
 def test_import_reads_consent_claims_from_the_file() -> None:
-    found = one(
+    extras = read_extras(
         "email,OPTIN_TIME,OPTIN_IP,CONFIRM_TIME,CONFIRM_IP\n"
         "a@example.com,2024-01-02 10:00:00,192.0.2.1,2024-01-02 10:05:00,2001:db8::/48\n"
     )
-    assert found.claim == {
+    assert extras.claim == {
         "at": "2024-01-02T10:00:00.000000Z",
         "ip": "192.0.2.1",
         "confirmed_at": "2024-01-02T10:05:00.000000Z",
         "confirmed_ip": "2001:db8::/48",
     }
-    assert found.joined_at == "2024-01-02T10:05:00.000000Z"
+    assert extras.joined_at == "2024-01-02T10:05:00.000000Z"
 
 
 @pytest.mark.parametrize(
@@ -196,20 +204,20 @@ def test_import_recognises_the_origin_columns_of_products(
     header: str, roles: tuple[str, ...]
 ) -> None:
     cells = ["/Tea" if role == "landing" else f"Value-{role}".replace("_", "-") for role in roles]
-    found = one(f"email,{header}\na@example.com,{','.join(cells)}\n")
+    extras = read_extras(f"email,{header}\na@example.com,{','.join(cells)}\n")
     expected = {f"origin.{role}": cell.lower() for role, cell in zip(roles, cells, strict=True)}
     if "landing" in roles:
         expected["origin.landing"] = "/Tea"
-    assert found.claim == expected
-    assert (found.fields, found.joined_at) == ({}, None)
+    assert extras.claim == expected
+    assert (extras.fields, extras.joined_at) == ({}, None)
 
 
 def test_referring_page_in_a_file_of_buttondown_is_consent_and_origin() -> None:
-    found = one(
+    extras = read_extras(
         "email,subscriber_type,referrer_url,utm_campaign\n"
         "a@example.com,regular,https://www.example.com/@ada/tea?x=1,Launch\n"
     )
-    assert found.claim == {
+    assert extras.claim == {
         "url": "https://www.example.com/@ada/tea?x=1",
         "origin.referrer": "www.example.com",
         "origin.utm_campaign": "launch",
@@ -217,35 +225,36 @@ def test_referring_page_in_a_file_of_buttondown_is_consent_and_origin() -> None:
 
 
 def test_import_drops_invalid_and_personal_values_of_an_origin_without_a_report() -> None:
-    found = one("email,utm_source,utm_medium\na@example.com,b@example.com,Mail\n")
-    assert (found.claim, found.left_out) == ({"origin.utm_medium": "mail"}, [])
+    extras = read_extras("email,utm_source,utm_medium\na@example.com,b@example.com,Mail\n")
+    assert (extras.claim, extras.left_out) == ({"origin.utm_medium": "mail"}, [])
 
 
 def test_import_mapping_assigns_any_column_to_any_member_attribute() -> None:
     mapping = {"a": "fields.company", "b": "tags", "c": "joined_at", "d": "consent.at"}
     mapping |= {"company": "ignore", "e": "tags"}
-    found = one(
+    extras = read_extras(
         "email,a,b,c,d,company,e\na@example.com,Acme,x,2020-01-01,2021-01-01,no,y\n",
         mapping=mapping,
     )
-    assert found.fields == {"1": "Acme"}
-    assert list(found.tags) == ["x", "y"]
-    assert found.joined_at == "2020-01-01T00:00:00.000000Z"
-    assert found.claim == {"at": "2021-01-01T00:00:00.000000Z"}
+    assert extras.fields == {"1": "Acme"}
+    assert list(extras.tags) == ["x", "y"]
+    assert extras.joined_at == "2020-01-01T00:00:00.000000Z"
+    assert extras.claim == {"at": "2021-01-01T00:00:00.000000Z"}
 
 
-def new(file: str) -> dict[str, tuple[str, str]]:
-    """The fields that the file would make: by column, key and type."""
-    made: dict[str, tuple[str, str]] = {}
+def find_new_fields(file: str) -> dict[str, tuple[str, str]]:
+    """Return the key and type of each field that the file would create, by column."""
+    fields_by_column: dict[str, tuple[str, str]] = {}
 
     def find(layout: ColumnLayout, sample: Any) -> None:
-        columns, keys = range(len(layout.header)), [each.key for each in OWN]
-        field_columns.match_fields(layout, columns, OWN)
+        columns = range(len(layout.header))
+        keys = [field.key for field in MEMBER_FIELDS]
+        field_columns.match_fields(layout, columns, MEMBER_FIELDS)
         for index, field in field_columns.propose_fields(layout, columns, keys, sample).items():
-            made[layout.header[index]] = field.key, field.type
+            fields_by_column[layout.header[index]] = field.key, field.type
 
     opened(file, find_fields=find)
-    return made
+    return fields_by_column
 
 
 def test_import_infers_type_of_a_new_field_from_all_cells_of_its_column() -> None:
@@ -253,7 +262,7 @@ def test_import_infers_type_of_a_new_field_from_all_cells_of_its_column() -> Non
     file += "a@example.com,42,01234,2020-01-01,yes,3,x,Acme,,\n"
     file += "b@example.com,43.5,81234,2020-02-01,no,three,y,,,\n"
 
-    assert new(file) == {
+    assert find_new_fields(file) == {
         "Shoe size": ("shoe_size", "number"),
         "Zip": ("zip", "text"),
         "Paid on": ("paid_on", "date"),
@@ -266,7 +275,7 @@ def test_import_infers_type_of_a_new_field_from_all_cells_of_its_column() -> Non
 def test_import_gives_new_fields_unique_well_formed_keys() -> None:
     file = f"email,Age!,age?,2nd,季節,{'x' * 60},{'x' * 60}y\na@example.com,a,b,c,d,e,f\n"
 
-    assert [key for key, _ in new(file).values()] == [
+    assert [key for key, _ in find_new_fields(file).values()] == [
         *("age_2", "field_2nd", "field", "x" * 40, "x" * 38 + "_2")
     ]
 
@@ -295,7 +304,9 @@ def test_field_type_is_guessed_only_if_no_cell_loses_information(
 @pytest.mark.parametrize("columns", [2_000, 20_000])
 def test_import_reads_file_with_20000_columns(columns: int) -> None:
     header = ",".join(f"c{number}" for number in range(columns))
-    reader = opened(f"email,{header}\na@example.com{',x' * columns}\n", find_fields=among(OWN))
+    reader = opened(
+        f"email,{header}\na@example.com{',x' * columns}\n", find_fields=field_finder(MEMBER_FIELDS)
+    )
 
     [row] = reader
     assert isinstance(row, MemberRow)
@@ -304,16 +315,16 @@ def test_import_reads_file_with_20000_columns(columns: int) -> None:
 
 def test_reports_on_unreadable_values_count_toward_the_batch_size_limit() -> None:
     header = ",".join(f"age{number}" for number in range(50))
-    own = tuple(
+    member_fields = tuple(
         MemberField(id=n, key=f"age{n}", label=f"age{n}", type="number", choices=[])
         for n in range(50)
     )
     line = f"m%d@example.com{',x' * 50}\n"
     file = f"email,{header}\n" + "".join(line % number for number in range(1_000))
-    seen = SeenAddresses()
+    seen_addresses = SeenAddresses()
 
-    batches = [*judge_rows(opened(file, find_fields=among(own)), seen)]
+    batches = [*judge_rows(opened(file, find_fields=field_finder(member_fields)), seen_addresses)]
 
-    seen.close()
+    seen_addresses.close()
     assert len(batches) > 1
     assert max(characters for _, characters in batches) < 2 * MAX_BATCH_CHARACTERS

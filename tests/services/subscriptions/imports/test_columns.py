@@ -61,7 +61,7 @@ def test_email_column_is_recognised_by_its_cells_when_no_header_matches() -> Non
 def test_email_column_may_lie_beyond_the_columns_named_in_the_header() -> None:
     reader = opened("name\nJane,a@example.com\nBob\nJoe,b@example.com\n", mapping={"name": "name"})
 
-    assert [(one.line, one[1]) for one in reader] == [
+    assert [(row.line, row[1]) for row in reader] == [
         (2, "a@example.com"),
         (3, "row.no_email"),
         (4, "b@example.com"),
@@ -83,13 +83,13 @@ def test_first_of_several_email_columns_is_used() -> None:
 def test_full_name_column_takes_precedence_over_joined_first_and_last_name() -> None:
     file = "email,Last Name,First Name\na@example.com, Lee ,Ann\nb@example.com,,Bob\n"
     file += "c@example.com,Zed,\n"
-    assert [one.name for one in rows(file)] == ["Ann Lee", "Bob", "Zed"]
+    assert [row.name for row in rows(file)] == ["Ann Lee", "Bob", "Zed"]
 
     file = "email,name,first_name,last_name\na@example.com,Dr Lee,Ann,Lee\nb@example.com,,Bob,Roe\n"
-    assert [one.name for one in rows(file)] == ["Dr Lee", "Bob Roe"]
+    assert [row.name for row in rows(file)] == ["Dr Lee", "Bob Roe"]
 
     file = "Prénom;Nom;Courriel\nAnne;Lenoir;a@example.com\n"
-    assert [one.name for one in rows(file)] == ["Anne Lenoir"]
+    assert [row.name for row in rows(file)] == ["Anne Lenoir"]
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_imported_address_is_cleaned_of_copying_artefacts(cell: str, email: str)
 
 
 def test_name_next_to_a_bracketed_address_is_used_without_a_name_column() -> None:
-    found = rows('email\n"""Lee, Ann"" <a@example.com>"\nBob <b@example.com>\n')
+    member_rows = rows('email\n"""Lee, Ann"" <a@example.com>"\nBob <b@example.com>\n')
 
-    assert [one.name for one in found] == ["Lee, Ann", "Bob"]
+    assert [row.name for row in member_rows] == ["Lee, Ann", "Bob"]
 
 
 def test_import_mapping_overrides_header_recognition_for_member_attributes() -> None:
@@ -204,11 +204,15 @@ def test_unreadable_paid_expiry_rejects_its_row(cell: str) -> None:
 
 def test_import_description_states_recognised_format_encoding_and_columns() -> None:
     file = "Title\nE-Mail;Vorname;Nachname;Plan;Status\na@example.com;A;B;gold;active\n"
-    found = opened(file).description
+    description = opened(file).description
 
-    assert (found.format, found.container, found.encoding) == ("csv", "plain", "utf-8")
-    assert (found.delimiter, found.header_line, found.product) == (";", 2, None)
-    assert found.columns == {
+    assert (description.format, description.container, description.encoding) == (
+        "csv",
+        "plain",
+        "utf-8",
+    )
+    assert (description.delimiter, description.header_line, description.product) == (";", 2, None)
+    assert description.columns == {
         "email": ["E-Mail"],
         "first_name": ["Vorname"],
         "last_name": ["Nachname"],
@@ -218,13 +222,13 @@ def test_import_description_states_recognised_format_encoding_and_columns() -> N
 
 
 def test_json_lines_key_that_first_appears_late_in_the_file_is_applied() -> None:
-    many = "".join(f'{{"email": "m{n}@example.com"}}\n' for n in range(3000))
-    late = '{"email": "z@example.com", "unsubscribed_at": "2024-01-01", "name": "Z"}\n'
+    early_lines = "".join(f'{{"email": "m{n}@example.com"}}\n' for n in range(3000))
+    late_line = '{"email": "z@example.com", "unsubscribed_at": "2024-01-01", "name": "Z"}\n'
 
-    last = [*opened(many + late)][-1]
+    last_row = [*opened(early_lines + late_line)][-1]
 
-    assert isinstance(last, MemberRow)
-    assert (last.line, last.name, last.is_opt_out) == (3001, "Z", True)
+    assert isinstance(last_row, MemberRow)
+    assert (last_row.line, last_row.name, last_row.is_opt_out) == (3001, "Z", True)
 
 
 def test_json_lines_values_of_every_type_are_converted_to_text() -> None:

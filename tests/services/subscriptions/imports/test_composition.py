@@ -23,34 +23,36 @@ Forms = tuple[Literal["NFC", "NFD"], Literal["NFC", "NFD"]]
 def test_import_and_filter_treat_composed_and_decomposed_unicode_as_equal(
     importing: Importing, importer: Owner, list_id: int, people: list[str], forms: Forms
 ) -> None:
-    stored, brought = forms
-    choices = [normalize(stored, VALUES[2])]
+    stored_form, imported_form = forms
+    stored_name, _, stored_size, _ = (normalize(stored_form, value) for value in VALUES)
+    choices = [stored_size]
     with importing.resources.unit_of_work() as uow:
         fields.create_field(uow, importer.user_id, type=FieldType.TEXT, key="city", label="City")
-        named = {"key": "size", "label": "Size", "choices": choices}
-        fields.create_field(uow, importer.user_id, type=FieldType.CHOICE, **named)
+        size_field = {"key": "size", "label": "Size", "choices": choices}
+        fields.create_field(uow, importer.user_id, type=FieldType.CHOICE, **size_field)
 
-    def bring(form: Literal["NFC", "NFD"]) -> int:
+    def import_person(form: Literal["NFC", "NFD"]) -> int:
         row = [people[0], *(normalize(form, each) for each in VALUES)]
         task = importing.bring(importer, list_id, csv_of([row], HEADER), on_existing="update")
         assert task.left_out == 0
         return task.updated
 
-    bring(stored)
+    import_person(stored_form)
     # Earlier releases stored names without normalising them.
-    rename = "UPDATE subscriptions SET name = %s WHERE list_id = %s RETURNING 1"
-    importing.stack.query(rename, normalize(stored, VALUES[0]), list_id)
+    rename_statement = "UPDATE subscriptions SET name = %s WHERE list_id = %s RETURNING 1"
+    importing.stack.query(rename_statement, stored_name, list_id)
 
-    assert bring(brought) == 0
+    assert import_person(imported_form) == 0
     for form in forms:
         name, city, *_ = (normalize(form, each) for each in VALUES)
-        by_name, by_city = {"field": "name", "is": name}, {"field": "fields.city", "is": city}
-        begins = {"field": "name", "begins": name[:-4]}
+        by_name = {"field": "name", "is": name}
+        by_city = {"field": "fields.city", "is": city}
+        name_begins = {"field": "name", "begins": name[:-4]}
         with importing.resources.unit_of_work() as uow:
-            found = member_filter.read_filter(
-                uow, lists.get_list(uow, list_id), {"all": [by_name, by_city, begins]}
+            parsed_filter = member_filter.read_filter(
+                uow, lists.get_list(uow, list_id), {"all": [by_name, by_city, name_begins]}
             )
             query = select(Subscription.email).where(
-                Subscription.list_id == list_id, found.build_condition()
+                Subscription.list_id == list_id, parsed_filter.build_condition()
             )
             assert list(uow.session.scalars(query)) == people[:1]

@@ -8,21 +8,36 @@ from services.subscriptions.imports.import_options import read_status_values
 from services.subscriptions.imports.rows import MemberRow
 from tests.support.imports.forms import opened
 
-OPTED_OUT, NOTHING, UNKNOWN = "unsubscribed", "wanted", "unknown"
-NOT_SUBSCRIBED, MAY_PASS = "not_subscribed", "may_pass"
+OPTED_OUT = "unsubscribed"
+WANTED = "wanted"
+UNKNOWN = "unknown"
+NOT_SUBSCRIBED = "not_subscribed"
+MAY_PASS = "may_pass"
 # One header for each kind of consent column.
-OPT_OUT, CONSENT, OPT_IN = "Unsubscribed", "Accepts marketing", "Opted in"
-CONFIRMATION, STATUS = "Confirmed", "Status"
+OPT_OUT_HEADER = "Unsubscribed"
+CONSENT_HEADER = "Accepts marketing"
+OPT_IN_HEADER = "Opted in"
+CONFIRMATION_HEADER = "Confirmed"
+STATUS_HEADER = "Status"
 
-EMPTY = ["", " ", "null", "NULL", "[]", "{}", "[null]", "nan", r"\N"]
-YES = ["yes", "TRUE", "1", "1.0", "x", "y", "t", "on", "ja", "Oui", "sí", "да", "✓", "[true]"]
-NO = ["no", "FALSE", "0", "0.00", "n", "off", "Nein", "нет", "não", "✗"]
-ZEROS = ["0000-00-00", "0000-00-00 00:00:00", "00/00/0000", "-", "–", "---", "n.a.", "none"]
-DATES = ["2024-01-02", "02.01.2024", "1/2/2024", "2 janvier 2024", "1704189600", "45293"]
-DATES += ["2024-01-02T10:00:00Z", "Jan 2, 2024 2:30 PM"]
+EMPTY_CELLS = ["", " ", "null", "NULL", "[]", "{}", "[null]", "nan", r"\N"]
+YES_CELLS = ["yes", "TRUE", "1", "1.0", "x", "y", "t", "on", "ja", "Oui", "sí", "да", "✓", "[true]"]
+NO_CELLS = ["no", "FALSE", "0", "0.00", "n", "off", "Nein", "нет", "não", "✗"]
+PLACEHOLDER_CELLS = [
+    "0000-00-00",
+    "0000-00-00 00:00:00",
+    "00/00/0000",
+    "-",
+    "–",
+    "---",
+    "n.a.",
+    "none",
+]
+DATE_CELLS = ["2024-01-02", "02.01.2024", "1/2/2024", "2 janvier 2024", "1704189600", "45293"]
+DATE_CELLS += ["2024-01-02T10:00:00Z", "Jan 2, 2024 2:30 PM"]
 UNKNOWN_CELLS = ["2", "-1", "?", "yes?", "perhaps", "0001-01-01", "9999-12-31", "a b c", "x" * 300]
 UNKNOWN_CELLS += ["The reader was very happy with all of this", "[2, 3]", '{"a": 1}', "*", "100%"]
-OPT_OUT_WORDS = {
+OPT_OUT_CELLS_BY_STATUS = {
     "unsubscribed": [
         *(
             "Unsubscribed",
@@ -45,94 +60,154 @@ OPT_OUT_WORDS = {
     "complained": ["SPAM complaint", "marked as spam", "Reported as spam", "['SPAM_COMPLAINT']"],
     "cleaned": ["Cleaned", "invalid email"],
 }
-SOFT_BOUNCES = ["soft bounce", "SoftBounce", "bounced (soft)", "Bounced: 4.2.2", "['SOFT_BOUNCE']"]
-CONTRADICTIONS = ["unsubscribed: no", "unsubscribed, resubscribed", "bounced 0", "unsubscribed?"]
-ACTIVE = ["active", "aktiv", "Actif", "activo", "attivo", "ativo", "actief", "aktywny", "активен"]
-PLANS = ["premium", "Past due", "churned"]
-PENDING = ["pending", "Unconfirmed", "removed by admin", "gekündigt", "inactive", "Not subscribed"]
-REFUSED = ["disabled", "denied", "withdrawn 2024-01-02", "abgelehnt"]
+SOFT_BOUNCE_CELLS = [
+    "soft bounce",
+    "SoftBounce",
+    "bounced (soft)",
+    "Bounced: 4.2.2",
+    "['SOFT_BOUNCE']",
+]
+CONTRADICTORY_CELLS = [
+    "unsubscribed: no",
+    "unsubscribed, resubscribed",
+    "bounced 0",
+    "unsubscribed?",
+]
+ACTIVE_CELLS = [
+    "active",
+    "aktiv",
+    "Actif",
+    "activo",
+    "attivo",
+    "ativo",
+    "actief",
+    "aktywny",
+    "активен",
+]
+PLAN_CELLS = ["premium", "Past due", "churned"]
+PENDING_CELLS = [
+    "pending",
+    "Unconfirmed",
+    "removed by admin",
+    "gekündigt",
+    "inactive",
+    "Not subscribed",
+]
+REFUSAL_CELLS = ["disabled", "denied", "withdrawn 2024-01-02", "abgelehnt"]
 
 
-def read(header: str, *cells: str, readings: ConsentInterpreter | None = None) -> list[str]:
+def read_statuses(
+    header: str, *cells: str, interpreter: ConsentInterpreter | None = None
+) -> list[str]:
     lines = (
         f'p{n}@example.com,"{each}"\n'.replace('["', '[""').replace('"]', '""]')
         for n, each in enumerate(cells)
     )
-    reader = opened(f"email,{header}\n" + "".join(lines), consent=readings)
-    found = [row for row in reader if isinstance(row, MemberRow)]
-    assert len(found) == len(cells)
-    return [row.suppression.value for row in found]
+    reader = opened(f"email,{header}\n" + "".join(lines), consent=interpreter)
+    member_rows = [row for row in reader if isinstance(row, MemberRow)]
+    assert len(member_rows) == len(cells)
+    return [row.suppression.value for row in member_rows]
 
 
 @pytest.mark.parametrize(
-    ("header", "answers"),
+    ("header", "cells_by_status"),
     [
         (
-            OPT_OUT,
+            OPT_OUT_HEADER,
             {
-                OPTED_OUT: [*YES, *DATES],
-                NOTHING: [*EMPTY, *NO, *ZEROS, "Allow", "subscribed", "not unsubscribed", "opt-in"],
-                UNKNOWN: [*UNKNOWN_CELLS, *CONTRADICTIONS, *ACTIVE, *PENDING, *REFUSED],
-            },
-        ),
-        (
-            CONSENT,
-            {
-                OPTED_OUT: [*NO, *REFUSED],
-                NOTHING: [*EMPTY, *YES, *ACTIVE, "subscribed", "Allow", "granted"],
-                UNKNOWN: [*UNKNOWN_CELLS, *CONTRADICTIONS, *ZEROS, *DATES, *PLANS],
-                NOT_SUBSCRIBED: PENDING,
-            },
-        ),
-        (
-            OPT_IN,
-            {
-                NOTHING: [*EMPTY, *YES, "opted in", "double opt-in"],
-                UNKNOWN: [*UNKNOWN_CELLS, *ZEROS, *DATES],
-                NOT_SUBSCRIBED: [*NO, *PENDING],
-            },
-        ),
-        (
-            CONFIRMATION,
-            {
-                NOTHING: [*EMPTY, *YES, *DATES, *ACTIVE],
-                NOT_SUBSCRIBED: [*NO, *PENDING],
+                OPTED_OUT: [*YES_CELLS, *DATE_CELLS],
+                WANTED: [
+                    *EMPTY_CELLS,
+                    *NO_CELLS,
+                    *PLACEHOLDER_CELLS,
+                    "Allow",
+                    "subscribed",
+                    "not unsubscribed",
+                    "opt-in",
+                ],
                 UNKNOWN: [
                     *UNKNOWN_CELLS,
-                    *(word for each in OPT_OUT_WORDS.values() for word in each),
+                    *CONTRADICTORY_CELLS,
+                    *ACTIVE_CELLS,
+                    *PENDING_CELLS,
+                    *REFUSAL_CELLS,
                 ],
             },
         ),
         (
-            STATUS,
+            CONSENT_HEADER,
             {
-                OPTED_OUT: REFUSED,
-                NOTHING: [*EMPTY, *ACTIVE, *PLANS, "subscribed", "confirmed"],
-                NOT_SUBSCRIBED: PENDING,
-                UNKNOWN: [*UNKNOWN_CELLS, *CONTRADICTIONS, *YES, *NO, *ZEROS, *DATES, "customer"],
+                OPTED_OUT: [*NO_CELLS, *REFUSAL_CELLS],
+                WANTED: [*EMPTY_CELLS, *YES_CELLS, *ACTIVE_CELLS, "subscribed", "Allow", "granted"],
+                UNKNOWN: [
+                    *UNKNOWN_CELLS,
+                    *CONTRADICTORY_CELLS,
+                    *PLACEHOLDER_CELLS,
+                    *DATE_CELLS,
+                    *PLAN_CELLS,
+                ],
+                NOT_SUBSCRIBED: PENDING_CELLS,
+            },
+        ),
+        (
+            OPT_IN_HEADER,
+            {
+                WANTED: [*EMPTY_CELLS, *YES_CELLS, "opted in", "double opt-in"],
+                UNKNOWN: [*UNKNOWN_CELLS, *PLACEHOLDER_CELLS, *DATE_CELLS],
+                NOT_SUBSCRIBED: [*NO_CELLS, *PENDING_CELLS],
+            },
+        ),
+        (
+            CONFIRMATION_HEADER,
+            {
+                WANTED: [*EMPTY_CELLS, *YES_CELLS, *DATE_CELLS, *ACTIVE_CELLS],
+                NOT_SUBSCRIBED: [*NO_CELLS, *PENDING_CELLS],
+                UNKNOWN: [
+                    *UNKNOWN_CELLS,
+                    *(word for each in OPT_OUT_CELLS_BY_STATUS.values() for word in each),
+                ],
+            },
+        ),
+        (
+            STATUS_HEADER,
+            {
+                OPTED_OUT: REFUSAL_CELLS,
+                WANTED: [*EMPTY_CELLS, *ACTIVE_CELLS, *PLAN_CELLS, "subscribed", "confirmed"],
+                NOT_SUBSCRIBED: PENDING_CELLS,
+                UNKNOWN: [
+                    *UNKNOWN_CELLS,
+                    *CONTRADICTORY_CELLS,
+                    *YES_CELLS,
+                    *NO_CELLS,
+                    *PLACEHOLDER_CELLS,
+                    *DATE_CELLS,
+                    "customer",
+                ],
             },
         ),
     ],
 )
 def test_consent_cell_is_interpreted_by_the_kind_of_its_column(
-    header: str, answers: dict[str, list[str]]
+    header: str, cells_by_status: dict[str, list[str]]
 ) -> None:
-    for answer, cells in answers.items():
-        found = read(header, *cells)
-        assert dict(zip(cells, found, strict=True)) == dict.fromkeys(cells, answer)
+    for status, cells in cells_by_status.items():
+        statuses = read_statuses(header, *cells)
+        assert dict(zip(cells, statuses, strict=True)) == dict.fromkeys(cells, status)
 
 
-@pytest.mark.parametrize("header", [OPT_OUT, CONSENT, OPT_IN, STATUS])
+@pytest.mark.parametrize("header", [OPT_OUT_HEADER, CONSENT_HEADER, OPT_IN_HEADER, STATUS_HEADER])
 def test_opt_out_word_counts_in_every_consent_column_except_confirmations(header: str) -> None:
-    for status, cells in OPT_OUT_WORDS.items():
-        assert dict(zip(cells, read(header, *cells), strict=True)) == dict.fromkeys(cells, status)
-    assert set(read(header, *SOFT_BOUNCES)) == {MAY_PASS}
+    for status, cells in OPT_OUT_CELLS_BY_STATUS.items():
+        assert dict(zip(cells, read_statuses(header, *cells), strict=True)) == dict.fromkeys(
+            cells, status
+        )
+    assert set(read_statuses(header, *SOFT_BOUNCE_CELLS)) == {MAY_PASS}
 
 
 def test_bounce_column_distinguishes_hard_from_soft_bounces() -> None:
     cells = ["hard", "Permanent", "soft", "temporary", "", "unclear"]
-    assert read("Bounce status", *cells) == [
-        *("bounced", "bounced", MAY_PASS, MAY_PASS, NOTHING, UNKNOWN)
+    assert read_statuses("Bounce status", *cells) == [
+        *("bounced", "bounced", MAY_PASS, MAY_PASS, WANTED, UNKNOWN)
     ]
 
 
@@ -179,22 +254,28 @@ def test_single_letter_statuses_count_only_in_the_newsletter_plugin_export() -> 
     assert [
         row.suppression for row in opened(header + "".join(lines)) if isinstance(row, MemberRow)
     ] == [*("wanted", "unsubscribed", "bounced", "not_subscribed", "complained")]
-    other = "".join([*lines, "a@example.com,,,,A,2024-01-02,x\n"])
-    assert {row.suppression for row in opened(header + other) if isinstance(row, MemberRow)} == {
-        UNKNOWN
-    }
-    assert set(read(STATUS, *letters)) == {UNKNOWN}
+    lines_with_unknown_letter = "".join([*lines, "a@example.com,,,,A,2024-01-02,x\n"])
+    assert {
+        row.suppression
+        for row in opened(header + lines_with_unknown_letter)
+        if isinstance(row, MemberRow)
+    } == {UNKNOWN}
+    assert set(read_statuses(STATUS_HEADER, *letters)) == {UNKNOWN}
 
 
 def test_unknown_word_in_a_combined_status_and_tier_column_is_not_a_status() -> None:
-    assert read("Type", "platinum", "unsubscribed", "gold") == ["wanted", "unsubscribed", "wanted"]
+    assert read_statuses("Type", "platinum", "unsubscribed", "gold") == [
+        "wanted",
+        "unsubscribed",
+        "wanted",
+    ]
 
 
 def test_owner_defined_status_values_override_recognition_but_never_lift_an_opt_out() -> None:
     values = {"1": "subscribed", "2 ": "unsubscribed", "Drei": "bounced", "4": "complained"}
     values |= {"5": "not_subscribed", "active": "unsubscribed"}
     cells = ["1", "2", "DREI", "4", "5", "active", "6"]
-    assert read(STATUS, *cells, readings=ConsentInterpreter(None, values)) == [
+    assert read_statuses(STATUS_HEADER, *cells, interpreter=ConsentInterpreter(None, values)) == [
         *(
             "wanted",
             "unsubscribed",
@@ -206,13 +287,17 @@ def test_owner_defined_status_values_override_recognition_but_never_lift_an_opt_
         )
     ]
     # In an opt-out column, a yes remains an opt-out, whatever the owner assigns to the value.
-    readings = ConsentInterpreter(
+    interpreter = ConsentInterpreter(
         None, {"1": "subscribed", "2": "subscribed", "-1": "unsubscribed"}
     )
-    assert read(OPT_OUT, "1", "2", "-1", readings=readings) == [OPTED_OUT, NOTHING, OPTED_OUT]
+    assert read_statuses(OPT_OUT_HEADER, "1", "2", "-1", interpreter=interpreter) == [
+        OPTED_OUT,
+        WANTED,
+        OPTED_OUT,
+    ]
     # The owner assigned a status to a value of the column, so the column is a status.
-    readings = ConsentInterpreter(None, {"9": "unsubscribed"})
-    assert read("Kontaktstatus", "9", "8", readings=readings) == [OPTED_OUT, UNKNOWN]
+    interpreter = ConsentInterpreter(None, {"9": "unsubscribed"})
+    assert read_statuses("Kontaktstatus", "9", "8", interpreter=interpreter) == [OPTED_OUT, UNKNOWN]
 
 
 @pytest.mark.parametrize(
@@ -247,18 +332,18 @@ def test_owner_defined_status_value_cannot_lift_an_opt_out_of_a_product_export()
 
 
 def test_consent_values_are_counted_per_column_with_their_interpretation() -> None:
-    readings = ConsentInterpreter()
+    interpreter = ConsentInterpreter()
     cells = ["active"] * 3_000 + ["2"] * 5 + ["3", "unsubscribed"] + [f"v{n}" for n in range(2_000)]
-    read(STATUS, *cells, readings=readings)
-    [values] = readings.list_values_by_column().values()
+    read_statuses(STATUS_HEADER, *cells, interpreter=interpreter)
+    [values] = interpreter.list_values_by_column().values()
     assert values[:2] == [
         {"value": "2", "rows": 5, "read_as": "unknown"},
         {"value": "3", "rows": 1, "read_as": "unknown"},
     ]
     assert len(values) == 50
-    readings = ConsentInterpreter()
-    read("Opted out", *["no"] * 2_000, "yes", "x" * 100, readings=readings)
-    assert readings.list_values_by_column() == {
+    interpreter = ConsentInterpreter()
+    read_statuses("Opted out", *["no"] * 2_000, "yes", "x" * 100, interpreter=interpreter)
+    assert interpreter.list_values_by_column() == {
         1: [
             {"value": "x" * 60, "rows": 1, "read_as": "unknown"},
             {"value": "no", "rows": 2_000, "read_as": "nothing"},

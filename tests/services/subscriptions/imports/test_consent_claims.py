@@ -31,8 +31,8 @@ from tests.support.people.erasure import erase
 
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
 READER = Actor(ActorKind.USER, Via.LOGIN, ip="198.51.100.7", page_url="https://example.com/tea")
-THEN = datetime(2019, 3, 4, 5, 6, 7, tzinfo=UTC)
-LATELY = timedelta(days=1)
+CLAIM_TIME = datetime(2019, 3, 4, 5, 6, 7, tzinfo=UTC)
+ONE_DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -40,20 +40,22 @@ def claimants() -> list[str]:
     return new_addresses(5)
 
 
-def bring(importing: Importing, owner: Owner, list_id: int, people: Sequence[str]) -> MemberImport:
+def import_addresses(
+    importing: Importing, owner: Owner, list_id: int, people: Sequence[str]
+) -> MemberImport:
     return importing.bring(owner, list_id, csv_of([[each] for each in people], ("email",)))
 
 
-def claim(
-    importing: Importing, import_id: int, *claims: ClaimedConsent, by: str = "Mailchimp"
+def record_consent_claims(
+    importing: Importing, import_id: int, *claims: ClaimedConsent, claimed_by: str = "Mailchimp"
 ) -> int:
     addresses = {each.email for each in claims}
     with importing.resources.unit_of_work() as uow:
         people = {each: accounts.find_or_create_person(uow, each).id for each in addresses}
-        return record_claims(uow, import_id, claims, people=people, claimed_by=by)
+        return record_claims(uow, import_id, claims, people=people, claimed_by=claimed_by)
 
 
-def consent_of(importing: Importing, list_id: int, address: str) -> list[ConsentEvidence]:
+def list_consent(importing: Importing, list_id: int, address: str) -> list[ConsentEvidence]:
     with importing.person(list_id, address) as (uow, _, person):
         member = changes.find_record(uow, list_id, person.id)
         assert member is not None
@@ -63,26 +65,28 @@ def consent_of(importing: Importing, list_id: int, address: str) -> list[Consent
 def test_consent_claim_is_shown_with_its_source_and_cleaned_details(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task = bring(importing, importer, list_id, claimants[:2])
-    lately = clock.now() - LATELY
+    task = import_addresses(importing, importer, list_id, claimants[:2])
+    yesterday = clock.now() - ONE_DAY
     signed_up = ClaimedConsent(
         claimants[0],
         ConsentHow.FORM,
-        lately,
+        yesterday,
         ip=" 203.0.113.9 ",
         url="https://old.example.com/join?id=secret",
         wording=" Send me\0 tea. ",
     )
-    confirmed = ClaimedConsent(claimants[0], ConsentHow.CONFIRMATION, lately + timedelta(hours=1))
-    assert claim(importing, task.id, signed_up, confirmed) == 2
-    by_import, second, first = consent_of(importing, list_id, claimants[0])
+    confirmed = ClaimedConsent(
+        claimants[0], ConsentHow.CONFIRMATION, yesterday + timedelta(hours=1)
+    )
+    assert record_consent_claims(importing, task.id, signed_up, confirmed) == 2
+    by_import, second, first = list_consent(importing, list_id, claimants[0])
     assert (by_import.how, by_import.claimed_by, by_import.import_id) == (
         "import",
         "owner",
         task.id,
     )
     assert first._replace(place=0) == ConsentEvidence(
-        occurred_at=lately,
+        occurred_at=yesterday,
         how="form",
         ip="203.0.113.9",
         url="https://old.example.com/join",
@@ -97,67 +101,75 @@ def test_consent_claim_is_shown_with_its_source_and_cleaned_details(
         place=0,
     )
     assert (second.how, second.ip, second.claimed_by) == ("confirmation", None, "Mailchimp")
-    # Of the other member nothing is claimed.
-    assert [each.how for each in consent_of(importing, list_id, claimants[1])] == ["import"]
+    # The other member has only the entry of the import itself.
+    assert [each.how for each in list_consent(importing, list_id, claimants[1])] == ["import"]
 
 
 def test_import_records_one_consent_claim_of_each_kind_per_member(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task = bring(importing, importer, list_id, claimants[:1])
-    twice = [ClaimedConsent(claimants[0], ConsentHow.FORM, THEN)] * 2
-    assert claim(importing, task.id, *twice) == 1
-    assert claim(importing, task.id, *twice) == 0
-    another = bring(importing, importer, list_id, claimants[:1])
-    assert claim(importing, another.id, *twice, by="Ghost") == 1
-    makers = [each.claimed_by for each in consent_of(importing, list_id, claimants[0])]
-    assert makers == ["owner", "Ghost", "Mailchimp"]
+    task = import_addresses(importing, importer, list_id, claimants[:1])
+    duplicate_claims = [ClaimedConsent(claimants[0], ConsentHow.FORM, CLAIM_TIME)] * 2
+    assert record_consent_claims(importing, task.id, *duplicate_claims) == 1
+    assert record_consent_claims(importing, task.id, *duplicate_claims) == 0
+    second_import = import_addresses(importing, importer, list_id, claimants[:1])
+    assert (
+        record_consent_claims(importing, second_import.id, *duplicate_claims, claimed_by="Ghost")
+        == 1
+    )
+    sources = [each.claimed_by for each in list_consent(importing, list_id, claimants[0])]
+    assert sources == ["owner", "Ghost", "Mailchimp"]
 
 
 def test_consent_claims_are_recorded_only_for_active_members_of_the_imported_list(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    left, elsewhere, stranger = claimants[:3]
-    task = bring(importing, importer, list_id, [left])
-    bring(importing, importer, importing.new_list(importer), [elsewhere])
-    with importing.person(list_id, left) as (uow, of, person):
-        unsubscribe.unsubscribe_member(uow, of, person, READER)
-    claims = [ClaimedConsent(each, ConsentHow.FORM, THEN) for each in (left, elsewhere, stranger)]
-    assert claim(importing, task.id, *claims) == 0
-    assert claim(importing, task.id) == 0
-    assert claim(importing, task.id + 10**12, *claims) == 0
+    unsubscribed_address, address_on_other_list, stranger = claimants[:3]
+    task = import_addresses(importing, importer, list_id, [unsubscribed_address])
+    import_addresses(importing, importer, importing.new_list(importer), [address_on_other_list])
+    with importing.person(list_id, unsubscribed_address) as (uow, mailing_list, person):
+        unsubscribe.unsubscribe_member(uow, mailing_list, person, READER)
+    claims = [
+        ClaimedConsent(each, ConsentHow.FORM, CLAIM_TIME)
+        for each in (unsubscribed_address, address_on_other_list, stranger)
+    ]
+    assert record_consent_claims(importing, task.id, *claims) == 0
+    assert record_consent_claims(importing, task.id) == 0
+    assert record_consent_claims(importing, task.id + 10**12, *claims) == 0
 
 
 def test_overlong_texts_and_invalid_times_in_consent_claims_are_cut_or_replaced(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task = bring(importing, importer, list_id, claimants)
-    future, nothing = datetime(9998, 1, 1, tzinfo=UTC), None
+    task = import_addresses(importing, importer, list_id, claimants)
+    future = datetime(9998, 1, 1, tzinfo=UTC)
     claims = [
         ClaimedConsent(claimants[0], ConsentHow.FORM, future, wording="w" * 100_000),
-        ClaimedConsent(claimants[1], ConsentHow.FORM, nothing, url="javascript:alert(1)"),
+        ClaimedConsent(claimants[1], ConsentHow.FORM, None, url="javascript:alert(1)"),
         ClaimedConsent(claimants[2], ConsentHow.FORM, datetime(1, 1, 1, tzinfo=UTC), ip="unknown"),
         ClaimedConsent(
             claimants[3],
             ConsentHow.FORM,
-            THEN,
+            CLAIM_TIME,
             ip="192.0.2.7",
             url="https://x.example/" + "a" * 9_000,
         ),
     ]
-    assert claim(importing, task.id, *claims) == 4
-    told = [
-        next(each for each in consent_of(importing, list_id, address) if each.claimed_by != "owner")
+    assert record_consent_claims(importing, task.id, *claims) == 4
+    stored_claims = [
+        next(
+            each for each in list_consent(importing, list_id, address) if each.claimed_by != "owner"
+        )
         for address in claimants[:4]
     ]
-    assert told[0].wording == "w" * 2_000
-    for each in told[:3]:
+    assert stored_claims[0].wording == "w" * 2_000
+    for each in stored_claims[:3]:
         assert abs(each.occurred_at - clock.now()) < timedelta(minutes=5)
-    assert told[3].occurred_at == THEN
-    assert [each.url for each in told] == [None] * 4
-    assert told[2].ip is None
-    # Old when it came: no address is kept whole that would be shortened at the next maintenance.
-    assert told[3].ip == "192.0.2.0/24"
+    assert stored_claims[3].occurred_at == CLAIM_TIME
+    assert [each.url for each in stored_claims] == [None] * 4
+    assert stored_claims[2].ip is None
+    # This claim is old, so its IP address is shortened at once and not by the next maintenance.
+    assert stored_claims[3].ip == "192.0.2.0/24"
 
 
 def test_import_undo_removes_only_the_consent_claims_of_that_import(
@@ -168,45 +180,53 @@ def test_import_undo_removes_only_the_consent_claims_of_that_import(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(undo, "MEMBERS_PER_BATCH", 2)
-    kept = claimants[0]
-    first = bring(importing, importer, list_id, claimants[:3])
-    second = bring(importing, importer, list_id, claimants)
-    each_of = [ClaimedConsent(each, ConsentHow.FORM, THEN) for each in claimants]
-    assert claim(importing, first.id, *each_of[:3]) == 3
-    both = [*each_of, *(ClaimedConsent(each, ConsentHow.CONFIRMATION, THEN) for each in claimants)]
-    assert claim(importing, second.id, *both) == 10
-    with importing.person(list_id, kept) as (uow, _, person):
+    edited_address = claimants[0]
+    first = import_addresses(importing, importer, list_id, claimants[:3])
+    second = import_addresses(importing, importer, list_id, claimants)
+    form_claims = [ClaimedConsent(each, ConsentHow.FORM, CLAIM_TIME) for each in claimants]
+    assert record_consent_claims(importing, first.id, *form_claims[:3]) == 3
+    all_claims = [
+        *form_claims,
+        *(ClaimedConsent(each, ConsentHow.CONFIRMATION, CLAIM_TIME) for each in claimants),
+    ]
+    assert record_consent_claims(importing, second.id, *all_claims) == 10
+    with importing.person(list_id, edited_address) as (uow, _, person):
         member = changes.find_record(uow, list_id, person.id)
         assert member is not None
         changes.change_record(uow, member, "edited", OWNER, name="Edited")
     assert importing.take_back(importer, second.id)["undone"] == 2
     assert (importing.count_claims(first.id), importing.count_claims(second.id)) == (3, 0)
-    assert [each.import_id for each in consent_of(importing, list_id, kept)] == [first.id] * 2
+    assert [each.import_id for each in list_consent(importing, list_id, edited_address)] == [
+        first.id
+    ] * 2
     assert importing.take_back(importer, first.id) == {
         "import_id": first.id,
         "undone": 2,
         "kept": 1,
     }
     assert importing.count_claims(first.id) == 0
-    assert [each.how for each in consent_of(importing, list_id, kept)] == ["import"]
+    assert [each.how for each in list_consent(importing, list_id, edited_address)] == ["import"]
 
 
 def test_consent_claim_follows_a_member_transfer_and_is_removed_by_import_undo(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task, other = bring(importing, importer, list_id, claimants[:1]), importing.new_list(importer)
-    claim(importing, task.id, ClaimedConsent(claimants[0], ConsentHow.FORM, THEN))
-    with importing.person(list_id, claimants[0]) as (uow, of, person):
-        target = lists.get_list(uow, other)
-        transfers.transfer_member(uow, of, target, person.id, actor=OWNER)
-    there = consent_of(importing, other, claimants[0])
-    assert [(each.how, each.claimed_by, each.list_id) for each in there] == [
-        ("transfer", "owner", other),
+    task = import_addresses(importing, importer, list_id, claimants[:1])
+    other_list_id = importing.new_list(importer)
+    record_consent_claims(
+        importing, task.id, ClaimedConsent(claimants[0], ConsentHow.FORM, CLAIM_TIME)
+    )
+    with importing.person(list_id, claimants[0]) as (uow, mailing_list, person):
+        target = lists.get_list(uow, other_list_id)
+        transfers.transfer_member(uow, mailing_list, target, person.id, actor=OWNER)
+    transferred_consent = list_consent(importing, other_list_id, claimants[0])
+    assert [(each.how, each.claimed_by, each.list_id) for each in transferred_consent] == [
+        ("transfer", "owner", other_list_id),
         ("import", "owner", list_id),
         ("form", "Mailchimp", list_id),
     ]
     importing.take_back(importer, task.id)
-    assert [each.how for each in consent_of(importing, other, claimants[0])] == [
+    assert [each.how for each in list_consent(importing, other_list_id, claimants[0])] == [
         "transfer",
         "import",
     ]
@@ -215,8 +235,12 @@ def test_consent_claim_follows_a_member_transfer_and_is_removed_by_import_undo(
 def test_erasure_of_a_person_deletes_their_consent_claims(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task = bring(importing, importer, list_id, claimants)
-    claim(importing, task.id, *(ClaimedConsent(each, ConsentHow.FORM, THEN) for each in claimants))
+    task = import_addresses(importing, importer, list_id, claimants)
+    record_consent_claims(
+        importing,
+        task.id,
+        *(ClaimedConsent(each, ConsentHow.FORM, CLAIM_TIME) for each in claimants),
+    )
     erase(importing.resources, claimants[0])
     assert importing.count_claims(task.id) == len(claimants) - 1
 
@@ -225,26 +249,34 @@ def test_erasure_of_an_owner_blanks_consent_wordings_of_their_lists(
     importing: Importing, importer: Owner
 ) -> None:
     with importing.resources.unit_of_work() as uow:
-        made = lists.create_list(
+        archived_list = lists.create_list(
             uow,
             owner_id=importer.user_id,
             title="Tea",
             slug=random_hash_id(),
             fields={"consent_wording": "Ada sends me tea."},
         )
-        lists.archive_list(uow, made)
+        lists.archive_list(uow, archived_list)
     erase(importing.resources, importer.email)
-    texts = "SELECT wording FROM consent_wordings WHERE list_id = %s"
-    assert importing.stack.query(texts, made.id) == [("Erased",)]
+    query = "SELECT wording FROM consent_wordings WHERE list_id = %s"
+    assert importing.stack.query(query, archived_list.id) == [("Erased",)]
 
 
 def test_application_role_cannot_delete_or_shorten_consent_of_existing_people_and_imports(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task = bring(importing, importer, list_id, claimants[:1])
-    claim(importing, task.id, ClaimedConsent(claimants[0], ConsentHow.FORM, THEN, ip="192.0.2.1"))
-    with importing.person(importing.new_list(importer), claimants[0]) as (uow, of, person):
-        sign_up.subscribe_person(uow, of, person, READER)
+    task = import_addresses(importing, importer, list_id, claimants[:1])
+    record_consent_claims(
+        importing,
+        task.id,
+        ClaimedConsent(claimants[0], ConsentHow.FORM, CLAIM_TIME, ip="192.0.2.1"),
+    )
+    with importing.person(importing.new_list(importer), claimants[0]) as (
+        uow,
+        mailing_list,
+        person,
+    ):
+        sign_up.subscribe_person(uow, mailing_list, person, READER)
         user_id = person.id
     before = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
     assert len(before) == 1
@@ -255,7 +287,7 @@ def test_application_role_cannot_delete_or_shorten_consent_of_existing_people_an
             cursor.execute("SELECT take_back_claims(%s, 10)", (task.id,))
         cursor.execute("SELECT erase_consent(ARRAY[%s, %s], 10)", (user_id, importer.user_id))
         assert cursor.fetchone() == (0,)
-        # Not even addresses of today, whatever it asks for.
+        # Recent IP addresses stay complete, even if the caller passes a negative age.
         cursor.execute("SELECT shorten_consent_ips(-100, 10)")
     after = importing.stack.query("SELECT * FROM consent_entries WHERE user_id = %s", user_id)
     assert after == before
@@ -265,25 +297,31 @@ def test_application_role_cannot_delete_or_shorten_consent_of_existing_people_an
 def test_export_reads_consent_evidence_of_many_members_together(
     importing: Importing, importer: Owner, list_id: int, claimants: list[str]
 ) -> None:
-    task = bring(importing, importer, list_id, claimants[:2])
+    task = import_addresses(importing, importer, list_id, claimants[:2])
     wording = "=SUM(A1)"
-    claimed = ClaimedConsent(claimants[0], ConsentHow.FORM, THEN, ip="192.0.2.7", wording=wording)
-    claim(importing, task.id, claimed)
-    with importing.person(list_id, claimants[1]) as (uow, of, person):
-        unsubscribe.unsubscribe_member(uow, of, person, READER)
-        sign_up.subscribe_person(uow, of, person, READER)
+    claimed = ClaimedConsent(
+        claimants[0], ConsentHow.FORM, CLAIM_TIME, ip="192.0.2.7", wording=wording
+    )
+    record_consent_claims(importing, task.id, claimed)
+    with importing.person(list_id, claimants[1]) as (uow, mailing_list, person):
+        unsubscribe.unsubscribe_member(uow, mailing_list, person, READER)
+        sign_up.subscribe_person(uow, mailing_list, person, READER)
     rows = importing.stack.query(
         "SELECT email, id FROM subscriptions WHERE list_id = %s ORDER BY email", list_id
     )
     ids = {str(email): int(str(row_id)) for email, row_id in rows}
-    with importing.resources.replica_reads.view(timedelta(minutes=1), failures=0) as reading:
-        shown = read_evidence_by_member(reading, [*ids.values(), 2**52])
-    assert set(shown) == set(ids.values())
-    assert {ids[each]: consent_of(importing, list_id, each) for each in claimants[:2]} == shown
-    by_claim, (_, *own) = (build_export_values(shown[ids[each]]) for each in claimants[:2])
-    # A member's own action comes before what is claimed of them.
-    assert own == ["login", "198.51.100.7", "https://example.com/tea", *[None] * 4]
-    # What the file says tells more than that there was a file.
+    with importing.resources.replica_reads.view(timedelta(minutes=1), failures=0) as replica_view:
+        evidence_by_member = read_evidence_by_member(replica_view, [*ids.values(), 2**52])
+    assert set(evidence_by_member) == set(ids.values())
+    assert {
+        ids[each]: list_consent(importing, list_id, each) for each in claimants[:2]
+    } == evidence_by_member
+    by_claim, (_, *own_values) = (
+        build_export_values(evidence_by_member[ids[each]]) for each in claimants[:2]
+    )
+    # An action of the member takes precedence over a claim about the member.
+    assert own_values == ["login", "198.51.100.7", "https://example.com/tea", *[None] * 4]
+    # A claim from the file takes precedence over the entry of the import itself.
     from_file = ("form", "192.0.2.0/24", None, wording, None, None, "Mailchimp")
-    assert by_claim == (clock.format_timestamp(THEN), *from_file)
+    assert by_claim == (clock.format_timestamp(CLAIM_TIME), *from_file)
     assert build_export_values(()) == (None,) * len(CONSENT_COLUMNS)

@@ -58,13 +58,13 @@ UNCLEAR_HEADERS = """
 """
 
 
-def headers(text: str) -> list[str]:
+def split_headers(text: str) -> list[str]:
     return [header.strip() for header in text.replace("\n", "|").split("|") if header.strip()]
 
 
 @pytest.mark.parametrize(
     ("header", "reason"),
-    [(each, reason) for reason, text in OPT_OUT_HEADERS.items() for each in headers(text)],
+    [(each, reason) for reason, text in OPT_OUT_HEADERS.items() for each in split_headers(text)],
 )
 def test_opt_out_column_is_recognised_in_any_spelling_and_language(
     header: str, reason: str
@@ -76,7 +76,7 @@ def test_opt_out_column_is_recognised_in_any_spelling_and_language(
 
 @pytest.mark.parametrize(
     ("header", "subject"),
-    [(each, subject) for subject, text in OTHER_HEADERS.items() for each in headers(text)],
+    [(each, subject) for subject, text in OTHER_HEADERS.items() for each in split_headers(text)],
 )
 def test_consent_confirmation_and_status_columns_are_recognised_in_many_languages(
     header: str, subject: str
@@ -87,14 +87,14 @@ def test_consent_confirmation_and_status_columns_are_recognised_in_many_language
     assert column.subject == subject
 
 
-@pytest.mark.parametrize("header", headers(HEADERS_WITHOUT_CONSENT))
+@pytest.mark.parametrize("header", split_headers(HEADERS_WITHOUT_CONSENT))
 def test_column_unrelated_to_consent_opts_nobody_out(header: str) -> None:
     assert recognise_header(header) is None
     file = f'mail,"{header}"\na@example.com,1\nb@example.com,perhaps\nc@example.com,unsubscribed?\n'
     assert {row.suppression for row in rows(file, mapping={"0": "email"})} == {"wanted"}
 
 
-@pytest.mark.parametrize("header", headers(UNCLEAR_HEADERS))
+@pytest.mark.parametrize("header", split_headers(UNCLEAR_HEADERS))
 def test_ambiguous_consent_column_is_rejected_by_name_until_it_is_mapped(header: str) -> None:
     file = f'email,"{header}"\na@example.com,yes\n'
     with pytest.raises(DomainError) as error:
@@ -146,15 +146,17 @@ def test_ambiguous_consent_column_is_rejected_by_name_until_it_is_mapped(header:
 def test_cells_decide_whether_an_unclear_column_states_consent(
     header: str, cells: list[str], statuses: list[str]
 ) -> None:
-    assert read(header, cells) == statuses
+    assert read_statuses(header, cells) == statuses
 
 
-def read(header: str, cells: list[str], readings: ConsentInterpreter | None = None) -> list[str]:
+def read_statuses(
+    header: str, cells: list[str], interpreter: ConsentInterpreter | None = None
+) -> list[str]:
     lines = (f'p{number}@example.com,"{cell}"\n' for number, cell in enumerate(cells))
-    reader = opened(f'email,"{header}"\n' + "".join(lines), consent=readings)
-    found = [row for row in reader if isinstance(row, MemberRow)]
-    assert len(found) == len(cells)
-    return [row.suppression for row in found]
+    reader = opened(f'email,"{header}"\n' + "".join(lines), consent=interpreter)
+    member_rows = [row for row in reader if isinstance(row, MemberRow)]
+    assert len(member_rows) == len(cells)
+    return [row.suppression for row in member_rows]
 
 
 @pytest.mark.parametrize(
@@ -172,45 +174,49 @@ def test_last_row_of_a_long_file_can_change_the_meaning_of_its_consent_column(
     header: str, first: str, last: str, statuses: tuple[str, str]
 ) -> None:
     cells = [first] * 3_000 + [last]
-    readings = ConsentInterpreter()
-    read(header, cells, readings)
-    assert readings.has_misread_rows()
-    again = ConsentInterpreter(readings.find_decisions())
-    found = read(header, cells, again)
-    assert not again.has_misread_rows()
-    assert (found[0], found[-1]) == statuses
+    interpreter = ConsentInterpreter()
+    read_statuses(header, cells, interpreter)
+    assert interpreter.has_misread_rows()
+    second_interpreter = ConsentInterpreter(interpreter.find_decisions())
+    final_statuses = read_statuses(header, cells, second_interpreter)
+    assert not second_interpreter.has_misread_rows()
+    assert (final_statuses[0], final_statuses[-1]) == statuses
 
 
 def test_unnamed_status_column_is_recognised_only_with_at_most_20_distinct_values() -> None:
-    words = "unsubscribed abgemeldet ausgetragen désabonné désinscrit disiscritto uitgeschreven"
-    words += " afgemeld avregistrerad wypisany wypisana отписан отписана отписано unsub optout"
-    words += " cleaned bounced complained blacklisted"
-    assert set(read("Zustand", words.split())) > {"unsubscribed"}
-    assert set(read("Zustand", [*words.split(), "blocklisted"])) == {"wanted"}
+    status_words = (
+        "unsubscribed abgemeldet ausgetragen désabonné désinscrit disiscritto uitgeschreven"
+    )
+    status_words += (
+        " afgemeld avregistrerad wypisany wypisana отписан отписана отписано unsub optout"
+    )
+    status_words += " cleaned bounced complained blacklisted"
+    assert set(read_statuses("Zustand", status_words.split())) > {"unsubscribed"}
+    assert set(read_statuses("Zustand", [*status_words.split(), "blocklisted"])) == {"wanted"}
 
 
 def test_import_mapping_overrides_recognised_consent_columns() -> None:
     file = "email,Unsubscribed,flag,Opted in\na@example.com,yes,no,\nb@example.com,,yes,no\n"
     mapping = {"Unsubscribed": "ignore", "flag": "subscribed", "Opted in": "confirmed"}
-    readings = ConsentInterpreter()
-    found = [*opened(file, mapping=mapping, consent=readings)]
-    assert [row.suppression for row in found if isinstance(row, MemberRow)] == [
+    interpreter = ConsentInterpreter()
+    parsed_rows = [*opened(file, mapping=mapping, consent=interpreter)]
+    assert [row.suppression for row in parsed_rows if isinstance(row, MemberRow)] == [
         *("unsubscribed", "not_subscribed")
     ]
     # The opt-outs in an ignored column are reported to the owner.
-    assert readings.count_ignored_opt_outs() == {1: 1}
+    assert interpreter.count_ignored_opt_outs() == {1: 1}
 
 
 def test_late_nested_json_key_is_recognised_as_a_consent_column() -> None:
-    many = "".join(f'{{"email": "m{n}@example.com"}}\n' for n in range(3_000))
-    late = (
+    early_lines = "".join(f'{{"email": "m{n}@example.com"}}\n' for n in range(3_000))
+    late_line = (
         '{"email": "z@example.com", "channels": {"email": {"subscribeStatus": "unsubscribed"}}}\n'
     )
-    found = [*opened(many + late)]
-    assert isinstance(found[-1], MemberRow)
-    assert found[-1].is_opt_out
+    parsed_rows = [*opened(early_lines + late_line)]
+    assert isinstance(parsed_rows[-1], MemberRow)
+    assert parsed_rows[-1].is_opt_out
 
 
 def test_second_column_of_a_file_without_header_may_hold_the_status() -> None:
-    found = rows("a@example.com,unsubscribed\nb@example.com,active\n")
-    assert [(row.name, row.is_opt_out) for row in found] == [("", True), ("", False)]
+    member_rows = rows("a@example.com,unsubscribed\nb@example.com,active\n")
+    assert [(row.name, row.is_opt_out) for row in member_rows] == [("", True), ("", False)]

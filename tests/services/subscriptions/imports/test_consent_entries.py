@@ -11,15 +11,15 @@ from services.subscriptions.consent.entries import normalise_ip
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.support.imports.importing import Importing
 
-OWNERS = 6
+WORDING_COUNT = 6
 
 
 @pytest.mark.parametrize(
-    ("written", "kept"),
+    ("ip_text", "stored_ip"),
     [
         ("203.0.113.9", "203.0.113.9"),
         ("2001:DB8::1", "2001:db8::1"),
-        # As our own exports have them once they are shortened.
+        # Pressroom's exports contain shortened addresses in this form.
         ("203.0.113.0/24", "203.0.113.0/24"),
         ("2001:db8:1::/48", "2001:db8:1::/48"),
         ("203.0.113.9/31", "203.0.113.0/24"),
@@ -32,51 +32,51 @@ OWNERS = 6
     ],
 )
 def test_only_a_valid_ip_address_is_kept_as_consent_evidence(
-    written: str, kept: str | None
+    ip_text: str, stored_ip: str | None
 ) -> None:
-    assert normalise_ip(written) == kept
+    assert normalise_ip(ip_text) == stored_ip
 
 
 def test_concurrently_set_consent_wordings_each_get_their_own_version(
     importing: Importing, list_id: int
 ) -> None:
     def set_wording(number: int) -> None:
-        words = {"consent_wording": f"Wording {number // 2}"}
-        wording = lists.validate_values(importing.resources.settings, words)
+        values = {"consent_wording": f"Wording {number // 2}"}
+        wording = lists.validate_values(importing.resources.settings, values)
         while True:
             try:
                 with importing.resources.unit_of_work() as uow:
                     lists.change_list(uow, lists.get_list(uow, list_id), wording, ())
             except DomainError as error:
-                # As a caller does who is told to try again.
+                # Retry, because the error tells a caller to try again.
                 if error.code != "list.busy":
                     raise
             else:
                 return
 
-    with ThreadPoolExecutor(OWNERS) as pool:
-        list(pool.map(set_wording, range(2 * OWNERS)))
-    versions = "SELECT array_agg(version ORDER BY version), count(DISTINCT wording)"
-    [(given, different)] = importing.stack.query(
-        f"{versions} FROM consent_wordings WHERE list_id = %s", list_id
+    with ThreadPoolExecutor(WORDING_COUNT) as pool:
+        list(pool.map(set_wording, range(2 * WORDING_COUNT)))
+    query = "SELECT array_agg(version ORDER BY version), count(DISTINCT wording)"
+    [(versions, distinct_wording_count)] = importing.stack.query(
+        f"{query} FROM consent_wordings WHERE list_id = %s", list_id
     )
-    assert (given, different) == (list(range(1, OWNERS + 1)), OWNERS)
+    assert (versions, distinct_wording_count) == (list(range(1, WORDING_COUNT + 1)), WORDING_COUNT)
 
 
 def test_consent_entry_records_the_wording_in_force_when_it_is_written(
     importing: Importing, list_id: int
 ) -> None:
-    """Whatever the same transaction had read of the list before."""
+    """The transaction has read the list before another transaction changes the wording."""
     with importing.resources.unit_of_work() as uow:
-        of = uow.session.get_one(MailingList, list_id)
+        mailing_list = uow.session.get_one(MailingList, list_id)
         person = accounts.create_user(uow, email=f"{random_hash_id()}@example.com", name="Ada")
         user_id = person.id
         uow.session.flush()
-        with importing.resources.unit_of_work() as other:
-            wording = lists.validate_values(other.settings, {"consent_wording": "New"})
-            lists.change_list(other, lists.get_list(other, list_id), wording, ())
+        with importing.resources.unit_of_work() as other_uow:
+            wording = lists.validate_values(other_uow.settings, {"consent_wording": "New"})
+            lists.change_list(other_uow, lists.get_list(other_uow, list_id), wording, ())
         person = uow.session.get_one(User, user_id)
         actor = Actor(ActorKind.USER, Via.LOGIN, ip="unix:")
-        sign_up.subscribe_person(uow, of, person, actor)
-    entries = "SELECT wording_version, ip FROM consent_entries WHERE user_id = %s"
-    assert importing.stack.query(entries, user_id) == [(1, None)]
+        sign_up.subscribe_person(uow, mailing_list, person, actor)
+    query = "SELECT wording_version, ip FROM consent_entries WHERE user_id = %s"
+    assert importing.stack.query(query, user_id) == [(1, None)]

@@ -16,7 +16,7 @@ FILE = b"email,name\n" + b"".join(b"m%d@example.com,M%d\n" % (n, n * 7919) for n
 
 
 def error_message(data: bytes, code: str) -> str:
-    """The message of the error, which comes at once or while the rows are read."""
+    """Return the message of the error, which is raised on opening or while rows are read."""
     with pytest.raises(DomainError) as error:
         outcome(data)
     assert error.value.code == code
@@ -28,12 +28,12 @@ def test_zip_import_reads_each_byte_range_about_once(
     monkeypatch: pytest.MonkeyPatch, method: int
 ) -> None:
     monkeypatch.setattr(containers, "WINDOW_BYTES", 8192)
-    stored = Stored(zipped({"members.csv": FILE}, method))
+    stored_file = Stored(zipped({"members.csv": FILE}, method))
 
-    found = [*open_member_rows(open_ranged_file(stored))]
+    member_rows = [*open_member_rows(open_ranged_file(stored_file))]
 
-    assert len(found) == 3000
-    assert stored.reads <= len(stored.data) / 8192 + 12
+    assert len(member_rows) == 3000
+    assert stored_file.reads <= len(stored_file.data) / 8192 + 12
 
 
 @pytest.mark.parametrize("kind", ["plain", "gzip"])
@@ -76,13 +76,13 @@ def test_password_protected_zip_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("kind", ["gzip", "zip"])
-@pytest.mark.parametrize("part", [0.1, 0.5, 0.99])
-def test_truncated_archive_is_rejected(kind: str, part: float) -> None:
+@pytest.mark.parametrize("fraction", [0.1, 0.5, 0.99])
+def test_truncated_archive_is_rejected(kind: str, fraction: float) -> None:
     archive = packed(FILE, kind)
-    error_message(archive[: int(len(archive) * part)], "import.truncated")
+    error_message(archive[: int(len(archive) * fraction)], "import.truncated")
 
 
-def test_truncated_workbook_is_rejected_as_an_excel_file() -> None:
+def test_truncated_workbook_is_rejected_as_an_incomplete_excel_file() -> None:
     file = workbook({"Members": [["email"], ["ada@example.com"]]})
     for size in (1000, len(file) - 30):
         sentence = error_message(file[:size], "import.truncated")
@@ -99,28 +99,28 @@ def test_rows_before_the_end_of_a_truncated_gzip_are_still_read() -> None:
             pass
 
 
-@pytest.mark.parametrize("at", [12, 5000, -5])
-def test_damaged_archive_is_rejected(at: int) -> None:
-    for data, where in [
-        (gzip.compress(FILE, mtime=0), at),
-        (zipped({"m.csv": FILE}), abs(at) + 40),
+@pytest.mark.parametrize("damaged_byte", [12, 5000, -5])
+def test_damaged_archive_is_rejected(damaged_byte: int) -> None:
+    for data, position in [
+        (gzip.compress(FILE, mtime=0), damaged_byte),
+        (zipped({"m.csv": FILE}), abs(damaged_byte) + 40),
     ]:
         broken = bytearray(data)
-        broken[where] ^= 0xFF
+        broken[position] ^= 0xFF
         error_message(bytes(broken), "import.damaged")
 
 
 def test_gzip_with_several_members_is_read_as_one_file() -> None:
     members = gzip.compress(FILE) + gzip.compress(b"last@example.com,L\n") + b"\0" * 700
 
-    found = rows(members)
-    assert (len(found), found[-1].email) == (3001, "last@example.com")
+    member_rows = rows(members)
+    assert (len(member_rows), member_rows[-1].email) == (3001, "last@example.com")
 
 
 def test_gzip_with_many_tiny_members_is_read_up_to_the_member_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Members that begin and end anywhere in the pieces that are read, with zeros between them.
+    # Gzip members begin and end anywhere in a read buffer, and zero bytes separate them.
     lines = [f"reader{number}@example.com,R\n".encode() for number in range(5_000)]
     members = [gzip.compress(line, mtime=0) for line in (b"email,name\n", *lines)]
     archive = b"\0\0".join(members)
@@ -161,26 +161,26 @@ def test_import_file_over_the_expanded_size_limit_is_rejected(
 
 @pytest.mark.slow
 def test_decompression_bomb_is_rejected_before_half_of_it_is_read() -> None:
-    given = 0
+    bytes_read = 0
 
-    class Watched(io.BytesIO):
+    class CountingFile(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
-            nonlocal given
+            nonlocal bytes_read
             data = super().read(size)
-            given += len(data)
+            bytes_read += len(data)
             return data
 
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(b" " * 999_999 + b"\n") for _ in range(200)) + packer.flush()
     with pytest.raises(DomainError):
-        for _ in open_member_rows(Watched(bomb)):
+        for _ in open_member_rows(CountingFile(bomb)):
             pass
 
-    assert given < len(bomb) / 2
+    assert bytes_read < len(bomb) / 2
 
 
 @pytest.mark.parametrize(
-    ("data", "what"),
+    ("data", "message_part"),
     [
         (gzip.compress(gzip.compress(FILE, mtime=0)), "archive inside an archive"),
         (zipped({"members.csv.gz": gzip.compress(FILE, mtime=0)}), "archive inside an archive"),
@@ -190,8 +190,54 @@ def test_decompression_bomb_is_rejected_before_half_of_it_is_read() -> None:
         (b"\x28\xb5\x2f\xfd" + b"x" * 99, "Zstandard"),
     ],
 )
-def test_unsupported_file_type_is_rejected_by_its_name(data: bytes, what: str) -> None:
-    assert what in error_message(data, "import.unknown_format")
+def test_unsupported_file_type_is_rejected_by_its_name(data: bytes, message_part: str) -> None:
+    assert message_part in error_message(data, "import.unknown_format")
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (
+            b"\xd0\xcf\x11\xe0" + bytes(508) + "Workbook".encode("utf-16-le") + bytes(70_000),
+            "import.unknown_format",
+        ),
+        (
+            b"\xd0\xcf\x11\xe0"
+            + bytes(containers.READ_BYTES - 40)
+            + "EncryptedPackage".encode("utf-16-le")
+            + bytes(32)
+            + b"\x22\0\2",
+            "import.workbook_encrypted",
+        ),
+    ],
+    ids=["old workbook", "encrypted workbook"],
+)
+def test_old_and_encrypted_workbooks_have_their_own_errors(data: bytes, code: str) -> None:
+    with pytest.raises(DomainError) as error:
+        open_member_rows(io.BytesIO(data))
+    assert error.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("names", "extension"),
+    [
+        (("mimetype", "content.xml", "META-INF/manifest.xml"), ".ods"),
+        (("Index/Document.iwa", "Metadata/Properties.plist"), ".numbers"),
+        (("Index.zip", "preview.jpg"), ".numbers"),
+    ],
+)
+def test_other_spreadsheet_is_refused_with_the_advice_to_save_as_xlsx(
+    names: tuple[str, ...], extension: str
+) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in names:
+            archive.writestr(name, "x")
+    with pytest.raises(DomainError) as error:
+        open_member_rows(io.BytesIO(file.getvalue()))
+    assert error.value.code == "import.unknown_format"
+    assert extension in str(error.value)
+    assert "save it as .xlsx or CSV" in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -10,31 +10,31 @@ from services.subscriptions.imports.dates import DateOrder, parse_date
 from services.subscriptions.imports.field_values import parse_value
 from tests.support.imports.forms import rows
 
-AUGUST = "2025-08-20T00:00:00+00:00"
+AUGUST_20 = "2025-08-20T00:00:00+00:00"
 HALF_PAST_TWO = "2025-08-20T14:30:00+00:00"
 
 
 @pytest.mark.parametrize(
-    ("cell", "read"),
+    ("cell", "expected"),
     [
-        ("2025-08-20", AUGUST),
-        ("2025/8/20", AUGUST),
-        ("20.08.2025", AUGUST),
-        ("20.8.2025", AUGUST),
-        ("20/08/2025", AUGUST),
-        ("20-08-2025", AUGUST),
-        ("45889", AUGUST),
-        ("1755648000", AUGUST),
-        ("1755648000000", AUGUST),
-        ("Aug 20, 2025", AUGUST),
-        ("August 20th, 2025", AUGUST),
-        ("20 August 2025", AUGUST),
-        ("20. August 2025", AUGUST),
-        ("20-Aug-2025", AUGUST),
-        ("20 août 2025", AUGUST),
-        ("20 de agosto de 2025", AUGUST),
-        ("20 августа 2025 \u0433.", AUGUST),
-        ("2025年8月20日", AUGUST),
+        ("2025-08-20", AUGUST_20),
+        ("2025/8/20", AUGUST_20),
+        ("20.08.2025", AUGUST_20),
+        ("20.8.2025", AUGUST_20),
+        ("20/08/2025", AUGUST_20),
+        ("20-08-2025", AUGUST_20),
+        ("45889", AUGUST_20),
+        ("1755648000", AUGUST_20),
+        ("1755648000000", AUGUST_20),
+        ("Aug 20, 2025", AUGUST_20),
+        ("August 20th, 2025", AUGUST_20),
+        ("20 August 2025", AUGUST_20),
+        ("20. August 2025", AUGUST_20),
+        ("20-Aug-2025", AUGUST_20),
+        ("20 août 2025", AUGUST_20),
+        ("20 de agosto de 2025", AUGUST_20),
+        ("20 августа 2025 \u0433.", AUGUST_20),
+        ("2025年8月20日", AUGUST_20),
         ("20.08.2025 14:30", HALF_PAST_TWO),
         ("20.08.2025, 14:30:00", HALF_PAST_TWO),
         ("Aug 20, 2025 2:30 PM", HALF_PAST_TWO),
@@ -43,11 +43,11 @@ HALF_PAST_TWO = "2025-08-20T14:30:00+00:00"
         ("1. März 2024", "2024-03-01T00:00:00+00:00"),
         ("1er mars 2024", "2024-03-01T00:00:00+00:00"),
         ("12 AM, Aug 20", None),
-        ("20.08.25", AUGUST),
-        ("20/8/25", AUGUST),
-        ("20-Aug-25", AUGUST),
-        ("20. August 25", AUGUST),
-        ("Aug 20, 25", AUGUST),
+        ("20.08.25", AUGUST_20),
+        ("20/8/25", AUGUST_20),
+        ("20-Aug-25", AUGUST_20),
+        ("20. August 25", AUGUST_20),
+        ("Aug 20, 25", AUGUST_20),
         ("20.08.25 14:30", HALF_PAST_TWO),
         ("31.12.68", "2068-12-31T00:00:00+00:00"),
         ("31.12.69", "1969-12-31T00:00:00+00:00"),
@@ -63,28 +63,32 @@ HALF_PAST_TWO = "2025-08-20T14:30:00+00:00"
     ],
 )
 def test_import_parses_common_date_formats_and_rejects_ambiguous_dates(
-    cell: str, read: str | None
+    cell: str, expected: str | None
 ) -> None:
-    if read is None:
+    if expected is None:
         with pytest.raises(ValueError, match="must be a date"):
             parse_date(cell)
     else:
         moment = parse_date(cell)
         assert moment is not None
-        assert moment.isoformat() == read
+        assert moment.isoformat() == expected
 
 
 @pytest.mark.parametrize("header", ["Geburtstag", "Date of birth", "fecha de nacimiento"])
 def test_birthday_with_a_two_digit_year_is_never_in_the_future(header: str) -> None:
     year = clock.now().year
-    for written, read in ((year - 1, year - 1), (year + 1, year - 99), (1999, 1999)):
+    for written_year, birth_year in ((year - 1, year - 1), (year + 1, year - 99), (1999, 1999)):
         field = MemberField(id=1, key="x", label=header, type="date", choices=[])
-        cell = f"01.01.{written % 100:02}"
-        assert parse_value(cell, field, ColumnForms(), 0) == f"{read}-01-01"
+        cell = f"01.01.{written_year % 100:02}"
+        assert parse_value(cell, field, ColumnForms(), 0) == f"{birth_year}-01-01"
         # Four-digit years are kept as written. Dates other than birthdays may be in the future.
-        full = parse_value(f"01.01.{written}", field, ColumnForms(), 0)
-        other = MemberField(id=1, key="x", label="Renewal", type="date", choices=[])
-        assert full == parse_value(cell, other, ColumnForms(), 0) == f"{written}-01-01"
+        four_digit_date = parse_value(f"01.01.{written_year}", field, ColumnForms(), 0)
+        renewal_field = MemberField(id=1, key="x", label="Renewal", type="date", choices=[])
+        assert (
+            four_digit_date
+            == parse_value(cell, renewal_field, ColumnForms(), 0)
+            == f"{written_year}-01-01"
+        )
 
 
 @pytest.mark.parametrize("header", ["Angemeldet am", "Created at", "Opt-in time"])
@@ -112,8 +116,8 @@ def test_two_digit_years_do_not_settle_the_order_of_day_and_month() -> None:
 
 def test_dotted_date_is_always_read_with_the_day_first() -> None:
     cells = ["03.04.2025", "03/04/2025"]
-    found = [parse_date(cell, DateOrder.MONTH_FIRST) for cell in cells]
-    assert [each and (each.day, each.month) for each in found] == [(3, 4), (4, 3)]
+    dates = [parse_date(cell, DateOrder.MONTH_FIRST) for cell in cells]
+    assert [each and (each.day, each.month) for each in dates] == [(3, 4), (4, 3)]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +152,9 @@ def test_date_and_number_notations_learned_from_first_rows_need_no_second_readin
     april = forms.parse_date(0, "04/03/2025")
     assert april is not None
     assert (april.month, forms.normalise_number(1, "1,594")) == (4, "1.594")
-    settled = forms.find_notations(["when", "sum"])
-    assert settled == {"0": "mdy", "1": "comma"}
-    assert not forms.has_misread_cells(settled)
+    notations = forms.find_notations(["when", "sum"])
+    assert notations == {"0": "mdy", "1": "comma"}
+    assert not forms.has_misread_cells(notations)
 
 
 def test_date_notation_contradicted_by_later_rows_requires_a_second_reading() -> None:
@@ -158,7 +162,7 @@ def test_date_notation_contradicted_by_later_rows_requires_a_second_reading() ->
     forms.parse_date(0, "03/04/2025")
     with pytest.raises(ValueError, match="must be a date"):
         forms.parse_date(0, "08/20/2025")
-    settled = forms.find_notations(["when"])
-    assert settled == {"0": "mdy"}
-    assert forms.has_misread_cells(settled)
-    assert not ColumnForms(settled).has_misread_cells(settled)
+    notations = forms.find_notations(["when"])
+    assert notations == {"0": "mdy"}
+    assert forms.has_misread_cells(notations)
+    assert not ColumnForms(notations).has_misread_cells(notations)

@@ -25,41 +25,43 @@ def test_windows_1252_punctuation_is_decoded() -> None:
 
 
 def test_latin_1_letters_after_long_ascii_text_are_decoded() -> None:
-    head = b"".join(b"m%d@example.com,M\n" % n for n in range(10_000))
-    found = rows(b"email,name\n" + head + "z@example.com,Zoë Müller\n".encode("latin-1"))
+    ascii_lines = b"".join(b"m%d@example.com,M\n" % n for n in range(10_000))
+    parsed_rows = rows(
+        b"email,name\n" + ascii_lines + "z@example.com,Zoë Müller\n".encode("latin-1")
+    )
 
-    assert found[-1].name == "Zoë Müller"
-    assert len(found) == 10_001
+    assert parsed_rows[-1].name == "Zoë Müller"
+    assert len(parsed_rows) == 10_001
 
 
 def test_invalid_bytes_in_a_name_affect_only_that_name() -> None:
     file = "email,name\na@example.com,Zoë {}\nb@example.com,Müller\n".encode()
 
-    found = rows(file.replace(b"{}", "Müller".encode("latin-1") + b"\xc3"))
+    parsed_rows = rows(file.replace(b"{}", "Müller".encode("latin-1") + b"\xc3"))
 
-    assert [one.name for one in found] == ["Zoë MüllerÃ", "Müller"]
+    assert [row.name for row in parsed_rows] == ["Zoë MüllerÃ", "Müller"]
     assert opened(file).description.encoding == "utf-8"
 
 
 def test_address_with_invalid_bytes_is_rejected_rather_than_guessed() -> None:
-    good = "".join(f"é{n}@example.com,É\n" for n in range(9)).encode()
-    data = b"email,name\n" + good + b"j\xf6rg@example.com,J\n" + b"z@example.com,Z\n"
+    valid_lines = "".join(f"é{n}@example.com,É\n" for n in range(9)).encode()
+    data = b"email,name\n" + valid_lines + b"j\xf6rg@example.com,J\n" + b"z@example.com,Z\n"
 
     assert outcome(data)[-2:] == [(11, "encoding.invalid"), (12, "z@example.com")]
 
 
 def test_incomplete_utf_16_character_rejects_only_its_own_row() -> None:
     data = "email,name\né@example.com,A\nz@example.com,Z\n".encode("utf-16-le")
-    broken = data.replace("é".encode("utf-16-le"), b"\x00\xd8")
+    damaged_data = data.replace("é".encode("utf-16-le"), b"\x00\xd8")
 
-    assert outcome(broken) == [(2, "encoding.invalid"), (3, "z@example.com")]
+    assert outcome(damaged_data) == [(2, "encoding.invalid"), (3, "z@example.com")]
     assert outcome(data + b"x")[:2] == [(2, "é@example.com"), (3, "z@example.com")]
 
 
 def test_invalid_bytes_in_json_lines_reject_only_their_own_line() -> None:
-    good = '{"email": "é@example.com"}\n'.encode()
+    valid_line = '{"email": "é@example.com"}\n'.encode()
 
-    assert outcome(good * 2 + b'{"email": "\xf6@example.com"}\n' + good) == [
+    assert outcome(valid_line * 2 + b'{"email": "\xf6@example.com"}\n' + valid_line) == [
         (1, "é@example.com"),
         (2, "é@example.com"),
         (3, "row.unreadable"),
@@ -68,9 +70,9 @@ def test_invalid_bytes_in_json_lines_reject_only_their_own_line() -> None:
 
 
 def test_row_rejected_for_its_encoding_states_that_reason() -> None:
-    good = "é@example.com,É\n".encode() * 3
-    found = [*opened(b"email,name\n" + good + b"\xf6@example.com,N\xf6\n")]
+    valid_lines = "é@example.com,É\n".encode() * 3
+    parsed_rows = [*opened(b"email,name\n" + valid_lines + b"\xf6@example.com,N\xf6\n")]
 
-    assert isinstance(found[0], MemberRow)
-    assert isinstance(found[-1], RejectedRecord)
-    assert "encoding" in found[-1].reason
+    assert isinstance(parsed_rows[0], MemberRow)
+    assert isinstance(parsed_rows[-1], RejectedRecord)
+    assert "encoding" in parsed_rows[-1].reason

@@ -9,7 +9,7 @@ from services.subscriptions.imports.encoding_detection import ROWS_SHOWN, Encodi
 from services.subscriptions.imports.encodings import ENCODINGS, read_encoding
 from tests.support.imports.forms import opened, rows, zipped
 
-WESTERN = {
+WESTERN_NAMES_BY_LANGUAGE = {
     "en": """
         Zoë|Chloë Brontë|D’Angelo Russell|O’Brien|Ann’s Café|Renée Zellweger|Beyoncé Knowles
         “Ann” Lee|Jean–Luc Ponty|Smith – Jones|Acme™ Ltd|£5 Club|Café Noir|Siân Phillips
@@ -49,37 +49,45 @@ WESTERN = {
         Ærø|Ståhl|Bäckström|Näsström|Häggström|Idé|Linnéa|Malmö|Växjö|Ö|Ahlén
     """,
 }
-NAMES = [
+WESTERN_NAMES = [
     (language, name.strip())
-    for language, text in WESTERN.items()
+    for language, text in WESTERN_NAMES_BY_LANGUAGE.items()
     for line in text.split("\n")
     for name in line.split("|")
     if name.strip()
 ]
 
 
-def file_of(names: Sequence[str], encoding: str) -> bytes:
+def build_csv(names: Sequence[str], encoding: str) -> bytes:
     lines = [f"m{number}@example.com;{name}\n" for number, name in enumerate(names)]
     return ("email;name\n" + "".join(lines)).encode(encoding)
 
 
-def read(names: Sequence[str], encoding: str) -> list[str] | None:
-    """Return the names in a file of this encoding as they are read; ``None``: the owner chooses."""
+def decode_names(names: Sequence[str], encoding: str) -> list[str] | None:
+    """Return the names that are read from a file in this encoding.
+
+    Return ``None`` if the owner must choose the encoding.
+    """
     try:
-        return [row.name for row in rows(file_of(names, encoding))]
+        return [row.name for row in rows(build_csv(names, encoding))]
     except EncodingUnclear:
         return None
 
 
 def test_western_names_in_windows_1252_are_decoded_without_asking_the_owner() -> None:
     assert {
-        language: sum(each == language for each, _ in NAMES) for language in WESTERN
-    } == dict.fromkeys(WESTERN, 25)
-    wrong = {name: read([name], "cp1252") for _, name in NAMES if read([name], "cp1252") != [name]}
-    assert wrong == {}
+        language: sum(each == language for each, _ in WESTERN_NAMES)
+        for language in WESTERN_NAMES_BY_LANGUAGE
+    } == dict.fromkeys(WESTERN_NAMES_BY_LANGUAGE, 25)
+    misread_names = {
+        name: decode_names([name], "cp1252")
+        for _, name in WESTERN_NAMES
+        if decode_names([name], "cp1252") != [name]
+    }
+    assert misread_names == {}
 
 
-FILES = {
+NAMES_BY_ENCODING = {
     "cp1251": ("Иван Петров", "Мария", "Сергей Кузнецов", "Анна Ильина", "Олег"),
     "koi8-r": ("Иван Петров", "Мария", "Сергей Кузнецов", "Анна Ильина", "Олег"),
     "cp1250": ("Łukasz Wiśniewski", "Małgorzata Zając", "Grażyna Dąbrowska", "Paweł Gęś"),
@@ -93,41 +101,43 @@ FILES = {
     "cp949": ("김민수", "이영희", "박지훈"),
     "mac-roman": ("José Müller", "Zoë", "François Ängström", "Núñez"),
 }
-CZECH = ("Jiří Dvořák", "Růžena Nováčková", "Tomáš Němec", "Kateřina Černá", "Zdeněk Kovář")
+CZECH_NAMES = ("Jiří Dvořák", "Růžena Nováčková", "Tomáš Němec", "Kateřina Černá", "Zdeněk Kovář")
 
 
-@pytest.mark.parametrize("encoding", FILES)
+@pytest.mark.parametrize("encoding", NAMES_BY_ENCODING)
 def test_legacy_encoding_is_recognised_from_several_names(encoding: str) -> None:
-    assert read(FILES[encoding], encoding) == [*FILES[encoding]]
+    assert decode_names(NAMES_BY_ENCODING[encoding], encoding) == [*NAMES_BY_ENCODING[encoding]]
 
 
-@pytest.mark.parametrize("encoding", FILES)
+@pytest.mark.parametrize("encoding", NAMES_BY_ENCODING)
 def test_single_name_in_a_legacy_encoding_is_decoded_correctly_or_left_to_the_owner(
     encoding: str,
 ) -> None:
-    for name in FILES[encoding]:
-        assert read([name], encoding) in ([name], None)
-    # Its bytes may also be a name of another language, in another encoding.
-    for name in CZECH:
-        assert read([name], "cp1250") in ([name], None)
+    for name in NAMES_BY_ENCODING[encoding]:
+        assert decode_names([name], encoding) in ([name], None)
+    # The bytes of a Czech name may also be a name of another language in another encoding.
+    for name in CZECH_NAMES:
+        assert decode_names([name], "cp1250") in ([name], None)
 
 
 def test_western_file_may_contain_a_few_names_of_other_languages() -> None:
-    western = [name for language, name in NAMES if language in ("de", "fr") and " " not in name]
-    found = read([*western, "Miloš", "Žižek"], "cp1252")
-    assert found == [*western, "Miloš", "Žižek"]
+    western = [
+        name for language, name in WESTERN_NAMES if language in ("de", "fr") and " " not in name
+    ]
+    decoded_names = decode_names([*western, "Miloš", "Žižek"], "cp1252")
+    assert decoded_names == [*western, "Miloš", "Žižek"]
 
 
 def test_few_unambiguous_names_decide_the_encoding_of_a_file() -> None:
     # German names have the same bytes in cp1250 and in cp1252.
     german = [f"{name} {letter}" for name in ("Jörg", "Müller", "Günther") for letter in "ABCDEFG"]
     polish = ["Łukasz Wójcik", "Małgorzata Zając", "Paweł Wiśniewski", "Michał Dąbrowski"]
-    assert read(german + polish, "cp1250") == german + polish
+    assert decode_names(german + polish, "cp1250") == german + polish
 
 
 def test_owner_sees_sample_rows_in_each_possible_encoding() -> None:
     with pytest.raises(EncodingUnclear) as raised:
-        opened(file_of(["Bob", "Marić", "Ann", "Kovačić", "Anđela", "Lee"], "cp1250"))
+        opened(build_csv(["Bob", "Marić", "Ann", "Kovačić", "Anđela", "Lee"], "cp1250"))
 
     readings = raised.value.readings
     assert {*readings["cp1250"]} == {
@@ -168,13 +178,13 @@ def test_encoding_named_by_the_owner_overrides_detection(encoding: str) -> None:
     file = "email,name\na@example.com,Ann\n".encode(encoding)
     assert rows(file, encoding=encoding)[0].name == "Ann"
     utf_8 = "email,name\na@example.com,é\n".encode()
-    found = [*opened(utf_8, encoding="cp1251")]
-    assert found[0].cells[1] == "Г©"
+    parsed_rows = [*opened(utf_8, encoding="cp1251")]
+    assert parsed_rows[0].cells[1] == "Г©"
 
 
 def test_encoding_of_a_compressed_file_is_recognised() -> None:
-    names = FILES["cp1251"]
-    file = file_of(names, "cp1251")
+    names = NAMES_BY_ENCODING["cp1251"]
+    file = build_csv(names, "cp1251")
     for packed in (gzip.compress(file), zipped({"members.csv": file})):
         reader = opened(packed)
         assert [row.cells[1] for row in reader] == [*names]
@@ -191,8 +201,10 @@ def test_encoding_of_a_compressed_file_is_recognised() -> None:
     ],
 )
 def test_one_name_after_long_ascii_text_reveals_the_encoding(name: str, encoding: str) -> None:
-    head = b"".join(b"m%d@example.com;M%d\n" % (n, n) for n in range(20_000))
-    reader = opened(b"email;name\n" + head + f"z@example.com;{name}\n".encode(encoding) + head)
+    ascii_lines = b"".join(b"m%d@example.com;M%d\n" % (n, n) for n in range(20_000))
+    reader = opened(
+        b"email;name\n" + ascii_lines + f"z@example.com;{name}\n".encode(encoding) + ascii_lines
+    )
     assert len([*reader]) == 40_001
     assert reader.text.encoding == "utf-8"
     assert reader.text.find_final_encoding() == encoding
@@ -202,20 +214,20 @@ def test_one_name_after_long_ascii_text_reveals_the_encoding(name: str, encoding
 def test_late_names_correct_the_encoding_detected_at_the_beginning() -> None:
     german = [f"Jörg Müller {number}" for number in range(5_000)]
     polish = ["Łukasz Wójcik", "Małgorzata Zając", "Paweł Wiśniewski", "Michał Dąbrowski"]
-    reader = opened(file_of(german + polish, "cp1250"))
+    reader = opened(build_csv(german + polish, "cp1250"))
     assert len([*reader]) == 5_004
     assert (reader.text.encoding, reader.text.find_final_encoding()) == ("cp1252", "cp1250")
 
 
 def test_damaged_utf_8_file_is_still_read_as_utf_8() -> None:
     names = [f"Иван {number}" for number in range(20)]
-    file = file_of(names, "utf-8").replace("Иван 7".encode(), "Zoë".encode("cp1252"))
+    file = build_csv(names, "utf-8").replace("Иван 7".encode(), "Zoë".encode("cp1252"))
     reader = opened(file)
     assert [row.cells[1] for row in reader][7] == "Zoë"
     assert reader.text.find_final_encoding() == "utf-8"
 
 
 def test_binary_file_is_rejected_without_asking_for_its_encoding() -> None:
-    evidence_of_noise = bytes(range(1, 256)) * 4
+    noise = bytes(range(1, 256)) * 4
     with pytest.raises(Exception, match="binary file"):
-        opened(b"\x7fELF" + evidence_of_noise)
+        opened(b"\x7fELF" + noise)

@@ -32,7 +32,7 @@ from tests.support.imports.forms import (
     written,
 )
 
-# Files of every form take seconds.
+# Reading files in all these formats takes seconds.
 pytestmark = pytest.mark.slow
 
 HEADERS = [
@@ -47,21 +47,23 @@ HEADERS = [
     ("邮箱", "姓名"),
     ("Электронная почта", "ФИО"),
 ]
-LATIN = "abcXYZ éüñßç"
-ANY = LATIN + "名前אבИва가😀"
-AWKWARD = "\",;\t|\n'-.()"
+LATIN_LETTERS = "abcXYZ éüñßç"
+ALL_LETTERS = LATIN_LETTERS + "名前אבИва가😀"
+SPECIAL_CHARACTERS = "\",;\t|\n'-.()"
 FORMULA_SIGNS = {*"=+-@＝＋－＠"}  # noqa: RUF001
-# An apostrophe that our export puts before a sign that begins a formula.
-GUARDED = re.compile("(^|[;\t\r\n])'(?=[ \"']*[-\t\r\n])")
+# An apostrophe that an export inserts before a sign that would begin a formula.
+ESCAPING_APOSTROPHE = re.compile("(^|[;\t\r\n])'(?=[ \"']*[-\t\r\n])")
 
 hosts = st.sampled_from(["example.com", "mail.example.org", "x.co.uk", "bücher.example.com"])
-locals_ = st.text("abcz019.+_-", min_size=1, max_size=8)
-emails = st.builds("{}@{}".format, locals_, hosts)
+local_parts = st.text("abcz019.+_-", min_size=1, max_size=8)
+emails = st.builds("{}@{}".format, local_parts, hosts)
 
 
 def people(letters: str) -> st.SearchStrategy[list[Person]]:
     return st.lists(
-        st.builds(Person, emails, st.text(letters + AWKWARD, max_size=12)), min_size=1, max_size=12
+        st.builds(Person, emails, st.text(letters + SPECIAL_CHARACTERS, max_size=12)),
+        min_size=1,
+        max_size=12,
     )
 
 
@@ -82,22 +84,24 @@ def forms(encodings: list[str], headers: list[tuple[str, str]]) -> st.SearchStra
 def expected_name(name: str, form: Form) -> str:
     cell = name if form.json else name.replace("\n", form.newline)
     if not form.json and not form.quote_all and not {form.delimiter, '"', *form.newline} & {*cell}:
-        # Blanks before a cell are no part of it where no quotes say so.
+        # Spaces at the start of an unquoted cell don't belong to its value.
         cell = cell.lstrip(" ")
-    # However many apostrophes there are: our export puts one more before those of a value.
-    return " ".join(GUARDED.sub(r"\1", cell).split())
+    # Remove only one apostrophe, because an export adds one to those that the value already has.
+    return " ".join(ESCAPING_APOSTROPHE.sub(r"\1", cell).split())
 
 
-def check(members: list[Person], form: Form, read_bytes: int, encoding: str | None = None) -> None:
+def require_members_read(
+    members: list[Person], form: Form, read_bytes: int, encoding: str | None = None
+) -> None:
     data, lines = written(members, form)
     source = io.BytesIO(data) if form.compression == "zip" else Dribble(data, read_bytes)
     reader = open_member_rows(source, mapping=form.mapping, encoding=encoding)
-    found = [*reader]
+    parsed_rows = [*reader]
 
-    assert [one for one in found if isinstance(one, RejectedRecord)] == []
-    assert [(one.line, one.email, " ".join(one.name.split())) for one in found] == [
-        (line, one.email, expected_name(one.name, form))
-        for line, one in zip(lines, members, strict=True)
+    assert [row for row in parsed_rows if isinstance(row, RejectedRecord)] == []
+    assert [(row.line, row.email, " ".join(row.name.split())) for row in parsed_rows] == [
+        (line, member.email, expected_name(member.name, form))
+        for line, member in zip(lines, members, strict=True)
     ]
     if not form.json:
         assert reader.description.delimiter == form.delimiter
@@ -106,7 +110,7 @@ def check(members: list[Person], form: Form, read_bytes: int, encoding: str | No
 
 @settings(max_examples=250, deadline=None)
 @given(
-    people(ANY),
+    people(ALL_LETTERS),
     forms(["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"], HEADERS),
     st.integers(1, 300),
 )
@@ -116,37 +120,41 @@ def check(members: list[Person], form: Form, read_bytes: int, encoding: str | No
 def test_members_are_read_correctly_from_any_csv_dialect_and_unicode_encoding(
     members: list[Person], form: Form, read_bytes: int
 ) -> None:
-    check(members, form, read_bytes)
+    require_members_read(members, form, read_bytes)
 
 
 @settings(max_examples=80, deadline=None)
-@given(people(LATIN), forms(["cp1252", "latin-1"], HEADERS[:6]), st.integers(1, 300))
+@given(people(LATIN_LETTERS), forms(["cp1252", "latin-1"], HEADERS[:6]), st.integers(1, 300))
 def test_members_are_read_correctly_from_latin_1_files(
     members: list[Person], form: Form, read_bytes: int
 ) -> None:
     # Set the encoding. It can't be detected, because random letters aren't names of any language.
-    check(members, form, read_bytes, "cp1252")
+    require_members_read(members, form, read_bytes, "cp1252")
 
 
 @settings(max_examples=80, deadline=None)
-@given(people(ANY), st.sampled_from(["plain", "gzip", "zip"]), st.integers(1, 300))
+@given(people(ALL_LETTERS), st.sampled_from(["plain", "gzip", "zip"]), st.integers(1, 300))
 @example([Person("a@example.com", "''-")], "plain", 300)
 def test_members_are_read_correctly_from_json_lines(
     members: list[Person], compression: str, read_bytes: int
 ) -> None:
-    check(members, Form(json=True, newline="\n", compression=compression), read_bytes)
+    require_members_read(
+        members, Form(json=True, newline="\n", compression=compression), read_bytes
+    )
 
 
 @settings(max_examples=80, deadline=None)
-@given(people(ANY), forms(["utf-8", "utf-16"], [()]), st.integers(1, 300))  # type: ignore[list-item]
+@given(people(ALL_LETTERS), forms(["utf-8", "utf-16"], [()]), st.integers(1, 300))  # type: ignore[list-item]
 @example([Person("a@example.com", "")], Form(header=()), 1)
 def test_members_are_read_correctly_from_files_without_a_header(
     members: list[Person], form: Form, read_bytes: int
 ) -> None:
-    # Blanks around an address count for nothing, so such a tab may belong to it as well.
-    assume(form.delimiter != "\t" or any(one.name.strip()[:1] not in {*",;|"} for one in members))
-    mapped = Form(**{**vars(form), "mapping": {"0": "email", "1": "name"}})
-    check(members, mapped, read_bytes)
+    # An import ignores whitespace around an address, so a tab after it needn't be a delimiter.
+    assume(
+        form.delimiter != "\t" or any(member.name.strip()[:1] not in {*",;|"} for member in members)
+    )
+    form_with_mapping = Form(**{**vars(form), "mapping": {"0": "email", "1": "name"}})
+    require_members_read(members, form_with_mapping, read_bytes)
 
 
 @settings(max_examples=250, deadline=None)
@@ -159,16 +167,19 @@ def test_members_are_read_correctly_from_files_without_a_header(
 @example("＝1", "a")  # noqa: RUF001
 def test_import_removes_the_formula_guards_that_exports_add(name: str, mailbox: str) -> None:
     email = f"{mailbox}@example.com"
-    out = io.StringIO()
+    output = io.StringIO()
     written_cells = (guard_cell(email), guard_cell(name))
-    csv.writer(out, quoting=csv.QUOTE_ALL).writerows([("email", "name"), written_cells])
-    assert not formulas(out.getvalue())
-    [row] = rows(out.getvalue())
+    csv.writer(output, quoting=csv.QUOTE_ALL).writerows([("email", "name"), written_cells])
+    assert not find_formulas(output.getvalue())
+    [row] = rows(output.getvalue())
     assert (row.email, row.name.split()) == (email, name.split())
 
 
-def formulas(sheet: str) -> list[str]:
-    """What a spreadsheet would run, whether it cuts at commas or, blind to quotes, elsewhere."""
+def find_formulas(sheet: str) -> list[str]:
+    """Return the formulas that a spreadsheet would run.
+
+    Some programs split cells at semicolons or tabs, even inside quotes.
+    """
     cells = [cell for line in csv.reader(io.StringIO(sheet, newline="")) for cell in line]
     pieces = [piece for each in (sheet, *cells) for piece in re.split("[;\t\r\n]", each)]
     return [piece for piece in pieces if piece.lstrip(' "')[:1] in FORMULA_SIGNS]
@@ -183,10 +194,10 @@ def test_rejected_row_in_the_error_file_contains_no_formula_and_can_be_imported_
         format_csv_lines([row], ["invalid"], {}, 2)
     )
 
-    assert not formulas(sheet.decode())
-    [read] = opened(sheet)
-    assert read.cells[:2] == ["no address", guard_foreign_cell(name)]
-    assert unguard_cell(read.cells[1]) == name
+    assert not find_formulas(sheet.decode())
+    [record] = opened(sheet)
+    assert record.cells[:2] == ["no address", guard_foreign_cell(name)]
+    assert unguard_cell(record.cells[1]) == name
 
 
 @given(st.lists(st.text("a'\"=+-@ ,;\t\r\n＝", max_size=6), max_size=5))  # noqa: RUF001
@@ -207,17 +218,19 @@ def test_formula_guard_for_many_cells_equals_the_guard_for_each_cell(cells: list
 @example(b"\xff\xfe\0")
 def test_any_bytes_after_a_header_yield_storable_rows_or_problems_in_order(data: bytes) -> None:
     file = b"email,name\n" + data
-    # With more zeros than this on one side, all of it may be UTF-16, the header included.
+    # With more zero bytes, the whole file may be detected as UTF-16, including its header.
     assume(file.count(0) * 10 <= len(file))
     try:
-        found = [*opened(file)]
+        parsed_rows = [*opened(file)]
     except EncodingUnclear:
-        found = [*opened(file, encoding="cp1252")]
+        parsed_rows = [*opened(file, encoding="cp1252")]
 
-    lines = [one.line for one in found]
+    lines = [row.line for row in parsed_rows]
     assert lines == sorted(set(lines))
-    assert all(can_be_stored(*one.cells) for one in found)
-    assert all(can_be_stored(one.name, one.email) for one in found if isinstance(one, MemberRow))
+    assert all(can_be_stored(*row.cells) for row in parsed_rows)
+    assert all(
+        can_be_stored(row.name, row.email) for row in parsed_rows if isinstance(row, MemberRow)
+    )
 
 
 @settings(max_examples=200, deadline=None)
@@ -229,7 +242,7 @@ def test_any_file_content_is_read_or_rejected_with_an_error(data: bytes) -> None
     with suppress(DomainError):
         reader = opened(data)
         assert can_be_stored(*reader.header)
-        assert all(can_be_stored(*one.cells) for one in reader)
+        assert all(can_be_stored(*row.cells) for row in reader)
 
 
 def can_be_stored(*texts: str) -> bool:
@@ -237,9 +250,9 @@ def can_be_stored(*texts: str) -> bool:
     return "\0" not in joined and joined.encode("utf-8", "ignore").decode() == joined
 
 
-@pytest.mark.parametrize("declared", ["sep=;", '"sep=;"', "SEP=;"])
-def test_excel_delimiter_declaration_is_applied_and_not_imported_as_a_row(declared: str) -> None:
-    (row,) = rows(f"{declared}\r\nemail;name\r\na@example.com;Lee, Ann\r\n")
+@pytest.mark.parametrize("declaration", ["sep=;", '"sep=;"', "SEP=;"])
+def test_excel_delimiter_declaration_is_applied_and_not_imported_as_a_row(declaration: str) -> None:
+    (row,) = rows(f"{declaration}\r\nemail;name\r\na@example.com;Lee, Ann\r\n")
 
     assert (row.line, row.email, row.name) == (3, "a@example.com", "Lee, Ann")
 
@@ -251,14 +264,14 @@ def test_delimiter_declaration_may_name_any_character() -> None:
 
 
 def test_delimiter_that_separates_email_addresses_is_preferred() -> None:
-    found = rows("email;last, first\na@example.com;Lee, Ann\nb@example.com;Roe, Bob\n")
+    member_rows = rows("email;last, first\na@example.com;Lee, Ann\nb@example.com;Roe, Bob\n")
 
-    assert [one.email for one in found] == ["a@example.com", "b@example.com"]
+    assert [row.email for row in member_rows] == ["a@example.com", "b@example.com"]
 
 
 def test_other_column_of_a_two_column_file_without_header_is_the_name() -> None:
-    assert [one.name for one in rows("Ann,a@example.com\nBob,b@example.com\n")] == ["Ann", "Bob"]
-    assert [one.name for one in rows("2024-01-01,a@example.com\n")] == [""]
+    assert [row.name for row in rows("Ann,a@example.com\nBob,b@example.com\n")] == ["Ann", "Bob"]
+    assert [row.name for row in rows("2024-01-01,a@example.com\n")] == [""]
 
 
 def test_title_lines_above_the_header_are_skipped() -> None:

@@ -26,12 +26,12 @@ from tests.support.people.changed_addresses import change_address
 from tests.support.people.erasure import erase
 from tests.support.sizes import sized
 
-ROWS = sized(1500, 50_000, few=300)
-ROUNDS = sized(2, 20, few=1)
-# People who do one of four things meanwhile, of each.
-ACTING = sized(60, 60, few=10)
+ROW_COUNT = sized(1500, 50_000, few=300)
+ROUND_COUNT = sized(2, 20, few=1)
+# The number of people who take each of the four actions during the import.
+PEOPLE_PER_ACTION = sized(60, 60, few=10)
 OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
-Act = Callable[[Importing, int, str], None]
+Action = Callable[[Importing, int, str], None]
 READER = Actor(ActorKind.USER, Via.TRACE)
 pytestmark = pytest.mark.usefixtures("_require_no_deadlock_in_imports")
 
@@ -41,43 +41,46 @@ def _set_100_rows_per_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 100)
 
 
-def shuffled(addresses: list[str], seed: int) -> bytes:
+def shuffled_csv(addresses: list[str], seed: int) -> bytes:
     copy = list(addresses)
     random.Random(seed).shuffle(copy)
     return csv_of([[each, ""] for each in copy])
 
 
-def all_of(*actions: Callable[[], object]) -> list[object]:
+def run_concurrently(*actions: Callable[[], object]) -> list[object]:
     with ThreadPoolExecutor(len(actions)) as threads:
         return [each.result(100) for each in [threads.submit(action) for action in actions]]
 
 
 @pytest.mark.tier("fast", "properties")
-@pytest.mark.parametrize("lists_of", [1, 2], ids=["one list", "two lists"])
+@pytest.mark.parametrize("list_count", [1, 2], ids=["one list", "two lists"])
 def test_concurrent_imports_of_the_same_people_count_each_person_exactly_once(
-    importing: Importing, importer: Owner, lists_of: int
+    importing: Importing, importer: Owner, list_count: int
 ) -> None:
-    for number in range(ROUNDS):
-        people = new_addresses(ROWS)
-        third = ROWS // 3
+    for number in range(ROUND_COUNT):
+        people = new_addresses(ROW_COUNT)
+        third = ROW_COUNT // 3
         parts = [people[: 2 * third], people[third:]]
-        ids = [importing.new_list(importer) for _ in range(lists_of)]
-        on = [ids[0], ids[-1]]
+        ids = [importing.new_list(importer) for _ in range(list_count)]
+        target_list_ids = [ids[0], ids[-1]]
         jobs = [
-            importing.begin(importer, list_id, shuffled(part, number))
-            for list_id, part in zip(on, parts, strict=True)
+            importing.begin(importer, list_id, shuffled_csv(part, number))
+            for list_id, part in zip(target_list_ids, parts, strict=True)
         ]
-        all_of(*[partial(importing.work, job_id) for job_id in jobs])
+        run_concurrently(*[partial(importing.work, job_id) for job_id in jobs])
         tasks = [importing.of_job(job_id) for job_id in jobs]
         assert [task.status for task in tasks] == ["succeeded", "succeeded"]
-        found = importing.stack.query(
+        person_counts = importing.stack.query(
             "SELECT count(*), count(DISTINCT email) FROM users WHERE email = ANY(%s)", people
         )
-        assert found == [(ROWS, ROWS)]
-        added, already = sum(t.added for t in tasks), sum(t.already for t in tasks)
-        overlap = sum(map(len, parts)) - ROWS
-        assert (added, already) == ((ROWS, overlap) if lists_of == 1 else (ROWS + overlap, 0))
-        if lists_of == 1:
+        assert person_counts == [(ROW_COUNT, ROW_COUNT)]
+        added = sum(task.added for task in tasks)
+        already = sum(task.already for task in tasks)
+        overlap = sum(map(len, parts)) - ROW_COUNT
+        assert (added, already) == (
+            (ROW_COUNT, overlap) if list_count == 1 else (ROW_COUNT + overlap, 0)
+        )
+        if list_count == 1:
             assert importing.active(ids[0]) == set(people)
         for list_id in ids:
             assert importing.count(list_id) == len(importing.active(list_id))
@@ -87,47 +90,52 @@ def test_concurrent_imports_of_the_same_people_count_each_person_exactly_once(
 def test_person_who_opts_out_or_is_erased_during_an_import_is_not_subscribed(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    people = new_addresses(ROWS)
-    actions: tuple[Act, ...] = (_leave, _silence, _erase, _remove_and_add)
-    acting = {action: people[number : ACTING * 4 : 4] for number, action in enumerate(actions)}
+    people = new_addresses(ROW_COUNT)
+    actions: tuple[Action, ...] = (_unsubscribe, _turn_off_mail, _erase, _remove_and_add)
+    people_by_action = {
+        action: people[number : PEOPLE_PER_ACTION * 4 : 4] for number, action in enumerate(actions)
+    }
     with importing.resources.unit_of_work() as uow:
-        for each in people[: ACTING * 4]:
+        for each in people[: PEOPLE_PER_ACTION * 4]:
             accounts.find_or_create_person(uow, each)
-    began = threading.Event()
-    job_id = importing.begin(importer, list_id, shuffled(people, 1))
+    import_started = threading.Event()
+    job_id = importing.begin(importer, list_id, shuffled_csv(people, 1))
 
     def work() -> object:
-        began.set()
+        import_started.set()
         return importing.work(job_id)
 
-    def repeat(action: Act, theirs: list[str]) -> None:
-        began.wait(10)
-        for each in theirs:
-            _persist(partial(action, importing, list_id, each))
+    def repeat(action: Action, addresses: list[str]) -> None:
+        import_started.wait(10)
+        for each in addresses:
+            _retry_while_busy(partial(action, importing, list_id, each))
 
-    all_of(work, *[partial(repeat, action, theirs) for action, theirs in acting.items()])
+    run_concurrently(
+        work,
+        *[partial(repeat, action, addresses) for action, addresses in people_by_action.items()],
+    )
     task = importing.of_job(job_id)
     assert task.status == "succeeded"
     importing.apply_opt_out()
     active = importing.active(list_id)
-    assert active.isdisjoint(acting[_leave])
-    mail = importing.stack.query(
+    assert active.isdisjoint(people_by_action[_unsubscribe])
+    mailable_count = importing.stack.query(
         "SELECT count(*) FROM subscriptions s JOIN users u ON u.id = s.user_id"
         " WHERE list_id = %s AND email_enabled AND u.email = ANY(%s)",
-        *(list_id, acting[_silence]),
+        *(list_id, people_by_action[_turn_off_mail]),
     )
-    assert mail == [(0,)]
-    _require_no_erased(importing, list_id, acting[_erase])
-    assert set(people[ACTING * 4 :]) <= active
-    nameless = importing.stack.query(
+    assert mailable_count == [(0,)]
+    _require_no_erased(importing, list_id, people_by_action[_erase])
+    assert set(people[PEOPLE_PER_ACTION * 4 :]) <= active
+    rows_without_address = importing.stack.query(
         "SELECT id FROM subscriptions WHERE list_id = %s AND status = 'active' AND email IS NULL",
         list_id,
     )
-    assert importing.count(list_id) == len(active) + len(nameless)
+    assert importing.count(list_id) == len(active) + len(rows_without_address)
 
 
-def _persist(action: Callable[[], None]) -> None:
-    """Act as a caller does who hears that the list is busy, and tries again."""
+def _retry_while_busy(action: Callable[[], None]) -> None:
+    """Repeat the action while the list is busy, as the error tells a caller to do."""
     for _ in range(60):
         try:
             return action()
@@ -137,14 +145,15 @@ def _persist(action: Callable[[], None]) -> None:
     raise AssertionError("the list is always busy")
 
 
-def _say_no(kind: OptOutKind, importing: Importing, list_id: int, address: str) -> None:
-    # What says no has transactions of its own.
-    with importing.person(list_id, address) as (_, of, person):
+def _record_opt_out(kind: OptOutKind, importing: Importing, list_id: int, address: str) -> None:
+    # End this transaction first, because ``opt_out`` opens its own transactions.
+    with importing.person(list_id, address) as (_, mailing_list, person):
         pass
-    unsubscribe.opt_out(importing.resources, of, person, kind, READER)
+    unsubscribe.opt_out(importing.resources, mailing_list, person, kind, READER)
 
 
-_leave, _silence = (partial(_say_no, kind) for kind in (OptOutKind.LIST, OptOutKind.EMAIL))
+_unsubscribe = partial(_record_opt_out, OptOutKind.LIST)
+_turn_off_mail = partial(_record_opt_out, OptOutKind.EMAIL)
 
 
 def _erase(importing: Importing, _: int, address: str) -> None:
@@ -153,19 +162,22 @@ def _erase(importing: Importing, _: int, address: str) -> None:
 
 def _remove_and_add(importing: Importing, list_id: int, address: str) -> None:
     with importing.resources.unit_of_work() as uow:
-        of = lists.get_list(uow, list_id)
-        sign_up.request_subscription(uow, of, address, OWNER)
+        mailing_list = lists.get_list(uow, list_id)
+        sign_up.request_subscription(uow, mailing_list, address, OWNER)
     importing.remove(list_id, address)
 
 
 def _require_no_erased(importing: Importing, list_id: int, addresses: list[str]) -> None:
-    """A record of somebody erased is blank; who came back with the address is somebody else."""
-    found = importing.stack.query(
+    """Require that the records of erased people are blank.
+
+    A person who joins again with an erased address has a new user record.
+    """
+    erased_rows = importing.stack.query(
         "SELECT s.status, s.email, s.name FROM subscriptions s JOIN users u ON u.id = s.user_id"
         " WHERE list_id = %s AND u.erased_at IS NOT NULL",
         list_id,
     )
-    assert set(found) <= {("removed", None, None)}
+    assert set(erased_rows) <= {("removed", None, None)}
     rows = importing.stack.query(
         "SELECT s.email FROM subscriptions s JOIN users u ON u.id = s.user_id"
         " WHERE list_id = %s AND s.email = ANY(%s) AND u.email <> s.email",
@@ -178,13 +190,23 @@ def test_rows_for_one_member_in_different_chunks_count_as_duplicates(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
-    known, moved_on, gone, now = new_addresses(4)
-    importing.bring(importer, list_id, csv_of([[known, "Ada"], [gone, "Cy"]]))
-    for before, after in ((known, moved_on), (gone, now)):
-        change_address(importing.resources, before, after)
-    rows = [[known, "One", ""], ["x@example.com", "", ""], [moved_on, "Two", ""], [gone, "", ""]]
-    # The last row is an opt-out of one of them. The chunk with this row is applied first.
-    rows += [[now, "", "unsubscribed"]]
+    first_old_address, first_new_address, second_old_address, second_new_address = new_addresses(4)
+    importing.bring(
+        importer, list_id, csv_of([[first_old_address, "Ada"], [second_old_address, "Cy"]])
+    )
+    for old_address, new_address in (
+        (first_old_address, first_new_address),
+        (second_old_address, second_new_address),
+    ):
+        change_address(importing.resources, old_address, new_address)
+    rows = [
+        [first_old_address, "One", ""],
+        ["x@example.com", "", ""],
+        [first_new_address, "Two", ""],
+        [second_old_address, "", ""],
+    ]
+    # The last row opts out one of these members. The chunk with this row is applied first.
+    rows += [[second_new_address, "", "unsubscribed"]]
     job_id = importing.begin(
         importer, list_id, csv_of(rows, ("email", "name", "status")), on_existing="update"
     )
@@ -193,30 +215,30 @@ def test_rows_for_one_member_in_different_chunks_count_as_duplicates(
     task = importing.of_job(job_id)
     assert (task.chunks, task.received, task.added, task.already) == (3, 5, 1, 1)
     assert (task.updated, task.duplicate, task.opted_out) == (1, 2, 1)
-    assert importing.active(list_id) == {known, "x@example.com"}
-    # An undo gives back what there was.
+    assert importing.active(list_id) == {first_old_address, "x@example.com"}
+    # The undo restores the member's name.
     assert importing.take_back(importer, task.id)["undone"] == 1
-    name = "SELECT name FROM subscriptions WHERE list_id = %s AND email = %s"
-    assert importing.stack.query(name, list_id, known) == [("Ada",)]
+    name_query = "SELECT name FROM subscriptions WHERE list_id = %s AND email = %s"
+    assert importing.stack.query(name_query, list_id, first_old_address) == [("Ada",)]
 
 
 def test_member_whose_address_changes_during_an_import_is_not_added_twice(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known, new = new_addresses(2)
-    importing.bring(importer, list_id, csv_of([[known, "Ada"]]))
-    write = applying._write_rows
+    old_address, new_address = new_addresses(2)
+    importing.bring(importer, list_id, csv_of([[old_address, "Ada"]]))
+    write_rows = applying._write_rows
 
-    def write_after_the_move(*chunk: Any) -> None:
+    def write_after_address_change(*chunk: Any) -> None:
         with suppress(NoResultFound):
-            change_address(importing.resources, known, new)
-        write(*chunk)
+            change_address(importing.resources, old_address, new_address)
+        write_rows(*chunk)
 
-    monkeypatch.setattr(applying, "_write_rows", write_after_the_move)
-    job_id = importing.begin(importer, list_id, csv_of([[new, ""]]))
+    monkeypatch.setattr(applying, "_write_rows", write_after_address_change)
+    job_id = importing.begin(importer, list_id, csv_of([[new_address, ""]]))
     assert importing.work(job_id).status == "succeeded"
     assert (importing.of_job(job_id).already, importing.job(job_id).attempt) == (1, 2)
-    assert importing.active(list_id) == {known}
+    assert importing.active(list_id) == {old_address}
 
 
 @pytest.mark.parametrize("rows", [4, 2])
@@ -239,7 +261,7 @@ def test_rows_rejected_by_the_database_fail_the_import_after_all_others_are_appl
     assert (job.error["kind"], job.error["code"]) == ("damaged", "job.rows_failed")
     assert "Lines 2 to 3" in job.error["message"]
     assert importing.active(list_id) == set(people[2:])
-    # Once the fault is mended, it goes on with what is left.
+    # Without the constraint, a retry of the job imports the remaining rows.
     with importing.resources.unit_of_work() as uow:
         job_records.retry_locked_job(uow, uow.session.get_one(Job, job_id, with_for_update=True))
     assert importing.work(job_id).status == "succeeded"

@@ -23,10 +23,10 @@ from workers.job_runner import JobAttempt, run_job
 
 pytestmark = pytest.mark.usefixtures("_shorten_turns")
 
-FILES = 3
+FILE_COUNT = 3
 
 
-def file_of(rows: int) -> bytes:
+def build_csv(rows: int) -> bytes:
     return csv_of([[each, ""] for each in new_addresses(rows)])
 
 
@@ -35,11 +35,11 @@ class OpenFiles:
 
     def __init__(self) -> None:
         self.count = 0
-        self.most = 0
+        self.max_count = 0
 
     def change(self, difference: int) -> None:
         self.count += difference
-        self.most = max(self.most, self.count)
+        self.max_count = max(self.max_count, self.count)
 
 
 @pytest.fixture
@@ -48,20 +48,20 @@ def open_files(monkeypatch: pytest.MonkeyPatch) -> OpenFiles:
     open_file = FileRows.__init__
     close_file = FileRows.close
 
-    def opened(rows: FileRows, *arguments: Any) -> None:
+    def open_and_count(rows: FileRows, *arguments: Any) -> None:
         open_file(rows, *arguments)
         files.change(1)
 
-    def closed(rows: FileRows) -> None:
+    def close_and_count(rows: FileRows) -> None:
         close_file(rows)
         files.change(-1)
 
-    monkeypatch.setattr(FileRows, "__init__", opened)
-    monkeypatch.setattr(FileRows, "close", closed)
+    monkeypatch.setattr(FileRows, "__init__", open_and_count)
+    monkeypatch.setattr(FileRows, "close", close_and_count)
     return files
 
 
-def context(importing: Importing) -> WorkerContext:
+def worker_context(importing: Importing) -> WorkerContext:
     """The parts of a worker's context that running a job needs."""
     return cast(
         "WorkerContext",
@@ -73,8 +73,8 @@ def context(importing: Importing) -> WorkerContext:
 def test_worker_closes_the_file_of_an_import_that_is_cancelled_or_taken_over(
     importing: Importing, importer: Owner, list_id: int, open_files: OpenFiles, *, is_lost: bool
 ) -> None:
-    job_id = importing.begin(importer, list_id, file_of(30))
-    attempt = JobAttempt(context(importing), importing.lease(job_id), has_own_limits=False)
+    job_id = importing.begin(importer, list_id, build_csv(30))
+    attempt = JobAttempt(worker_context(importing), importing.lease(job_id), has_own_limits=False)
     with closing(attempt):
         assert attempt.take_turn()
         assert open_files.count == 1
@@ -91,9 +91,9 @@ def test_worker_closes_the_file_of_an_import_that_is_cancelled_or_taken_over(
 def test_stopping_worker_closes_the_import_file_and_hands_the_job_back(
     importing: Importing, importer: Owner, list_id: int, open_files: OpenFiles
 ) -> None:
-    job_id = importing.begin(importer, list_id, file_of(30))
+    job_id = importing.begin(importer, list_id, build_csv(30))
     with closing(
-        JobAttempt(context(importing), importing.lease(job_id), has_own_limits=False)
+        JobAttempt(worker_context(importing), importing.lease(job_id), has_own_limits=False)
     ) as attempt:
         assert attempt.take_turn()
         attempt.hand_back()
@@ -106,27 +106,30 @@ def test_worker_keeps_few_import_files_open_and_still_reads_all_of_them_complete
 ) -> None:
     monkeypatch.setattr(job_runner, "MAX_STAYING_JOBS", 1)
     jobs = [
-        importing.begin(importer, importing.new_list(importer), file_of(30)) for _ in range(FILES)
+        importing.begin(importer, importing.new_list(importer), build_csv(30))
+        for _ in range(FILE_COUNT)
     ]
     for job_id in jobs:
-        run_job(context(importing), job_id=job_id)
+        run_job(worker_context(importing), job_id=job_id)
     for job_id in jobs:
         importing.help(job_id)
     # At most two files were open: one of the running job, one of the job that stays in the process.
-    assert open_files.most == 2
+    assert open_files.max_count == 2
     assert open_files.count == 0
     tasks = [importing.of_job(job_id) for job_id in jobs]
-    assert [(task.received, task.added, task.duplicate) for task in tasks] == [(30, 30, 0)] * FILES
-    assert [importing.job(job_id).status for job_id in jobs] == ["succeeded"] * FILES
+    assert [(task.received, task.added, task.duplicate) for task in tasks] == [
+        (30, 30, 0)
+    ] * FILE_COUNT
+    assert [importing.job(job_id).status for job_id in jobs] == ["succeeded"] * FILE_COUNT
 
 
 def test_small_import_of_another_owner_finishes_before_a_large_file_is_read(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     other_owner = importing.stack.create_owner()
-    large_id = importing.begin(importer, list_id, file_of(30))
-    small_id = importing.begin(other_owner, importing.new_list(other_owner), file_of(1))
-    run_job(context(importing), job_id=large_id)
+    large_id = importing.begin(importer, list_id, build_csv(30))
+    small_id = importing.begin(other_owner, importing.new_list(other_owner), build_csv(1))
+    run_job(worker_context(importing), job_id=large_id)
     small_job = importing.job(small_id)
     assert small_job.status == "succeeded"
     assert small_job.finished_at is not None
@@ -138,7 +141,7 @@ def test_small_import_of_another_owner_finishes_before_a_large_file_is_read(
 def test_erasure_of_an_owner_cancels_their_imports_and_deletes_the_files(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    job_id = importing.begin(importer, list_id, file_of(41))
+    job_id = importing.begin(importer, list_id, build_csv(41))
     lease = importing.lease(job_id)
     next(import_job.run_import(importing.resources, lease))
     task = importing.of_job(job_id)
@@ -147,24 +150,24 @@ def test_erasure_of_an_owner_cancels_their_imports_and_deletes_the_files(
     with importing.resources.unit_of_work() as uow:
         lists.archive_list(uow, lists.get_list(uow, list_id))
     erase(importing.resources, importer.email)
-    ended = importing.stack.query(
+    import_rows = importing.stack.query(
         "SELECT status, filename, wrapped_key, finished_at IS NOT NULL,"
         " files_removed_at IS NOT NULL FROM imports WHERE id = %s",
         task.id,
     )
-    assert ended == [("cancelled", None, None, True, True)]
+    assert import_rows == [("cancelled", None, None, True, True)]
     assert not importing.stack.stored(prefix)
 
 
 def test_import_of_a_file_tampered_with_in_storage_fails_and_adds_nobody(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    job_id = importing.begin(importer, list_id, file_of(41))
+    job_id = importing.begin(importer, list_id, build_csv(41))
     prefix = importing.of_job(job_id).object_prefix
     [name] = importing.stack.stored(f"{prefix}/")
-    sealed = bytearray(importing.resources.objects.get(name))
-    sealed[-1] ^= 1
-    importing.resources.objects.put(name, bytes(sealed), "application/octet-stream")
+    encrypted = bytearray(importing.resources.objects.get(name))
+    encrypted[-1] ^= 1
+    importing.resources.objects.put(name, bytes(encrypted), "application/octet-stream")
     with pytest.raises(DecryptionFailed):
         importing.work(job_id)
     assert importing.of_job(job_id).added == 0

@@ -1,4 +1,4 @@
-"""API requests that add many members: their jobs run in several turns and on several workers."""
+"""Tests of API requests that add many members, in jobs of several turns on several workers."""
 
 import json
 import time
@@ -21,15 +21,16 @@ from tests.support.people.quotas import leave_room_for_members
 
 pytestmark = pytest.mark.usefixtures("_shorten_turns")
 
-MEMBERS = 41
-# Of so many members in chunks of two, and turns of five chunks.
-CHUNKS, TURNS = 21, 5
+ROW_COUNT = 41
+# A chunk has two rows, and a turn has five chunks.
+CHUNK_COUNT = 21
+TURN_COUNT = 5
 
 
 @pytest.fixture
 def request_job_id(importing: Importing, importer: Owner, list_id: int) -> int:
     """The id of a job that adds 41 members. The last member is a duplicate of the first one."""
-    people = [{"email": each} for each in new_addresses(MEMBERS - 1)]
+    people = [{"email": each} for each in new_addresses(ROW_COUNT - 1)]
     body = json.dumps({"members": [*people, people[0]]}).encode()
     caller = importing.caller(importer)
     return accepting.accept_members(importing.resources, caller, list_id, body, key=None).job_id
@@ -46,77 +47,83 @@ def take_turn(importing: Importing, job_id: int) -> Lease:
     return lease
 
 
-def chunks_of(importing: Importing, task: MemberImport) -> Iterator[Chunk]:
+def read_chunks(importing: Importing, task: MemberImport) -> Iterator[Chunk]:
     with closing(RequestRows(importing.resources, task)) as rows:
         while (chunk := rows.next_chunk()) is not None:
             yield chunk
 
 
-def require_whole(importing: Importing, list_id: int, task: MemberImport) -> None:
+def require_complete_import(importing: Importing, list_id: int, task: MemberImport) -> None:
     counts = counts_of(task)
-    assert (counts["received"], counts["added"], counts["duplicate"]) == (MEMBERS, MEMBERS - 1, 1)
-    assert importing.count(list_id) == len(importing.records(list_id)) == MEMBERS - 1
+    assert (counts["received"], counts["added"], counts["duplicate"]) == (
+        ROW_COUNT,
+        ROW_COUNT - 1,
+        1,
+    )
+    assert importing.count(list_id) == len(importing.records(list_id)) == ROW_COUNT - 1
     assert [code for *_, code, _ in importing.not_added(task.id)] == ["row.duplicate"]
-    assert (task.status, task.chunks, task.applied) == ("succeeded", CHUNKS, CHUNKS)
+    assert (task.status, task.chunks, task.applied) == ("succeeded", CHUNK_COUNT, CHUNK_COUNT)
 
 
 def test_large_member_request_is_processed_in_turns_with_accurate_progress(
     importing: Importing, list_id: int, request_job_id: int
 ) -> None:
-    for turn in range(1, TURNS):
+    for turn in range(1, TURN_COUNT):
         take_turn(importing, request_job_id)
-        task, job = importing.of_job(request_job_id), importing.job(request_job_id)
+        task = importing.of_job(request_job_id)
+        job = importing.job(request_job_id)
         rows = 10 * turn
         assert (task.chunks, task.applied, task.received) == (5 * turn, 5 * turn, rows)
-        assert (job.status, job.progress_done, job.progress_total) == ("queued", rows, MEMBERS)
+        assert (job.status, job.progress_done, job.progress_total) == ("queued", rows, ROW_COUNT)
         assert importing.count(list_id) == rows
     take_turn(importing, request_job_id)
-    require_whole(importing, list_id, importing.of_job(request_job_id))
+    require_complete_import(importing, list_id, importing.of_job(request_job_id))
 
 
 def test_large_member_request_resumes_where_a_killed_worker_stopped(
     importing: Importing, list_id: int, request_job_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed(BaseException):
-        """As a process is that does nothing more."""
+        """Simulates a killed process. No handler for ``Exception`` catches it."""
 
-    commit, left = applying.commit_chunk, 3
+    commit_chunk = applying.commit_chunk
+    remaining_commits = 3
 
-    def commit_some(*given: Any) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
+    def commit_some(*arguments: Any) -> None:
+        nonlocal remaining_commits
+        remaining_commits -= 1
+        if remaining_commits < 0:
             raise Killed
-        commit(*given)
+        commit_chunk(*arguments)
 
     lease = importing.lease(request_job_id)
-    with monkeypatch.context() as patched:
-        patched.setattr(applying, "commit_chunk", commit_some)
+    with monkeypatch.context() as patch:
+        patch.setattr(applying, "commit_chunk", commit_some)
         with pytest.raises(Killed):
             next(import_job.run_import(importing.resources, lease))
     assert importing.of_job(request_job_id).applied == 3
     with importing.resources.unit_of_work() as uow:
         hand_back_job(uow, lease)
     importing.work(request_job_id)
-    require_whole(importing, list_id, importing.of_job(request_job_id))
+    require_complete_import(importing, list_id, importing.of_job(request_job_id))
 
 
 def test_worker_that_lost_its_lease_adds_no_members(
     importing: Importing, list_id: int, request_job_id: int
 ) -> None:
-    stale = take_turn(importing, request_job_id)
-    before = importing.records(list_id)
+    stale_lease = take_turn(importing, request_job_id)
+    records_before = importing.records(list_id)
     with pytest.raises(LeaseLost):
-        next(import_job.run_import(importing.resources, stale))
-    # One that lost it while it prepared the chunk that comes next.
+        next(import_job.run_import(importing.resources, stale_lease))
+    # Another worker lost its lease while it prepared the next chunk.
     task = importing.of_job(request_job_id)
-    sixth = [*chunks_of(importing, task)][5]
-    chunk = prepare_chunk(sixth.number, sixth.rows)
+    sixth_chunk = [*read_chunks(importing, task)][5]
+    chunk = prepare_chunk(sixth_chunk.number, sixth_chunk.rows)
     with pytest.raises(LeaseLost):
-        applying.commit_chunk(importing.resources, task.id, chunk, lambda _: stale)
-    assert importing.records(list_id) == before
+        applying.commit_chunk(importing.resources, task.id, chunk, lambda _: stale_lease)
+    assert importing.records(list_id) == records_before
     importing.work(request_job_id)
-    require_whole(importing, list_id, importing.of_job(request_job_id))
+    require_complete_import(importing, list_id, importing.of_job(request_job_id))
 
 
 def test_first_members_of_a_request_are_added_up_to_the_plan_quota(
@@ -126,22 +133,22 @@ def test_first_members_of_a_request_are_added_up_to_the_plan_quota(
     request_job_id: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also when a chunk is the first to look for room, and the one before it is late."""
-    commit = applying.commit_chunk
+    """The quota is used in the order of the rows, even if an earlier chunk is committed late."""
+    commit_chunk = applying.commit_chunk
 
-    def commit_evens_late(
+    def commit_even_chunks_late(
         resources: Resources, import_id: int, chunk: PreparedChunk, *hold: Any
     ) -> None:
         if chunk.number % 2 == 0:
             time.sleep(0.1)
-        commit(resources, import_id, chunk, *hold)
+        commit_chunk(resources, import_id, chunk, *hold)
 
-    monkeypatch.setattr(applying, "commit_chunk", commit_evens_late)
-    # It ends in a chunk that is applied beside a later one.
+    monkeypatch.setattr(applying, "commit_chunk", commit_even_chunks_late)
+    # The quota ends in a chunk that is applied at the same time as a later chunk.
     leave_room_for_members(importing.stack, importing.new_list(importer), 13)
     importing.work(request_job_id)
     task = importing.of_job(request_job_id)
-    assert (task.received, task.added, task.over_quota) == (MEMBERS, 13, MEMBERS - 14)
+    assert (task.received, task.added, task.over_quota) == (ROW_COUNT, 13, ROW_COUNT - 14)
     added = {int(address.split(".")[0]) for address in importing.active(list_id)}
     assert added == set(range(13))
 

@@ -5,8 +5,8 @@ import pytest
 from tests.support.imports.forms import opened, rows
 
 
-def names(header: str, *records: str, **options: object) -> list[str]:
-    """Return the names of the members whose records follow their address."""
+def read_names(header: str, *records: str, **options: object) -> list[str]:
+    """Return the names that an import reads from rows with these cells after the address."""
     lines = [f"n{number}@example.com;{record}" for number, record in enumerate(records)]
     return [row.name for row in rows("\n".join([f"E-Mail;{header}", *lines]) + "\n", **options)]
 
@@ -55,17 +55,17 @@ def names(header: str, *records: str, **options: object) -> list[str]:
     ],
 )
 def test_member_name_is_combined_from_all_name_columns(header: str, record: str, name: str) -> None:
-    assert names(header, record) == [name]
+    assert read_names(header, record) == [name]
 
 
 def test_each_row_combines_its_own_filled_name_columns() -> None:
-    assert names("Name;Surname", "Ann;Lee", "Bob Roe;", ";Zed", "Cy Low;Low", ";") == [
+    assert read_names("Name;Surname", "Ann;Lee", "Bob Roe;", ";Zed", "Cy Low;Low", ";") == [
         *("Ann Lee", "Bob Roe", "Zed", "Cy Low", ""),
     ]
-    assert names("Vorname;Name", "Jörg;Müller", ";Eva Maier", "Uwe;Uwe Voss", "Kim;") == [
+    assert read_names("Vorname;Name", "Jörg;Müller", ";Eva Maier", "Uwe;Uwe Voss", "Kim;") == [
         *("Jörg Müller", "Eva Maier", "Uwe Voss", "Kim"),
     ]
-    assert names("Full Name;Last Name", "Ann Lee;Lee", ";Roe") == ["Ann Lee", "Roe"]
+    assert read_names("Full Name;Last Name", "Ann Lee;Lee", ";Roe") == ["Ann Lee", "Roe"]
 
 
 @pytest.mark.parametrize(
@@ -86,16 +86,16 @@ def test_each_row_combines_its_own_filled_name_columns() -> None:
 def test_import_description_assigns_a_role_to_each_name_column(
     file: str, roles: dict[str, str]
 ) -> None:
-    described = opened(file).description.columns
-    assert {role: names[0] for role, names in described.items() if role != "email"} == roles
+    columns = opened(file).description.columns
+    assert {role: headers[0] for role, headers in columns.items() if role != "email"} == roles
 
 
 def test_import_mapping_decides_which_columns_make_up_the_name() -> None:
-    def name(mapping: dict[str, str]) -> str:
-        [found] = names("Vorname;Name", "Jörg;Müller", mapping=mapping)
-        return found
+    def combine_name(mapping: dict[str, str]) -> str:
+        [name] = read_names("Vorname;Name", "Jörg;Müller", mapping=mapping)
+        return name
 
-    assert name({"Name": "name"}) == "Müller"
-    assert name({"Name": "ignore"}) == "Jörg"
-    assert name({"Name": "first_name", "Vorname": "last_name"}) == "Müller Jörg"
-    assert name({"Vorname": "last_name", "Name": "last_name"}) == "Jörg Müller"
+    assert combine_name({"Name": "name"}) == "Müller"
+    assert combine_name({"Name": "ignore"}) == "Jörg"
+    assert combine_name({"Name": "first_name", "Vorname": "last_name"}) == "Müller Jörg"
+    assert combine_name({"Vorname": "last_name", "Name": "last_name"}) == "Jörg Müller"

@@ -5,24 +5,25 @@ import pytest
 from services.subscriptions.imports.rows import MemberRow, SuppressionStatus
 from tests.support.imports.forms import opened
 
-WANTED, UNSUBSCRIBED = SuppressionStatus.WANTED, SuppressionStatus.UNSUBSCRIBED
+WANTED = SuppressionStatus.WANTED
+UNSUBSCRIBED = SuppressionStatus.UNSUBSCRIBED
 NOT_SUBSCRIBED = "row.not_subscribed"
 
-MAILCHIMP = (
+MAILCHIMP_HEADER = (
     "Email Address,First Name,Last Name,Address,MEMBER_RATING,OPTIN_TIME,OPTIN_IP,CONFIRM_TIME,"
     "CONFIRM_IP,LATITUDE,LONGITUDE,GMTOFF,DSTOFF,TIMEZONE,CC,REGION,LAST_CHANGED,{}LEID,EUID,"
     "NOTES,TAGS\n"
 )
-SUBSCRIBED = MAILCHIMP.format("")
-UNSUB = MAILCHIMP.format(
+SUBSCRIBED_HEADER = MAILCHIMP_HEADER.format("")
+UNSUBSCRIBED_HEADER = MAILCHIMP_HEADER.format(
     "UNSUB_TIME,UNSUB_CAMPAIGN_TITLE,UNSUB_CAMPAIGN_ID,UNSUB_REASON,UNSUB_REASON_OTHER,"
 )
-CLEANED = MAILCHIMP.format("CLEAN_TIME,CLEAN_CAMPAIGN_TITLE,CLEAN_CAMPAIGN_ID,")
+CLEANED_HEADER = MAILCHIMP_HEADER.format("CLEAN_TIME,CLEAN_CAMPAIGN_TITLE,CLEAN_CAMPAIGN_ID,")
 
 Verdict = tuple[str, str, str | None, SuppressionStatus] | tuple[str, str]
 
 
-def verdicts(file: str, product: str | None) -> list[Verdict]:
+def read_verdicts(file: str, product: str | None) -> list[Verdict]:
     reader = opened(file)
     assert reader.description.product == product
     rows = [row for row in reader if isinstance(row, MemberRow)]
@@ -37,15 +38,16 @@ def verdicts(file: str, product: str | None) -> list[Verdict]:
 def test_mailchimp_audience_files_are_imported_with_their_statuses() -> None:
     person = 'ada@example.com,Ada,Byron,"1 Road, Town",4,2024-01-02 10:00:00,,2024-01-02 10:01:00'
     place = ",,,,,,,GB,,2024-02-01 09:00:00"
-    assert verdicts(f'{SUBSCRIBED}{person}{place},1,e,,"""vip"""\n', "mailchimp") == [
+    assert read_verdicts(f'{SUBSCRIBED_HEADER}{person}{place},1,e,,"""vip"""\n', "mailchimp") == [
         ("ada@example.com", "Ada Byron", None, WANTED)
     ]
-    assert verdicts(
-        f"{UNSUB}{person}{place},2024-03-01 08:00:00,May,7,NORMAL,,1,e,,\n", "mailchimp"
+    assert read_verdicts(
+        f"{UNSUBSCRIBED_HEADER}{person}{place},2024-03-01 08:00:00,May,7,NORMAL,,1,e,,\n",
+        "mailchimp",
     ) == [("ada@example.com", "Ada Byron", None, UNSUBSCRIBED)]
-    assert verdicts(f"{CLEANED}{person}{place},2024-03-01 08:00:00,May,7,1,e,,\n", "mailchimp") == [
-        ("ada@example.com", "Ada Byron", None, SuppressionStatus.CLEANED)
-    ]
+    assert read_verdicts(
+        f"{CLEANED_HEADER}{person}{place},2024-03-01 08:00:00,May,7,1,e,,\n", "mailchimp"
+    ) == [("ada@example.com", "Ada Byron", None, SuppressionStatus.CLEANED)]
 
 
 def test_substack_email_list_is_imported_with_tiers_expiries_and_opt_outs() -> None:
@@ -58,7 +60,7 @@ def test_substack_email_list_is_imported_with_tiers_expiries_and_opt_outs() -> N
         "silent@example.com,true,2027-07-01T16:20:44.000Z,monthly,true,2025-01-01,x\n"
     )
 
-    assert verdicts(file, "substack") == [
+    assert read_verdicts(file, "substack") == [
         ("free@example.com", "", "free", WANTED),
         ("year@example.com", "", "silver", WANTED),
         ("founder@example.com", "", "gold", WANTED),
@@ -66,7 +68,7 @@ def test_substack_email_list_is_imported_with_tiers_expiries_and_opt_outs() -> N
         ("silent@example.com", "", "silver", UNSUBSCRIBED),
     ]
     paid = datetime(2027, 7, 1, 16, 20, 44, tzinfo=UTC)
-    expiries = [one.paid_expiry for one in opened(file) if isinstance(one, MemberRow)]
+    expiries = [row.paid_expiry for row in opened(file) if isinstance(row, MemberRow)]
     assert expiries == [None, paid, paid, None, paid]
 
 
@@ -82,8 +84,11 @@ def test_older_substack_files_are_imported_with_tiers_and_opt_outs() -> None:
         "b@example.com,2027-07-01T16:20:44.000Z,true,,comp\n"
     )
 
-    assert [one[2] for one in verdicts(signups, "substack") if len(one) == 4] == ["silver", "free"]
-    assert verdicts(subscribers, "substack") == [
+    assert [verdict[2] for verdict in read_verdicts(signups, "substack") if len(verdict) == 4] == [
+        "silver",
+        "free",
+    ]
+    assert read_verdicts(subscribers, "substack") == [
         ("a@example.com", "", "silver", WANTED),
         ("b@example.com", "", "silver", UNSUBSCRIBED),
     ]
@@ -99,7 +104,7 @@ def test_ghost_members_are_imported_with_tiers_and_opt_outs() -> None:
         "4,di@example.com,Di,,true,false,cus_1,2024-01-01T00:00:00.000Z,2024-05-01T00:00:00.000Z,,\n"
     )
 
-    assert verdicts(file, "ghost") == [
+    assert read_verdicts(file, "ghost") == [
         ("ada@example.com", "Ada Byron", None, WANTED),
         ("bob@example.com", "", "silver", WANTED),
         ("cy@example.com", "Cy", None, UNSUBSCRIBED),
@@ -114,7 +119,7 @@ def test_buttondown_subscribers_are_imported_with_tiers_and_statuses() -> None:
     header = "email,notes,subscriber_type,creation_date,tags\n"
     file = header + "".join(f"{kind}@example.com,,{kind},2024-02-02,x\n" for kind in kinds.split())
 
-    assert verdicts(file, "buttondown") == [
+    assert read_verdicts(file, "buttondown") == [
         ("regular@example.com", "", "free", WANTED),
         ("premium@example.com", "", "silver", WANTED),
         ("gifted@example.com", "", "silver", WANTED),
@@ -126,8 +131,10 @@ def test_buttondown_subscribers_are_imported_with_tiers_and_statuses() -> None:
         ("past_due@example.com", "", "silver", WANTED),
         ("new_word@example.com", "row.status_unknown"),
     ]
-    newer = "id,creation_date,email_address,metadata,type\n1,2024-02-02,a@example.com,{},regular\n"
-    assert verdicts(newer, "buttondown") == [("a@example.com", "", "free", WANTED)]
+    newer_file = (
+        "id,creation_date,email_address,metadata,type\n1,2024-02-02,a@example.com,{},regular\n"
+    )
+    assert read_verdicts(newer_file, "buttondown") == [("a@example.com", "", "free", WANTED)]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +152,7 @@ def test_kit_subscribers_are_imported_with_their_statuses(header: str) -> None:
         file += ",".join(cells.get(name, "") for name in names) + "\n"
 
     assert (
-        verdicts(file, "kit")
+        read_verdicts(file, "kit")
         == [
             ("active@example.com", "Ann", None, WANTED),
             ("inactive@example.com", NOT_SUBSCRIBED),
@@ -160,7 +167,7 @@ def test_kit_subscribers_are_imported_with_their_statuses(header: str) -> None:
 def test_state_column_with_geographical_states_is_not_read_as_a_status() -> None:
     file = "first_name,email,state,created_at\nAnn,a@example.com,CA,2024-01-01\n"
 
-    assert verdicts(file, None) == [("a@example.com", "Ann", None, WANTED)]
+    assert read_verdicts(file, None) == [("a@example.com", "Ann", None, WANTED)]
 
 
 def test_beehiiv_subscribers_are_imported_with_tiers_and_statuses() -> None:
@@ -174,7 +181,7 @@ def test_beehiiv_subscribers_are_imported_with_tiers_and_statuses() -> None:
         "e@example.com,,Zed,active,free,2024-03-24 10:23:10 UTC,,Yes,No,2024-03-13 11:33:53 UTC\n"
     )
 
-    assert verdicts(file, "beehiiv") == [
+    assert read_verdicts(file, "beehiiv") == [
         ("a@example.com", "Ann", "free", WANTED),
         ("b@example.com", "Bob Lee", "silver", WANTED),
         ("c@example.com", "", "free", UNSUBSCRIBED),
@@ -184,7 +191,7 @@ def test_beehiiv_subscribers_are_imported_with_tiers_and_statuses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "found"),
+    ("word", "expected"),
     [
         ("Subscribed", WANTED),
         ("customer", "row.status_unknown"),
@@ -199,16 +206,16 @@ def test_beehiiv_subscribers_are_imported_with_tiers_and_statuses() -> None:
     ],
 )
 def test_common_status_words_are_recognised_in_files_of_unknown_products(
-    word: str, found: str
+    word: str, expected: str
 ) -> None:
     (row,) = opened(f"email,status\na@example.com,{word}\n")
 
     assert isinstance(row, MemberRow)
-    assert (row.problem.code if row.problem else row.suppression) == found
+    assert (row.problem.code if row.problem else row.suppression) == expected
 
 
 @pytest.mark.parametrize(
-    ("column", "cell", "found"),
+    ("column", "cell", "expected"),
     [
         ("Unsubscribed", "true", UNSUBSCRIBED),
         ("Unsubscribed", "no", WANTED),
@@ -222,10 +229,10 @@ def test_common_status_words_are_recognised_in_files_of_unknown_products(
     ],
 )
 def test_opt_out_consent_and_bounce_columns_mark_suppressed_members(
-    column: str, cell: str, found: SuppressionStatus
+    column: str, cell: str, expected: SuppressionStatus
 ) -> None:
-    (one,) = opened(f"email,{column}\na@example.com,{cell}\n")
+    (row,) = opened(f"email,{column}\na@example.com,{cell}\n")
 
-    assert isinstance(one, MemberRow)
-    assert one.suppression is found
-    assert one.is_opt_out is (found is not WANTED)
+    assert isinstance(row, MemberRow)
+    assert row.suppression is expected
+    assert row.is_opt_out is (expected is not WANTED)

@@ -1,4 +1,4 @@
-"""How many table rows an import reads to apply one chunk of its file."""
+"""Tests how many table rows an import reads to apply one chunk of its file."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,20 +12,20 @@ from services.subscriptions.imports import applying
 from storage.unit_of_work import UnitOfWork
 from tests.support.imports.importing import Importing, csv_of
 
-OTHERS = 20_000
-GROUP = 100
+OTHER_MEMBER_COUNT = 20_000
+GROUP_SIZE = 100
 TABLES = ("opt_outs", "subscriptions", "users")
 
-_PEOPLE = """
+_INSERT_PEOPLE = """
     INSERT INTO users (id, email)
     SELECT 8000000000000000 + (random() * 900000000000000)::bigint, 'other.' || n || %s
     FROM generate_series(1, %s) AS n
 """
-_MEMBERS = """
+_INSERT_MEMBERS = """
     INSERT INTO subscriptions (list_id, user_id, status, email, source)
     SELECT %s, id, 'active', email, 'import' FROM users WHERE email LIKE %s
 """
-_OPT_OUTS = """
+_INSERT_OPT_OUTS = """
     INSERT INTO opt_outs (list_id, user_id, address_hmac, kind, source)
     SELECT %s, id, sha256(email::bytea), 'email', 'page' FROM users WHERE email LIKE %s
 """
@@ -61,9 +61,9 @@ def record_reads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, ReadRows]]:
         rows = uow.session.execute(_ROW_COUNTERS).all()
         return {table: ReadRows(scanned, looked_up) for table, scanned, looked_up in rows}
 
-    def apply_and_record(uow: UnitOfWork, *others: Any) -> Any:
+    def apply_and_record(uow: UnitOfWork, *arguments: Any) -> Any:
         before = read_counters(uow)
-        result = apply_chunk(uow, *others)
+        result = apply_chunk(uow, *arguments)
         after = read_counters(uow)
         unread = ReadRows(0, 0)
         reads.append(
@@ -82,62 +82,73 @@ def record_reads(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, ReadRows]]:
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"tags": "a,b", "created_at": "2020-01-01", "optin_time": "2020-01-02"}]
+    "extra_columns", [{}, {"tags": "a,b", "created_at": "2020-01-01", "optin_time": "2020-01-02"}]
 )
 def test_import_chunk_scans_no_table_completely(
-    importing: Importing, importer: Owner, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
+    importing: Importing,
+    importer: Owner,
+    monkeypatch: pytest.MonkeyPatch,
+    extra_columns: dict[str, str],
 ) -> None:
-    stack, tag = importing.stack, random_hash_id()
-    other, list_id = importing.new_list(importer), importing.new_list(importer)
-    stack.query(_PEOPLE, f".{tag}@example.com", OTHERS)
-    stack.query(_MEMBERS, other, f"%.{tag}@example.com")
-    stack.query(_OPT_OUTS, other, f"%.{tag}@example.com")
+    stack = importing.stack
+    tag = random_hash_id()
+    other_list_id = importing.new_list(importer)
+    list_id = importing.new_list(importer)
+    stack.query(_INSERT_PEOPLE, f".{tag}@example.com", OTHER_MEMBER_COUNT)
+    stack.query(_INSERT_MEMBERS, other_list_id, f"%.{tag}@example.com")
+    stack.query(_INSERT_OPT_OUTS, other_list_id, f"%.{tag}@example.com")
 
-    def group(name: str) -> list[str]:
-        return [f"{name}.{number}.{tag}@example.com" for number in range(GROUP)]
+    def group_addresses(name: str) -> list[str]:
+        return [f"{name}.{number}.{tag}@example.com" for number in range(GROUP_SIZE)]
 
     def file(rows: dict[str, tuple[str, str]]) -> bytes:
         lines = [
-            [each, *cells, *more.values()] for name, cells in rows.items() for each in group(name)
+            [each, *cells, *extra_columns.values()]
+            for name, cells in rows.items()
+            for each in group_addresses(name)
         ]
-        return csv_of(lines, header=("email", "name", "status", *more))
+        return csv_of(lines, header=("email", "name", "status", *extra_columns))
 
-    before = {"active": ("Old", ""), "gone": ("Old", ""), "leaving": ("Old", "")}
-    importing.bring(importer, list_id, file(before))
+    first_groups = {"active": ("Old", ""), "gone": ("Old", ""), "leaving": ("Old", "")}
+    importing.bring(importer, list_id, file(first_groups))
     stack.query(
         "UPDATE subscriptions SET status = 'removed' WHERE list_id = %s AND email LIKE 'gone%%'",
         list_id,
     )
     for table in TABLES:
         stack.query(f"ANALYZE {table}")
-    now = {"active": ("New", ""), "gone": ("New", ""), "new": ("New", "")}
-    # Of the other list, and known already.
-    now |= {"leaving": ("", "unsubscribed"), "other": ("New", "")}
+    second_groups = {"active": ("New", ""), "gone": ("New", ""), "new": ("New", "")}
+    # The people in the group "other" already exist as members of the other list.
+    second_groups |= {"leaving": ("", "unsubscribed"), "other": ("New", "")}
     reads = record_reads(monkeypatch)
-    task = importing.bring(importer, list_id, file(now), on_existing="update")
+    task = importing.bring(importer, list_id, file(second_groups), on_existing="update")
 
-    assert (task.added, task.updated, task.opted_out) == (3 * GROUP, GROUP, GROUP)
+    assert (task.added, task.updated, task.opted_out) == (3 * GROUP_SIZE, GROUP_SIZE, GROUP_SIZE)
     assert [{table for table in chunk if chunk[table].scanned} for chunk in reads] == [set()]
 
 
 def test_import_row_cost_stays_bounded_without_statistics_for_its_list(
     importing: Importing, importer: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stack, tag = importing.stack, random_hash_id()
-    other, list_id = importing.new_list(importer), importing.new_list(importer)
-    stack.query(_PEOPLE, f".{tag}@example.com", OTHERS)
-    stack.query(_MEMBERS, other, f"%.{tag}@example.com")
+    stack = importing.stack
+    tag = random_hash_id()
+    other_list_id = importing.new_list(importer)
+    list_id = importing.new_list(importer)
+    stack.query(_INSERT_PEOPLE, f".{tag}@example.com", OTHER_MEMBER_COUNT)
+    stack.query(_INSERT_MEMBERS, other_list_id, f"%.{tag}@example.com")
     for table in (*TABLES, "former_addresses"):
         stack.query(f"ANALYZE {table}")
     reads = record_reads(monkeypatch)
     header = ("email", "name", "tags", "optin_time")
     for name in ("first", "second"):
         lines = [
-            (f"{who}.{number}.{tag}@example.com", name, "a", "2020-01-02")
-            for who in ("same", name)
-            for number in range(10 * GROUP)
+            (f"{group}.{number}.{tag}@example.com", name, "a", "2020-01-02")
+            for group in ("same", name)
+            for number in range(10 * GROUP_SIZE)
         ]
         importing.bring(importer, list_id, csv_of(lines, header=header), on_existing="update")
     assert len(reads) == 2
     members = [chunk["subscriptions"] for chunk in reads]
-    assert max(each.scanned + each.looked_up for each in members) < MAX_READS_PER_ROW * 20 * GROUP
+    assert (
+        max(each.scanned + each.looked_up for each in members) < MAX_READS_PER_ROW * 20 * GROUP_SIZE
+    )

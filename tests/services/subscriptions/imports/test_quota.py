@@ -17,9 +17,11 @@ from tests.support.people.quotas import leave_room_for_members
 from tests.support.sizes import sized
 
 
-def file_of(count: int, *left: str) -> bytes:
+def build_csv(count: int, *opted_out_addresses: str) -> bytes:
     rows = [f"{random_hash_id()}@example.com,subscribed" for _ in range(count)]
-    return "\n".join(["email,status", *rows, *(f"{each},unsubscribed" for each in left)]).encode()
+    return "\n".join(
+        ["email,status", *rows, *(f"{each},unsubscribed" for each in opted_out_addresses)]
+    ).encode()
 
 
 @pytest.mark.usefixtures("_require_no_deadlock_in_imports")
@@ -35,20 +37,22 @@ def test_concurrent_imports_fill_the_plan_quota_exactly(
     owner = importing.stack.create_owner()
     leave_room_for_members(importing.stack, importing.new_list(owner), room)
     list_ids = [importing.new_list(owner) for _ in sizes]
-    left = [f"{random_hash_id()}@example.com" for _ in sizes]
+    opted_out_addresses = [f"{random_hash_id()}@example.com" for _ in sizes]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "ROWS_PER_CHUNK", chunk)
-        jobs = [
-            importing.begin(owner, list_id, file_of(size, no))
-            for list_id, size, no in zip(list_ids, sizes, left, strict=True)
+        job_ids = [
+            importing.begin(owner, list_id, build_csv(size, opted_out_address))
+            for list_id, size, opted_out_address in zip(
+                list_ids, sizes, opted_out_addresses, strict=True
+            )
         ]
-        with ThreadPoolExecutor(len(jobs)) as threads:
-            ended = list(threads.map(importing.work, jobs))
-    tasks = [importing.of_job(job.id) for job in ended]
+        with ThreadPoolExecutor(len(job_ids)) as threads:
+            finished_jobs = list(threads.map(importing.work, job_ids))
+    tasks = [importing.of_job(job.id) for job in finished_jobs]
     added = sum(task.added for task in tasks)
     assert added == sum(len(importing.active(list_id)) for list_id in list_ids)
     assert added == min(max(room, 0), sum(sizes))
-    for job, task, size, list_id in zip(ended, tasks, sizes, list_ids, strict=True):
+    for job, task, size, list_id in zip(finished_jobs, tasks, sizes, list_ids, strict=True):
         assert (task.added + task.over_quota, task.opted_out) == (size, 1)
         assert len(importing.opt_outs(list_id)) == 1
         if task.over_quota:
@@ -66,7 +70,7 @@ def test_import_adds_nobody_after_a_row_exceeded_the_quota(
     leave_room_for_members(importing.stack, full_id, 1)
     member = f"{random_hash_id()}@example.com"
     importing.bring(importer, list_id, f"email\n{member}\n".encode())
-    commit = applying.commit_chunk
+    commit_chunk = applying.commit_chunk
 
     def commit_and_make_room(
         resources: Resources, import_id: int, chunk: PreparedChunk, *hold: Any
@@ -74,10 +78,10 @@ def test_import_adds_nobody_after_a_row_exceeded_the_quota(
         if chunk.number == 1:
             eventually(lambda: importing.of_job(job_id).applied == 1, what="the first chunk")
             importing.remove(list_id, member)
-        commit(resources, import_id, chunk, *hold)
+        commit_chunk(resources, import_id, chunk, *hold)
 
     monkeypatch.setattr(applying, "commit_chunk", commit_and_make_room)
-    job_id = importing.begin(importer, list_id, file_of(4))
+    job_id = importing.begin(importer, list_id, build_csv(4))
     job = importing.work(job_id)
     task = importing.of_job(job_id)
     assert (job.status, task.added, task.over_quota) == ("failed", 0, 4)
@@ -88,8 +92,8 @@ def test_opt_outs_in_a_file_are_kept_when_its_members_exceed_the_quota(
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     leave_room_for_members(importing.stack, importing.new_list(importer), 1)
-    left = new_addresses(2)
-    job = importing.work(importing.begin(importer, list_id, file_of(4, *left)))
+    opted_out_addresses = new_addresses(2)
+    job = importing.work(importing.begin(importer, list_id, build_csv(4, *opted_out_addresses)))
     task = importing.of_job(job.id)
     assert (job.status, task.added, task.over_quota, task.opted_out) == ("failed", 1, 3, 2)
     assert len(importing.opt_outs(list_id)) == 2
@@ -99,7 +103,7 @@ def test_operator_import_is_not_limited_by_the_plan_quota(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     leave_room_for_members(importing.stack, importing.new_list(importer), 0)
-    job = importing.work(importing.begin(importer, list_id, file_of(3), by_operator=True))
+    job = importing.work(importing.begin(importer, list_id, build_csv(3), by_operator=True))
     assert (job.status, importing.of_job(job.id).added) == ("succeeded", 3)
 
 
@@ -107,7 +111,7 @@ def test_import_dry_run_at_the_plan_quota_still_judges_every_row(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
     leave_room_for_members(importing.stack, importing.new_list(importer), 0)
-    task = importing.bring(importer, list_id, file_of(3), dry_run=True)
+    task = importing.bring(importer, list_id, build_csv(3), dry_run=True)
     assert (task.status, task.added, task.over_quota) == ("succeeded", 3, 0)
 
 
@@ -116,7 +120,7 @@ def test_import_with_too_many_distinct_addresses_fails_without_adding_anybody(
 ) -> None:
     monkeypatch.setattr(seen_addresses, "MAX_ADDRESSES_IN_MEMORY", 0)
     monkeypatch.setattr(file_rows, "SeenAddresses", lambda: SeenAddresses(max_bytes=64 * 1024))
-    job = importing.work(importing.begin(importer, list_id, file_of(5000)))
+    job = importing.work(importing.begin(importer, list_id, build_csv(5000)))
     assert job.error is not None
     assert (job.status, job.error["code"]) == ("failed", "import.too_many_addresses")
     assert importing.active(list_id) == set()

@@ -1,4 +1,4 @@
-"""Imports of random files, and the undo of the imports, have the results that a model predicts."""
+"""Tests that imports of random files, and their undo, have the results that a model predicts."""
 
 import copy
 from dataclasses import dataclass, replace
@@ -24,8 +24,8 @@ from tests.support.sizes import FULL, sized
 
 EXPIRIES = ["", PASSED, "2040-01-01T00:00:00.000000Z", "2041-06-01T00:00:00.000000Z"]
 TAGS = ["a", "b", "Ça va"]
-PEOPLE = 7
-EXTRAS = {
+PERSON_COUNT = 7
+EXTRA_CELLS = {
     "company": st.sampled_from(["", "Acme", "B\\C\t\"'D", "Ωmega"]),
     "tags": st.frozensets(st.sampled_from(TAGS)),
     "joined": st.sampled_from(["", "2019-05-06", "2020-07-08"]),
@@ -33,50 +33,54 @@ EXTRAS = {
 
 
 @dataclass(frozen=True)
-class Before:
-    """How somebody stands with the list before the import."""
+class PriorState:
+    """The state of a person on the list before the import."""
 
     member: Member | None
-    noes: frozenset[str]
-    # Erased since they said no: known by the address alone.
+    opt_out_kinds: frozenset[str]
+    # The person was erased after opting out, so only the address identifies the opt-out.
     erased: bool
+    # The address of the opt-out is hashed with the older key.
     older_key: bool
 
 
 @st.composite
-def befores(draw: st.DrawFn) -> Before:
-    noes = draw(st.sets(st.sampled_from(["list", "email"]), max_size=2))
-    erased = bool(noes) and draw(st.booleans())
+def prior_states(draw: st.DrawFn) -> PriorState:
+    opt_out_kinds = draw(st.sets(st.sampled_from(["list", "email"]), max_size=2))
+    erased = bool(opt_out_kinds) and draw(st.booleans())
     member = None
     if not erased and draw(st.integers(0, 3)):
-        others = ["pending", "removed", "unsubscribed"]
-        status = draw(st.sampled_from(["active", "active", "active", *others]))
+        other_statuses = ["pending", "removed", "unsubscribed"]
+        status = draw(st.sampled_from(["active", "active", "active", *other_statuses]))
         tier = draw(st.sampled_from(["free", "silver", "gold"]))
         expiry = draw(st.sampled_from(EXPIRIES)) if tier != "free" else ""
         member = Member(
-            "unsubscribed" if "list" in noes and status == "active" else status,
-            mail="email" not in noes and draw(st.booleans()),
+            "unsubscribed" if "list" in opt_out_kinds and status == "active" else status,
+            mail="email" not in opt_out_kinds and draw(st.booleans()),
             tier=tier,
             expiry=expiry or None,
             name=draw(st.sampled_from([None, "Ada", "Bea"])),
         )
     if member is not None and member.status == "active":
-        line = draw(st.builds(Line, st.just(""), age=st.sampled_from(["", "1"]), **EXTRAS))
+        line = draw(st.builds(Line, st.just(""), age=st.sampled_from(["", "1"]), **EXTRA_CELLS))
         member = replace(member, fields=line.fields, tags=line.tags, joined=line.joined)
-    return Before(member, frozenset(noes), erased, draw(st.booleans()))
+    return PriorState(member, frozenset(opt_out_kinds), erased, draw(st.booleans()))
 
 
 @st.composite
-def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
-    """Who, in capitals or not, and the rest of the row; nobody for no address."""
+def random_lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
+    """Draw the number of a person, whether the address is in capitals, and the rest of the row.
+
+    The number is -1 for a row without a valid address.
+    """
     tier = draw(st.sampled_from(["", "", "free", "silver", "gold"]))
     expiry = draw(st.sampled_from(EXPIRIES)) if tier != "free" else ""
     name = draw(st.sampled_from(["", "Ada", "Bea", "Zoë \\ Ω", "a;b\\t"]))
     status = draw(st.sampled_from(["subscribed"] * 12 + [*STATUSES]))
-    who = draw(st.integers(-1, PEOPLE - 1))
-    more = {**EXTRAS, "age": st.sampled_from(["", "1", "2", "old"])}
-    line = st.builds(Line, *map(st.just, ("", name, tier, expiry, status)), **more)
-    return who, draw(st.booleans()), draw(line)
+    person_number = draw(st.integers(-1, PERSON_COUNT - 1))
+    later_cells = {**EXTRA_CELLS, "age": st.sampled_from(["", "1", "2", "old"])}
+    line = st.builds(Line, *map(st.just, ("", name, tier, expiry, status)), **later_cells)
+    return person_number, draw(st.booleans()), draw(line)
 
 
 @pytest.mark.tier("fast", "properties")
@@ -89,8 +93,8 @@ def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
     suppress_health_check=list(HealthCheck),
 )
 @given(
-    people=st.lists(befores(), min_size=PEOPLE, max_size=PEOPLE),
-    file=st.lists(lines(), min_size=5, max_size=14),
+    people=st.lists(prior_states(), min_size=PERSON_COUNT, max_size=PERSON_COUNT),
+    file=st.lists(random_lines(), min_size=5, max_size=14),
     update=st.booleans(),
     missing=st.sampled_from([set(), {"tier"}, {"paid_expiry"}, {"tier", "paid_expiry"}]),
     chunk=st.integers(2, 6),
@@ -98,7 +102,7 @@ def lines(draw: st.DrawFn) -> tuple[int, bool, Line]:
 def test_import_of_any_random_file_matches_the_model_and_is_undone_completely(
     importing: Importing,
     *,
-    people: list[Before],
+    people: list[PriorState],
     file: list[tuple[int, bool, Line]],
     update: bool,
     missing: set[str],
@@ -107,135 +111,149 @@ def test_import_of_any_random_file_matches_the_model_and_is_undone_completely(
     owner = importing.stack.create_owner()
     list_id = importing.new_list(owner)
     tag = random_hash_id(8)
-    whole = _prepare(importing, owner, list_id, people, tag)
-    rows = [_addressed(each, tag) for each in file]
+    model = _create_people(importing, owner, list_id, people, tag)
+    rows = [_set_address(each, tag) for each in file]
     columns = [name for name in HEADER if name not in missing]
-    sent = csv_of([row.cells(columns) for row in rows], columns)
+    file_bytes = csv_of([row.cells(columns) for row in rows], columns)
     options = {"on_existing": "update" if update else "skip"}
-    before, noes_before = importing.records(list_id), importing.opt_outs(list_id)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(chunks, "ROWS_PER_CHUNK", chunk)
-        tried = importing.bring(owner, list_id, sent, dry_run=True, **options)
+    before = importing.records(list_id)
+    opt_outs_before = importing.opt_outs(list_id)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunks, "ROWS_PER_CHUNK", chunk)
+        dry_run = importing.bring(owner, list_id, file_bytes, dry_run=True, **options)
         assert importing.records(list_id) == before
-        assert importing.opt_outs(list_id) == noes_before
-        known = "SELECT count(*) FROM users WHERE email LIKE %s"
-        there = sum(not each.erased for each in people)
-        assert importing.stack.query(known, f"%.{tag}@example.com") == [(there,)]
-        done = importing.bring(owner, list_id, sent, **options)
+        assert importing.opt_outs(list_id) == opt_outs_before
+        user_count_query = "SELECT count(*) FROM users WHERE email LIKE %s"
+        user_count = sum(not each.erased for each in people)
+        assert importing.stack.query(user_count_query, f"%.{tag}@example.com") == [(user_count,)]
+        finished_import = importing.bring(owner, list_id, file_bytes, **options)
 
-    after = copy.deepcopy(whole)
-    outcome = after.bring(rows, columns, update=update)
-    for task in (tried, done):
+    expected_model = copy.deepcopy(model)
+    outcome = expected_model.bring(rows, columns, update=update)
+    for task in (dry_run, finished_import):
         assert (counts_of(task), task.left_out) == (outcome.counts(), len(outcome.left_out))
-        found = [(int(line), code) for *_, line, code, _ in importing.not_added(task.id)]
+        not_added_rows = [(int(line), code) for *_, line, code, _ in importing.not_added(task.id)]
         # Sort the rows, because the opt-outs of a long file are in separate chunks.
-        assert sorted(found) == outcome.not_added()
-    _require(importing, owner, list_id, after)
+        assert sorted(not_added_rows) == outcome.not_added()
+    _require_model(importing, owner, list_id, expected_model)
     added = outcome.counts()["added"]
-    undone = {"import_id": done.id, "undone": added, "kept": 0}
-    assert importing.take_back(owner, done.id) == undone
-    left = {
+    expected_undo = {"import_id": finished_import.id, "undone": added, "kept": 0}
+    assert importing.take_back(owner, finished_import.id) == expected_undo
+    opted_out_addresses = {
         row.email.lower()
-        for row, said in zip(rows, outcome.verdicts, strict=True)
-        if said == "left"
+        for row, verdict in zip(rows, outcome.verdicts, strict=True)
+        if verdict == "left"
     }
-    assert _others(importing.records(list_id), left) == _others(before, left)
-    if not left:
+    assert _exclude_addresses(
+        importing.records(list_id), opted_out_addresses
+    ) == _exclude_addresses(before, opted_out_addresses)
+    if not opted_out_addresses:
         assert importing.records(list_id) == before
-        assert importing.opt_outs(list_id) == noes_before
+        assert importing.opt_outs(list_id) == opt_outs_before
     assert importing.count(list_id) == len(importing.active(list_id))
 
 
-def _address(who: int, tag: str) -> str:
-    return f"p{who}.{tag}@example.com"
+def _build_address(person_number: int, tag: str) -> str:
+    return f"p{person_number}.{tag}@example.com"
 
 
-def _addressed(row: tuple[int, bool, Line], tag: str) -> Line:
-    who, loud, line = row
-    email = _address(who, tag) if who >= 0 else "nobody"
-    return replace(line, email=email.upper() if loud else email)
+def _set_address(row: tuple[int, bool, Line], tag: str) -> Line:
+    person_number, is_upper_case, line = row
+    email = _build_address(person_number, tag) if person_number >= 0 else "nobody"
+    return replace(line, email=email.upper() if is_upper_case else email)
 
 
-def _prepare(
-    importing: Importing, owner: Owner, list_id: int, people: list[Before], tag: str
+def _create_people(
+    importing: Importing, owner: Owner, list_id: int, people: list[PriorState], tag: str
 ) -> Whole:
-    whole, field_ids = Whole(), create_company_and_age(importing.resources, owner)
+    model = Whole()
+    field_ids = create_company_and_age(importing.resources, owner)
     with importing.resources.unit_of_work() as uow:
         tag_ids = tags.find_tag_ids(uow, list_id, TAGS, create=True)
-        for who, each in enumerate(people):
-            address, user_id = _address(who, tag), None
+        for person_number, each in enumerate(people):
+            address = _build_address(person_number, tag)
+            user_id = None
             if not each.erased:
                 user_id = random_id()
                 uow.session.add(User(id=user_id, email=address))
                 uow.session.flush()
-            whole.noes[address] = set(each.noes)
-            uow.session.add_all(_opt_outs(importing, list_id, user_id, address, each))
+            model.noes[address] = set(each.opt_out_kinds)
+            uow.session.add_all(_build_opt_outs(importing, list_id, user_id, address, each))
             if (member := each.member) is not None:
-                whole.members[address] = member
-                kept = {
+                model.members[address] = member
+                stored_values = {
                     "fields": {str(field_ids[key]): each for key, each in member.fields.items()},
                     "tag_ids": sorted(tag_ids[each] for each in member.tags),
-                    "joined_at": _moment(member.joined),
+                    "joined_at": _parse_date(member.joined),
                 }
-                uow.session.add(_subscription(list_id, user_id or 0, address, member, **kept))
-    return whole
+                uow.session.add(
+                    _build_subscription(list_id, user_id or 0, address, member, **stored_values)
+                )
+    return model
 
 
-def _opt_outs(
-    importing: Importing, list_id: int, user_id: int | None, address: str, before: Before
+def _build_opt_outs(
+    importing: Importing, list_id: int, user_id: int | None, address: str, before: PriorState
 ) -> list[OptOut]:
     keyring = importing.resources.keyring
     digest = opt_out_checks.compute_address_digests(keyring, address)[int(before.older_key)]
-    same = {"list_id": list_id, "user_id": user_id, "address_hmac": digest, "source": "login"}
-    return [OptOut(kind=kind, **same) for kind in sorted(before.noes)]
+    shared_values = {
+        "list_id": list_id,
+        "user_id": user_id,
+        "address_hmac": digest,
+        "source": "login",
+    }
+    return [OptOut(kind=kind, **shared_values) for kind in sorted(before.opt_out_kinds)]
 
 
-def _moment(text: str | None) -> datetime | None:
+def _parse_date(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
 
 
-def _subscription(
-    list_id: int, user_id: int, address: str, member: Member, **kept: Any
+def _build_subscription(
+    list_id: int, user_id: int, address: str, member: Member, **stored_values: Any
 ) -> Subscription:
     return Subscription(
         list_id=list_id,
         user_id=user_id,
         status=member.status,
         type=member.tier,
-        paid_expiry=_moment(member.expiry),
+        paid_expiry=_parse_date(member.expiry),
         email_enabled=member.mail,
         name=member.name,
         email=address,
         source="subscribe",
-        **kept,
+        **stored_values,
     )
 
 
-def _require(importing: Importing, owner: Owner, list_id: int, whole: Whole) -> None:
+def _require_model(importing: Importing, owner: Owner, list_id: int, model: Whole) -> None:
     with importing.resources.unit_of_work() as uow:
-        of_list = select(Subscription).where(Subscription.list_id == list_id)
-        found = uow.session.scalars(of_list).all()
-        own = fields.read_own_fields(uow, owner.user_id)
-        names = tags.find_tag_names(uow, [tag_id for each in found for tag_id in each.tag_ids])
-    shown = {
+        query = select(Subscription).where(Subscription.list_id == list_id)
+        subscriptions = uow.session.scalars(query).all()
+        owner_fields = fields.read_own_fields(uow, owner.user_id)
+        tag_names = tags.find_tag_names(
+            uow, [tag_id for each in subscriptions for tag_id in each.tag_ids]
+        )
+    members = {
         str(each.email): Member(
             each.status,
             mail=each.email_enabled,
             tier=each.type,
             expiry=expiry_of(each),
             name=each.name,
-            fields=own.replace_ids(each.fields),
-            tags=frozenset(names[tag_id] for tag_id in each.tag_ids),
+            fields=owner_fields.replace_ids(each.fields),
+            tags=frozenset(tag_names[tag_id] for tag_id in each.tag_ids),
             joined=f"{each.joined_at:%Y-%m-%d}" if each.joined_at else "",
         )
-        for each in found
+        for each in subscriptions
     }
-    assert shown == whole.members
-    assert importing.count(list_id) == sum(each.status == "active" for each in shown.values())
-    assert {of for of, said in whole.noes.items() if "list" in said}.isdisjoint(
+    assert members == model.members
+    assert importing.count(list_id) == sum(each.status == "active" for each in members.values())
+    assert {address for address, kinds in model.noes.items() if "list" in kinds}.isdisjoint(
         importing.active(list_id)
     )
 
 
-def _others(records: Rows, addresses: set[str]) -> Rows:
+def _exclude_addresses(records: Rows, addresses: set[str]) -> Rows:
     return [row for row in records if addresses.isdisjoint(str(cell) for cell in row)]

@@ -24,60 +24,60 @@ def read_again(importing: Importing, owner: Owner, import_id: int, **options: An
         return records.read_again(uow, caller, import_id, ImportOptions(**options)).id
 
 
-def error(importing: Importing, owner: Owner, import_id: int, **options: Any) -> str:
-    with pytest.raises(DomainError) as caught:
+def find_error_code(importing: Importing, owner: Owner, import_id: int, **options: Any) -> str:
+    with pytest.raises(DomainError) as error:
         read_again(importing, owner, import_id, **options)
-    return caught.value.code
+    return error.value.code
 
 
 def test_import_file_is_deleted_after_the_import(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    looked = importing.bring(importer, list_id, FILE, dry_run=True)
-    importing.work(read_again(importing, importer, looked.id))
-    assert error(importing, importer, looked.id, dry_run=True) == "import.file_gone"
+    dry_run = importing.bring(importer, list_id, FILE, dry_run=True)
+    importing.work(read_again(importing, importer, dry_run.id))
+    assert find_error_code(importing, importer, dry_run.id, dry_run=True) == "import.file_gone"
     removals.process_due_removals(importing.resources)
-    assert list(importing.resources.objects.list_objects(f"{looked.object_prefix}/")) == []
+    assert list(importing.resources.objects.list_objects(f"{dry_run.object_prefix}/")) == []
 
 
 def test_concurrent_second_import_of_a_dry_run_file_is_rejected_as_running(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    looked = importing.bring(importer, list_id, FILE, dry_run=True)
-    job_id = read_again(importing, importer, looked.id)
-    assert error(importing, importer, looked.id) == "import.running"
+    dry_run = importing.bring(importer, list_id, FILE, dry_run=True)
+    job_id = read_again(importing, importer, dry_run.id)
+    assert find_error_code(importing, importer, dry_run.id) == "import.running"
     importing.work(job_id)
     with importing.resources.unit_of_work() as uow:
-        chunks = uow.session.query(ImportChunk).filter_by(import_id=looked.id).count()
+        chunks = uow.session.query(ImportChunk).filter_by(import_id=dry_run.id).count()
     assert chunks == 1
 
 
 def test_dry_run_file_is_kept_only_for_its_retention_period(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    looked = importing.bring(importer, list_id, FILE, dry_run=True)
+    dry_run = importing.bring(importer, list_id, FILE, dry_run=True)
     removals.process_due_removals(importing.resources)
-    assert list(importing.resources.objects.list_objects(f"{looked.object_prefix}/"))
+    assert list(importing.resources.objects.list_objects(f"{dry_run.object_prefix}/"))
     importing.stack.query(
-        "UPDATE object_removals SET try_at = now() WHERE key = %s", f"{looked.object_prefix}/"
+        "UPDATE object_removals SET try_at = now() WHERE key = %s", f"{dry_run.object_prefix}/"
     )
     removals.process_due_removals(importing.resources)
-    assert list(importing.resources.objects.list_objects(f"{looked.object_prefix}/")) == []
-    assert error(importing, importer, looked.id) == "import.file_gone"
+    assert list(importing.resources.objects.list_objects(f"{dry_run.object_prefix}/")) == []
+    assert find_error_code(importing, importer, dry_run.id) == "import.file_gone"
 
 
-def test_import_file_opened_for_a_dry_run_is_not_read_on_with_other_options(
+def test_file_opened_for_a_dry_run_is_not_reused_for_an_import_with_other_options(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 1)
     monkeypatch.setattr(import_job, "Turn", ShortTurn)
     # A process opens the file, and loses the job to another process.
     dry_run_id = importing.begin(importer, list_id, LONG_FILE, dry_run=True)
-    stale = importing.lease(dry_run_id)
-    turns = import_job.run_import(importing.resources, stale)
+    stale_lease = importing.lease(dry_run_id)
+    turns = import_job.run_import(importing.resources, stale_lease)
     next(turns)
     with importing.resources.unit_of_work() as uow:
-        hand_back_job(uow, stale)
+        hand_back_job(uow, stale_lease)
     assert importing.work(dry_run_id).status == "succeeded"
     import_id = importing.of_job(dry_run_id).id
     job_id = read_again(importing, importer, import_id, mapping={"town": "tags"})

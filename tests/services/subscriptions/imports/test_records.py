@@ -9,7 +9,7 @@ from services.subscriptions.imports.line_blocks import MAX_LINE_CHARACTERS
 from services.subscriptions.imports.rows import MemberRow, RejectedRecord
 from tests.support.imports.forms import opened, outcome, rows
 
-LONG = "x" * (MAX_LINE_CHARACTERS + 1)
+OVERLONG_LINE = "x" * (MAX_LINE_CHARACTERS + 1)
 
 
 def test_row_number_is_the_physical_line_where_its_record_begins() -> None:
@@ -31,7 +31,8 @@ def test_unicode_line_separators_do_not_end_a_csv_line() -> None:
 
 
 def test_overlong_line_is_rejected_and_surrounding_lines_are_read() -> None:
-    file = f"email,name\na@example.com,A\nb@example.com,{LONG}\nc@example.com,C\n{LONG}"
+    file = f"email,name\na@example.com,A\nb@example.com,{OVERLONG_LINE}\n"
+    file += f"c@example.com,C\n{OVERLONG_LINE}"
 
     assert outcome(file) == [
         (2, "a@example.com"),
@@ -44,7 +45,7 @@ def test_overlong_line_is_rejected_and_surrounding_lines_are_read() -> None:
 def test_unclosed_quote_rejects_only_its_own_record() -> None:
     file = 'email,name\na@example.com,A\nb@example.com,"Bob\nc@example.com,C\nd@example.com,D'
 
-    found = [*opened(file)]
+    parsed_rows = [*opened(file)]
 
     assert outcome(file) == [
         (2, "a@example.com"),
@@ -52,8 +53,8 @@ def test_unclosed_quote_rejects_only_its_own_record() -> None:
         (4, "c@example.com"),
         (5, "d@example.com"),
     ]
-    assert isinstance(found[1], RejectedRecord)
-    assert found[1].cells == ["b@example.com", '"Bob']
+    assert isinstance(parsed_rows[1], RejectedRecord)
+    assert parsed_rows[1].cells == ["b@example.com", '"Bob']
 
 
 def test_unclosed_quote_closed_by_a_later_record_swallows_no_member() -> None:
@@ -70,13 +71,13 @@ def test_unclosed_quote_closed_by_a_later_record_swallows_no_member() -> None:
 
 
 def test_stray_quotes_within_a_single_line_cell_are_tolerated() -> None:
-    found = rows('email,name\na@example.com,"Ann" Lee\nb@example.com,Bob "B" Lee\n')
+    member_rows = rows('email,name\na@example.com,"Ann" Lee\nb@example.com,Bob "B" Lee\n')
 
-    assert [one.name for one in found] == ["Ann Lee", 'Bob "B" Lee']
+    assert [row.name for row in member_rows] == ["Ann Lee", 'Bob "B" Lee']
 
 
 def test_unclosed_quote_before_an_overlong_line_rejects_both_records_separately() -> None:
-    file = f'email,name\na@example.com,"A\nb@example.com,B\n{LONG}\nc@example.com,C\n'
+    file = f'email,name\na@example.com,"A\nb@example.com,B\n{OVERLONG_LINE}\nc@example.com,C\n'
 
     assert outcome(file) == [
         (2, "row.unclosed_quote"),
@@ -90,11 +91,11 @@ def test_unclosed_quote_far_from_the_end_of_file_rejects_only_its_own_record() -
     members = "".join(f"m{n}@example.com,{'x' * 80}\n" for n in range(15_000))
     assert len(members) > MAX_RECORD_CHARACTERS
 
-    found = outcome(f'email,name\na@example.com,"A\n{members}')
+    outcomes = outcome(f'email,name\na@example.com,"A\n{members}')
 
-    assert found[:2] == [(2, "row.unclosed_quote"), (3, "m0@example.com")]
-    assert found[-1] == (15_002, "m14999@example.com")
-    assert len(found) == 15_001
+    assert outcomes[:2] == [(2, "row.unclosed_quote"), (3, "m0@example.com")]
+    assert outcomes[-1] == (15_002, "m14999@example.com")
+    assert len(outcomes) == 15_001
 
 
 def test_record_with_too_many_lines_is_rejected_as_an_unclosed_quote() -> None:
@@ -117,10 +118,10 @@ def test_long_cell_with_many_lines_is_read_completely() -> None:
 def test_file_full_of_stray_quotes_is_read_to_its_end() -> None:
     line = 'a"b,"c@example.com\n'
 
-    found = outcome("email,name\n" + line * 60_000)
+    outcomes = outcome("email,name\n" + line * 60_000)
 
-    assert len(found) >= MAX_STRAY_QUOTES
-    assert {code for _, code in found} <= {"row.unclosed_quote", 'a"b'}
+    assert len(outcomes) >= MAX_STRAY_QUOTES
+    assert {code for _, code in outcomes} <= {"row.unclosed_quote", 'a"b'}
 
 
 def test_blank_rows_are_skipped_without_a_problem() -> None:
@@ -128,16 +129,16 @@ def test_blank_rows_are_skipped_without_a_problem() -> None:
 
 
 def test_row_with_fewer_or_more_cells_than_the_header_is_accepted() -> None:
-    found = rows("name,email,note\nAnn,a@example.com\nBob,b@example.com,x,y,z\n")
+    member_rows = rows("name,email,note\nAnn,a@example.com\nBob,b@example.com,x,y,z\n")
 
-    assert [(one.name, one.email, len(one.cells)) for one in found] == [
+    assert [(row.name, row.email, len(row.cells)) for row in member_rows] == [
         ("Ann", "a@example.com", 2),
         ("Bob", "b@example.com", 5),
     ]
 
 
 def test_invalid_json_line_is_rejected_with_its_line_number() -> None:
-    file = f'{{"email": "a@example.com"}}\n\n{{"email": \n[1]\n{LONG}\n{{"name": "B"}}\n'
+    file = f'{{"email": "a@example.com"}}\n\n{{"email": \n[1]\n{OVERLONG_LINE}\n{{"name": "B"}}\n'
 
     assert outcome(file) == [
         (1, "a@example.com"),

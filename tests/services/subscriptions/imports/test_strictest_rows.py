@@ -1,4 +1,4 @@
-"""Files with several rows of one person: the strictest counts, and opt-outs are applied first."""
+"""Tests that the strictest of a person's rows counts, and that opt-outs are applied first."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -42,18 +42,18 @@ def _set_rows_per_chunk(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
         monkeypatch.setattr(seen_addresses, "MAX_ADDRESSES_IN_MEMORY", 0)
 
 
-def sources(importing: Importing, list_id: int) -> list[str]:
-    found = importing.stack.query(
+def list_opt_out_sources(importing: Importing, list_id: int) -> list[str]:
+    rows = importing.stack.query(
         "SELECT source FROM opt_outs WHERE list_id = %s ORDER BY id", list_id
     )
-    return sorted(str(source) for (source,) in found)
+    return sorted(str(source) for (source,) in rows)
 
 
-def status_of(importing: Importing, list_id: int, address: str) -> str | None:
-    found = importing.stack.query(
+def find_status(importing: Importing, list_id: int, address: str) -> str | None:
+    rows = importing.stack.query(
         "SELECT status FROM subscriptions WHERE list_id = %s AND email = %s", list_id, address
     )
-    return str(found[0][0]) if found else None
+    return str(rows[0][0]) if rows else None
 
 
 @pytest.mark.usefixtures("_set_rows_per_chunk")
@@ -61,58 +61,74 @@ def status_of(importing: Importing, list_id: int, address: str) -> str | None:
 def test_one_opt_out_outweighs_every_subscription_of_the_same_person_in_a_file(
     importing: Importing, importer: Owner, list_id: int, order: int
 ) -> None:
-    d, e, m, waits, *others = new_addresses(10)
-    importing.bring(importer, list_id, csv_of([[d]], ["email"]))
+    member, bounced, complained, unconfirmed, *other_addresses = new_addresses(10)
+    importing.bring(importer, list_id, csv_of([[member]], ["email"]))
     pairs = [
-        *([d, "subscribed"], [e, "active"], [m, "subscribed"], [waits, "subscribed"]),
-        *([each, "subscribed"] for each in others),
-        *([d.upper(), "unsubscribed"], [e, "bounced"], [m, "complained"], [waits, "unconfirmed"]),
-        *([d, "subscribed"], [e, "unsubscribed"]),
+        *(
+            [member, "subscribed"],
+            [bounced, "active"],
+            [complained, "subscribed"],
+            [unconfirmed, "subscribed"],
+        ),
+        *([each, "subscribed"] for each in other_addresses),
+        *(
+            [member.upper(), "unsubscribed"],
+            [bounced, "bounced"],
+            [complained, "complained"],
+            [unconfirmed, "unconfirmed"],
+        ),
+        *([member, "subscribed"], [bounced, "unsubscribed"]),
     ]
     file = csv_of(pairs[::order], HEADER)
     expected = dict.fromkeys(verdicts.COUNTS, 0)
     expected |= {"received": 16, "added": 6, "opted_out": 3, "invalid": 1, "duplicate": 6}
 
-    tried = importing.bring(importer, list_id, file, dry_run=True)
-    assert counts_of(tried) == expected
-    assert importing.active(list_id) == {d}
+    dry_run = importing.bring(importer, list_id, file, dry_run=True)
+    assert counts_of(dry_run) == expected
+    assert importing.active(list_id) == {member}
     task = importing.bring(importer, list_id, file)
 
     assert counts_of(task) == expected
-    assert importing.active(list_id) == {*others}
-    assert status_of(importing, list_id, d) == "unsubscribed"
-    assert sources(importing, list_id) == ["bounce", "complaint", "import"]
+    assert importing.active(list_id) == {*other_addresses}
+    assert find_status(importing, list_id, member) == "unsubscribed"
+    assert list_opt_out_sources(importing, list_id) == ["bounce", "complaint", "import"]
 
 
 @pytest.mark.usefixtures("_set_rows_per_chunk")
-@pytest.mark.parametrize("no", ["unsubscribed", "unconfirmed"])
+@pytest.mark.parametrize("opt_out_status", ["unsubscribed", "unconfirmed"])
 def test_opt_out_under_one_address_of_a_person_counts_for_their_other_addresses(
-    importing: Importing, importer: Owner, list_id: int, no: str
+    importing: Importing, importer: Owner, list_id: int, opt_out_status: str
 ) -> None:
-    before, now, *others = new_addresses(6)
+    old_address, new_address, *other_addresses = new_addresses(6)
     other_list = importing.new_list(importer)
-    importing.bring(importer, other_list, csv_of([[before]], ["email"]))
-    change_address(importing.resources, before, now)
-    rows = [[now, "subscribed"], *([each, "subscribed"] for each in others), [before, no]]
+    importing.bring(importer, other_list, csv_of([[old_address]], ["email"]))
+    change_address(importing.resources, old_address, new_address)
+    rows = [
+        [new_address, "subscribed"],
+        *([each, "subscribed"] for each in other_addresses),
+        [old_address, opt_out_status],
+    ]
 
     for file in (rows, rows[::-1]):
         task = importing.bring(importer, list_id, csv_of(file, HEADER), dry_run=True)
         assert (task.added, task.duplicate, task.opted_out + task.invalid) == (4, 1, 1)
     importing.bring(importer, list_id, csv_of(rows, HEADER))
-    assert importing.active(list_id) == {*others}
+    assert importing.active(list_id) == {*other_addresses}
     # A later file contains only the other address of the person.
-    later = importing.bring(importer, list_id, csv_of([[now]], ["email"]))
-    assert (later.added, later.opted_out) == ((0, 1) if no == "unsubscribed" else (1, 0))
+    later_task = importing.bring(importer, list_id, csv_of([[new_address]], ["email"]))
+    assert (later_task.added, later_task.opted_out) == (
+        (0, 1) if opt_out_status == "unsubscribed" else (1, 0)
+    )
 
 
 def test_opt_out_under_a_changed_address_blocks_import_of_the_former_address(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    before, now = new_addresses(2)
-    importing.bring(importer, list_id, csv_of([[before]], ["email"]))
-    change_address(importing.resources, before, now)
-    importing.bring(importer, list_id, csv_of([[now, "unsubscribed"]], HEADER))
-    task = importing.bring(importer, list_id, csv_of([[before]], ["email"]))
+    old_address, new_address = new_addresses(2)
+    importing.bring(importer, list_id, csv_of([[old_address]], ["email"]))
+    change_address(importing.resources, old_address, new_address)
+    importing.bring(importer, list_id, csv_of([[new_address, "unsubscribed"]], HEADER))
+    task = importing.bring(importer, list_id, csv_of([[old_address]], ["email"]))
     assert (task.added, task.opted_out) == (0, 1)
     assert importing.active(list_id) == set()
 
@@ -120,8 +136,8 @@ def test_opt_out_under_a_changed_address_blocks_import_of_the_former_address(
 def test_opt_out_with_an_unreadable_expiry_is_kept(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    [left] = new_addresses(1)
-    rows = [[left, "unsubscribed", "gold", "soon"]]
+    [address] = new_addresses(1)
+    rows = [[address, "unsubscribed", "gold", "soon"]]
     task = importing.bring(importer, list_id, csv_of(rows, (*HEADER, "tier", "paid until")))
     assert (task.opted_out, task.invalid) == (1, 0)
 
@@ -153,21 +169,33 @@ def test_strictest_row_per_person_counts_in_a_suppression_file(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
-    ada, bea, *others = new_addresses(5)
-    rows = [[ada, "unsubscribe"], [bea, "soft bounce"], *([each, "bounce"] for each in others)]
+    ada, bea, *other_addresses = new_addresses(5)
+    rows = [
+        [ada, "unsubscribe"],
+        [bea, "soft bounce"],
+        *([each, "bounce"] for each in other_addresses),
+    ]
     rows += [[bea, "bounce"], [ada, "spam"]]
     task = importing.bring(
         importer, list_id, csv_of(rows, ("email", "reason")), kind="suppressions"
     )
     assert (task.opted_out, task.invalid, task.duplicate) == (5, 1, 1)
-    assert sources(importing, list_id) == [*["bounce"] * 4, "complaint"]
+    assert list_opt_out_sources(importing, list_id) == [*["bounce"] * 4, "complaint"]
 
 
-def late_opt_outs() -> tuple[list[str], list[str], bytes]:
-    """Members, people who opt out in the last rows after a yes in the first, and their file."""
-    members, left = new_addresses(12), [f"left.{each}" for each in new_addresses(3)]
-    yes = [[each, "subscribed"] for each in (*left, *members)]
-    return members, left, csv_of([*yes, *([each, "unsubscribed"] for each in left)], HEADER)
+def create_late_opt_outs() -> tuple[list[str], list[str], bytes]:
+    """Return members, people who opt out in the last rows of a file, and this file.
+
+    The first rows of the file state that these people are subscribed.
+    """
+    members = new_addresses(12)
+    opted_out = [f"left.{each}" for each in new_addresses(3)]
+    subscribed_rows = [[each, "subscribed"] for each in (*opted_out, *members)]
+    return (
+        members,
+        opted_out,
+        csv_of([*subscribed_rows, *([each, "unsubscribed"] for each in opted_out)], HEADER),
+    )
 
 
 @pytest.fixture
@@ -179,44 +207,44 @@ def _set_two_rows_per_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_opt_outs_of_an_import_are_kept_before_the_first_member_is_added(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    members, left, file = late_opt_outs()
-    apply = applying.apply_chunk
+    members, opted_out, file = create_late_opt_outs()
+    apply_chunk = applying.apply_chunk
     opt_outs_before: list[int] = []
 
     def apply_and_cancel(
         uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
     ) -> AppliedChunk:
-        applied = apply(uow, task, chunk, tag_ids)
+        applied = apply_chunk(uow, task, chunk, tag_ids)
         if applied.counts["added"]:
             opt_outs_before.append(len(importing.opt_outs(list_id)))
             if len(opt_outs_before) == 2:
-                with importing.resources.unit_of_work() as other:
-                    job_records.cancel_own_job(other, importing.caller(importer), job_id)
+                with importing.resources.unit_of_work() as other_uow:
+                    job_records.cancel_own_job(other_uow, importing.caller(importer), job_id)
         return applied
 
     monkeypatch.setattr(applying, "apply_chunk", apply_and_cancel)
     job_id = importing.begin(importer, list_id, file)
     job = importing.work(job_id)
     assert job.status == "cancelled"
-    assert opt_outs_before == [len(left)] * len(opt_outs_before)
+    assert opt_outs_before == [len(opted_out)] * len(opt_outs_before)
     assert importing.active(list_id) <= {*members}
 
 
 class Killed(BaseException):
-    """The process does nothing more."""
+    """Simulates a killed process. No handler for ``Exception`` catches it."""
 
 
-def kill_at(call: int, monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> None:
+def kill_at(call: int, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
     """Kill the process at this call of a function."""
-    function = getattr(place, name)
+    function = getattr(owner, name)
     calls: Iterator[int] = iter(range(1, 1000))
 
-    def called(*arguments: Any) -> Any:
+    def raise_at_call(*arguments: Any) -> Any:
         if next(calls) == call:
             raise Killed
         return function(*arguments)
 
-    monkeypatch.setattr(place, name, called)
+    monkeypatch.setattr(owner, name, raise_at_call)
 
 
 @pytest.mark.usefixtures("_set_two_rows_per_chunk")
@@ -232,10 +260,10 @@ def test_import_resumes_after_a_worker_is_killed_in_any_phase(
     monkeypatch: pytest.MonkeyPatch,
     step: tuple[Any, str],
 ) -> None:
-    members, left, file = late_opt_outs()
+    members, opted_out, file = create_late_opt_outs()
     job_id = importing.begin(importer, list_id, file)
-    with monkeypatch.context() as patched:
-        kill_at(3, patched, *step)
+    with monkeypatch.context() as patch:
+        kill_at(3, patch, *step)
         with pytest.raises(Killed):
             importing.work(job_id)
     importing.stack.query(
@@ -248,16 +276,18 @@ def test_import_resumes_after_a_worker_is_killed_in_any_phase(
     task = importing.of_job(job_id)
     assert (task.received, task.added, task.opted_out, task.duplicate) == (18, 12, 3, 3)
     assert importing.active(list_id) == {*members}
-    assert len(importing.opt_outs(list_id)) == len(left)
+    assert len(importing.opt_outs(list_id)) == len(opted_out)
 
 
 @pytest.mark.usefixtures("_set_two_rows_per_chunk")
 def test_no_member_is_added_while_opt_outs_of_the_same_file_cannot_be_applied(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    members, left, file = late_opt_outs()
+    members, opted_out, file = create_late_opt_outs()
     table = "ALTER TABLE users"
-    importing.stack.query(f"{table} ADD CONSTRAINT refused CHECK (email <> '{left[0]}') NOT VALID")
+    importing.stack.query(
+        f"{table} ADD CONSTRAINT refused CHECK (email <> '{opted_out[0]}') NOT VALID"
+    )
     try:
         job_id = importing.begin(importer, list_id, file)
         job = importing.work(job_id)
@@ -309,10 +339,12 @@ def test_import_read_completely_by_release_1_0_0_is_continued(
 def test_import_read_partially_by_release_1_0_0_is_read_again(
     importing: Importing, importer: Owner, list_id: int
 ) -> None:
-    members, left, file = late_opt_outs()
+    members, opted_out, file = create_late_opt_outs()
     job_id = importing.begin(importer, list_id, file)
     task = importing.of_job(job_id)
-    rows = [JudgedRow(place, each, cells=[each]) for place, each in enumerate(left, start=2)]
+    rows = [
+        JudgedRow(line, address, cells=[address]) for line, address in enumerate(opted_out, start=2)
+    ]
     store_chunks(importing, task, rows[:2], rows[2:])
     importing.stack.query(
         "UPDATE imports SET chunks = 2, received = 3, chunk_bytes = 999 WHERE id = %s RETURNING id",
@@ -348,12 +380,12 @@ def test_release_1_0_0_cannot_read_an_import_with_status_values(
 def test_import_that_repeatedly_crashes_at_the_same_row_fails_after_three_crashes(
     importing: Importing, importer: Owner, list_id: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise its crashes would never be counted."""
-    job_id = importing.begin(importer, list_id, late_opt_outs()[2])
+    """The crash count must not be reset, although each attempt stores rows before it crashes."""
+    job_id = importing.begin(importer, list_id, create_late_opt_outs()[2])
     crashes = []
     for _ in range(3):
-        with monkeypatch.context() as patched:
-            kill_at(4, patched, StoredChunks, "_store_rows")
+        with monkeypatch.context() as patch:
+            kill_at(4, patch, StoredChunks, "_store_rows")
             lease = importing.lease(job_id)
             with pytest.raises(Killed):
                 next(import_job.run_import(importing.resources, lease))

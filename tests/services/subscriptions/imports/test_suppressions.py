@@ -13,21 +13,21 @@ from tests.support.imports.forms import Stored
 
 pytestmark = pytest.mark.tier("check")
 
-SES = {
+SES_DOCUMENT = {
     "SuppressedDestinationSummaries": [
         {"EmailAddress": "a@example.com", "Reason": "BOUNCE", "LastUpdateTime": "2026-01-01"},
         {"EmailAddress": "b@example.com", "Reason": "COMPLAINT", "LastUpdateTime": 1.5},
     ],
     "NextToken": "abc",
 }
-POSTMARK = {
+POSTMARK_DOCUMENT = {
     "Suppressions": [
         {"EmailAddress": "a@example.com", "SuppressionReason": "HardBounce", "Origin": "Recipient"},
         {"EmailAddress": "b@example.com", "SuppressionReason": "SpamComplaint", "Origin": "Admin"},
         {"EmailAddress": "c@example.com", "SuppressionReason": "ManualSuppression"},
     ]
 }
-MAILGUN = {
+MAILGUN_DOCUMENT = {
     "items": [
         {
             "address": "a@example.com",
@@ -39,11 +39,11 @@ MAILGUN = {
     ],
     "paging": {"next": "https://api.mailgun.net/v3/x"},
 }
-SENDGRID = [
+SENDGRID_DOCUMENT = [
     {"created": 1443651125, "email": "a@example.com", "reason": "550 5.1.1 No", "status": "5.1.1"},
     {"created": 1433800303, "email": "d@example.com", "reason": "452 full", "status": "4.2.2"},
 ]
-BREVO = {
+BREVO_DOCUMENT = {
     "count": 3,
     "contacts": [
         {
@@ -56,46 +56,53 @@ BREVO = {
         {"email": "c@example.com", "reason": {"code": "unsubscribedViaEmail", "message": "Left"}},
     ],
 }
-MAY_PASS, KIND_UNKNOWN = "row.may_pass", "row.kind_unknown"
-BOUNCED, COMPLAINED, LEFT = "bounced", "complained", "unsubscribed"
-EACH = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED, "c@example.com": LEFT}
-A_AND_B = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED}
+MAY_PASS = "row.may_pass"
+KIND_UNKNOWN = "row.kind_unknown"
+BOUNCED = "bounced"
+COMPLAINED = "complained"
+UNSUBSCRIBED = "unsubscribed"
+REASON_OF_EACH_KIND = {
+    "a@example.com": BOUNCED,
+    "b@example.com": COMPLAINED,
+    "c@example.com": UNSUBSCRIBED,
+}
+BOUNCE_AND_COMPLAINT = {"a@example.com": BOUNCED, "b@example.com": COMPLAINED}
 
 
-def read(content: bytes, kind: ImportKind = ImportKind.SUPPRESSIONS) -> dict[str, str]:
-    """By address the reason, or the code of the rejection by its last cell."""
+def read_reasons(content: bytes, kind: ImportKind = ImportKind.SUPPRESSIONS) -> dict[str, str]:
+    """Return the reason or the error code of each row, by address."""
     lines = convert_document(open_ranged_file(Stored(content)), len(content))
     reader = open_suppression_rows(lines)
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for row in SuppressionReader(reader.header, reader.sample, kind).read(reader):
         assert isinstance(row, MemberRow)
-        found[row.email] = row.problem.code if row.problem else row.suppression.value
-    return found
+        reasons[row.email] = row.problem.code if row.problem else row.suppression.value
+    return reasons
 
 
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        (SES, A_AND_B),
-        (POSTMARK, EACH),
-        (BREVO, EACH),
-        (MAILGUN, {"a@example.com": BOUNCED, "d@example.com": "row.may_pass"}),
-        (SENDGRID, {"a@example.com": BOUNCED, "d@example.com": "row.may_pass"}),
+        (SES_DOCUMENT, BOUNCE_AND_COMPLAINT),
+        (POSTMARK_DOCUMENT, REASON_OF_EACH_KIND),
+        (BREVO_DOCUMENT, REASON_OF_EACH_KIND),
+        (MAILGUN_DOCUMENT, {"a@example.com": BOUNCED, "d@example.com": "row.may_pass"}),
+        (SENDGRID_DOCUMENT, {"a@example.com": BOUNCED, "d@example.com": "row.may_pass"}),
     ],
 )
 @pytest.mark.parametrize("indent", [None, 2])
 def test_suppression_lists_from_mail_provider_apis_are_read(
     document: Any, expected: dict[str, str], indent: int | None
 ) -> None:
-    assert read(json.dumps(document, indent=indent).encode()) == expected
-    assert read(b"\xef\xbb\xbf" + json.dumps(document).encode()) == expected
+    assert read_reasons(json.dumps(document, indent=indent).encode()) == expected
+    assert read_reasons(b"\xef\xbb\xbf" + json.dumps(document).encode()) == expected
 
 
 @pytest.mark.parametrize(
     ("file", "kind", "expected"),
     [
-        # SES, as its bulk jobs have it: no header.
-        ("a@example.com,BOUNCE\nb@example.com,COMPLAINT\n", "suppressions", A_AND_B),
+        # The export of an SES bulk job has no header.
+        ("a@example.com,BOUNCE\nb@example.com,COMPLAINT\n", "suppressions", BOUNCE_AND_COMPLAINT),
         (
             (
                 "EmailAddress,SuppressionReason,Origin,CreatedAt\n"
@@ -104,16 +111,16 @@ def test_suppression_lists_from_mail_provider_apis_are_read(
                 "c@example.com,ManualSuppression,Customer,2026-01-01\n"
             ),
             "suppressions",
-            EACH,
+            REASON_OF_EACH_KIND,
         ),
-        # Mailgun: what the file is stands nowhere in it.
+        # A Mailgun file doesn't state the kind of its suppressions.
         ("address,created_at\nb@example.com,Mon\n", "complaints", {"b@example.com": COMPLAINED}),
         (
             "address,code,error,created_at\na@example.com,550,No,Mon\nd@example.com,450,Full,Mon\n",
             "bounces",
             {"a@example.com": BOUNCED, "d@example.com": MAY_PASS},
         ),
-        # SendGrid.
+        # Exports of SendGrid.
         (
             "ip,email,created\n192.0.2.1,b@example.com,1\n",
             "complaints",
@@ -135,11 +142,11 @@ def test_suppression_lists_from_mail_provider_apis_are_read(
         (
             "email,reason\na@example.com,bounce\nb@example.com,spam\nc@example.com,\n",
             "suppressions",
-            {**A_AND_B, "c@example.com": "row.kind_unknown"},
+            {**BOUNCE_AND_COMPLAINT, "c@example.com": "row.kind_unknown"},
         ),
         ("email,reason\nb@example.com,Spam Report\n", "bounces", {"b@example.com": COMPLAINED}),
-        ("email\nc@example.com\n", "suppressions", {"c@example.com": LEFT}),
-        # Our own export, and those of other products: the status of each.
+        ("email\nc@example.com\n", "suppressions", {"c@example.com": UNSUBSCRIBED}),
+        # Member exports of Pressroom and other products have a status column.
         (
             "email,status\na@example.com,bounced\nc@example.com,active\n",
             "suppressions",
@@ -185,7 +192,7 @@ def test_suppression_lists_from_mail_provider_apis_are_read(
             "bounces",
             {
                 "a@example.com": BOUNCED,
-                "c@example.com": LEFT,
+                "c@example.com": UNSUBSCRIBED,
                 "d@example.com": MAY_PASS,
                 "e@example.com": MAY_PASS,
                 "f@example.com": KIND_UNKNOWN,
@@ -195,7 +202,7 @@ def test_suppression_lists_from_mail_provider_apis_are_read(
         (
             "a@example.com,BOUNCE\nb@example.com,COMPLAINT\nc@example.com,WHAT\n",
             "suppressions",
-            {**A_AND_B, "c@example.com": KIND_UNKNOWN},
+            {**BOUNCE_AND_COMPLAINT, "c@example.com": KIND_UNKNOWN},
         ),
         # Postal codes and event times are not reasons.
         (
@@ -208,20 +215,21 @@ def test_suppression_lists_from_mail_provider_apis_are_read(
 def test_suppression_files_of_mail_providers_are_read(
     file: str, kind: str, expected: dict[str, str]
 ) -> None:
-    assert read(file.encode(), ImportKind(kind)) == expected
+    assert read_reasons(file.encode(), ImportKind(kind)) == expected
 
 
 def test_late_event_type_in_json_lines_applies_to_earlier_suppression_rows() -> None:
     file = '{"email": "d@example.com"}\n' * 3_000
     file += '{"email": "b@example.com", "event": {"type": "spamReport"}}\n'
-    settled = None
-    for is_settled in (False, True):
+    decisions = None
+    for has_decisions in (False, True):
         reader = open_suppression_rows(open_ranged_file(Stored(file.encode())))
-        header, kind = reader.header, ImportKind.BOUNCES
-        suppressions = SuppressionReader(header, reader.sample, kind, earlier_decisions=settled)
+        header = reader.header
+        kind = ImportKind.BOUNCES
+        suppressions = SuppressionReader(header, reader.sample, kind, earlier_decisions=decisions)
         rows = [row for row in suppressions.read(reader) if isinstance(row, MemberRow)]
-        assert suppressions.has_misread_rows() is not is_settled
-        settled = suppressions.find_decisions()
+        assert suppressions.has_misread_rows() is not has_decisions
+        decisions = suppressions.find_decisions()
     assert (rows[0].suppression, rows[-1].suppression) == ("unknown", COMPLAINED)
 
 
@@ -236,5 +244,5 @@ def test_mapping_and_status_values_decide_the_meaning_of_suppression_rows() -> N
         status_values={"9": "unsubscribed"},
     )
     statuses = [row.suppression for row in suppressions.read(reader) if isinstance(row, MemberRow)]
-    assert statuses == [LEFT, COMPLAINED, "unknown"]
+    assert statuses == [UNSUBSCRIBED, COMPLAINED, "unknown"]
     assert suppressions.list_unknown_values() == [{"column": "why", "value": "7", "rows": 1}]

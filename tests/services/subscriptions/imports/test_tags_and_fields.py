@@ -20,21 +20,21 @@ from tests.support.lists.own_fields import create_company_and_age
 HEADER = ("email", "name", "Company", "Age", "tags", "created_at")
 
 
-def shown(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[str, Any]]:
-    """What each active member has, by address."""
+def read_members(importing: Importing, owner: Owner, list_id: int) -> dict[str, dict[str, Any]]:
+    """Return the name, fields, tags and joining date of each active member, by address."""
     rows = importing.stack.query(
         "SELECT email, name, fields, tag_ids, joined_at FROM subscriptions"
         " WHERE list_id = %s AND status = 'active'",
         list_id,
     )
     with importing.resources.unit_of_work() as uow:
-        own = fields.read_own_fields(uow, owner.user_id)
-        names = tags.find_tag_names(uow, [each for row in rows for each in row[3]])  # type: ignore[attr-defined]
+        owner_fields = fields.read_own_fields(uow, owner.user_id)
+        tag_names = tags.find_tag_names(uow, [each for row in rows for each in row[3]])  # type: ignore[attr-defined]
     return {
         str(email): {
             "name": name,
-            "fields": own.replace_ids(values),  # type: ignore[arg-type]
-            "tags": {names[each] for each in tag_ids if each in names},  # type: ignore[attr-defined]
+            "fields": owner_fields.replace_ids(values),  # type: ignore[arg-type]
+            "tags": {tag_names[each] for each in tag_ids if each in tag_names},  # type: ignore[attr-defined]
             "joined_at": None if joined_at is None else f"{joined_at:%Y-%m-%d}",
         }
         for email, name, values, tag_ids, joined_at in rows
@@ -45,31 +45,31 @@ def test_import_ignores_tags_beyond_100_per_member(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     ada = people[0]
-    names = [f"tag {number}" for number in range(100)]
+    tag_names = [f"tag {number}" for number in range(100)]
 
-    def bring(tag: str, **options: Any) -> tuple[int, int, int]:
+    def import_tag(tag: str, **options: Any) -> tuple[int, int, int]:
         file = csv_of([[ada, "Ada", "", "", tag, ""]], HEADER)
         task = importing.bring(importer, list_id, file, **options)
         return task.already, task.updated, task.left_out
 
-    def edits() -> int:
-        found = "SELECT count(*) FROM subscription_events WHERE list_id = %s AND action = 'edited'"
-        [(count,)] = importing.stack.query(found, list_id)
+    def count_edits() -> int:
+        query = "SELECT count(*) FROM subscription_events WHERE list_id = %s AND action = 'edited'"
+        [(count,)] = importing.stack.query(query, list_id)
         return int(str(count))
 
-    importing.bring(importer, list_id, csv_of([[ada, "", "", "", ",".join(names), ""]], HEADER))
+    importing.bring(importer, list_id, csv_of([[ada, "", "", "", ",".join(tag_names), ""]], HEADER))
     before = importing.records(list_id)
-    assert bring("one more") == (1, 0, 1)
-    assert (importing.records(list_id), edits()) == (before, 0)
-    # The row goes without its tags alone.
-    assert bring("one more", on_existing="update") == (1, 1, 1)
-    assert bring("one more", on_existing="update") == (1, 0, 1)
-    assert edits() == 1
+    assert import_tag("one more") == (1, 0, 1)
+    assert (importing.records(list_id), count_edits()) == (before, 0)
+    # The import leaves out only the tags of the row.
+    assert import_tag("one more", on_existing="update") == (1, 1, 1)
+    assert import_tag("one more", on_existing="update") == (1, 0, 1)
+    assert count_edits() == 1
     with importing.resources.unit_of_work() as uow:
-        ids = tags.find_tag_ids(uow, list_id, names[:1], create=False)
-        tags.delete_tag(uow, list_id, ids[names[0]])
-    assert bring("one more") == (1, 1, 0)
-    assert shown(importing, importer, list_id)[ada]["tags"] == {*names[1:], "one more"}
+        ids = tags.find_tag_ids(uow, list_id, tag_names[:1], create=False)
+        tags.delete_tag(uow, list_id, ids[tag_names[0]])
+    assert import_tag("one more") == (1, 1, 0)
+    assert read_members(importing, importer, list_id)[ada]["tags"] == {*tag_names[1:], "one more"}
 
 
 def test_import_undo_keeps_field_values_changed_since_the_import(
@@ -88,7 +88,7 @@ def test_import_undo_keeps_field_values_changed_since_the_import(
 
     importing.take_back(importer, task.id)
 
-    assert shown(importing, importer, list_id)[ada] == {
+    assert read_members(importing, importer, list_id)[ada] == {
         "name": "Ada",
         "fields": {"age": 2},
         "tags": set(),
@@ -101,23 +101,24 @@ def test_undo_of_a_later_import_restores_nothing_from_an_already_undone_import(
 ) -> None:
     create_company_and_age(importing.resources, importer)
 
-    def bring(word: str, tier: str) -> MemberImport:
+    def import_row(word: str, tier: str) -> MemberImport:
         file = csv_of([[people[0], word, tier, word]], ("email", "name", "tier", "Company"))
         return importing.bring(importer, list_id, file, on_existing="update")
 
-    def stands() -> tuple[str, str, dict[str, str]]:
+    def read_member() -> tuple[str, str, dict[str, str]]:
         [(tier,)] = importing.stack.query(
             "SELECT type FROM subscriptions WHERE list_id = %s", list_id
         )
-        found = shown(importing, importer, list_id)[people[0]]
-        return found["name"], str(tier), found["fields"]
+        member = read_members(importing, importer, list_id)[people[0]]
+        return member["name"], str(tier), member["fields"]
 
-    bring("first", "free")
-    earlier, later = bring("second", "silver"), bring("third", "gold")
+    import_row("first", "free")
+    earlier = import_row("second", "silver")
+    later = import_row("third", "gold")
     importing.take_back(importer, earlier.id)
-    assert stands() == ("third", "gold", {"company": "third"})
+    assert read_member() == ("third", "gold", {"company": "third"})
     importing.take_back(importer, later.id)
-    assert stands() == ("first", "free", {"company": "first"})
+    assert read_member() == ("first", "free", {"company": "first"})
 
 
 def test_import_creates_fields_for_unknown_columns_only_once_despite_crashes(
@@ -131,39 +132,40 @@ def test_import_creates_fields_for_unknown_columns_only_once_despite_crashes(
     consent = ("2020-01-01 00:00:00", "192.0.2.7")
     file = csv_of(
         [
-            [each, f"C{place}", str(place), f"t{place % 2}", *consent]
-            for place, each in enumerate(people)
+            [each, f"C{index}", str(index), f"t{index % 2}", *consent]
+            for index, each in enumerate(people)
         ],
         header,
     )
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 2)
     job_id = importing.begin(importer, list_id, file, create_fields=True)
-    # The process that read the file died after it had made the fields.
+    # The process that read the file died after it had created the fields.
     task = importing.of_job(job_id)
     with closing(open_ranged_file(open_stored_file(importing.resources, task))) as source:
         FileRows(importing.resources, task, source).close()
-    apply, applied = applying.apply_chunk, list[int]()
+    apply_chunk = applying.apply_chunk
+    applied_chunks = list[int]()
 
-    def apply_and_die(uow: UnitOfWork, *given: Any) -> applying.AppliedChunk:
-        found = apply(uow, *given)
-        applied.append(given[1].number)
-        if len(applied) % 2:
+    def apply_and_die(uow: UnitOfWork, *arguments: Any) -> applying.AppliedChunk:
+        result = apply_chunk(uow, *arguments)
+        applied_chunks.append(arguments[1].number)
+        if len(applied_chunks) % 2:
             raise TransientError("killed")
-        return found
+        return result
 
     monkeypatch.setattr(applying, "apply_chunk", apply_and_die)
     assert importing.work(job_id).status == "succeeded"
 
     task = importing.of_job(job_id)
     assert counts_of(task)["added"] == len(people)
-    assert len(applied) > len(set(applied))
+    assert len(applied_chunks) > len(set(applied_chunks))
     with importing.resources.unit_of_work() as uow:
-        made = {each.key: each.type for each in fields.list_fields(uow, importer.user_id)}
-    assert made == {"company": "text", "shoe_size": "number"}
-    found = shown(importing, importer, list_id)
-    for place, each in enumerate(people):
-        assert found[each]["fields"] == {"company": f"C{place}", "shoe_size": place}
-        assert found[each]["tags"] == {f"t{place % 2}"}
+        types_by_key = {each.key: each.type for each in fields.list_fields(uow, importer.user_id)}
+    assert types_by_key == {"company": "text", "shoe_size": "number"}
+    members = read_members(importing, importer, list_id)
+    for index, each in enumerate(people):
+        assert members[each]["fields"] == {"company": f"C{index}", "shoe_size": index}
+        assert members[each]["tags"] == {f"t{index % 2}"}
     assert importing.count_claims(task.id) == len(people)
     assert task.columns is not None
     assert task.columns["ignored_columns"] == []
@@ -222,7 +224,7 @@ def test_members_are_imported_without_new_tags_when_the_list_has_no_room_for_tag
     )
 
     assert (task.added, task.left_out) == (1, 1)
-    assert shown(importing, importer, list_id)[people[0]]["tags"] == {"old"}
+    assert read_members(importing, importer, list_id)[people[0]]["tags"] == {"old"}
     assert "too many tags to add" in importing.not_added(task.id)[0][-1]
 
 
@@ -235,7 +237,7 @@ def test_imported_opt_out_gets_no_fields_and_no_consent_claims(
     task = importing.bring(importer, list_id, file)
 
     assert task.opted_out == 1
-    assert shown(importing, importer, list_id) == {}
+    assert read_members(importing, importer, list_id) == {}
     assert importing.count_claims(task.id) == 0
 
 
@@ -248,13 +250,18 @@ def test_late_json_key_becomes_a_field_and_is_listed_among_the_columns(
 
     assert task.columns is not None
     assert [each["name"] for each in task.columns["columns"]] == ["email", "fields.city", "odd"]
-    assert shown(importing, importer, list_id)[people[1]]["fields"] == {"city": "Rome", "odd": "1"}
+    assert read_members(importing, importer, list_id)[people[1]]["fields"] == {
+        "city": "Rome",
+        "odd": "1",
+    }
 
 
 def test_sample_cells_of_an_import_are_stored_encrypted(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
     task = importing.bring(importer, list_id, csv_of([[people[0], "", "Acme", "", "", ""]], HEADER))
-    [(sealed,)] = importing.stack.query("SELECT samples FROM imports WHERE id = %s", task.id)
-    assert b"Acme" not in bytes(sealed)  # type: ignore[call-overload]
-    assert people[0].encode() not in bytes(sealed)  # type: ignore[call-overload]
+    [(encrypted_samples,)] = importing.stack.query(
+        "SELECT samples FROM imports WHERE id = %s", task.id
+    )
+    assert b"Acme" not in bytes(encrypted_samples)  # type: ignore[call-overload]
+    assert people[0].encode() not in bytes(encrypted_samples)  # type: ignore[call-overload]

@@ -29,11 +29,11 @@ EDIT = MemberEdit({"name": "Edited", "type": "gold"}, AttributeChanges())
 HEADER = ("email", "name", "tier")
 
 
-def rows(people: list[str], name: str = "", tier: str = "") -> bytes:
+def build_file(people: list[str], name: str = "", tier: str = "") -> bytes:
     return csv_of([[each, name, tier] for each in people], HEADER)
 
 
-def stands(importing: Importing, list_id: int, address: str) -> tuple[object, ...]:
+def read_member(importing: Importing, list_id: int, address: str) -> tuple[object, ...]:
     [row] = importing.stack.query(
         "SELECT s.status, s.name, s.type FROM subscriptions s JOIN users u ON u.id = s.user_id"
         " WHERE list_id = %s AND u.email = %s",
@@ -45,41 +45,41 @@ def stands(importing: Importing, list_id: int, address: str) -> tuple[object, ..
 def test_import_undo_keeps_members_changed_since_and_counts_them(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    importing.bring(importer, list_id, rows(people[:6]))
+    importing.bring(importer, list_id, build_file(people[:6]))
     for each in people[:6]:
         importing.remove(list_id, each)
     before = importing.records(list_id)
-    elsewhere = importing.new_list(importer)
-    task = importing.bring(importer, list_id, rows(people, "Imported", "silver"))
-    # Of those who were there before, and of those who are new.
-    for first in (0, 6):
-        edited, left, silent, moved, erased = people[first : first + 5]
-        with importing.person(list_id, edited) as (uow, of, person):
-            members.update_member(uow, of, person.id, EDIT, OWNER)
-        with importing.person(list_id, left) as (uow, of, person):
-            unsubscribe.unsubscribe_member(uow, of, person, READER)
-        with importing.person(list_id, silent) as (uow, of, person):
-            unsubscribe.set_email(uow, of, person, READER, enabled=False)
-        with importing.person(list_id, moved) as (uow, of, person):
-            target = lists.get_list(uow, elsewhere)
-            transfers.transfer_member(uow, of, target, person.id, actor=OWNER)
+    other_list_id = importing.new_list(importer)
+    task = importing.bring(importer, list_id, build_file(people, "Imported", "silver"))
+    # Change five of the earlier members, and five of the members whom the import added.
+    for start in (0, 6):
+        edited, unsubscribed, without_email, transferred, erased = people[start : start + 5]
+        with importing.person(list_id, edited) as (uow, mailing_list, person):
+            members.update_member(uow, mailing_list, person.id, EDIT, OWNER)
+        with importing.person(list_id, unsubscribed) as (uow, mailing_list, person):
+            unsubscribe.unsubscribe_member(uow, mailing_list, person, READER)
+        with importing.person(list_id, without_email) as (uow, mailing_list, person):
+            unsubscribe.set_email(uow, mailing_list, person, READER, enabled=False)
+        with importing.person(list_id, transferred) as (uow, mailing_list, person):
+            target = lists.get_list(uow, other_list_id)
+            transfers.transfer_member(uow, mailing_list, target, person.id, actor=OWNER)
         erase(importing.resources, erased)
     result = importing.take_back(importer, task.id)
     assert result == {"import_id": task.id, "undone": 2, "kept": 10}
-    # The sixth of the old ones is as before in every column, and the last of the new ones is gone.
+    # The unchanged earlier member is restored in every column. The unchanged new member is gone.
     after = importing.records(list_id)
     assert before[5] in after
     assert not any(people[11] in row for row in after)
-    assert stands(importing, list_id, people[0]) == ("active", "Edited", "gold")
-    assert stands(importing, list_id, people[1]) == ("unsubscribed", None, "free")
-    assert stands(importing, list_id, people[2]) == ("active", None, "free")
-    assert stands(importing, list_id, people[7])[0] == "unsubscribed"
+    assert read_member(importing, list_id, people[0]) == ("active", "Edited", "gold")
+    assert read_member(importing, list_id, people[1]) == ("unsubscribed", None, "free")
+    assert read_member(importing, list_id, people[2]) == ("active", None, "free")
+    assert read_member(importing, list_id, people[7])[0] == "unsubscribed"
     assert {kind for *_, kind, _, _ in importing.opt_outs(list_id)} == {"list", "email"}
-    names = importing.stack.query(
+    nameable_rows = importing.stack.query(
         "SELECT 1 FROM subscriptions WHERE list_id = %s AND email IS NULL AND name IS NOT NULL",
         list_id,
     )
-    assert names == []
+    assert nameable_rows == []
     assert importing.count(list_id) == len(importing.active(list_id))
 
 
@@ -102,26 +102,28 @@ def age_by_a_day(importing: Importing, list_id: int) -> None:
 
 def require_possible_figures(importing: Importing, list_id: int) -> None:
     faults = daily_figures.verify_figures(importing.resources)
-    assert [each for each in faults if each.list_id == list_id] == []
-    for first in range(3):
-        day = clock.now().date() - timedelta(days=first)
+    assert [fault for fault in faults if fault.list_id == list_id] == []
+    for days_ago in range(3):
+        day = clock.now().date() - timedelta(days=days_ago)
         with importing.resources.unit_of_work() as uow:
-            for by in FiguresBy:
-                for each in daily_figures.read_figures(uow, list_id, DayRange(day, day), by):
-                    assert each.joined >= 0
-                    assert each.left >= 0
+            for dimension in FiguresBy:
+                for figures in daily_figures.read_figures(
+                    uow, list_id, DayRange(day, day), dimension
+                ):
+                    assert figures.joined >= 0
+                    assert figures.left >= 0
 
 
 def test_undone_import_changes_neither_joined_nor_left_of_any_day(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    importing.bring(importer, list_id, rows(people[:3]))
+    importing.bring(importer, list_id, build_file(people[:3]))
     importing.remove(list_id, people[0])
     age_by_a_day(importing, list_id)
     before = by_day(importing.resources, list_id)
     assert list(before.values()) == [(3, 1)]
     # The import adds three people, and reactivates a person who was removed.
-    task = importing.bring(importer, list_id, rows(people[:6], "", "silver"))
+    task = importing.bring(importer, list_id, build_file(people[:6], "", "silver"))
     importing.remove(list_id, people[5])
     age_by_a_day(importing, list_id)
     with importing.resources.unit_of_work() as uow:
@@ -143,10 +145,10 @@ def test_undone_import_changes_neither_joined_nor_left_of_any_day(
 def test_undone_import_changes_no_figures_of_tiers(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    importing.bring(importer, list_id, rows(people[:3]))
+    importing.bring(importer, list_id, build_file(people[:3]))
     importing.remove(list_id, people[0])
     before = read(importing.resources, list_id, FiguresBy.TIER)
-    task = importing.bring(importer, list_id, rows(people, "", "gold"), on_existing="update")
+    task = importing.bring(importer, list_id, build_file(people, "", "gold"), on_existing="update")
     assert read(importing.resources, list_id, FiguresBy.TIER) != before
     importing.take_back(importer, task.id)
     assert read(importing.resources, list_id, FiguresBy.TIER) == before
@@ -156,14 +158,14 @@ def test_undone_import_changes_no_figures_of_tiers(
 def test_figures_stay_possible_if_imports_are_undone_in_the_order_of_the_imports(
     importing: Importing, importer: Owner, list_id: int, people: list[str], *, is_member: bool
 ) -> None:
-    importing.bring(importer, list_id, rows(people[:3]))
+    importing.bring(importer, list_id, build_file(people[:3]))
     if not is_member:
         for each in people[:3]:
             importing.remove(list_id, each)
     tasks = []
     for tier in ("silver", "gold"):
         age_by_a_day(importing, list_id)
-        file = rows(people[:3], "", tier)
+        file = build_file(people[:3], "", tier)
         tasks.append(importing.bring(importer, list_id, file, on_existing="update"))
     # The first undo keeps the reactivated members, because the second import has changed these
     # members. After the undo of the second import, the first undo is repeated.
@@ -179,19 +181,21 @@ def test_figures_stay_possible_if_imports_are_undone_in_the_order_of_the_imports
 def test_two_imports_undone_in_reverse_order_restore_the_list_exactly(
     importing: Importing, importer: Owner, list_id: int, people: list[str]
 ) -> None:
-    importing.bring(importer, list_id, rows(people[:6], "Before"))
+    importing.bring(importer, list_id, build_file(people[:6], "Before"))
     for each in people[:3]:
         importing.remove(list_id, each)
     before = importing.records(list_id)
     first = importing.bring(
-        importer, list_id, rows(people[1:9], "A", "silver"), on_existing="update"
+        importer, list_id, build_file(people[1:9], "A", "silver"), on_existing="update"
     )
-    between = importing.records(list_id)
-    second = importing.bring(importer, list_id, rows(people, "B", "gold"), on_existing="update")
+    records_between = importing.records(list_id)
+    second = importing.bring(
+        importer, list_id, build_file(people, "B", "gold"), on_existing="update"
+    )
     assert (first.added, first.updated) == (5, 3)
     assert (second.added, second.updated) == (4, 8)
     assert importing.take_back(importer, second.id)["undone"] == 4
-    assert importing.records(list_id) == between
+    assert importing.records(list_id) == records_between
     assert importing.take_back(importer, first.id)["undone"] == 5
     assert importing.records(list_id) == before
 
@@ -203,25 +207,26 @@ def test_killed_import_undo_resumes_and_counts_each_member_once(
     people: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    importing.bring(importer, list_id, rows(people[:6]))
+    importing.bring(importer, list_id, build_file(people[:6]))
     for each in people[:6]:
         importing.remove(list_id, each)
     before = importing.records(list_id)
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 5)
-    task = importing.bring(importer, list_id, rows(people, "Imported", "gold"))
+    task = importing.bring(importer, list_id, build_file(people, "Imported", "gold"))
     monkeypatch.setattr(undo, "MEMBERS_PER_BATCH", 2)
     job_id = importing.begin_undo(importer, task.id)
     assert job_id is not None
-    note, calls = record_progress, [0]
+    record = record_progress
+    call_count = [0]
 
-    def dying(*args: object, **words: object) -> None:
-        calls[0] += 1
-        note(*args, **words)  # type: ignore[arg-type]
-        if calls[0] % 2 == 0:
-            # Of this transaction nothing stays, as of a process that ends in it.
+    def record_and_lose_lease(*args: object, **keywords: object) -> None:
+        call_count[0] += 1
+        record(*args, **keywords)  # type: ignore[arg-type]
+        if call_count[0] % 2 == 0:
+            # The exception rolls the transaction back, as the end of the process would.
             raise LeaseLost(job_id)
 
-    monkeypatch.setattr("services.subscriptions.undo.record_progress", dying)
+    monkeypatch.setattr("services.subscriptions.undo.record_progress", record_and_lose_lease)
     for _ in range(20):
         lease = importing.claim(job_id)
         if lease is None:
@@ -231,7 +236,7 @@ def test_killed_import_undo_resumes_and_counts_each_member_once(
         except LeaseLost:
             with importing.resources.unit_of_work() as uow:
                 hand_back_job(uow, lease)
-    assert calls[0] > 6
+    assert call_count[0] > 6
     assert importing.job(job_id).result == {"import_id": task.id, "undone": 12, "kept": 0}
     assert importing.records(list_id) == before
 
@@ -243,23 +248,24 @@ def test_person_erased_during_an_import_is_not_restored_by_the_import(
     people: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    importing.bring(importer, list_id, rows(people[:2], "Before"))
-    write, begun = applying._write_rows, list[int]()
+    importing.bring(importer, list_id, build_file(people[:2], "Before"))
+    write_rows = applying._write_rows
+    erasures = list[int]()
 
     def erase_then_write(
         uow: UnitOfWork, task: MemberImport, counts: Counter[str], chunk: PreparedChunk
     ) -> None:
-        # The rows are judged: whom they are about is known, and held by nobody yet.
-        if not begun:
-            begun.append(erasure.begin_erasure(importing.resources, people[0]))
-        write(uow, task, counts, chunk)
+        # At this point, the people of the rows are known but not yet locked.
+        if not erasures:
+            erasures.append(erasure.begin_erasure(importing.resources, people[0]))
+        write_rows(uow, task, counts, chunk)
 
     monkeypatch.setattr(applying, "_write_rows", erase_then_write)
-    task = importing.bring(importer, list_id, rows(people[:2], "New"), on_existing="update")
+    task = importing.bring(importer, list_id, build_file(people[:2], "New"), on_existing="update")
     assert (task.added, task.updated) == (1, 1)
-    erased = finish(importing.resources, begun[0])
-    blank = importing.stack.query(
+    erased = finish(importing.resources, erasures[0])
+    erased_record = importing.stack.query(
         "SELECT status, name, email FROM subscriptions WHERE list_id = %s AND user_id = %s",
         *(list_id, erased.user_id),
     )
-    assert blank == [("removed", None, None)]
+    assert erased_record == [("removed", None, None)]

@@ -10,15 +10,15 @@ from services.subscriptions.imports import chunks, records
 from tests.support.imports.bulk import fail_job
 from tests.support.imports.importing import Importing, csv_of, new_addresses
 
-PEOPLE = 60
+PERSON_COUNT = 60
 
 
 @pytest.fixture
 def new_people() -> list[str]:
-    return new_addresses(PEOPLE)
+    return new_addresses(PERSON_COUNT)
 
 
-def rows(people: list[str], name: str = "") -> bytes:
+def build_file(people: list[str], name: str = "") -> bytes:
     return csv_of([[each, name] for each in people])
 
 
@@ -29,48 +29,50 @@ def test_undo_of_a_resumed_import_removes_members_added_since(
     new_people: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    task = importing.bring(importer, list_id, rows(new_people))
+    task = importing.bring(importer, list_id, build_file(new_people))
     importing.stack.query(
         "UPDATE imports SET files_removed_at = NULL, undo_restored = 9e15, undo_removed = 9e15"
         " WHERE id = %s",
         task.id,
     )
-    # As a job that failed for no fault of the file, and is retried.
+    # Restart the job, as a retry does after a failure that the file didn't cause.
     [(job_id,)] = importing.stack.query(
         "SELECT id FROM jobs WHERE kind = 'members.import' AND subject_id = %s", task.id
     )
     with importing.resources.unit_of_work() as uow:
         monkeypatch.setattr(removals, "keep_object", lambda *_: True)
-        go_on = get_kind("members.import").on_restarted
-        assert go_on is not None
-        assert go_on(uow, importing.job(int(str(job_id))))
+        on_restarted = get_kind("members.import").on_restarted
+        assert on_restarted is not None
+        assert on_restarted(uow, importing.job(int(str(job_id))))
     importing.stack.query(
         "UPDATE imports SET status = 'succeeded', finished_at = now() WHERE id = %s", task.id
     )
-    assert importing.take_back(importer, task.id)["undone"] == PEOPLE
+    assert importing.take_back(importer, task.id)["undone"] == PERSON_COUNT
 
 
-def broken(importing: Importing, owner: Owner, list_id: int, file: bytes) -> tuple[int, int]:
-    """An import whose job was given up, by no fault of the file, with the ids of both."""
+def begin_failed_import(
+    importing: Importing, owner: Owner, list_id: int, file: bytes
+) -> tuple[int, int]:
+    """Begin an import whose job fails for a reason outside the file. Return the ids of both."""
     job_id = importing.begin(owner, list_id, file)
     fail_job(importing.stack, job_id, JOB_GIVEN_UP(reason="It broke.", hours=24))
     return importing.of_job(job_id).id, job_id
 
 
 def retry_error(importing: Importing, owner: Owner, import_id: int) -> str:
-    with importing.resources.unit_of_work() as uow, pytest.raises(DomainError) as caught:
+    with importing.resources.unit_of_work() as uow, pytest.raises(DomainError) as error:
         records.retry_import(uow, importing.caller(owner), import_id)
-    return caught.value.code
+    return error.value.code
 
 
 def test_undone_import_cannot_be_retried(
     importing: Importing, importer: Owner, list_id: int, new_people: list[str]
 ) -> None:
-    import_id, _ = broken(importing, importer, list_id, rows(new_people))
+    import_id, _ = begin_failed_import(importing, importer, list_id, build_file(new_people))
     undo_id = importing.begin_undo(importer, import_id)
     assert retry_error(importing, importer, import_id) == "job.not_retryable"
     assert importing.work(undo_id).status == "succeeded"
-    # What it added now, no undo would take back.
+    # No undo would remove the members that a retry added now.
     assert retry_error(importing, importer, import_id) == "job.not_retryable"
     assert importing.active(list_id) == set()
 
@@ -78,7 +80,7 @@ def test_undone_import_cannot_be_retried(
 def test_retried_import_undo_is_rejected_while_the_import_is_running_again(
     importing: Importing, importer: Owner, list_id: int, new_people: list[str]
 ) -> None:
-    import_id, job_id = broken(importing, importer, list_id, rows(new_people))
+    import_id, job_id = begin_failed_import(importing, importer, list_id, build_file(new_people))
     caller = importing.caller(importer)
     undo_id = importing.begin_undo(importer, import_id)
     with importing.resources.unit_of_work() as uow:
@@ -87,28 +89,28 @@ def test_retried_import_undo_is_rejected_while_the_import_is_running_again(
         records.retry_import(uow, caller, import_id)
     with importing.resources.unit_of_work() as uow:
         jobs.retry_own_job(uow, caller, undo_id)
-    refused = importing.work(undo_id)
-    assert refused.error is not None
-    assert refused.error["code"] == "import.running"
+    rejected_job = importing.work(undo_id)
+    assert rejected_job.error is not None
+    assert rejected_job.error["code"] == "import.running"
     assert importing.work(job_id).status == "succeeded"
     assert importing.active(list_id) == set(new_people)
-    assert importing.take_back(importer, import_id)["undone"] == PEOPLE
+    assert importing.take_back(importer, import_id)["undone"] == PERSON_COUNT
     assert importing.active(list_id) == set()
 
 
 def test_import_undo_keeps_existing_records_whose_previous_state_is_lost(
     importing: Importing, importer: Owner, list_id: int, new_people: list[str]
 ) -> None:
-    importing.bring(importer, list_id, rows(new_people))
+    importing.bring(importer, list_id, build_file(new_people))
     importing.stack.query("UPDATE subscriptions SET status = 'removed' WHERE list_id = %s", list_id)
-    task = importing.bring(importer, list_id, rows(new_people))
+    task = importing.bring(importer, list_id, build_file(new_people))
     importing.stack.query("DELETE FROM import_changes WHERE import_id = %s", task.id)
     assert importing.take_back(importer, task.id) == {
         "import_id": task.id,
         "undone": 0,
-        "kept": PEOPLE,
+        "kept": PERSON_COUNT,
     }
-    assert len(importing.records(list_id)) == PEOPLE
+    assert len(importing.records(list_id)) == PERSON_COUNT
 
 
 def test_import_undo_requested_in_time_continues_after_the_deadline(
@@ -119,7 +121,7 @@ def test_import_undo_requested_in_time_continues_after_the_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 20)
-    task = importing.bring(importer, list_id, rows(new_people))
+    task = importing.bring(importer, list_id, build_file(new_people))
     job_id = importing.begin_undo(importer, task.id)
     importing.stack.query(
         "UPDATE imports SET created_at = now() - interval '91 days' WHERE id = %s", task.id

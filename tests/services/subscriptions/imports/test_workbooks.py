@@ -1,4 +1,4 @@
-"""What an import reads from an Excel workbook."""
+"""Tests of the values that an import reads from an Excel workbook."""
 
 import datetime
 from typing import Any
@@ -21,23 +21,23 @@ DAY = datetime.date(2025, 4, 3)
 HEADER = '<row r="1">' + cell("A1", "email") + cell("B1", "note") + "</row>"
 
 
-def only_row(data: bytes, **options: Any) -> MemberRow:
+def read_only_row(data: bytes, **options: Any) -> MemberRow:
     _, [row] = read_workbook(data, **options)
     assert isinstance(row, MemberRow)
     return row
 
 
-def cells_of(*values: object, **formats: str) -> list[str]:
+def read_cells(*values: object, **formats: str) -> list[str]:
     """Return the texts that an import reads from cells with these values."""
     header = ["email", *(f"column {number}" for number, _ in enumerate(values))]
     rows: list[list[object]] = [[*header], ["ann@example.com", *values]]
-    return list(only_row(workbook({"Members": rows}, **formats)).cells[1:])
+    return list(read_only_row(workbook({"Members": rows}, **formats)).cells[1:])
 
 
-def error_of(data: bytes, **options: Any) -> DomainError:
-    with pytest.raises(DomainError) as refused:
+def read_error(data: bytes, **options: Any) -> DomainError:
+    with pytest.raises(DomainError) as error:
         read_workbook(data, **options)
-    return refused.value
+    return error.value
 
 
 @pytest.mark.parametrize(
@@ -63,10 +63,10 @@ def error_of(data: bytes, **options: Any) -> DomainError:
     ],
 )
 def test_typed_cell_becomes_an_unambiguous_text(value: object, format_: str, text: str) -> None:
-    assert cells_of(value, **({"B": format_} if format_ else {})) == [text]
+    assert read_cells(value, **({"B": format_} if format_ else {})) == [text]
 
 
-def test_dates_of_a_workbook_with_the_1904_date_system_are_right() -> None:
+def test_dates_of_a_workbook_with_the_1904_date_system_are_read_correctly() -> None:
     styles = (
         '<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">'
         '<cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs></styleSheet>'
@@ -77,10 +77,10 @@ def test_dates_of_a_workbook_with_the_1904_date_system_are_right() -> None:
         parts={"xl/styles.xml": styles},
         workbook_options='<workbookPr date1904="1"/>',
     )
-    assert only_row(data).cells == ["ann@example.com", "2025-04-03"]
+    assert read_only_row(data).cells == ["ann@example.com", "2025-04-03"]
 
 
-def test_date_order_of_typed_dates_is_never_asked() -> None:
+def test_owner_is_never_asked_for_the_order_of_typed_dates() -> None:
     rows: list[list[object]] = [
         ["email", "joined_at"],
         ["ann@example.com", DAY],
@@ -112,9 +112,9 @@ def test_formula_counts_as_the_value_that_was_last_saved() -> None:
         + cell("A2", "ann@example.com")
         + '<c r="B2" t="str"><f>1/0</f><v>saved</v></c></row>'
     )
-    assert only_row(package(sheet_xml(HEADER + row))).cells == ["ann@example.com", "saved"]
+    assert read_only_row(package(sheet_xml(HEADER + row))).cells == ["ann@example.com", "saved"]
     row = '<row r="2">' + cell("A2", "ann@example.com") + '<c r="B2"><f>1+1</f></c></row>'
-    assert only_row(package(sheet_xml(HEADER + row))).cells[0] == "ann@example.com"
+    assert read_only_row(package(sheet_xml(HEADER + row))).cells[0] == "ann@example.com"
 
 
 def error_cell(reference: str, error: str = "#N/A") -> str:
@@ -123,11 +123,11 @@ def error_cell(reference: str, error: str = "#N/A") -> str:
 
 def test_cell_with_an_error_is_empty_and_reported_as_a_problem() -> None:
     row = '<row r="2">' + cell("A2", "ann@example.com") + error_cell("B2") + "</row>"
-    member = only_row(package(sheet_xml(HEADER + row)), mapping={"note": "tags"})
+    member = read_only_row(package(sheet_xml(HEADER + row)), mapping={"note": "tags"})
     assert member.cells == ["ann@example.com", ""]
     assert member.extras is not None
     assert list(map(str, member.extras.left_out)) == ["note: the cell contains the error #N/A"]
-    ignored = only_row(package(sheet_xml(HEADER + row)))
+    ignored = read_only_row(package(sheet_xml(HEADER + row)))
     assert ignored.extras is None
 
 
@@ -161,7 +161,7 @@ def test_error_of_a_newer_or_other_program_leaves_the_other_cells_readable(error
 def test_error_of_a_newer_program_in_an_earlier_sheet_leaves_the_members_readable() -> None:
     notes = sheet_xml('<row r="1">' + error_cell("A1", "#SPILL!") + "</row>")
     row = '<row r="2">' + cell("A2", "ann@example.com") + error_cell("B2", "#CALC!") + "</row>"
-    assert only_row(package(notes, sheet_xml(HEADER + row))).email == "ann@example.com"
+    assert read_only_row(package(notes, sheet_xml(HEADER + row))).email == "ann@example.com"
 
 
 def test_row_with_an_error_in_its_address_is_rejected_with_the_error() -> None:
@@ -176,27 +176,27 @@ def test_row_with_an_error_in_its_address_is_rejected_with_the_error() -> None:
 @pytest.mark.parametrize("mapping", [{"note": "unsubscribed"}, {"note": "status"}])
 def test_error_in_a_consent_column_never_adds_a_member(mapping: dict[str, str]) -> None:
     row = '<row r="2">' + cell("A2", "ann@example.com") + error_cell("B2") + "</row>"
-    member = only_row(package(sheet_xml(HEADER + row)), mapping=mapping)
+    member = read_only_row(package(sheet_xml(HEADER + row)), mapping=mapping)
     assert member.suppression is SuppressionStatus.UNKNOWN
     assert member.problem is not None
     assert member.problem.code == "row.status_unknown"
     assert "#N/A" in member.problem.reason
 
 
-def table(header: list[str], *cells: str) -> bytes:
+def build_table(header: list[str], *cells: str) -> bytes:
     """Return a workbook with this header, and one member with these cells after the address."""
-    first = "".join(cell(f"{'ABCD'[place]}1", text) for place, text in enumerate(header))
+    header_cells = "".join(cell(f"{'ABCD'[column]}1", text) for column, text in enumerate(header))
     row = cell("A2", "ann@example.com") + "".join(cells)
-    return package(sheet_xml(f'<row r="1">{first}</row><row r="2">{row}</row>'))
+    return package(sheet_xml(f'<row r="1">{header_cells}</row><row r="2">{row}</row>'))
 
 
-EXPIRY = ["email", "tier", "paid_expiry", "status"]
+EXPIRY_HEADER = ["email", "tier", "paid_expiry", "status"]
 
 
 @pytest.mark.parametrize("error", ["#N/A", "#SPILL!", ""])
 @pytest.mark.parametrize("tier", ["gold", ""])
 def test_error_in_the_expiry_of_a_paid_tier_rejects_the_row(error: str, tier: str) -> None:
-    data = table(EXPIRY, cell("B2", tier), error_cell("C2", error))
+    data = build_table(EXPIRY_HEADER, cell("B2", tier), error_cell("C2", error))
     _, [rejected] = read_workbook(data)
     assert isinstance(rejected, RejectedRecord)
     assert rejected.code == "row.expiry_unreadable"
@@ -204,10 +204,10 @@ def test_error_in_the_expiry_of_a_paid_tier_rejects_the_row(error: str, tier: st
 
 
 def test_error_in_an_expiry_without_effect_keeps_the_row() -> None:
-    free = only_row(table(EXPIRY, cell("B2", "free"), error_cell("C2")))
+    free = read_only_row(build_table(EXPIRY_HEADER, cell("B2", "free"), error_cell("C2")))
     assert (free.tier, free.paid_expiry) == ("free", None)
-    opt_out = only_row(
-        table(EXPIRY, cell("B2", "gold"), error_cell("C2"), cell("D2", "unsubscribed"))
+    opt_out = read_only_row(
+        build_table(EXPIRY_HEADER, cell("B2", "gold"), error_cell("C2"), cell("D2", "unsubscribed"))
     )
     assert opt_out.is_opt_out
 
@@ -216,7 +216,7 @@ def test_error_in_an_expiry_without_effect_keeps_the_row() -> None:
 def test_error_in_a_consent_column_blocks_the_person_even_if_the_expiry_is_invalid(
     expiry: str,
 ) -> None:
-    member = only_row(table(EXPIRY, cell("B2", "gold"), expiry, error_cell("D2")))
+    member = read_only_row(build_table(EXPIRY_HEADER, cell("B2", "gold"), expiry, error_cell("D2")))
     assert member.suppression is SuppressionStatus.UNKNOWN
     assert member.problem is not None
     assert member.problem.code == "row.status_unknown"
@@ -232,8 +232,8 @@ def test_merged_range_belongs_to_its_first_cell() -> None:
         for number in range(2, 6)
     )
     merged = '<mergeCells><mergeCell ref="B3:C4"/><mergeCell ref="B5"/></mergeCells>'
-    _, found = read_workbook(package(sheet_xml(HEADER + rows, merged)))
-    assert [list(row.cells[1:]) for row in found] == [
+    _, members = read_workbook(package(sheet_xml(HEADER + rows, merged)))
+    assert [list(row.cells[1:]) for row in members] == [
         ["note 2", "x"],
         ["note 3", ""],
         ["", ""],
@@ -241,7 +241,7 @@ def test_merged_range_belongs_to_its_first_cell() -> None:
     ]
 
 
-def test_line_is_the_row_of_the_sheet() -> None:
+def test_line_number_is_the_row_number_in_the_sheet() -> None:
     """The sheet has a title, blank rows, and a table that begins far from the first cell."""
     rows = (
         '<row r="4">' + cell("D4", "Our readers") + "</row>"
@@ -249,24 +249,24 @@ def test_line_is_the_row_of_the_sheet() -> None:
         '<row r="9">' + cell("D9", "ann@example.com") + cell("E9", "Ann") + "</row>"
         '<row r="12">' + cell("D12", "no address") + "</row>"
     )
-    reader, [ann, other] = read_workbook(package(sheet_xml(rows)))
+    reader, [ann, other_row] = read_workbook(package(sheet_xml(rows)))
     assert (ann.line, ann.cells) == (9, ["ann@example.com", "Ann"])
-    assert other.line == 12
+    assert other_row.line == 12
     assert reader.header == ["email", "name"]
     assert reader.description.header_line == 7
 
 
-def test_sheet_without_positions_is_read_in_order() -> None:
+def test_sheet_without_cell_positions_is_read_in_order() -> None:
     rows = (
         "<row>" + cell("", "email") + cell("", "name") + "</row>"
         "<row>" + cell("", "ann@example.com") + cell("", "Ann") + "</row>"
     )
-    row = only_row(package(sheet_xml(rows)))
+    row = read_only_row(package(sheet_xml(rows)))
     assert (row.line, row.email, row.name) == (2, "ann@example.com", "Ann")
 
 
-PEOPLE = [["E-mail", "Name"], ["ann@example.com", "Ann"]]
-NOTES = [["Topic", "Date"], ["Party", DAY.isoformat()]]
+PEOPLE_ROWS = [["E-mail", "Name"], ["ann@example.com", "Ann"]]
+NOTE_ROWS = [["Topic", "Date"], ["Party", DAY.isoformat()]]
 
 
 def test_first_visible_sheet_with_an_address_column_is_read() -> None:
@@ -279,7 +279,7 @@ def test_first_visible_sheet_with_an_address_column_is_read() -> None:
                 for number, row in enumerate(rows, start=1)
             )
         )
-        for rows in (PEOPLE, NOTES)
+        for rows in (PEOPLE_ROWS, NOTE_ROWS)
     )
     data = package(
         people,
@@ -305,19 +305,19 @@ def test_first_visible_sheet_with_an_address_column_is_read() -> None:
 
 
 def test_column_mapping_decides_which_sheet_is_read() -> None:
-    sheets = {"Notes": NOTES, "Leute": [["Mitglied"], ["ann@example.com"]]}
+    sheets = {"Notes": NOTE_ROWS, "Leute": [["Mitglied"], ["ann@example.com"]]}
     reader, _ = read_workbook(workbook(sheets), mapping={"Mitglied": "email"})
     assert reader.description.sheet == "Leute"
 
 
 def test_workbook_without_an_address_column_names_the_columns_of_its_first_sheet() -> None:
-    error = error_of(workbook({"Empty": [], "Notes": NOTES, "More": [["x"], ["y"]]}))
+    error = read_error(workbook({"Empty": [], "Notes": NOTE_ROWS, "More": [["x"], ["y"]]}))
     assert error.code == "import.no_email_column"
     assert "'Topic', 'Date'" in str(error)
 
 
 def test_unknown_sheet_is_refused_with_the_names_of_the_sheets() -> None:
-    error = error_of(workbook({"Members": PEOPLE, "Notes": NOTES}), sheet="Readers")
+    error = read_error(workbook({"Members": PEOPLE_ROWS, "Notes": NOTE_ROWS}), sheet="Readers")
     assert error.code == "import.sheet_not_found"
     assert str(error) == (
         "The workbook has no sheet 'Readers'. The sheets are: 'Members', 'Notes'."
@@ -326,8 +326,8 @@ def test_unknown_sheet_is_refused_with_the_names_of_the_sheets() -> None:
 
 @pytest.mark.parametrize("sheets", [{"Empty": []}, {"A": [], "B": []}])
 def test_workbook_without_values_is_empty(sheets: dict[str, list[list[object]]]) -> None:
-    assert error_of(workbook(sheets)).code == "import.empty"
-    assert error_of(workbook(sheets), sheet=next(iter(sheets))).code == "import.empty"
+    assert read_error(workbook(sheets)).code == "import.empty"
+    assert read_error(workbook(sheets), sheet=next(iter(sheets))).code == "import.empty"
 
 
 @pytest.mark.parametrize(
@@ -337,20 +337,20 @@ def test_workbook_without_values_is_empty(sheets: dict[str, list[list[object]]])
         "application/vnd.openxmlformats-officedocument.spreadsheetml.template.main+xml",
     ],
 )
-def test_workbook_with_macros_and_template_are_read_like_others(main_type: str) -> None:
+def test_workbooks_with_macros_and_templates_are_read_like_other_workbooks(main_type: str) -> None:
     row = '<row r="2">' + cell("A2", "ann@example.com") + "</row>"
     data = package(
         sheet_xml(HEADER + row), main_type=main_type, parts={"xl/vbaProject.bin": b"\0macro"}
     )
-    assert only_row(data).email == "ann@example.com"
+    assert read_only_row(data).email == "ann@example.com"
 
 
 def test_null_character_in_a_cell_is_removed_and_its_notation_in_a_text_is_kept() -> None:
     row = '<row r="2">' + cell("A2", "ann@example.com") + cell("B2", "a_x0000_b \\u0000") + "</row>"
-    assert only_row(package(sheet_xml(HEADER + row))).cells[1] == "ab \\u0000"
+    assert read_only_row(package(sheet_xml(HEADER + row))).cells[1] == "ab \\u0000"
 
 
-def test_overlong_row_is_rejected_alone() -> None:
+def test_only_the_overlong_row_of_a_workbook_is_rejected() -> None:
     long_row = '<row r="2">' + cell("A2", "ann@example.com") + cell("B2", "x" * 300_000) + "</row>"
     row = '<row r="3">' + cell("A3", "ben@example.com") + "</row>"
     _, [rejected, ben] = read_workbook(package(sheet_xml(HEADER + long_row + row)))

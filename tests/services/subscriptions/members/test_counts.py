@@ -20,15 +20,15 @@ from tests.support.lists.tallying import by_day
 from tests.support.sizes import sized
 from tests.support.stack.load import repeated
 
-MANY = sized(400, 20_000, few=100)
+ACTION_COUNT = sized(400, 20_000, few=100)
 
 
 @pytest.mark.tier("fast", "properties")
 def test_subscriber_counts_stay_correct_during_concurrent_changes_and_folding(
     acting: Acting, list_ids: list[int], owner: Owner
 ) -> None:
-    with repeated(*[partial(fold, acting)] * 2, pause=0.01):
-        replies = at_once(many_actions(acting, list_ids[0], owner))
+    with repeated(*[partial(fold_deltas, acting)] * 2, pause=0.01):
+        replies = at_once(build_actions(acting, list_ids[0], owner))
     # No action waits long for the list's lock.
     assert set(replies) <= {(200, 1), (200, 0), (503, "list.busy")}
     assert true_count(acting, list_ids[0]) > 0
@@ -38,55 +38,58 @@ def test_subscriber_counts_stay_correct_during_concurrent_changes_and_folding(
 
 
 def require_figures_of_history(acting: Acting, list_id: int) -> None:
-    """The history tells of each action on a list without imports."""
+    """Require that the daily figures match the history, which is complete without imports."""
     faults = daily_figures.verify_figures(acting.resources)
     assert [each for each in faults if each.list_id == list_id] == []
-    [(joined, left)] = acting.stack.query(
+    [(joined_count, left_count)] = acting.stack.query(
         "SELECT count(*) FILTER (WHERE status_after = 'active'"
         " AND status_before IS DISTINCT FROM 'active'),"
         " count(*) FILTER (WHERE status_before = 'active' AND status_after <> 'active')"
         " FROM subscription_events WHERE list_id = %s",
         list_id,
     )
-    [found] = by_day(acting.resources, list_id).values()
-    assert found == (joined, left)
+    [figures] = by_day(acting.resources, list_id).values()
+    assert figures == (joined_count, left_count)
 
 
-def many_actions(acting: Acting, list_id: int, owner: Owner) -> list[Action]:
-    """Half subscribe new people; the others leave, come back or are removed, some at once."""
-    known = [acting.new_person(with_login=True) for _ in range(MANY // 20)]
+def build_actions(acting: Acting, list_id: int, owner: Owner) -> list[Action]:
+    """Return actions in random order. About half of the actions sign up new people.
 
-    def ask() -> Reply:
+    In the other actions, known people join, leave and are removed, some at the same time.
+    """
+    known_people = [acting.new_person(with_login=True) for _ in range(ACTION_COUNT // 20)]
+
+    def sign_up() -> Reply:
         return acting.ask(list_id, f"{random_hash_id()}@example.com")
 
-    def of(each: Person) -> list[Action]:
-        user_id = each.user_id or 0
+    def build_actions_of(person: Person) -> list[Action]:
+        user_id = person.user_id or 0
         path = f"/subscriptions/{list_id}/no-challenge"
 
         def remove() -> Reply:
             status, data = acting.remove(list_id, user_id, owner.key)
-            # Who has not come yet can't be removed.
+            # A person who hasn't joined yet can't be removed.
             return (200, 0) if data == "member.not_found" else (status, data)
 
         return [
-            lambda: acting.reply("POST", path, key=each.key),
-            lambda: acting.leave(list_id, key=each.key),
-            lambda: acting.reply("POST", path, key=each.key),
+            lambda: acting.reply("POST", path, key=person.key),
+            lambda: acting.leave(list_id, key=person.key),
+            lambda: acting.reply("POST", path, key=person.key),
             remove,
             lambda: acting.leave(list_id, user_id=user_id),
-            lambda: acting.ask(list_id, each.address),
-            lambda: acting.reply("POST", path, key=each.key),
+            lambda: acting.ask(list_id, person.address),
+            lambda: acting.reply("POST", path, key=person.key),
             remove,
-            lambda: acting.reply("POST", path, key=each.key),
+            lambda: acting.reply("POST", path, key=person.key),
         ]
 
-    actions = [action for each in known for action in of(each)]
-    actions += [ask] * (MANY - len(actions))
+    actions = [action for person in known_people for action in build_actions_of(person)]
+    actions += [sign_up] * (ACTION_COUNT - len(actions))
     random.Random(2).shuffle(actions)
     return actions
 
 
-def fold(acting: Acting) -> None:
+def fold_deltas(acting: Acting) -> None:
     with acting.resources.unit_of_work() as uow:
         folding.fold_counts(uow, max_deltas=7)
         folding.fold_days(uow, max_deltas=7)

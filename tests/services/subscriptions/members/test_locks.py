@@ -17,58 +17,58 @@ from services.subscriptions.members.locks import (
 )
 from storage.unit_of_work import UnitOfWork
 
-LIST = 7
-TIMES = 300
-# As long as a chunk of an import takes on a busy machine.
+LIST_ID = 7
+ATTEMPT_COUNT = 300
+# The duration of an import chunk on a busy machine.
 CHUNK_SECONDS = 0.8
-ACTIONS = 5
-HELD = """
+ACTION_COUNT = 5
+HELD_LOCKS_QUERY = """
     SELECT a.query FROM pg_locks JOIN pg_stat_activity AS a USING (pid)
     WHERE locktype = 'advisory' AND a.datname = current_database()
 """
 
 
 def test_lock_waits_that_time_out_leave_no_list_lock_behind(empty_stack: Stack) -> None:
-    """Also where Postgres grants the lock at the very moment at which the wait ends."""
+    """Postgres may grant the lock at the same moment at which the wait times out."""
 
-    def come_and_go(lock: Callable[[UnitOfWork, int], None]) -> int:
-        chance = random.Random(TIMES)
-        done = 0
-        for _ in range(TIMES):
+    def lock_repeatedly(lock: Callable[[UnitOfWork, int], None]) -> int:
+        random_source = random.Random(ATTEMPT_COUNT)
+        lock_count = 0
+        for _ in range(ATTEMPT_COUNT):
             with suppress(TransientError), empty_stack.resources.unit_of_work() as uow:
                 uow.session.execute(text("SET LOCAL lock_timeout = '2ms'"))
-                lock(uow, LIST)
-                time.sleep(chance.uniform(0, 0.003))
-                done += 1
-        return done
+                lock(uow, LIST_ID)
+                time.sleep(random_source.uniform(0, 0.003))
+                lock_count += 1
+        return lock_count
 
     locks: list[Callable[[UnitOfWork, int], None]] = [lock_lists_shared, lock_list_for_chunk] * 2
     with ThreadPoolExecutor(len(locks)) as pool:
-        done = list(pool.map(come_and_go, locks))
-    assert empty_stack.query(HELD) == []
-    # Some came in, and some waited in vain.
-    assert all(count > 0 for count in done)
-    assert sum(done) < TIMES * len(locks)
+        lock_counts = list(pool.map(lock_repeatedly, locks))
+    assert empty_stack.query(HELD_LOCKS_QUERY) == []
+    # Some attempts got the lock, and some timed out.
+    assert all(count > 0 for count in lock_counts)
+    assert sum(lock_counts) < ATTEMPT_COUNT * len(locks)
 
 
 def test_member_actions_get_the_list_lock_between_two_import_chunks(empty_stack: Stack) -> None:
-    """Chunks follow one another without a pause, two at a time: nobody is refused for that."""
-    done = threading.Event()
+    """Two threads apply chunks without a pause, but no member action is rejected as busy."""
+    stop = threading.Event()
 
     def apply_chunks() -> None:
-        while not done.is_set():
+        while not stop.is_set():
             with empty_stack.resources.unit_of_work() as uow:
-                lock_list_for_chunk(uow, LIST)
-                done.wait(CHUNK_SECONDS)
+                lock_list_for_chunk(uow, LIST_ID)
+                stop.wait(CHUNK_SECONDS)
 
     with ThreadPoolExecutor(2) as pool:
-        importing = [pool.submit(apply_chunks) for _ in range(2)]
+        chunk_writers = [pool.submit(apply_chunks) for _ in range(2)]
         try:
-            eventually(lambda: empty_stack.query(HELD) != [], what="the first chunk")
-            for _ in range(ACTIONS):
+            eventually(lambda: empty_stack.query(HELD_LOCKS_QUERY) != [], what="the first chunk")
+            for _ in range(ACTION_COUNT):
                 with empty_stack.resources.unit_of_work() as uow:
-                    lock_list_shared(uow, LIST)
+                    lock_list_shared(uow, LIST_ID)
         finally:
-            done.set()
-        for each in importing:
-            each.result()
+            stop.set()
+        for writer in chunk_writers:
+            writer.result()

@@ -1,5 +1,8 @@
-"""Random sequences of everything that people, owners, strangers and the operator can do to
-subscriptions, through the public interface, against the rules in plain words (`model`)."""
+"""Tests the rules for subscriptions with random sequences of actions.
+
+People, owners, strangers and the operator act through the public interface. The expected results
+come from the rules in the module `model`.
+"""
 
 from typing import ClassVar
 
@@ -41,16 +44,19 @@ from tests.support.lists.observed import (
 from tests.support.lists.tallying import Tally
 from tests.support.sizes import FULL, sized
 
-LISTS = st.sampled_from(["challenged", "confirming", "foreign"])
-# An owner moves people between lists of theirs far more often than they try another's.
-TARGETS = st.sampled_from(["challenged", "confirming", "confirming", "challenged", "foreign"])
-PEOPLE = st.sampled_from(["ada", "bea", "unknown"])
-OWNERS = st.sampled_from(["of", "of", "of", "other"])
+LIST_NAMES = st.sampled_from(["challenged", "confirming", "foreign"])
+# Most transfers are between lists of the same owner.
+TARGET_NAMES = st.sampled_from(["challenged", "confirming", "confirming", "challenged", "foreign"])
+PERSON_NAMES = st.sampled_from(["ada", "bea", "unknown"])
+OWNER_KINDS = st.sampled_from(["own", "own", "own", "other"])
 EXPIRIES = st.sampled_from([None, "2040-01-01T00:00:00.000000Z", "2041-01-01T00:00:00.000000Z"])
 
 
 class Subscriptions(RuleBasedStateMachine):
-    """Two owners, three lists, three people: two can log in, one is only an address at first."""
+    """Two owners, three lists and three people.
+
+    Two of the people can log in. The third person is at first only an e-mail address.
+    """
 
     acting: ClassVar[Acting]
     owners: ClassVar[list[Owner]]
@@ -66,106 +72,112 @@ class Subscriptions(RuleBasedStateMachine):
         )
         self.ids = {
             name: self.acting.new_list(
-                self.owners[of.owner], confirm_required=of.confirm_required, challenge=of.challenge
+                self.owners[rules.owner],
+                confirm_required=rules.confirm_required,
+                challenge=rules.challenge,
             )
-            for name, of in self.model.lists.items()
+            for name, rules in self.model.lists.items()
         }
         self.people = {
             "ada": self.acting.new_person(with_login=True),
             "bea": self.acting.new_person(with_login=True),
             "unknown": self.acting.new_person(with_login=False),
         }
-        # By import: whom it made active, what they were before, and their record right after it.
+        # The members whom each import activated, by list and person. The values are their state
+        # before the import, and their record right after the import.
         self.imports: dict[
             int, dict[tuple[str, str], tuple[Record | None, Subscription | None]]
         ] = {}
         self.steps = 0
-        self.seen = self.look()
+        self.observed = self.observe_state()
         self.tally = Tally()
-        # Whose noes the step may have lifted: by the person's own action.
+        # The list and address of the person whose own action may lift opt-outs in this step, and
+        # the kinds of these opt-outs.
         self.lifted_by: tuple[int, str] | None = None
-        self.lifted: set[str] = set()
+        self.lifted_kinds: set[str] = set()
 
-    @rule(of=LISTS, person=PEOPLE)
-    def stranger_asks(self, of: str, person: str) -> None:
-        whom = self.people[person]
-        challenge = self.model.lists[of].challenge
-        reply = self.acting.ask(self.ids[of], whom.address, challenge=challenge)
-        assert reply == self.model.stranger_asks(of, person)
-        self.find(whom)
+    @rule(list_name=LIST_NAMES, person=PERSON_NAMES)
+    def stranger_asks(self, list_name: str, person: str) -> None:
+        reader = self.people[person]
+        challenge = self.model.lists[list_name].challenge
+        reply = self.acting.ask(self.ids[list_name], reader.address, challenge=challenge)
+        assert reply == self.model.stranger_asks(list_name, person)
+        self.load_user_id(reader)
 
-    @rule(of=LISTS, person=PEOPLE)
-    def joins_by_login(self, of: str, person: str) -> None:
-        whom = self.people[person]
+    @rule(list_name=LIST_NAMES, person=PERSON_NAMES)
+    def joins_by_login(self, list_name: str, person: str) -> None:
+        reader = self.people[person]
         reply = self.acting.reply(
-            "POST", f"/subscriptions/{self.ids[of]}/no-challenge", key=whom.key
+            "POST", f"/subscriptions/{self.ids[list_name]}/no-challenge", key=reader.key
         )
-        if whom.key is None:
+        if reader.key is None:
             assert reply == (401, "auth.credentials_missing")
             return
-        expected = self.model.join(of, person)
+        expected = self.model.join(list_name, person)
         assert reply == expected
         if expected == (200, 1):
-            self.own_action(of, person, LIST, EMAIL)
+            self.record_own_action(list_name, person, LIST, EMAIL)
 
     @rule(data=st.data(), by_login=st.booleans())
     def leaves(self, data: st.DataObject, by_login: bool) -> None:
-        of, person = self.pair(data)
-        whom = self.people[person]
-        if whom.user_id is None:
+        list_name, person = self.draw_pair(data)
+        reader = self.people[person]
+        if reader.user_id is None:
             return
-        key = whom.key if by_login else None
-        reply = self.acting.leave(self.ids[of], key=key, user_id=whom.user_id)
-        assert reply == self.model.leave(of, person)
+        key = reader.key if by_login else None
+        reply = self.acting.leave(self.ids[list_name], key=key, user_id=reader.user_id)
+        assert reply == self.model.leave(list_name, person)
 
     @rule(data=st.data())
     def undoes_leaving(self, data: st.DataObject) -> None:
-        of, person = self.pair(data)
-        whom = self.people[person]
-        if whom.user_id is None:
+        list_name, person = self.draw_pair(data)
+        reader = self.people[person]
+        if reader.user_id is None:
             return
-        self.acting.undo_leave(self.ids[of], whom.user_id)
-        self.model.undo_leave(of, person)
-        self.own_action(of, person, LIST)
+        self.acting.undo_leave(self.ids[list_name], reader.user_id)
+        self.model.undo_leave(list_name, person)
+        self.record_own_action(list_name, person, LIST)
 
     @rule(data=st.data(), enabled=st.booleans(), by_login=st.booleans())
     def switches_mail(self, data: st.DataObject, enabled: bool, by_login: bool) -> None:
-        of, person = self.pair(data)
-        whom = self.people[person]
-        if whom.user_id is None:
+        list_name, person = self.draw_pair(data)
+        reader = self.people[person]
+        if reader.user_id is None:
             return
-        key = whom.key if by_login else None
+        key = reader.key if by_login else None
         reply = self.acting.switch_mail(
-            self.ids[of], enabled=enabled, key=key, user_id=whom.user_id
+            self.ids[list_name], enabled=enabled, key=key, user_id=reader.user_id
         )
-        assert reply == self.model.switch_mail(of, person, enabled=enabled)
+        assert reply == self.model.switch_mail(list_name, person, enabled=enabled)
         if enabled:
-            self.own_action(of, person, EMAIL)
+            self.record_own_action(list_name, person, EMAIL)
 
     @rule(data=st.data())
     def switches_mail_off_at_one_click(self, data: st.DataObject) -> None:
-        of, person = self.pair(data)
-        whom = self.people[person]
-        if whom.user_id is None:
+        list_name, person = self.draw_pair(data)
+        reader = self.people[person]
+        if reader.user_id is None:
             return
-        reply = self.acting.one_click(self.ids[of], whom.user_id)
-        assert reply == self.model.switch_mail(of, person, enabled=False)
+        reply = self.acting.one_click(self.ids[list_name], reader.user_id)
+        assert reply == self.model.switch_mail(list_name, person, enabled=False)
 
-    @rule(of=LISTS, person=PEOPLE, enabled=st.booleans())
-    def answers_a_mail_from_before_the_erasure(self, of: str, person: str, enabled: bool) -> None:
+    @rule(list_name=LIST_NAMES, person=PERSON_NAMES, enabled=st.booleans())
+    def answers_a_mail_from_before_the_erasure(
+        self, list_name: str, person: str, enabled: bool
+    ) -> None:
         for user_id in self.people[person].gone:
-            assert self.acting.leave(self.ids[of], user_id=user_id) == (200, 1)
-            reply = self.acting.switch_mail(self.ids[of], enabled=enabled, user_id=user_id)
+            assert self.acting.leave(self.ids[list_name], user_id=user_id) == (200, 1)
+            reply = self.acting.switch_mail(self.ids[list_name], enabled=enabled, user_id=user_id)
             assert reply == (200, 1)
 
-    @precondition(lambda self: self.waiting())
+    @precondition(lambda self: self.list_pending_pairs())
     @rule(data=st.data())
     def is_mailed_a_link(self, data: st.DataObject) -> None:
-        of, person = data.draw(st.sampled_from(self.waiting()))
+        list_name, person = data.draw(st.sampled_from(self.list_pending_pairs()))
         user_id = self.people[person].user_id
         assert user_id is not None
-        secret = self.acting.mail_link(self.ids[of], user_id)
-        self.model.links.append(Link(of, person, secret))
+        secret = self.acting.mail_link(self.ids[list_name], user_id)
+        self.model.links.append(Link(list_name, person, secret))
 
     @precondition(lambda self: self.model.links)
     @rule(data=st.data())
@@ -174,91 +186,102 @@ class Subscriptions(RuleBasedStateMachine):
         was_used = link.is_used
         assert self.acting.confirm(link.secret) == self.model.confirm(link)
         if link.is_used != was_used:
-            self.own_action(link.list, link.person, LIST, EMAIL)
+            self.record_own_action(link.list, link.person, LIST, EMAIL)
 
-    @rule(data=st.data(), owner=OWNERS)
+    @rule(data=st.data(), owner=OWNER_KINDS)
     def owner_removes(self, data: st.DataObject, owner: str) -> None:
-        of, person = self.pair(data)
-        number, key = self.owner(of, owner)
-        reply = self.acting.remove(self.ids[of], self.named(person), key)
-        assert reply == self.model.remove(number, of, person)
+        list_name, person = self.draw_pair(data)
+        number, key = self.get_owner(list_name, owner)
+        reply = self.acting.remove(self.ids[list_name], self.get_user_id(person), key)
+        assert reply == self.model.remove(number, list_name, person)
 
-    @rule(data=st.data(), owner=OWNERS, enabled=st.booleans())
+    @rule(data=st.data(), owner=OWNER_KINDS, enabled=st.booleans())
     def owner_switches_mail(self, data: st.DataObject, owner: str, enabled: bool) -> None:
-        of, person = self.pair(data)
-        number, key = self.owner(of, owner)
-        path = f"/subscriptions/{self.ids[of]}/members/{self.named(person)}/email"
+        list_name, person = self.draw_pair(data)
+        number, key = self.get_owner(list_name, owner)
+        path = f"/subscriptions/{self.ids[list_name]}/members/{self.get_user_id(person)}/email"
         reply = self.acting.reply("PUT", path, key=key, json={"enabled": enabled})
-        assert reply == self.model.owner_switches_mail(number, of, person, enabled=enabled)
+        assert reply == self.model.owner_switches_mail(number, list_name, person, enabled=enabled)
 
-    @rule(data=st.data(), to=TARGETS, back=st.booleans())
+    @rule(data=st.data(), to=TARGET_NAMES, back=st.booleans())
     def owner_transfers(self, data: st.DataObject, to: str, back: bool) -> None:
-        source, person = self.pair(data)
-        number, key = self.owner("challenged", "of")
-        for here, there in [(source, to), (to, source)][: 1 + back]:
-            user_id = self.named(person)
-            reply = self.acting.transfer(self.ids[here], self.ids[there], user_id, key)
-            assert reply == self.model.transfer(number, here, there, person)
+        source, person = self.draw_pair(data)
+        number, key = self.get_owner("challenged", "own")
+        for from_list, to_list in [(source, to), (to, source)][: 1 + back]:
+            user_id = self.get_user_id(person)
+            reply = self.acting.transfer(self.ids[from_list], self.ids[to_list], user_id, key)
+            assert reply == self.model.transfer(number, from_list, to_list, person)
 
     @rule(data=st.data(), tier=st.sampled_from(["free", "silver", "gold"]), end=EXPIRIES)
     def owner_edits(self, data: st.DataObject, tier: str, end: str | None) -> None:
-        of, person = self.pair(data)
-        number, key = self.owner(of, "of")
-        path = f"/lists/{self.ids[of]}/members/{self.named(person)}"
+        list_name, person = self.draw_pair(data)
+        number, key = self.get_owner(list_name, "own")
+        path = f"/lists/{self.ids[list_name]}/members/{self.get_user_id(person)}"
         body = {"type": tier, "paid_expiry": end, "name": "Reader"}
         reply = self.acting.reply("PATCH", path, key=key, json=body)
-        assert reply == self.model.edit(number, of, person, tier, end)
-
-    @rule(of=LISTS, person=PEOPLE, owner=OWNERS, tier=st.sampled_from(["free", "silver"]))
-    def owner_puts(self, of: str, person: str, owner: str, tier: str) -> None:
-        whom = self.people[person]
-        number, key = self.owner(of, owner)
-        path = f"/lists/{self.ids[of]}/members/{whom.address}"
-        reply = self.acting.reply("PUT", path, key=key, json={"type": tier})
-        assert reply == self.model.put(number, of, person, tier)
-        self.find(whom)
-
-    @rule(of=LISTS, person=PEOPLE)
-    def owner_acts_on_the_erased(self, of: str, person: str) -> None:
-        _, key = self.owner(of, "of")
-        for user_id in self.people[person].gone:
-            if not self.model.lists[of].archived:
-                assert self.acting.remove(self.ids[of], user_id, key) == NO_MEMBER
+        assert reply == self.model.edit(number, list_name, person, tier, end)
 
     @rule(
-        of=LISTS,
+        list_name=LIST_NAMES,
+        person=PERSON_NAMES,
+        owner=OWNER_KINDS,
+        tier=st.sampled_from(["free", "silver"]),
+    )
+    def owner_puts(self, list_name: str, person: str, owner: str, tier: str) -> None:
+        reader = self.people[person]
+        number, key = self.get_owner(list_name, owner)
+        path = f"/lists/{self.ids[list_name]}/members/{reader.address}"
+        reply = self.acting.reply("PUT", path, key=key, json={"type": tier})
+        assert reply == self.model.put(number, list_name, person, tier)
+        self.load_user_id(reader)
+
+    @rule(list_name=LIST_NAMES, person=PERSON_NAMES)
+    def owner_acts_on_the_erased(self, list_name: str, person: str) -> None:
+        _, key = self.get_owner(list_name, "own")
+        for user_id in self.people[person].gone:
+            if not self.model.lists[list_name].archived:
+                assert self.acting.remove(self.ids[list_name], user_id, key) == NO_MEMBER
+
+    @rule(
+        list_name=LIST_NAMES,
         rows=st.lists(
-            st.tuples(PEOPLE, st.sampled_from([False, False, False, True])),
+            st.tuples(PERSON_NAMES, st.sampled_from([False, False, False, True])),
             min_size=1,
             unique_by=lambda row: row[0],
         ),
     )
-    def owner_imports(self, of: str, rows: list[tuple[str, bool]]) -> None:
-        if self.model.lists[of].archived:
+    def owner_imports(self, list_name: str, rows: list[tuple[str, bool]]) -> None:
+        if self.model.lists[list_name].archived:
             return
-        sent = [(self.people[person].address, left) for person, left in rows]
-        result = self.acting.bring(self.ids[of], sent, self.owner(of, "of")[1])
-        done = self.model.bring(of, rows)
-        assert {name: result[name] for name in done.counts} == done.counts
+        rows_with_addresses = [
+            (self.people[person].address, is_opted_out) for person, is_opted_out in rows
+        ]
+        result = self.acting.bring(
+            self.ids[list_name], rows_with_addresses, self.get_owner(list_name, "own")[1]
+        )
+        outcome = self.model.bring(list_name, rows)
+        assert {name: result[name] for name in outcome.counts} == outcome.counts
         for person, _ in rows:
-            self.find(self.people[person])
-        seen = self.look()
+            self.load_user_id(self.people[person])
+        observed = self.observe_state()
         self.imports[result["import_id"]] = {
-            pair: (was, self.record(seen, pair)) for pair, was in done.before.items()
+            pair: (before, self.find_record(observed, pair))
+            for pair, before in outcome.before.items()
         }
 
     @precondition(lambda self: self.imports)
     @rule(data=st.data())
     def owner_undoes_an_import(self, data: st.DataObject) -> None:
         import_id = data.draw(st.sampled_from(sorted(self.imports)))
-        brought = self.imports.pop(import_id)
-        seen = self.look()
+        imported = self.imports.pop(import_id)
+        observed = self.observe_state()
         untouched = {
-            pair: was
-            for pair, (was, then) in brought.items()
-            if (now := self.record(seen, pair)) is not None
-            and then is not None
-            and (now.id, now.updated_at) == (then.id, then.updated_at)
+            pair: before
+            for pair, (before, record_after) in imported.items()
+            if (current_record := self.find_record(observed, pair)) is not None
+            and record_after is not None
+            and (current_record.id, current_record.updated_at)
+            == (record_after.id, record_after.updated_at)
         }
         [(user_id,)] = self.acting.stack.query(
             "SELECT user_id FROM imports WHERE id = %s", import_id
@@ -268,98 +291,102 @@ class Subscriptions(RuleBasedStateMachine):
         self.model.take_back(untouched)
 
     @precondition(lambda self: self.steps > 10)
-    @rule(of=LISTS)
-    def owner_archives(self, of: str) -> None:
-        number, key = self.owner(of, "of")
-        reply = self.acting.reply("DELETE", f"/lists/{self.ids[of]}", key=key)
-        assert reply == self.model.archive(number, of)
+    @rule(list_name=LIST_NAMES)
+    def owner_archives(self, list_name: str) -> None:
+        number, key = self.get_owner(list_name, "own")
+        reply = self.acting.reply("DELETE", f"/lists/{self.ids[list_name]}", key=key)
+        assert reply == self.model.archive(number, list_name)
 
     @precondition(lambda self: self.steps > 3)
-    @rule(person=PEOPLE)
+    @rule(person=PERSON_NAMES)
     def operator_erases(self, person: str) -> None:
-        whom = self.people[person]
-        if whom.user_id is None:
+        reader = self.people[person]
+        if reader.user_id is None:
             return
-        self.acting.erase(whom.address)
+        self.acting.erase(reader.address)
         self.model.erase(person)
-        refused = self.acting.reply("GET", "/subscriptions", key=whom.key)
-        assert refused[0] == 401
-        whom.gone.append(whom.user_id)
-        whom.user_id = whom.key = None
+        response = self.acting.reply("GET", "/subscriptions", key=reader.key)
+        assert response[0] == 401
+        reader.gone.append(reader.user_id)
+        reader.user_id = reader.key = None
 
-    @rule(most=st.integers(1, 5))
-    def counts_are_folded(self, most: int) -> None:
+    @rule(max_deltas=st.integers(1, 5))
+    def counts_are_folded(self, max_deltas: int) -> None:
         with self.acting.resources.unit_of_work() as uow:
-            folding.fold_counts(uow, max_deltas=most)
-            folding.fold_days(uow, max_deltas=most)
+            folding.fold_counts(uow, max_deltas=max_deltas)
+            folding.fold_days(uow, max_deltas=max_deltas)
 
     @invariant()
-    def is_as_the_rules_say(self) -> None:
-        before, self.seen = self.seen, self.look()
+    def state_matches_the_model(self) -> None:
+        before = self.observed
+        self.observed = self.observe_state()
         self.steps += 1
-        require_as_modelled(self.seen, self.model, self.ids, self.people)
-        require_opt_outs_hold(self.seen, self.known())
-        require_counts_are_true(self.seen)
-        require_unbroken_history(self.seen)
-        self.tally.note(before, self.seen)
-        self.tally.require_figures(self.acting.resources, self.seen)
-        require_nothing_lifted(before, self.seen, self.lifted_by, self.lifted)
-        self.lifted_by, self.lifted = None, set()
+        require_as_modelled(self.observed, self.model, self.ids, self.people)
+        require_opt_outs_hold(self.observed, self.collect_people())
+        require_counts_are_true(self.observed)
+        require_unbroken_history(self.observed)
+        self.tally.note(before, self.observed)
+        self.tally.require_figures(self.acting.resources, self.observed)
+        require_nothing_lifted(before, self.observed, self.lifted_by, self.lifted_kinds)
+        self.lifted_by = None
+        self.lifted_kinds = set()
 
     def teardown(self) -> None:
-        for of, rules in self.model.lists.items():
+        for list_name, rules in self.model.lists.items():
             if not rules.archived:
-                self.require_shown(of, self.owner(of, "of")[1])
+                self.require_counts_in_responses(list_name, self.get_owner(list_name, "own")[1])
 
-    def require_shown(self, of: str, key: str) -> None:
-        """The owner's own pages say the same."""
+    def require_counts_in_responses(self, list_name: str, key: str) -> None:
+        """Require that the API returns the modelled counts to the owner."""
         headers = {"Authorization": f"Bearer {key}"}
-        path = f"/lists/{self.ids[of]}"
-        shown = self.acting.client.get(path, headers=headers).json()["data"]
+        path = f"/lists/{self.ids[list_name]}"
+        list_data = self.acting.client.get(path, headers=headers).json()["data"]
         members = self.acting.client.get(f"{path}/subscriptions", headers=headers).json()["data"]
-        assert shown["subscriber_count"] == self.model.count(of)
-        assert members["pagination"]["total"] == len(members["items"]) == self.model.count(of)
+        assert list_data["subscriber_count"] == self.model.count(list_name)
+        assert (
+            members["pagination"]["total"] == len(members["items"]) == self.model.count(list_name)
+        )
 
-    def own_action(self, of: str, person: str, *kinds: str) -> None:
-        self.lifted_by = (self.ids[of], self.people[person].address)
-        self.lifted = set(kinds)
+    def record_own_action(self, list_name: str, person: str, *kinds: str) -> None:
+        self.lifted_by = (self.ids[list_name], self.people[person].address)
+        self.lifted_kinds = set(kinds)
 
-    def owner(self, of: str, which: str) -> tuple[int, str]:
-        number = self.model.lists[of].owner ^ (which == "other")
+    def get_owner(self, list_name: str, which: str) -> tuple[int, str]:
+        number = self.model.lists[list_name].owner ^ (which == "other")
         return number, self.owners[number].key
 
-    def named(self, person: str) -> int:
-        """The user's id, or one that nobody has."""
+    def get_user_id(self, person: str) -> int:
+        """Return the user's id, or an id that nobody has."""
         return self.people[person].user_id or 1
 
-    def pair(self, data: st.DataObject) -> tuple[str, str]:
-        """A list and a person: most of the time one who has a record there."""
-        everybody = st.tuples(LISTS, PEOPLE)
+    def draw_pair(self, data: st.DataObject) -> tuple[str, str]:
+        """Draw a list and a person, who usually has a record on the list."""
+        everybody = st.tuples(LIST_NAMES, PERSON_NAMES)
         if not self.model.records:
             return data.draw(everybody)
         members = st.sampled_from(sorted(self.model.records))
         return data.draw(st.one_of(members, members, members, everybody))
 
-    def record(self, seen: Observed, pair: tuple[str, str]) -> Subscription | None:
-        of, person = pair
-        return seen.records.get((self.ids[of], self.people[person].user_id or 0))
+    def find_record(self, observed: Observed, pair: tuple[str, str]) -> Subscription | None:
+        list_name, person = pair
+        return observed.records.get((self.ids[list_name], self.people[person].user_id or 0))
 
-    def waiting(self) -> list[tuple[str, str]]:
+    def list_pending_pairs(self) -> list[tuple[str, str]]:
         return [pair for pair, each in self.model.records.items() if each.status == PENDING]
 
-    def find(self, person: Person) -> None:
+    def load_user_id(self, person: Person) -> None:
         if person.user_id is None:
             rows = self.acting.stack.query("SELECT id FROM users WHERE email = %s", person.address)
             person.user_id = next((int(str(user_id)) for (user_id,) in rows), None)
 
-    def known(self) -> People:
+    def collect_people(self) -> People:
         return People(
             addresses=[each.address for each in self.people.values()],
             living={each.user_id: each.address for each in self.people.values() if each.user_id},
         )
 
-    def look(self) -> Observed:
-        return observe(self.acting.resources, list(self.ids.values()), self.known())
+    def observe_state(self) -> Observed:
+        return observe(self.acting.resources, list(self.ids.values()), self.collect_people())
 
 
 @pytest.mark.tier("fast", "properties")
@@ -373,7 +400,7 @@ def test_no_sequence_of_actions_overrides_a_persons_opt_out(acting: Acting) -> N
             max_examples=sized(10, 1000, few=2),
             stateful_step_count=sized(45, 60, few=20),
             database=None,
-            # Making a failing sequence short takes more time than a short run has.
+            # A short run has no time to shrink a failing sequence.
             phases=[Phase.generate, Phase.shrink] if FULL else [Phase.generate],
             deadline=None,
             suppress_health_check=list(HealthCheck),
