@@ -80,12 +80,12 @@ def test_bulk_add_job_reports_counts_and_rejected_rows(client: httpx2.Client, li
 def test_bulk_add_of_only_invalid_addresses_is_rejected_and_stores_nothing(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    before = objects(stack)
+    objects_before = objects(stack)
     problem(add(client, list_id, "nobody", ""), 422, "members.all_invalid")
     assert count(client, list_id) == 0
     job = newest_job(client)
     assert (job["status"], job["error"]["code"]) == ("failed", "members.all_invalid")
-    eventually(lambda: objects(stack) <= before)
+    eventually(lambda: objects(stack) <= objects_before)
 
 
 def test_bulk_add_keeps_unsubscribed_people_out_and_disabled_mail_off(

@@ -11,7 +11,8 @@ from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add, imported, of_addresses
 from tests.support.lists.subscribers import members, subscribe
 
-# An address with a space, no-break space, zero-width space, byte-order mark or line break.
+# These formats put a space, no-break space, zero-width space, byte-order mark or line break around
+# an address.
 PADDED_FORMATS = ("{} ", "\u00a0{}", "{}\u200b", "\ufeff{}", " {}\n")
 
 

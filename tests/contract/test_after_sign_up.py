@@ -89,7 +89,7 @@ def read_input(page: httpx2.Response, name: str) -> str:
 
 
 @pytest.mark.parametrize(("confirm_required", "heading"), [(True, "Check"), (False, "Thank you")])
-def test_page_after_the_form_shows_the_typed_address_that_no_url_contains(
+def test_page_after_sign_up_shows_the_typed_address_but_no_url_contains_it(
     client: httpx2.Client, cookie_client: httpx2.Client, confirm_required: bool, heading: str
 ) -> None:
     mailing_list = new_list(client, confirm_required=confirm_required)
@@ -152,7 +152,7 @@ def test_page_ignores_a_cookie_that_is_older_than_ten_minutes_or_of_another_list
         assert email not in read_text(page)
 
 
-def test_correct_it_leads_back_to_the_form_with_all_answers(
+def test_correct_it_button_leads_back_to_the_form_with_all_answers(
     client: httpx2.Client, cookie_client: httpx2.Client
 ) -> None:
     new_field(client, "city", public=True)
@@ -172,7 +172,7 @@ def test_correct_it_leads_back_to_the_form_with_all_answers(
     assert known_member(client, mailing_list["id"], email)["fields"] == {"city": "Oslo"}
 
 
-def test_correct_it_keeps_only_the_address_of_answers_that_no_cookie_can_hold(
+def test_correct_it_button_keeps_only_the_address_if_the_answers_exceed_a_cookie(
     client: httpx2.Client, cookie_client: httpx2.Client
 ) -> None:
     new_field(client, "city", public=True)
@@ -185,7 +185,7 @@ def test_correct_it_keeps_only_the_address_of_answers_that_no_cookie_can_hold(
     assert (read_input(form, "email"), read_input(form, "fields.city")) == (email, "")
 
 
-def test_send_again_mails_only_when_the_last_mail_is_ten_minutes_old(
+def test_send_again_button_sends_a_mail_only_if_the_last_mail_is_ten_minutes_old(
     stack: Stack, cookie_client: httpx2.Client, confirming_list: dict[str, Any]
 ) -> None:
     list_id, email = confirming_list["id"], new_address()
@@ -208,7 +208,7 @@ def test_send_again_mails_only_when_the_last_mail_is_ten_minutes_old(
     assert first_mail["subject"] == second_mail["subject"]
 
 
-def test_send_again_keeps_the_answers_that_a_known_person_must_still_confirm(
+def test_send_again_button_keeps_the_answers_that_a_known_person_must_still_confirm(
     stack: Stack,
     client: httpx2.Client,
     cookie_client: httpx2.Client,
@@ -273,7 +273,7 @@ def describe_page(page: httpx2.Response, email: str) -> tuple[object, ...]:
     return page.status_code, page.url, headers, text
 
 
-def test_answers_that_are_forged_or_an_hour_old_lead_to_the_empty_form_and_mail_nothing(
+def test_forged_or_hour_old_answers_lead_to_the_empty_form_and_send_no_mail(
     stack: Stack,
     client: httpx2.Client,
     cookie_client: httpx2.Client,
@@ -302,7 +302,7 @@ def test_answers_that_are_forged_or_an_hour_old_lead_to_the_empty_form_and_mail_
     assert count_mail_jobs(stack, email) == jobs_before
 
 
-def test_send_again_needs_no_second_challenge_and_signs_up_nobody(
+def test_send_again_button_needs_no_second_challenge_and_signs_up_nobody(
     stack: Stack, client: httpx2.Client, cookie_client: httpx2.Client
 ) -> None:
     challenge_settings = {"challenge_enabled": True, "challenge_provider": "turnstile"}

@@ -185,7 +185,7 @@ def test_requests_with_an_expired_api_key_are_not_recorded(
     assert [each["status"] for each in list_requests(client, requests_path)] == [200]
 
 
-def test_revoked_api_key_takes_its_requests_and_those_of_its_descendants_with_it(
+def test_revoking_an_api_key_deletes_its_requests_and_those_of_its_descendants(
     stack: Stack, owner: Owner, client: httpx2.Client, key: str, requests_path: str
 ) -> None:
     key_id = requests_path.split("/")[2]
@@ -207,7 +207,7 @@ def test_revoked_api_key_takes_its_requests_and_those_of_its_descendants_with_it
         problem(client.get(f"/apikeys/{each}/requests"), 404, "api_key.not_found")
 
 
-def test_deleted_api_key_takes_its_requests_with_it_and_delays_no_other_requests(
+def test_deleting_an_api_key_deletes_its_requests_and_delays_no_other_requests(
     stack: Stack, owner: Owner, client: httpx2.Client, key: str, requests_path: str
 ) -> None:
     key_id = requests_path.split("/")[2]

@@ -59,7 +59,7 @@ def test_attachment_record_describes_original_and_stored_image(
 
 
 @pytest.mark.parametrize("query", [{}, {"renditions": "1"}])
-def test_every_upload_has_a_thumbnail_that_is_no_rendition(
+def test_every_upload_has_a_thumbnail_that_is_not_a_rendition(
     client: httpx2.Client, query: dict[str, str]
 ) -> None:
     record = data(send(client, photo(900, 1200), "portrait.jpg", **query))
@@ -255,11 +255,11 @@ def test_attachment_texts_set_before_conversion_are_kept_after_conversion(
 @contextmanager
 def assert_nothing_is_stored(stack: Stack, client: httpx2.Client) -> Iterator[None]:
     """Check that the rejected uploads in the block leave no record and no stored object."""
-    before = set(stack.stored())
+    keys_before = set(stack.stored())
     yield
     assert data(client.get("/attachments"))["items"] == []
     removal = "the removal of the rejected upload's objects"
-    eventually(lambda: set(stack.stored()) <= before, what=removal)
+    eventually(lambda: set(stack.stored()) <= keys_before, what=removal)
 
 
 def pad_image(length: int) -> bytes:

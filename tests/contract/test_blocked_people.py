@@ -279,7 +279,7 @@ class JoinMethod:
     """A way to join a mailing list.
 
     Attributes:
-        join: makes all people join the list, as far as they aren't blocked.
+        join: lets all people try to join the list.
         prepare: creates the membership that the people have before they are blocked.
         is_own_action: whether the people themselves join, which lifts an opt-out.
         activates: whether joining makes a person who isn't blocked an active member.

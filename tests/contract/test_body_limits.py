@@ -1,6 +1,6 @@
 """Tests of size limits for request bodies.
 
-Some tests use a raw socket, because an HTTP client doesn't show when the response arrives.
+Some tests use a raw socket to see whether the response arrives before the end of the body.
 """
 
 import json

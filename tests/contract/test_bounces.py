@@ -1,4 +1,4 @@
-"""Tests which reported bounces turn a member's mail off, and how a bounce is lifted."""
+"""Tests of reported bounces: which of them turn a member's mail off, and who can lift a bounce."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -155,7 +155,7 @@ def test_consecutive_soft_bounces_turn_mail_off_at_the_limit(
     assert (event["data"]["action"], event["data"]["via"]) == ("soft_bounced", "sender")
 
 
-def test_soft_bounces_of_less_than_a_week_never_turn_mail_off(
+def test_soft_bounces_within_less_than_a_week_never_turn_mail_off(
     stack: Stack, list_id: int, member: Reader
 ) -> None:
     for days in (6, 5, 4, 3, 2, 1, 0):
@@ -201,7 +201,7 @@ def test_delivered_mailing_ends_a_series_of_soft_bounces_in_any_order(
     assert member.stands(list_id) == ("active", True)
 
 
-def test_delivery_takes_back_only_an_earlier_bounce_of_the_same_mailing(
+def test_delivery_cancels_only_an_earlier_bounce_of_the_same_mailing(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
     client.patch(f"/lists/{list_id}", json={"soft_bounce_limit": 2})
@@ -549,7 +549,7 @@ def test_undo_of_an_import_removes_or_restores_members_whose_mail_bounced(
 
 
 @pytest.mark.parametrize("add_member", [put_member, add_by_request, import_file])
-def test_bounce_outlives_the_erasure_of_the_member(
+def test_bounce_still_applies_after_the_erasure_of_the_member(
     stack: Stack,
     client: httpx2.Client,
     list_id: int,
@@ -645,7 +645,7 @@ def test_sign_up_of_an_address_that_bounced_must_be_confirmed(
     assert (member_record["status"], member_record["email_enabled"]) == ("active", True)
 
 
-def test_mail_is_off_for_the_person_if_an_opt_out_exists_and_for_the_owner_otherwise(
+def test_email_off_reason_is_the_person_if_an_opt_out_exists_and_the_owner_otherwise(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
     member.wants_mail(list_id, False)
@@ -665,7 +665,7 @@ def test_mail_is_off_for_the_person_if_an_opt_out_exists_and_for_the_owner_other
     assert get_member(client, list_id, member)["email_off"] == expected
 
 
-def test_reason_outlives_the_retention_period_of_bounces(
+def test_email_off_reason_is_kept_after_the_retention_period_of_bounces(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
     bounce_hard(stack, build_mailing(list_id, member.user_id))

@@ -1,7 +1,7 @@
 """Tests that programs for a released version of the API contract still work with this version.
 
-The released OpenAPI documents are files of the repository and not read from git tags, because an
-archive or a shallow clone has no tags. A reviewer also sees every change to these files.
+The repository contains the released OpenAPI documents as files. The tests don't read them from git
+tags, because an archive or a shallow clone has no tags, and a reviewer sees changes to files.
 """
 
 import json
@@ -25,20 +25,20 @@ _MINIMUM_KEYWORDS = ("minLength", "minimum", "exclusiveMinimum", "minItems")
 _SUCCESS_PREFIXES = ("2", "3")
 
 
-def breaking_changes(before: Json, after: Json) -> list[str]:
+def breaking_changes(old_document: Json, new_document: Json) -> list[str]:
     """Return one line for each breaking change, which starts with the affected operation."""
-    return list(dict.fromkeys(_Comparison(before, after).changes()))
+    return list(dict.fromkeys(_Comparison(old_document, new_document).changes()))
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    before: Json
-    after: Json
+    old_document: Json
+    new_document: Json
 
     def changes(self) -> Iterator[str]:
-        for path, methods in self.before["paths"].items():
+        for path, methods in self.old_document["paths"].items():
             for method, old in methods.items():
-                new = self.after["paths"].get(path, {}).get(method)
+                new = self.new_document["paths"].get(path, {}).get(method)
                 name = f"{method.upper()} {path}"
                 if new is None:
                     yield f"{name}: is gone"
@@ -57,8 +57,8 @@ class _Comparison:
                 yield from self._answer(status, response, new["responses"].get(status))
 
     def _parameters(self, old: Json, new: Json) -> Iterator[str]:
-        old_parameters = self._by_name(self.before, old)
-        new_parameters = self._by_name(self.after, new)
+        old_parameters = self._by_name(self.old_document, old)
+        new_parameters = self._by_name(self.new_document, new)
         for place, parameter in old_parameters.items():
             if place not in new_parameters:
                 yield f"{place} is gone"
@@ -100,18 +100,24 @@ class _Comparison:
                 yield from self._schema(status, content["schema"], schema, is_sent=False)
 
     def _schema(
-        self, place: str, old: Json, new: Json, *, is_sent: bool, seen: frozenset[str] = frozenset()
+        self,
+        place: str,
+        old: Json,
+        new: Json,
+        *,
+        is_sent: bool,
+        visited_names: frozenset[str] = frozenset(),
     ) -> Iterator[str]:
         """Compare two schemas.
 
         A request that was valid must stay valid. A response must still match the old schema.
         """
         name = old.get("$ref", "")
-        if name and name in seen:
+        if name and name in visited_names:
             return
-        seen |= {name}
-        old_types = _schemas_by_type(self.before, old)
-        new_types = _schemas_by_type(self.after, new)
+        visited_names |= {name}
+        old_types = _schemas_by_type(self.old_document, old)
+        new_types = _schemas_by_type(self.new_document, new)
         for kind in (
             (old_types.keys() - new_types.keys())
             if is_sent
@@ -129,7 +135,9 @@ class _Comparison:
                     yield f"{inner_place} is gone"
                     continue
                 new_field = new_schema["properties"][field]
-                yield from self._schema(inner_place, schema, new_field, is_sent=is_sent, seen=seen)
+                yield from self._schema(
+                    inner_place, schema, new_field, is_sent=is_sent, visited_names=visited_names
+                )
             for keyword, suffix in (("items", "[]"), ("additionalProperties", ".*")):
                 if isinstance(old_schema.get(keyword), dict) and isinstance(
                     new_schema.get(keyword), dict
@@ -139,7 +147,7 @@ class _Comparison:
                         old_schema[keyword],
                         new_schema[keyword],
                         is_sent=is_sent,
-                        seen=seen,
+                        visited_names=visited_names,
                     )
 
 

@@ -46,13 +46,13 @@ def test_bulk_action_dry_run_returns_the_count_and_changes_nothing(
     client: httpx2.Client, list_id: int
 ) -> None:
     members = some_members(client, list_id, 3, vips=2)
-    before = standing(client, list_id, members)
+    members_before = standing(client, list_id, members)
     path, body = f"/lists/{list_id}/members/bulk", {"action": "tag", "value": "new"}
     reply = client.post(path, params={"dry_run": 1}, json={**body, "filter": VIP})
     assert data(reply) == {"matched": 2, "is_exact": True}
     assert newest_job(client)["kind"] != "members.bulk"
     assert tag_names(client, list_id) == ["vip"]
-    assert standing(client, list_id, members) == before
+    assert standing(client, list_id, members) == members_before
 
 
 ACTIONS: list[tuple[str, str | None, dict[str, Any]]] = [
@@ -70,22 +70,22 @@ def test_bulk_action_changes_only_matching_members_and_its_undo_restores_them(
     client: httpx2.Client, list_id: int, action: str, value: str | None, expected: dict[str, Any]
 ) -> None:
     members = some_members(client, list_id, 3, vips=2)
-    before = standing(client, list_id, members)
+    members_before = standing(client, list_id, members)
     active_count = count(client, list_id)
     segment = new_segment(client, list_id)
     result = acted(client, list_id, action, segment_id=segment["id"], value=value)
     assert (result["matched"], result["changed"]) == (2, 2)
-    after = standing(client, list_id, members)
-    for old, new in zip(before[:2], after[:2], strict=True):
+    members_after = standing(client, list_id, members)
+    for old, new in zip(members_before[:2], members_after[:2], strict=True):
         if action == "email_off":
             expected = expected | {"email_off": EMAIL_OFF_BY_OWNER | {"at": new["email_off"]["at"]}}
         assert new == {**old, **expected, "updated_at": new["updated_at"]}
         assert new["updated_at"] > old["updated_at"]
-    assert after[2] == before[2]
+    assert members_after[2] == members_before[2]
     assert count(client, list_id) == (active_count - 2 if action == "remove" else active_count)
     assert data(undo(client, result["bulk_id"])) == 2
     assert newest_job(client)["result"] == {"bulk_id": result["bulk_id"], "undone": 2, "kept": 0}
-    assert standing(client, list_id, members) == before
+    assert standing(client, list_id, members) == members_before
     assert count(client, list_id) == active_count
     # A second undo changes nothing.
     assert data(undo(client, result["bulk_id"])) == 0
@@ -115,13 +115,13 @@ def test_bulk_tier_change_drops_past_expiry_and_its_undo_restores_the_expiry(
     expiries = {"past": "2020-01-01T00:00:00.000000Z", "future": "2031-01-01T00:00:00.000000Z"}
     for email, expiry in zip(members, (expiries["past"], expiries["future"], None), strict=True):
         set_member(client, list_id, email, type="silver", paid_expiry=expiry)
-    before = standing(client, list_id, members)
+    members_before = standing(client, list_id, members)
     bulk_id = acted(client, list_id, "set_type", filter=EVERY_MEMBER, value="gold")["bulk_id"]
-    after = standing(client, list_id, members)
-    assert [each["type"] for each in after] == ["gold"] * 3
-    assert [each["paid_expiry"] for each in after] == [None, expiries["future"], None]
+    members_after = standing(client, list_id, members)
+    assert [each["type"] for each in members_after] == ["gold"] * 3
+    assert [each["paid_expiry"] for each in members_after] == [None, expiries["future"], None]
     assert data(undo(client, bulk_id)) == 3
-    assert standing(client, list_id, members) == before
+    assert standing(client, list_id, members) == members_before
     acted(client, list_id, "set_type", filter=EVERY_MEMBER, value="free")
     assert {each["paid_expiry"] for each in standing(client, list_id, members)} == {None}
 
@@ -136,10 +136,10 @@ def test_bulk_undo_keeps_values_that_were_changed_after_the_bulk_action(
     acted(client, list_id, "tag", filter=VIP, value="later")
     assert data(undo(client, bulk_id)) == 3
     assert newest_job(client)["result"]["kept"] == 1
-    after = standing(client, list_id, members)
-    assert [each["type"] for each in after] == ["silver", "free", "free", "free"]
-    assert after[1]["name"] == "Named since"
-    assert all(each["tags"] == ["later", "vip"] for each in after)
+    members_after = standing(client, list_id, members)
+    assert [each["type"] for each in members_after] == ["silver", "free", "free", "free"]
+    assert members_after[1]["name"] == "Named since"
+    assert all(each["tags"] == ["later", "vip"] for each in members_after)
 
 
 def test_bulk_undo_keeps_mail_settings_that_were_changed_after_the_bulk_action(

@@ -246,8 +246,8 @@ MAIL_SUBJECTS_BY_PATH = {
 @pytest.fixture(scope="module")
 def stack_with_challenges(stack: Stack) -> Iterator[Stack]:
     """A second API process of the shared stack, which shows a challenge on account forms."""
-    with stack.run_second_api(PRESSROOM_ACCOUNT_CHALLENGE="turnstile") as second:
-        yield second
+    with stack.run_second_api(PRESSROOM_ACCOUNT_CHALLENGE="turnstile") as second_api:
+        yield second_api
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ def test_cli_names_every_invalid_setting_and_exits_with_2(stack: Stack) -> None:
         "PRESSROOM_API_KEY_HEADER": "Authorization",
         "PRESSROOM_LOG_LEVEL": "loud",
     }
-    # `migrate` reads few settings, and doesn't mind the others.
+    # `migrate` reads only a few settings, and ignores the others.
     names_by_command = {
         "serve": set(invalid_settings),
         "migrate": {"PRESSROOM_DATABASE_URL", "PRESSROOM_LOG_LEVEL"},
@@ -288,7 +288,7 @@ def test_cli_import_reads_a_file_from_a_pipe(
 def test_cli_import_reports_an_unusable_file_and_stores_nothing(
     stack: Stack, list_id: int, import_file: Path, tmp_path: Path
 ) -> None:
-    before = objects(stack)
+    objects_before = objects(stack)
     missing = str(tmp_path / "missing.csv")
     fails_with(stack, "import.file", "import", str(list_id), missing)
     import_file.write_bytes(b"")
@@ -297,7 +297,7 @@ def test_cli_import_reports_an_unusable_file_and_stores_nothing(
     fails_with(stack, "import.no_email_column", "import", str(list_id), str(import_file))
     mapping = ("--mapping", '{"Colour": 1}')
     fails_with(stack, "import.mapping", "import", str(list_id), str(import_file), *mapping)
-    assert objects(stack) <= before
+    assert objects(stack) <= objects_before
 
 
 def test_cli_exports_a_list_to_a_compressed_file(

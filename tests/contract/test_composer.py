@@ -98,12 +98,12 @@ def test_composer_caches_texts_of_a_post_across_paths_and_owners(
     client: httpx2.Client, stack: Stack, path: str
 ) -> None:
     post = fresh()
-    first = ask(client, path, post)
-    assert first.headers["pressroom-source"] == "offline"
+    first_reply = ask(client, path, post)
+    assert first_reply.headers["pressroom-source"] == "offline"
     for equivalent_path in (path, f"/auxilia{path}", f"/auxilia{path}/"):
         cached_reply = ask(client, equivalent_path, post)
         assert cached_reply.headers["pressroom-source"] == "offline; cached"
-        assert data(cached_reply) == data(first)
+        assert data(cached_reply) == data(first_reply)
     with stack.client(stack.create_owner().key) as other_client:
         assert ask(other_client, path, post).headers["pressroom-source"] == "offline; cached"
     changed_post = Post(post.title, post.content + " ")
@@ -130,11 +130,11 @@ def test_composer_stores_only_its_texts_and_never_the_post(
 ) -> None:
     redis = stack.resources.redis
     post = Post("Canary", "Chirp. " * 30 + "quetzalcoatlus " + "The end of the post. " * 30)
-    before = set(redis.scan_iter("*"))
+    keys_before = set(redis.scan_iter("*"))
     assert data(ask(client, METADATA, post))
 
     def find_new_keys() -> list[bytes]:
-        return [key for key in redis.scan_iter("pressroom:*") if key not in before]
+        return [key for key in redis.scan_iter("pressroom:*") if key not in keys_before]
 
     eventually(lambda: len(find_new_keys()) == 1, what="the removal of all keys except one")
     [cache_key] = find_new_keys()

@@ -113,12 +113,12 @@ def test_composer_caches_model_texts_but_no_fallback_texts(
     composer_with_fallback.steer("500")
     assert _ask(author_client, METADATA, body).headers["pressroom-source"] == FALLBACK_SOURCE
     composer_with_fallback.steer(None)
-    first = _ask(author_client, METADATA, body)
-    assert first.headers["pressroom-source"] == SOURCE
+    first_reply = _ask(author_client, METADATA, body)
+    assert first_reply.headers["pressroom-source"] == SOURCE
     calls_before = composer_with_fallback.calls()
     repeated_reply = _ask(author_client, METADATA, body)
     assert repeated_reply.headers["pressroom-source"] == f"{SOURCE}; cached"
-    assert data(repeated_reply) == data(first)
+    assert data(repeated_reply) == data(first_reply)
     assert composer_with_fallback.calls() == calls_before
 
 
@@ -134,8 +134,8 @@ def test_concurrent_composer_calls_for_equal_posts_cause_only_one_model_call(
         headers = dict(author_client.headers)
         return httpx2.post(base_url + METADATA, json=body, headers=headers, timeout=60)
 
-    with stack.run_second_api() as second, ThreadPoolExecutor(12) as pool:
-        replies = list(pool.map(ask, [stack.api_url, second.api_url] * 6))
+    with stack.run_second_api() as second_api, ThreadPoolExecutor(12) as pool:
+        replies = list(pool.map(ask, [stack.api_url, second_api.api_url] * 6))
     assert len({str(data(reply)) for reply in replies}) == 1
     assert composer_with_fallback.calls() == calls_before + 1
 

@@ -117,10 +117,10 @@ def test_cached_composer_text_costs_nothing_for_any_caller(
 ) -> None:
     body = post()
     author_without_credits = make_author("0")
-    first = author.ask(body)
+    first_reply = author.ask(body)
     for caller in (author, author_without_credits):
         cached_reply = caller.ask(body)
-        assert data(cached_reply) == data(first)
+        assert data(cached_reply) == data(first_reply)
         assert cached_reply.headers["pressroom-source"] == f"{SOURCE}; cached"
     assert (len(author.charges), len(author_without_credits.charges)) == (1, 0)
 
@@ -271,10 +271,10 @@ def test_concurrent_composer_call_with_the_same_key_is_rejected_as_in_progress(
     call_id = {"Idempotency-Key": token_hex(16)}
     model.steer("moment")
     with ThreadPoolExecutor() as pool:
-        first = pool.submit(author.ask, body, call_id=call_id)
+        first_call = pool.submit(author.ask, body, call_id=call_id)
         eventually(lambda: open_charges(model), what="the charge")
         problem(author.ask(body, call_id=call_id), 409, "idempotency.in_progress")
-        data(first.result())
+        data(first_call.result())
     clear_cache(model)
     data(author.ask(body, call_id=call_id))
     assert len(author.charges) == 1

@@ -221,7 +221,7 @@ def test_console_tags_selected_members_in_bulk_and_undoes_that(
     console: OwnerAtConsole, console_list_id: int
 ) -> None:
     emails = some_members(console.api, console_list_id, 3, vips=2)
-    before = standing(console.api, console_list_id, emails)
+    members_before = standing(console.api, console_list_id, emails)
     path = bulk_actions_path(console_list_id, "/new?tag=vip")
     text = console.see(path)
     assert "<b>2</b> members selected" in text
@@ -236,8 +236,8 @@ def test_console_tags_selected_members_in_bulk_and_undoes_that(
     assert tags == [["Patron", "vip"], ["Patron", "vip"], []]
     assert 'class="notice"' not in console.do(progress_path)
     assert "Undo bulk action" not in see_until(console, progress_path, "2 members restored")
-    after = standing(console.api, console_list_id, emails)
-    assert [each["tags"] for each in after] == [each["tags"] for each in before]
+    members_after = standing(console.api, console_list_id, emails)
+    assert [each["tags"] for each in members_after] == [each["tags"] for each in members_before]
     [_, bulk_action_row] = rows_of(console.see(bulk_actions_path(console_list_id)))
     assert bulk_action_row[0] == "Add the tag “Patron”"
     assert "undone" in bulk_action_row[1].lower()

@@ -23,7 +23,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def id_of_list_with_fields(console: OwnerAtConsole) -> int:
-    """The id of a mailing list with the members that the constant `PEOPLE` describes."""
+    """The id of a mailing list with the members that the constant `MEMBERS` describes."""
     for key, kind in (("city", "text"), ("age", "number")):
         new_field(console.api, key, kind)
     list_id: int = new_list(console.api)["id"]

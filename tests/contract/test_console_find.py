@@ -1,4 +1,4 @@
-"""The console's search for pages, lists and members, which Ctrl-K opens on each page."""
+"""Tests of the console's search for pages, lists and members, which Ctrl-K opens on each page."""
 
 import re
 import unicodedata

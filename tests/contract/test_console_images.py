@@ -95,12 +95,14 @@ def test_first_view_of_an_image_of_release_1_0_0_creates_its_missing_thumbnail(
     stack.resources.objects.remove(key)
     stack.query("UPDATE attachments SET renditions = NULL WHERE id = %s", record["id"])
     path = f"/attachments/{record['hash_id']}"
-    before = data(console.api.get(path))
-    assert before["thumbnail"] is None
+    record_before = data(console.api.get(path))
+    assert record_before["thumbnail"] is None
     assert read_image_urls(console.see(IMAGES_PATH)) == []
-    after = eventually(lambda: _find_record_with_thumbnail(console, path), what="the thumbnail")
-    thumbnail = after["thumbnail"]
-    assert after == before | {"thumbnail": thumbnail}
+    record_after = eventually(
+        lambda: _find_record_with_thumbnail(console, path), what="the thumbnail"
+    )
+    thumbnail = record_after["thumbnail"]
+    assert record_after == record_before | {"thumbnail": thumbnail}
     names = ("filename", "width", "height", "view_url")
     assert [thumbnail[name] for name in names] == [record["thumbnail"][name] for name in names]
     [thumbnail_url] = read_image_urls(console.see(IMAGES_PATH))

@@ -268,7 +268,7 @@ def test_console_shows_import_upload_errors_next_to_their_fields(
         (b"email,name\n", "The file contains no rows."),
     ],
 )
-def test_refused_file_gets_a_page_with_the_reason_and_the_way_to_a_csv_file(
+def test_console_explains_why_a_file_is_rejected_and_how_to_create_a_csv_file(
     console: OwnerAtConsole, content: bytes, reason: str
 ) -> None:
     list_id = new_list(console.api)["id"]

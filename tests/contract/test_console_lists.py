@@ -82,8 +82,8 @@ def test_console_shows_new_list_errors_next_to_their_fields_and_keeps_the_input(
 
 
 def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConsole) -> None:
-    before = new_list(console.api, consent_wording="I want it.", confirm_required=True)
-    path = f"/console/lists/{before['id']}/settings"
+    list_before = new_list(console.api, consent_wording="I want it.", confirm_required=True)
+    path = f"/console/lists/{list_before['id']}/settings"
     text = console.do(
         path,
         0,
@@ -95,7 +95,7 @@ def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConso
     )
     assert heading(text) == "Settings of Another title"
     assert "The settings were saved." in text
-    after = data(console.api.get(f"/lists/{before['id']}"))
+    list_after = data(console.api.get(f"/lists/{list_before['id']}"))
     expected = {
         "title": "Another title",
         "confirm_required": False,
@@ -103,8 +103,8 @@ def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConso
         "confirmed_redirect": "https://example.org/welcome",
         "soft_bounce_limit": 7,
     }
-    update_time = {"updated_at": after["updated_at"]}
-    assert after == before | expected | update_time
+    update_time = {"updated_at": list_after["updated_at"]}
+    assert list_after == list_before | expected | update_time
     assert "There were no changes to save." in console.do(path)
 
 
@@ -114,17 +114,18 @@ def test_console_list_settings_offer_public_images_as_pictures_and_keep_other_ur
     public_url = data(send(console.api))["view_url"]
     encrypted_url = data(send(console.api, encrypted="1"))["view_url"]
     external_url = "https://www.example.com/icon.png"
-    before = new_list(console.api, favicon_image_url=external_url)
-    path = f"/console/lists/{before['id']}/settings"
+    list_before = new_list(console.api, favicon_image_url=external_url)
+    path = f"/console/lists/{list_before['id']}/settings"
     assert encrypted_url not in console.see(path)
     assert console.see(path).count(f'<option value="{public_url}"') == 2
     console.do(path, avatar_image_url=public_url)
-    after = data(console.api.get(f"/lists/{before['id']}"))
-    assert (after["avatar_image_url"], after["favicon_image_url"]) == (public_url, external_url)
+    list_after = data(console.api.get(f"/lists/{list_before['id']}"))
+    image_urls = (list_after["avatar_image_url"], list_after["favicon_image_url"])
+    assert image_urls == (public_url, external_url)
 
 
 def test_console_rejects_list_settings_that_break_a_rule(console: OwnerAtConsole) -> None:
-    before = new_list(console.api)
+    list_before = new_list(console.api)
     for field_name, invalid_value in (
         ("title", ""),
         ("slug", "-"),
@@ -136,10 +137,10 @@ def test_console_rejects_list_settings_that_break_a_rule(console: OwnerAtConsole
         ("soft_bounce_limit", "21"),
         ("soft_bounce_limit", "five"),
     ):
-        path = f"/console/lists/{before['id']}/settings"
+        path = f"/console/lists/{list_before['id']}/settings"
         reply = console.send(path, **{field_name: invalid_value})
         assert wrong_beside(shown(reply, 422), field_name)
-    assert data(console.api.get(f"/lists/{before['id']}")) == before
+    assert data(console.api.get(f"/lists/{list_before['id']}")) == list_before
 
 
 def test_console_archives_a_list_after_confirmation(console: OwnerAtConsole) -> None:
@@ -251,7 +252,7 @@ def test_console_growth_chart_has_net_as_text_and_a_tooltip_for_each_period(
 
 
 def days_since_week_start(days: int) -> int:
-    """Return how many days ago the last week begins, if a chart shows ``days`` days by week."""
+    """Return how many days ago the last week of a chart began that shows ``days`` days by week."""
     return (days - 1) % 7
 
 

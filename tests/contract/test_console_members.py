@@ -236,7 +236,7 @@ def test_console_shows_member_errors_next_to_their_fields(
 ) -> None:
     new_field(console.api, "visits", "number")
     path = member_path(console, id_of_list_with_members, "ada@example.com")
-    before = get_member(console, id_of_list_with_members, "ada@example.com")
+    member_before = get_member(console, id_of_list_with_members, "ada@example.com")
     for field_name, invalid_value in (
         ("fields.visits", "many"),
         ("tags", "x" * 41),
@@ -246,7 +246,7 @@ def test_console_shows_member_errors_next_to_their_fields(
     ):
         reply = console.send(path, **{field_name: invalid_value})
         assert wrong_beside(shown(reply, 422), field_name)
-    assert get_member(console, id_of_list_with_members, "ada@example.com") == before
+    assert get_member(console, id_of_list_with_members, "ada@example.com") == member_before
 
 
 def test_console_switches_mail_of_a_member_but_never_overrides_an_opt_out(

@@ -275,13 +275,13 @@ def test_operator_sees_maintenance_tasks_and_starts_a_maintenance_task(
             OPERATORS_PATH
         )
         last_finish = "SELECT last_finished_at FROM maintenance WHERE name = %s"
-        before = stack.query(last_finish, name)
+        finish_before = stack.query(last_finish, name)
         form_index = sorted(MAINTENANCE_SECONDS).index(name)
         assert (
             "The task “Delete abandoned uploads” will run within seconds."
             in operator_console.do(path, form_index)
         )
-        eventually(lambda: stack.query(last_finish, name) != before, what=f"a run of {name}")
+        eventually(lambda: stack.query(last_finish, name) != finish_before, what=f"a run of {name}")
         assert list_actions(operator_console)[0] == {
             "act": "maintenance.begun",
             "maintenance": name,
@@ -322,8 +322,8 @@ def test_operator_overview_counts_overdue_deletions(
         return int(rows.get("user_sessions", 0))
 
     with resting_maintenance(stack), at_console(stack) as other_owner:
-        before = count_overdue_sessions()
+        count_before = count_overdue_sessions()
         stack.query(set_expiry.format("- interval '1 day'"), other_owner.owner.user_id)
-        assert count_overdue_sessions() == before + 1
+        assert count_overdue_sessions() == count_before + 1
         stack.query(set_expiry.format("+ interval '1 day'"), other_owner.owner.user_id)
-        assert count_overdue_sessions() == before
+        assert count_overdue_sessions() == count_before

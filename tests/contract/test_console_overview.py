@@ -164,7 +164,7 @@ def test_overview_has_no_chart_when_all_members_were_imported(console: OwnerAtCo
     assert "<polyline" not in text
 
 
-def test_overview_tells_two_paused_webhooks_of_one_host_apart(console: OwnerAtConsole) -> None:
+def test_overview_distinguishes_two_paused_webhooks_of_one_host(console: OwnerAtConsole) -> None:
     for url in (
         "http://127.0.0.1:9/members?to=x",
         "http://127.0.0.1:9/orders",

@@ -23,8 +23,8 @@ CONTACT_SENTENCE = (
     "plans+eu<wbr>@news.example</a>."
 )
 WEBHOOK_URL = "http://127.0.0.1:9/hook"
-# Each page with a form that uses a quota, and the quota that its notice names.
-PAGES_BY_QUOTA = {
+# Maps each page with a form that uses a quota to the quota that its notice names.
+QUOTAS_BY_PAGE = {
     "/console/lists/new": "lists",
     "/console/developers/keys/new": "API keys",
     "/console/images": "storage (MB)",
@@ -45,7 +45,9 @@ def console_with(stack: Stack, owner: Owner, **settings: str) -> Iterator[OwnerA
         yield console
 
 
-def test_free_plan_is_told_before_adding_a_member_where_to_get_the_paid_plan(stack: Stack) -> None:
+def test_owner_on_the_free_plan_sees_where_to_get_the_paid_plan_before_adding_a_member(
+    stack: Stack,
+) -> None:
     owner = stack.create_owner(plan=Plan.FREE)
     with console_with(stack, owner, PRESSROOM_PLAN_CONTACT=CONTACT_EMAIL) as console:
         path = f"/console/lists/{new_list(console.api)['id']}/members/new"
@@ -55,7 +57,7 @@ def test_free_plan_is_told_before_adding_a_member_where_to_get_the_paid_plan(sta
         assert CONTACT_SENTENCE in console.see("/console")
 
 
-def test_free_plan_can_preview_a_file_but_gets_no_button_to_import_it(stack: Stack) -> None:
+def test_owner_on_the_free_plan_can_preview_a_file_but_gets_no_import_button(stack: Stack) -> None:
     owner = stack.create_owner(plan=Plan.FREE)
     with console_with(stack, owner, PRESSROOM_PLAN_CONTACT=CONTACT_EMAIL) as console:
         list_id = new_list(console.api)["id"]
@@ -68,7 +70,7 @@ def test_free_plan_can_preview_a_file_but_gets_no_button_to_import_it(stack: Sta
         assert 'value="look"' in text
 
 
-def test_free_plan_is_offered_no_import_on_the_overview_and_on_pages_of_lists(
+def test_owner_on_the_free_plan_sees_no_link_to_imports(
     stack: Stack,
 ) -> None:
     for plan in Plan:
@@ -80,7 +82,7 @@ def test_free_plan_is_offered_no_import_on_the_overview_and_on_pages_of_lists(
             assert len(texts_with_offer) == (3 if plan is Plan.PAID else 0), plan
 
 
-def test_contact_page_for_the_paid_plan_learns_nothing_from_the_link(stack: Stack) -> None:
+def test_link_to_the_contact_page_for_the_paid_plan_sends_no_referrer(stack: Stack) -> None:
     url = "https://news.example/plans?from=console"
     owner = stack.create_owner(plan=Plan.FREE)
     with console_with(stack, owner, PRESSROOM_PLAN_CONTACT=url) as console:
@@ -88,7 +90,7 @@ def test_contact_page_for_the_paid_plan_learns_nothing_from_the_link(stack: Stac
         assert link in console.see("/console")
 
 
-def test_free_plan_without_a_contact_names_only_the_paid_plan(stack: Stack) -> None:
+def test_notice_names_only_the_paid_plan_if_no_contact_is_configured(stack: Stack) -> None:
     with at_console(stack, stack.create_owner(plan=Plan.FREE)) as console:
         path = f"/console/lists/{new_list(console.api)['id']}/members/new"
         assert "Adding members requires the paid plan.</p>" in console.see(path)
@@ -104,7 +106,7 @@ def test_page_shows_a_notice_instead_of_a_form_that_the_plan_would_refuse(stack:
         )["id"]
     settings = {"PRESSROOM_QUOTA_PAID": ZERO_QUOTAS, "PRESSROOM_PLAN_CONTACT": CONTACT_EMAIL}
     with console_with(stack, owner, **settings) as console:
-        for page, quota in PAGES_BY_QUOTA.items():
+        for page, quota in QUOTAS_BY_PAGE.items():
             path = page.format(
                 list=f"/console/lists/{list_id}", hook=f"/console/developers/webhooks/{webhook_id}"
             )

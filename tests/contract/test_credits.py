@@ -27,18 +27,18 @@ def test_first_balance_request_opens_an_empty_credit_account(
 ) -> None:
     count = "SELECT count(*) FROM credit_accounts WHERE user_id = %s"
     assert stack.query(count, owner.user_id) == [(0,)]
-    first = data(client.get(BALANCE))
-    assert first == {
-        "id": first["id"],
+    account = data(client.get(BALANCE))
+    assert account == {
+        "id": account["id"],
         "user_id": owner.user_id,
         "balance_credit": 0,
         "debt_credit": 0,
         "status": "active",
-        "created_at": first["created_at"],
-        "updated_at": first["created_at"],
+        "created_at": account["created_at"],
+        "updated_at": account["created_at"],
     }
-    assert TIMESTAMP.fullmatch(first["created_at"])
-    assert data(client.get(BALANCE)) == first
+    assert TIMESTAMP.fullmatch(account["created_at"])
+    assert data(client.get(BALANCE)) == account
     assert stack.query(count, owner.user_id) == [(1,)]
 
 
@@ -76,12 +76,12 @@ def test_revoked_or_expired_api_key_charges_no_credits(
     stack: Stack, client: httpx2.Client, owner: Owner, change: str
 ) -> None:
     grant(stack, owner.user_id, "10")
-    with stack.client(stack.create_key(owner.user_id)) as other:
-        data(consume(other))
+    with stack.client(stack.create_key(owner.user_id)) as key_client:
+        data(consume(key_client))
         key_id = "(SELECT max(id) FROM api_keys WHERE user_id = %s)"
         stack.query(f"UPDATE api_keys SET {change} WHERE id = {key_id} RETURNING 1", owner.user_id)
-        problem(consume(other), 401, "auth.invalid_credentials")
-        problem(consume(other, key="k" * 16), 401, "auth.invalid_credentials")
+        problem(consume(key_client), 401, "auth.invalid_credentials")
+        problem(consume(key_client, key="k" * 16), 401, "auth.invalid_credentials")
     assert balance(client) == 9
 
 
@@ -101,13 +101,13 @@ def test_credit_charge_above_the_balance_is_rejected_and_changes_nothing(
     problem(consume(client, "0.0001"), 402, "credits.insufficient")
     assert stack.query("SELECT 1 FROM credit_accounts WHERE user_id = %s", owner.user_id) == []
     grant(stack, owner.user_id, "5")
-    before = data(client.get(BALANCE))
+    account_before = data(client.get(BALANCE))
     reply = consume(client, "99999999999.9999")
     problem(reply, 402, "credits.insufficient")
     exact = credits.exactly(reply.text)
     assert (exact["balance_credit"], exact["needed"]) == (5, Decimal("99999999999.9999"))
     problem(consume(client, "5.0001", key="k" * 16), 402, "credits.insufficient")
-    assert data(client.get(BALANCE)) == before
+    assert data(client.get(BALANCE)) == account_before
     assert len(credits.entries(client)) == 1
     assert data(consume(client, "5"))["balance_after"] == 0
 
@@ -125,9 +125,9 @@ def test_credit_charge_rejects_amounts_that_are_not_positive_or_not_storable(
 
 def test_credit_charge_names_each_missing_or_malformed_field(client: httpx2.Client) -> None:
     for amount in ['"1"', "true", "null", "[1]", '{"n": 1}', '"NaN"']:
-        found = problem(consume(client, amount), 422, "body.invalid")
-        assert [each["field"] for each in found["errors"]] == ["body.amount_credit"]
-    for rest, code, field in [
+        error = problem(consume(client, amount), 422, "body.invalid")
+        assert [each["field"] for each in error["errors"]] == ["body.amount_credit"]
+    for other_fields, code, field in [
         ("", "body.invalid", "body.source_id"),
         (', "source_id": 7', "body.invalid", "body.source_id"),
         (r', "source_id": "a\u0000"', "body.invalid", "body.source_id"),
@@ -137,8 +137,8 @@ def test_credit_charge_names_each_missing_or_malformed_field(client: httpx2.Clie
         (', "source_id": "x", "meta": []', "body.invalid", "body.meta"),
         (r', "source_id": "x", "meta": {"a": "\u0000"}', "credits.meta", "body.meta"),
     ]:
-        found = problem(credits.send(client, f'{{"amount_credit": 1{rest}}}'), 422, code)
-        assert [each["field"] for each in found["errors"]] == [field]
+        error = problem(credits.send(client, f'{{"amount_credit": 1{other_fields}}}'), 422, code)
+        assert [each["field"] for each in error["errors"]] == [field]
 
 
 def test_credit_charge_rejects_a_body_that_is_not_json(client: httpx2.Client) -> None:
@@ -262,15 +262,15 @@ def test_credit_ledger_returns_sixteen_entries_newest_first_by_default(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     grant_many(stack, owner, 20)
-    first = get_page(client)
-    assert list_seqs(first) == list(range(20, 4, -1))
+    first_page = get_page(client)
+    assert list_seqs(first_page) == list(range(20, 4, -1))
 
 
 @contextmanager
 def backdated_entries(
-    stack: Stack, owner: Owner, first: int, last: int, days: int
+    stack: Stack, owner: Owner, first_seq: int, last_seq: int, days: int
 ) -> Iterator[None]:
-    """Move the creation of the entries from ``first`` to ``last`` the given days into the past.
+    """Move the times of the entries from ``first_seq`` to ``last_seq`` into the past.
 
     The SQL skips the trigger that rejects changes to entries. At the end, the original times are
     restored, so that the hashes match again, because other tests verify this ledger.
@@ -283,8 +283,8 @@ def backdated_entries(
             " WHERE user_id = %s AND seq BETWEEN %s AND %s",
             hours,
             owner.user_id,
-            first,
-            last,
+            first_seq,
+            last_seq,
         )
 
     move(24 * days)
@@ -314,14 +314,13 @@ def test_credit_ledger_filter_by_action_finds_entries_across_large_gaps(
         grant_many(stack, owner, MAX_SCANNED_ENTRIES // 10)
     data(consume(client))
     newest_seq = 2 * MAX_SCANNED_ENTRIES + 3
-    first = get_page(client, action="consume")
-    assert (list_seqs(first), first["pagination"]["next_cursor"] is None) == ([newest_seq], False)
+    consume_page = get_page(client, action="consume")
+    is_last_page = consume_page["pagination"]["next_cursor"] is None
+    assert (list_seqs(consume_page), is_last_page) == ([newest_seq], False)
     assert walk_ledger(client, action="consume") == ([newest_seq, 2], 3)
     assert walk_ledger(client, action="topup") == ([], 3)
-    assert list_seqs(get_page(client, action=["consume", "grant"], limit=2)) == [
-        newest_seq,
-        newest_seq - 1,
-    ]
+    both_actions_page = get_page(client, action=["consume", "grant"], limit=2)
+    assert list_seqs(both_actions_page) == [newest_seq, newest_seq - 1]
     assert len(walk_ledger(client, action="grant", limit=1000)[0]) == newest_seq - 2
 
 
@@ -367,10 +366,10 @@ def test_database_rejects_changes_to_ledger_entries(
     stack: Stack, client: httpx2.Client, owner: Owner, statement: str
 ) -> None:
     grant_many(stack, owner, 2)
-    before = get_page(client)
+    page_before = get_page(client)
     with pytest.raises(psycopg2.IntegrityError):
         stack.query(statement, *([owner.user_id] if "%s" in statement else []))
-    assert get_page(client) == before
+    assert get_page(client) == page_before
 
 
 def test_credit_grant_beyond_the_largest_balance_is_rejected(

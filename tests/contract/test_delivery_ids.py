@@ -63,7 +63,7 @@ def test_delivery_id_of_a_retired_key_is_valid(keyring: Keyring) -> None:
     assert read_delivery_id(keyring, text) == SAMPLE_DELIVERY
 
 
-def test_delivery_id_has_a_subkey_of_its_own() -> None:
+def test_delivery_id_is_signed_with_its_own_subkey() -> None:
     key = Key("a", b"a" * 32)
     text = create_delivery_id(Keyring([key]), SAMPLE_DELIVERY)
     content = (int(text[2:], 32) >> 2).to_bytes(31, "big")

@@ -54,14 +54,15 @@ def test_member_export_contains_all_members_except_removed_ones(
     imported(client, list_id, sheet(header, *rows))
     user_id = known_member(client, list_id, removed)["user_id"]
     data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
-    left, quiet = make_reader().joins(list_id).leaves(list_id), make_reader().joins(list_id)
-    quiet.wants_mail(list_id, False)
+    opted_out = make_reader().joins(list_id).leaves(list_id)
+    without_mail = make_reader().joins(list_id)
+    without_mail.wants_mail(list_id, False)
     job = data(export(client, list_id, "members"))
     assert (job["kind"], job["status"], job["result"]["rows"]) == ("export.members", "succeeded", 3)
     exported_rows = unpacked(job["result"]["url"])
     assert list(exported_rows[0]) == COLUMNS
     rows_by_email = {row["email"]: row for row in exported_rows}
-    assert set(rows_by_email) == {ada, left.email, quiet.email}
+    assert set(rows_by_email) == {ada, opted_out.email, without_mail.email}
     member_record = known_member(client, list_id, ada)
     timestamp_columns = ("created_at", "joined_at", "consent_at")
     assert rows_by_email[ada] == {
@@ -78,11 +79,9 @@ def test_member_export_contains_all_members_except_removed_ones(
         "consent_how": "import",
         "consent_claimed_by": "owner",
     }
-    assert rows_by_email[left.email]["status"] == "unsubscribed"
-    assert (rows_by_email[quiet.email]["email_enabled"], rows_by_email[quiet.email]["source"]) == (
-        "false",
-        "login",
-    )
+    assert rows_by_email[opted_out.email]["status"] == "unsubscribed"
+    row = rows_by_email[without_mail.email]
+    assert (row["email_enabled"], row["source"]) == ("false", "login")
 
 
 def test_exported_file_can_be_imported_into_another_list_without_loss(
@@ -101,9 +100,9 @@ def test_exported_file_can_be_imported_into_another_list_without_loss(
     data(add(client, list_id, "=dangerous@example.com", member_with_apostrophe))
     assert known_member(client, list_id, "+plus@example.com")["name"] == "'=x"
     reader.joins(list_id).leaves(list_id)
-    other = new_list(client)["id"]
+    other_list_id = new_list(client)["id"]
     url = file_of(client, list_id)
-    result = imported(client, other, httpx2.get(url).content, "list-members.csv.gz")
+    result = imported(client, other_list_id, httpx2.get(url).content, "list-members.csv.gz")
     assert (result["added"], result["opted_out"]) == (len(names) + 2, 1)
     compared_attributes = ("name", "type", "paid_expiry", "status", "email_enabled")
 
@@ -113,10 +112,10 @@ def test_exported_file_can_be_imported_into_another_list_without_loss(
             for email, record in everybody(client, source_list_id).items()
         }
 
-    assert read_members(other) == read_members(list_id)
+    assert read_members(other_list_id) == read_members(list_id)
     assert {row["name"] for row in unpacked(url)} >= {"'=1+1", "'+49 Ada", "'-x", "'@handle"}
     assert {row["email"] for row in unpacked(url)} >= {"'=dangerous@example.com"}
-    assert member(client, other, reader.email) is None
+    assert member(client, other_list_id, reader.email) is None
 
 
 def test_export_file_is_a_gzip_download_that_must_not_be_cached(
@@ -142,25 +141,25 @@ def test_export_file_is_a_gzip_download_that_must_not_be_cached(
 def test_export_link_opens_only_its_own_file_and_expires_after_fifteen_minutes(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    first, second = (httpx2.URL(file_of(client, list_id)) for _ in range(2))
+    first_url, second_url = (httpx2.URL(file_of(client, list_id)) for _ in range(2))
     for url in (
-        first.copy_with(query=None),
-        first.copy_with(path=second.path),
-        first.copy_set_param("expires", str(int(first.params["expires"]) + 1)),
-        first.copy_set_param("expires", "x"),
-        first.copy_set_param("signature", "x"),
-        first.copy_set_param("signature", "ä"),
+        first_url.copy_with(query=None),
+        first_url.copy_with(path=second_url.path),
+        first_url.copy_set_param("expires", str(int(first_url.params["expires"]) + 1)),
+        first_url.copy_set_param("expires", "x"),
+        first_url.copy_set_param("signature", "x"),
+        first_url.copy_set_param("signature", "ä"),
     ):
         problem(httpx2.get(url), 403, "link.invalid")
         # An API key doesn't open a file without a valid signature.
         problem(client.get(str(url)), 403, "link.invalid")
-    assert client.get(str(first)).status_code == 200
+    assert client.get(str(first_url)).status_code == 200
     base = stack.settings().public_base
     create_url = partial(
         FILE_URLS.create, stack.resources.keyring, base=base, lifetime=FILE_URL_LIFETIME
     )
     for age, status in ((timedelta(minutes=14, seconds=30), 200), (timedelta(minutes=15), 403)):
-        link, _ = create_url(first.path, now=clock.now() - age)
+        link, _ = create_url(first_url.path, now=clock.now() - age)
         assert httpx2.get(link).status_code == status
     url_of_missing_export, _ = create_url("/exports/0/file.csv.gz", now=clock.now())
     problem(httpx2.get(url_of_missing_export), 404, "export.not_found")
@@ -175,11 +174,11 @@ def test_export_shows_one_consistent_snapshot_despite_concurrent_changes(
     monkeypatch.setattr(exports, "_BATCH_ROWS", 1)
     sheet = export_sheets.build_members_sheet(list_id, {}, {})
     batches = exports._read_batches(stack.resources, sheet, failures=0)
-    [first] = next(batches)
+    [first_row] = next(batches)
     stack.query("UPDATE subscriptions SET name = 'Changed' WHERE list_id = %s", list_id)
     stack.query("DELETE FROM subscriptions WHERE list_id = %s AND email = %s", list_id, emails[9])
     data(add(client, list_id, new_address()))
-    rows = [first, *(row for [row] in batches)]
+    rows = [first_row, *(row for [row] in batches)]
     assert [email for email, *_ in rows] == emails
     assert {name for _, name, *_ in rows} == {None}
     assert len(exported(client, list_id)) == 30
@@ -301,11 +300,11 @@ def test_import_file_of_another_product_is_unchanged_after_export_and_reimport(
             other_client, other_list_id, exported_file, f"members.{file_format}", create_fields="1"
         )
         assert result["ignored_columns"] == ["source", "user_id", "consent_claimed_by"]
-        before = describe_members(client, list_id)
-        after = describe_members(other_client, other_list_id)
-        assert set(before) == set(after)
-        for email, member in before.items():
-            assert after[email] == member
+        members_before = describe_members(client, list_id)
+        members_after = describe_members(other_client, other_list_id)
+        assert set(members_before) == set(members_after)
+        for email, member in members_before.items():
+            assert members_after[email] == member
 
 
 def describe_members(client: httpx2.Client, list_id: int) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def test_each_invalid_field_value_is_named_and_the_member_stays_unchanged(
 ) -> None:
     new_field(client, "visits", "number")
     email = new_address()
-    before = put(client, list_id, email, fields={"visits": 1})
+    member_before = put(client, list_id, email, fields={"visits": 1})
     body = {"name": "New", "fields": {"visits": "many", "unknown": 1}}
     error = problem(
         client.patch(f"/lists/{list_id}/members/{email}", json=body), 422, "field.value"
@@ -71,7 +71,7 @@ def test_each_invalid_field_value_is_named_and_the_member_stays_unchanged(
         "body.fields.visits",
         "body.fields.unknown",
     ]
-    assert put(client, list_id, email) == before
+    assert put(client, list_id, email) == member_before
 
 
 def test_custom_field_is_returned_as_created(client: httpx2.Client) -> None:
@@ -116,11 +116,11 @@ def test_custom_field_key_change_takes_effect_without_rewriting_members(
     email = new_address()
     put(client, list_id, email, fields={"city": "Paris"})
     select_rows = "SELECT xmin, ctid, * FROM subscriptions WHERE list_id = %s"
-    before = stack.query(select_rows, list_id)
+    rows_before = stack.query(select_rows, list_id)
     field = data(client.patch(f"/fields/{field_id}", json={"key": "town", "label": "Town"}))
     assert (field["key"], field["label"], field["type"]) == ("town", "Town", "text")
     assert members(client, list_id, email=email)[0]["fields"] == {"town": "Paris"}
-    assert stack.query(select_rows, list_id) == before
+    assert stack.query(select_rows, list_id) == rows_before
     body_with_old_key = {"fields": {"city": "Rome"}}
     reply = client.patch(f"/lists/{list_id}/members/{email}", json=body_with_old_key)
     problem(reply, 422, "field.value")

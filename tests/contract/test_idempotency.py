@@ -180,9 +180,9 @@ def test_repeated_request_with_the_same_idempotency_key_returns_the_first_respon
 def test_idempotency_ignores_trailing_slash_and_parameter_order(
     keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
-    first = keyed_route.send(client, idempotency_key, params={"note": "x", "encrypted": "0"})
+    first_reply = keyed_route.send(client, idempotency_key, params={"note": "x", "encrypted": "0"})
     path = f"{keyed_route.path}/?encrypted=0&note=x"
-    assert json_text(keyed_route.send(client, idempotency_key, path=path)) == json_text(first)
+    assert json_text(keyed_route.send(client, idempotency_key, path=path)) == json_text(first_reply)
     assert keyed_route.count_items() == 1
 
 
@@ -215,12 +215,12 @@ def test_idempotency_key_belongs_to_the_user_and_not_to_the_credential(
     owner: Owner,
     idempotency_key: str,
 ) -> None:
-    first = keyed_route.send(client, idempotency_key)
+    first_reply = keyed_route.send(client, idempotency_key)
     other_reply = make_keyed_route(other_owner).send(other_owner, idempotency_key)
     assert not is_replayed(other_reply)
-    assert data(other_reply) != data(first) or keyed_route.path.endswith("/add")
+    assert data(other_reply) != data(first_reply) or keyed_route.path.endswith("/add")
     with stack.client(stack.create_key(owner.user_id)) as second_client:
-        assert json_text(keyed_route.send(second_client, idempotency_key)) == json_text(first)
+        assert json_text(keyed_route.send(second_client, idempotency_key)) == json_text(first_reply)
 
 
 @every_keyed_route
@@ -354,11 +354,11 @@ def test_idempotent_replay_returns_the_first_charge_despite_later_balance_change
     stack: Stack, client: httpx2.Client, owner: Owner, idempotency_key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
-    first = consume(client, "10.00", key=idempotency_key)
-    assert '"amount_credit": 10.0000' in first.text
+    first_reply = consume(client, "10.00", key=idempotency_key)
+    assert '"amount_credit": 10.0000' in first_reply.text
     problem(consume(client), 402, "credits.insufficient")
     grant(stack, owner.user_id, "1")
-    assert json_text(consume(client, "10.00", key=idempotency_key)) == json_text(first)
+    assert json_text(consume(client, "10.00", key=idempotency_key)) == json_text(first_reply)
     assert credits.balance(client) == 1
 
 

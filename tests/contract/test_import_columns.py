@@ -123,15 +123,15 @@ def test_queued_import_is_cancelled_immediately_and_its_file_is_deleted(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
-    before = objects(stack_without_workers)
+    objects_before = objects(stack_without_workers)
     job = data(
         upload(client_without_workers, list_id, of_addresses(*addresses(3)), prefer=None), 202
     )
-    assert len(objects(stack_without_workers) - before) == 1
+    assert len(objects(stack_without_workers) - objects_before) == 1
     assert data(client_without_workers.delete(f"/jobs/{job['id']}")) == 1
     [record] = data(client_without_workers.get("/imports"))["items"]
     assert (record["status"], record["error"]["code"]) == ("cancelled", "job.cancelled")
-    assert objects(stack_without_workers) == before
+    assert objects(stack_without_workers) == objects_before
     problem(client_without_workers.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
 
 
@@ -141,7 +141,7 @@ def test_running_import_is_cancelled_between_chunks_and_keeps_finished_chunks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
-    before = objects(stack_without_workers)
+    objects_before = objects(stack_without_workers)
     emails = addresses(35)
     job = data(upload(client_without_workers, list_id, of_addresses(*emails), prefer=None), 202)
     importing = Importing(stack_without_workers)
@@ -170,7 +170,7 @@ def test_running_import_is_cancelled_between_chunks_and_keeps_finished_chunks(
     record = data(client_without_workers.get("/imports"))["items"][0]
     assert (record["status"], record["received"], record["added"]) == ("cancelled", 35, 20)
     assert set(everybody(client_without_workers, list_id)) == set(emails[:20])
-    assert objects(stack_without_workers) == before
+    assert objects(stack_without_workers) == objects_before
 
 
 def test_import_filename_is_stored_without_folders_and_at_most_255_characters() -> None:

@@ -84,10 +84,10 @@ def test_import_rejects_a_body_without_exactly_one_file_and_stores_nothing(
         (make_multipart(PART, b"x"), {"Content-Type": "multipart/form-data"}, "body.malformed"),
         (b"--" + b"x" * 100_000, MULTIPART_HEADER, "body.malformed"),
     ]:
-        before = objects(stack)
+        objects_before = objects(stack)
         reply = client.post(f"/lists/{list_id}/imports", content=body, headers=headers)
         problem(reply, 400, error_code)
-        assert objects(stack) <= before
+        assert objects(stack) <= objects_before
         assert data(client.get("/imports"))["items"] == []
 
 
@@ -109,18 +109,18 @@ def test_import_of_an_unreadable_file_fails_and_adds_nobody(
     code: str,
     expected_text: str,
 ) -> None:
-    before = objects(stack)
+    objects_before = objects(stack)
     assert expected_text in problem(upload(client, list_id, content), 422, code)["message"]
     assert count(client, list_id) == 0
     [record] = data(client.get("/imports"))["items"]
     assert (record["status"], record["error"]["code"]) == ("failed", code)
-    eventually(lambda: objects(stack) <= before)
+    eventually(lambda: objects(stack) <= objects_before)
 
 
 def test_import_reassembles_a_file_that_was_stored_in_several_parts(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    before = objects(stack)
+    objects_before = objects(stack)
     emails = addresses(100)
     # Long cells in an ignored column make a large file with few rows.
     rows = [[email, "x" * 90_000] for email in emails]
@@ -128,7 +128,7 @@ def test_import_reassembles_a_file_that_was_stored_in_several_parts(
     assert PART_BYTES < len(content) < 2 * PART_BYTES
     assert counts(imported(client, list_id, content)) == {"received": 100, "added": 100}
     assert set(everybody(client, list_id)) == set(emails)
-    eventually(lambda: objects(stack) <= before)
+    eventually(lambda: objects(stack) <= objects_before)
 
 
 class RecordingStore:
@@ -174,7 +174,7 @@ def test_import_upload_enforces_the_size_limit_to_the_byte(monkeypatch: pytest.M
 def test_interrupted_import_upload_leaves_no_stored_parts(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
-    before = objects(stack)
+    objects_before = objects(stack)
     head = (
         f"POST /lists/{list_id}/imports HTTP/1.1",
         f"Authorization: Bearer {owner.key}",
@@ -182,24 +182,24 @@ def test_interrupted_import_upload_leaves_no_stored_parts(
     )
     with RawRequest(stack, *head) as request:
         request.send(b"x" * (PART_BYTES + 1000))
-        eventually(lambda: objects(stack) - before, what="the first part")
-    eventually(lambda: objects(stack) <= before, what="its removal")
+        eventually(lambda: objects(stack) - objects_before, what="the first part")
+    eventually(lambda: objects(stack) <= objects_before, what="its removal")
     assert data(client.get("/imports"))["items"] == []
 
 
 def run_with_deadline(seconds: float, app: Any) -> list[Message]:
     """Return the messages of an application that must begin its response within ``seconds``."""
-    sent: list[Message] = []
+    messages: list[Message] = []
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def send(message: Message) -> None:
-        sent.append(message)
+        messages.append(message)
 
     scope = {"type": "http", "path": "/", "method": "POST", "headers": [], "state": {}}
     asyncio.run(DeadlineMiddleware(app, seconds)(scope, receive, send))
-    return sent
+    return messages
 
 
 def test_request_deadline_is_extended_while_the_body_keeps_arriving() -> None:

@@ -103,11 +103,11 @@ def test_import_dry_run_changes_nothing_and_predicts_the_counts_of_the_real_impo
     with resting_maintenance(stack):
         # Wait until workers have recorded the mails and events of the people in the file.
         settled(stack)
-        before = read_affected_rows(stack, client, list_id, file_with_every_verdict)
+        rows_before = read_affected_rows(stack, client, list_id, file_with_every_verdict)
         preview = imported(
             client, list_id, file_with_every_verdict, dry_run="1", on_existing="update"
         )
-        assert read_affected_rows(stack, client, list_id, file_with_every_verdict) == before
+        assert read_affected_rows(stack, client, list_id, file_with_every_verdict) == rows_before
     assert counts(preview) == {
         "received": 10,
         "added": 4,
@@ -119,7 +119,7 @@ def test_import_dry_run_changes_nothing_and_predicts_the_counts_of_the_real_impo
     }
     result = imported(client, list_id, file_with_every_verdict, on_existing="update")
     assert counts(result) == counts(preview)
-    assert read_affected_rows(stack, client, list_id, file_with_every_verdict) != before
+    assert read_affected_rows(stack, client, list_id, file_with_every_verdict) != rows_before
     import_record = data(client.get(f"/imports/{preview['import_id']}"))
     assert (import_record["dry_run"], import_record["on_existing"]) == (True, "update")
     # An undo of a dry run changes nothing.
@@ -132,15 +132,15 @@ def test_import_changes_existing_members_only_with_on_existing_update(
 ) -> None:
     reader = make_reader().joins(list_id)
     reader.wants_mail(list_id, False)
-    before = known_member(client, list_id, reader.email)
+    member_before = known_member(client, list_id, reader.email)
     file = sheet(["Email", "Name", "Tier"], [reader.email, "Renamed", "gold"])
     assert counts(imported(client, list_id, file)) == {"received": 1, "already": 1}
-    assert known_member(client, list_id, reader.email) == before
+    assert known_member(client, list_id, reader.email) == member_before
     result = imported(client, list_id, file, on_existing="update")
     assert counts(result) == {"received": 1, "already": 1, "updated": 1}
-    after = known_member(client, list_id, reader.email)
-    assert (after["name"], after["type"]) == ("Renamed", "gold")
-    assert (after["status"], after["email_enabled"]) == ("active", False)
+    member_after = known_member(client, list_id, reader.email)
+    assert (member_after["name"], member_after["type"]) == ("Renamed", "gold")
+    assert (member_after["status"], member_after["email_enabled"]) == ("active", False)
     second_result = imported(client, list_id, file, on_existing="update")
     assert counts(second_result) == {"received": 1, "already": 1}
 
@@ -416,7 +416,7 @@ def test_import_undo_keeps_members_of_a_later_bulk_action_until_that_is_undone(
     imported(client, list_id, of_addresses(removed_email))
     user_id = known_member(client, list_id, removed_email)["user_id"]
     data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
-    before = known_member(client, list_id, removed_email)
+    member_before = known_member(client, list_id, removed_email)
     import_id = imported(client, list_id, of_addresses(removed_email, *new_emails))["import_id"]
     held_members = {
         "any": [{"field": "email", "is": each} for each in (removed_email, new_emails[0])]
@@ -442,7 +442,7 @@ def test_import_undo_keeps_members_of_a_later_bulk_action_until_that_is_undone(
     assert preview_undo(client, import_id) == {"undone": 2, "kept": 0, "left": 1, "held_by": []}
     assert data(request_undo(client, import_id)) == 5
     assert everybody(client, list_id) == {}
-    assert known_member(client, list_id, removed_email) == before
+    assert known_member(client, list_id, removed_email) == member_before
     assert read_history(client, list_id, removed_email)[0]["action"] == "import_undone"
 
 
