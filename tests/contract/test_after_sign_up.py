@@ -104,7 +104,8 @@ def test_page_after_sign_up_shows_the_typed_address_but_no_url_contains_it(
 def test_cookie_with_the_answers_is_encrypted_and_lasts_ten_minutes(
     cookie_client: httpx2.Client, confirming_list: dict[str, Any]
 ) -> None:
-    path, email = f"/s/{confirming_list['slug']}", new_address()
+    path = f"/s/{confirming_list['slug']}"
+    email = new_address()
     reply = cookie_client.post(path, data={"email": email}, headers=BROWSER_HEADERS)
     [cookie] = SimpleCookie(reply.headers["set-cookie"]).values()
     assert cookie.key == SIGN_UP_COOKIE.name
@@ -156,7 +157,8 @@ def test_correct_it_button_leads_back_to_the_form_with_all_answers(
     client: httpx2.Client, cookie_client: httpx2.Client
 ) -> None:
     new_field(client, "city", public=True)
-    mailing_list, email = new_list(client, confirm_required=True), new_address()
+    mailing_list = new_list(client, confirm_required=True)
+    email = new_address()
     page = sign_up(
         cookie_client, mailing_list, f"x{email}", name='A "quoted" name', **{"fields.city": "Oslo"}
     )
@@ -177,7 +179,8 @@ def test_correct_it_button_keeps_only_the_address_if_the_answers_exceed_a_cookie
 ) -> None:
     new_field(client, "city", public=True)
     new_field(client, "street", public=True)
-    mailing_list, email = new_list(client), new_address()
+    mailing_list = new_list(client)
+    email = new_address()
     long_answers = {"fields.city": "ü" * 1000, "fields.street": "ü" * 1000}
     form = click_button(
         cookie_client, sign_up(cookie_client, mailing_list, email, **long_answers), "correct"
@@ -188,7 +191,8 @@ def test_correct_it_button_keeps_only_the_address_if_the_answers_exceed_a_cookie
 def test_send_again_button_sends_a_mail_only_if_the_last_mail_is_ten_minutes_old(
     stack: Stack, cookie_client: httpx2.Client, confirming_list: dict[str, Any]
 ) -> None:
-    list_id, email = confirming_list["id"], new_address()
+    list_id = confirming_list["id"]
+    email = new_address()
     page = sign_up(cookie_client, confirming_list, email)
     mailed(stack, email)
     let_ten_minutes_pass(stack, email)
@@ -214,7 +218,8 @@ def test_send_again_button_keeps_the_answers_that_a_known_person_must_still_conf
     cookie_client: httpx2.Client,
     confirming_list: dict[str, Any],
 ) -> None:
-    list_id, email = confirming_list["id"], new_address()
+    list_id = confirming_list["id"]
+    email = new_address()
     sign_up(cookie_client, confirming_list, email)
     user_id = known_member(client, list_id, email)["user_id"]
     data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
@@ -279,7 +284,8 @@ def test_forged_or_hour_old_answers_lead_to_the_empty_form_and_send_no_mail(
     cookie_client: httpx2.Client,
     confirming_list: dict[str, Any],
 ) -> None:
-    list_id, email = confirming_list["id"], new_address()
+    list_id = confirming_list["id"]
+    email = new_address()
     page = sign_up(cookie_client, confirming_list, email)
     let_ten_minutes_pass(stack, email)
     other_list = new_list(client, confirm_required=True)
@@ -306,10 +312,8 @@ def test_send_again_button_needs_no_second_challenge_and_signs_up_nobody(
     stack: Stack, client: httpx2.Client, cookie_client: httpx2.Client
 ) -> None:
     challenge_settings = {"challenge_enabled": True, "challenge_provider": "turnstile"}
-    mailing_list, email = (
-        new_list(client, confirm_required=True, **challenge_settings),
-        new_address(),
-    )
+    mailing_list = new_list(client, confirm_required=True, **challenge_settings)
+    email = new_address()
     page = sign_up(cookie_client, mailing_list, email, **{WIDGET_FIELDS["turnstile"]: "pass-again"})
     let_ten_minutes_pass(stack, email)
     click_button(

@@ -69,7 +69,13 @@ def test_owner_sees_the_requests_of_an_api_key_with_their_outcomes(
         assert program.head("/lists", headers={"X-Request-ID": request_id}).status_code == 200
     newest, invalid, missing, created = await_requests(client, requests_path, 4)
     assert set(newest) == {
-        *("occurred_at", "method", "route", "status", "code", "request_id", "milliseconds"),
+        "occurred_at",
+        "method",
+        "route",
+        "status",
+        "code",
+        "request_id",
+        "milliseconds",
     }
     assert (newest["method"], newest["route"], newest["request_id"]) == (
         "HEAD",

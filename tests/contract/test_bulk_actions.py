@@ -47,7 +47,8 @@ def test_bulk_action_dry_run_returns_the_count_and_changes_nothing(
 ) -> None:
     members = some_members(client, list_id, 3, vips=2)
     members_before = standing(client, list_id, members)
-    path, body = f"/lists/{list_id}/members/bulk", {"action": "tag", "value": "new"}
+    path = f"/lists/{list_id}/members/bulk"
+    body = {"action": "tag", "value": "new"}
     reply = client.post(path, params={"dry_run": 1}, json={**body, "filter": VIP})
     assert data(reply) == {"matched": 2, "is_exact": True}
     assert newest_job(client)["kind"] != "members.bulk"

@@ -285,7 +285,8 @@ def test_concurrent_composer_call_with_the_same_key_is_rejected_as_in_progress(
 def test_open_charge_of_a_killed_process_is_reversed_after_its_deadline(
     model: Modelled, make_author: Callable[[str], Author], worker_name: str | None
 ) -> None:
-    author, stack = make_author(str(PRICE)), model.stack
+    author = make_author(str(PRICE))
+    stack = model.stack
     entry = data(credits.consume(author.client, str(PRICE)))
     stack.query(
         "INSERT INTO open_charges (entry_id, call, work, taken_by, deadline)"

@@ -88,10 +88,16 @@ def test_confirmed_redirect_with_another_origin_or_a_hostile_url_is_rejected(
     fields = {"redirect_origins": [OWNER_ORIGIN], "confirmed_redirect": WELCOME_URL}
     mailing_list = new_list(client, **fields)
     similar_urls = [
-        *(f"{OWNER_ORIGIN}@evil.example/", f"https://a:b@{OWNER_ORIGIN.partition('//')[2]}/"),
-        *(f"{OWNER_ORIGIN}.evil.example/", f"{OWNER_ORIGIN}:444/", "https://evil.example/"),
-        *(f"{OWNER_ORIGIN}/\r\nLocation: https://evil.example", f"{OWNER_ORIGIN}/\r\n"),
-        *(f"{OWNER_ORIGIN}/%0d%0aLocation:x", "javascript:alert(1)", ""),
+        f"{OWNER_ORIGIN}@evil.example/",
+        f"https://a:b@{OWNER_ORIGIN.partition('//')[2]}/",
+        f"{OWNER_ORIGIN}.evil.example/",
+        f"{OWNER_ORIGIN}:444/",
+        "https://evil.example/",
+        f"{OWNER_ORIGIN}/\r\nLocation: https://evil.example",
+        f"{OWNER_ORIGIN}/\r\n",
+        f"{OWNER_ORIGIN}/%0d%0aLocation:x",
+        "javascript:alert(1)",
+        "",
         f"{OWNER_ORIGIN}/".ljust(2049, "x"),
     ]
     # Skip URLs that top-ups refuse only because of the parameter names in the query.

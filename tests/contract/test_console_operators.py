@@ -256,7 +256,8 @@ def test_operator_finds_and_cancels_and_retries_jobs_of_any_user(
 def test_operator_sees_maintenance_tasks_and_starts_a_maintenance_task(
     operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
-    path, name = f"{OPERATORS_PATH}/maintenance", "maintenance.sweep_uploads"
+    path = f"{OPERATORS_PATH}/maintenance"
+    name = "maintenance.sweep_uploads"
     with resting_maintenance(stack):
         set_fault = (
             "UPDATE maintenance SET last_error = 'OSError: no room' WHERE name = 'credits.verify'"

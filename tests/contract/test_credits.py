@@ -116,9 +116,22 @@ def test_credit_charge_rejects_amounts_that_are_not_positive_or_not_storable(
     client: httpx2.Client,
 ) -> None:
     for amount in [
-        *("0", "-1", "-0.0", "0.00001", "1.00001", "1e-5", "99999999999.99991"),
-        *("100000000000", "1e11", "1e400", "1e1000000", "1e99999999999999999999"),
-        *("1e-2000000", "1e-99999999999999999999", "1" * 5000, "0." + "0" * 5000 + "1"),
+        "0",
+        "-1",
+        "-0.0",
+        "0.00001",
+        "1.00001",
+        "1e-5",
+        "99999999999.99991",
+        "100000000000",
+        "1e11",
+        "1e400",
+        "1e1000000",
+        "1e99999999999999999999",
+        "1e-2000000",
+        "1e-99999999999999999999",
+        "1" * 5000,
+        "0." + "0" * 5000 + "1",
     ]:
         problem(consume(client, amount), 422, "credits.amount")
 
@@ -225,7 +238,8 @@ def _format_amount(units: int, form: int) -> str:
 def test_credit_charge_returns_any_amount_exactly(
     stack: Stack, client: httpx2.Client, owner: Owner, units: int, form: int
 ) -> None:
-    amount, text = Decimal(units).scaleb(-4), _format_amount(units, form)
+    amount = Decimal(units).scaleb(-4)
+    text = _format_amount(units, form)
     balance_before = balance(client)
     missing_credits = Decimal("99999999999.9999") - balance_before
     if missing_credits:

@@ -37,11 +37,32 @@ from tests.support.imports.product_files import PRODUCT_FILES
 from tests.support.lists.subscribers import Reader, known_member, member, new_address, new_list
 
 COLUMNS = [
-    *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
-    *("user_id", "created_at", "joined_at", "consent_at", "consent_how", "consent_ip"),
-    *("consent_url", "consent_wording", "consent_confirmed_at", "consent_confirmed_ip"),
-    *("consent_claimed_by", "tags"),
-    *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "referrer", "landing"),
+    "email",
+    "name",
+    "status",
+    "tier",
+    "paid_expiry",
+    "email_enabled",
+    "source",
+    "user_id",
+    "created_at",
+    "joined_at",
+    "consent_at",
+    "consent_how",
+    "consent_ip",
+    "consent_url",
+    "consent_wording",
+    "consent_confirmed_at",
+    "consent_confirmed_ip",
+    "consent_claimed_by",
+    "tags",
+    "utm_source",
+    "utm_medium",
+    "utm_campaign",
+    "utm_term",
+    "utm_content",
+    "referrer",
+    "landing",
 ]
 
 
@@ -278,7 +299,14 @@ def test_delivery_export_of_a_list_without_email_channel_is_rejected(
 # The attributes of a member that must survive an export and an import. The ids and the times of
 # creation of the new record differ.
 COMPARED_ATTRIBUTES = (
-    *("email", "name", "status", "type", "paid_expiry", "email_enabled", "joined_at", "tags"),
+    "email",
+    "name",
+    "status",
+    "type",
+    "paid_expiry",
+    "email_enabled",
+    "joined_at",
+    "tags",
     "origin",
 )
 

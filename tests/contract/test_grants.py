@@ -45,8 +45,15 @@ def test_cli_registers_and_lists_and_revokes_oauth_clients(
 ) -> None:
     registration = printed(
         stack,
-        *("oauth-clients", "create", " Reader ", "--redirect-uri", REDIRECT),
-        *("--redirect-uri", "http://127.0.0.1/cb", "--scope", "credit.read"),
+        "oauth-clients",
+        "create",
+        " Reader ",
+        "--redirect-uri",
+        REDIRECT,
+        "--redirect-uri",
+        "http://127.0.0.1/cb",
+        "--scope",
+        "credit.read",
     )
     assert registration["name"] == "Reader"
     assert registration["public"] is False

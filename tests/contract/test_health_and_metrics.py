@@ -245,7 +245,8 @@ def test_metrics_show_how_long_a_canary_message_takes_through_each_queue(
 
 
 def test_delay_of_a_queue_grows_until_its_canary_message_arrives(stack: Stack) -> None:
-    canaries, queue = Canaries(stack.resources.redis), "still"
+    canaries = Canaries(stack.resources.redis)
+    queue = "still"
     sent_at = canaries.start_if_due(queue)
     assert sent_at is not None
     # Each queue has at most one canary in progress.
@@ -259,7 +260,8 @@ def test_delay_of_a_queue_grows_until_its_canary_message_arrives(stack: Stack) -
 
 
 def test_lost_canary_message_is_sent_again_before_callers_are_rejected(stack: Stack) -> None:
-    redis, queue = stack.resources.redis, "lost"
+    redis = stack.resources.redis
+    queue = "lost"
     canaries = Canaries(redis)
     assert canaries.start_if_due(queue) is not None
     now, _ = redis.time()
@@ -275,7 +277,8 @@ def test_lost_canary_message_is_sent_again_before_callers_are_rejected(stack: St
 
 def test_queue_without_recent_canary_messages_is_reported_as_silent(stack: Stack) -> None:
     """The queue's only worker hangs and sends no more canaries, so that no canary can be late."""
-    redis, queue = stack.resources.redis, "silent"
+    redis = stack.resources.redis
+    queue = "silent"
     canaries = Canaries(redis)
     sent_at = canaries.start_if_due(queue)
     assert sent_at is not None

@@ -94,7 +94,8 @@ def build_add_route(_: Stack, client: httpx2.Client) -> KeyedRoute:
     def add_request(*emails: str) -> Request:
         return {"json": {"members": [{"email": email} for email in emails]}}
 
-    list_id, emails = new_list(client)["id"], addresses(2)
+    list_id = new_list(client)["id"]
+    emails = addresses(2)
     return KeyedRoute(
         f"/auxilia/subscriptions/{list_id}/members/add",
         add_request(*emails),

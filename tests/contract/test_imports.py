@@ -41,8 +41,14 @@ from tests.support.stack.maintenance import resting_maintenance
 
 # The tables in which an import records its own progress.
 PROGRESS_TABLES = {
-    *("jobs", "jobs_p0", "imports", "import_chunks", "object_removals", "api_keys"),
-    *("feed_events", "feed_events_p0"),
+    "jobs",
+    "jobs_p0",
+    "imports",
+    "import_chunks",
+    "object_removals",
+    "api_keys",
+    "feed_events",
+    "feed_events_p0",
 }
 
 
