@@ -130,9 +130,8 @@ def test_view_url_of_unencrypted_rendition_uses_the_configured_cdn(
         )
         record = data(reply, 202)
         stack_without_workers.query(mark_ready, record["id"])
-        (rendition,) = data(client_without_workers.get(f"/attachments/{record['hash_id']}"))[
-            "renditions"
-        ]
+        ready_record = data(client_without_workers.get(f"/attachments/{record['hash_id']}"))
+        [rendition] = ready_record["renditions"]
         assert rendition["view_url"] == f"{base_url}/media/{record['hash_id']}-320.webp"
 
 

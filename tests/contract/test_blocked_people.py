@@ -44,7 +44,7 @@ class BlockedList:
     stack: Stack
     console: OwnerAtConsole
     list_id: int
-    other_id: int
+    other_list_id: int
     people: dict[str, Subscriber] = field(default_factory=dict)
     bulk_id: int | None = None
 
@@ -127,7 +127,7 @@ def keep_as_strangers(_: BlockedList) -> None:
 
 
 def add_to_other_list(blocked_list: BlockedList) -> None:
-    insert_members(blocked_list, blocked_list.other_id)
+    insert_members(blocked_list, blocked_list.other_list_id)
 
 
 def make_pending(blocked_list: BlockedList) -> None:
@@ -258,14 +258,14 @@ def import_file(blocked_list: BlockedList) -> None:
 
 def transfer_by_api(blocked_list: BlockedList) -> None:
     for each in blocked_list.people.values():
-        path = f"/subscriptions/{blocked_list.other_id}/members/{each.user_id}/transfer"
+        path = f"/subscriptions/{blocked_list.other_list_id}/members/{each.user_id}/transfer"
         blocked_list.api.post(path, params={"dst_list_id": blocked_list.list_id})
 
 
 def move_by_console(blocked_list: BlockedList) -> None:
     token = blocked_list.console.visitor.csrf_token()
     for each in blocked_list.people.values():
-        path = f"/console/lists/{blocked_list.other_id}/members/{each.user_id}/move"
+        path = f"/console/lists/{blocked_list.other_list_id}/members/{each.user_id}/move"
         form = {"csrf_token": token, "list": str(blocked_list.list_id)}
         blocked_list.console.visitor.client.post(path, data=form)
 

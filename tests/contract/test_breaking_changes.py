@@ -118,11 +118,9 @@ class _Comparison:
         visited_names |= {name}
         old_types = _schemas_by_type(self.old_document, old)
         new_types = _schemas_by_type(self.new_document, new)
-        for kind in (
-            (old_types.keys() - new_types.keys())
-            if is_sent
-            else (new_types.keys() - old_types.keys())
-        ):
+        removed_types = old_types.keys() - new_types.keys()
+        added_types = new_types.keys() - old_types.keys()
+        for kind in removed_types if is_sent else added_types:
             yield f"{place} may {'not be' if is_sent else 'be'} {kind}"
         for kind in old_types.keys() & new_types.keys():
             old_schema = old_types[kind]
@@ -139,13 +137,13 @@ class _Comparison:
                     inner_place, schema, new_field, is_sent=is_sent, visited_names=visited_names
                 )
             for keyword, suffix in (("items", "[]"), ("additionalProperties", ".*")):
-                if isinstance(old_schema.get(keyword), dict) and isinstance(
-                    new_schema.get(keyword), dict
-                ):
+                old_part = old_schema.get(keyword)
+                new_part = new_schema.get(keyword)
+                if isinstance(old_part, dict) and isinstance(new_part, dict):
                     yield from self._schema(
                         f"{place}{suffix}",
-                        old_schema[keyword],
-                        new_schema[keyword],
+                        old_part,
+                        new_part,
                         is_sent=is_sent,
                         visited_names=visited_names,
                     )

@@ -82,7 +82,7 @@ def test_address_change_erases_the_record_of_the_new_address_and_keeps_its_opt_o
         == []
     )
     eventually(
-        lambda: count(client, common_list_id) == 0, what="the account's own record to follow"
+        lambda: count(client, common_list_id) == 0, what="the change of the account's own record"
     )
     # The owner can re-add the person by neither the old nor the new address.
     for each in (left_list_id, common_list_id):

@@ -225,7 +225,7 @@ def test_composer_caller_who_disconnects_while_the_model_writes_is_charged(
     with pytest.raises(httpx2.ReadTimeout):
         author.client.post(METADATA, json=body, timeout=httpx2.Timeout(20, read=0.5))
     eventually(lambda: model.calls() > calls_before, what="the model call")
-    eventually(lambda: not open_charges(model), what="the run's end")
+    eventually(lambda: not open_charges(model), what="the settlement of the charge")
     assert len(author.charges) == 1
     assert author.ask(body).headers["pressroom-source"] == f"{SOURCE}; cached"
     assert credits.balance(author.client) == Decimal(LARGE_BALANCE) - PRICE
@@ -243,7 +243,7 @@ def test_composer_caller_who_disconnects_before_a_worker_starts_is_refunded(
         assert (credits.balance(author.client), author.charges) == (PRICE, [])
         with pytest.raises(httpx2.ReadTimeout):
             author.client.post(METADATA, json=post(), timeout=httpx2.Timeout(20, read=0.5))
-        eventually(lambda: credits.balance(author.client) == PRICE, what="the credits")
+        eventually(lambda: credits.balance(author.client) == PRICE, what="the refund")
     finally:
         model.work("offline")
     assert (model.calls(), open_charges(model)) == (calls_before, [])

@@ -208,7 +208,7 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     assert "No deliveries yet." in text
     assert "The first delivery below shows the result of the test." in console.do(path)
     # A delivery attempt is counted at its start, before the response is known.
-    eventually(lambda: list_deliveries(console, path)[0][3].startswith("503"), what="its answer")
+    eventually(lambda: list_deliveries(console, path)[0][3].startswith("503"), what="the response")
     [(event, subject, state, response)] = list_deliveries(console, path)
     assert (event, subject) == ("Test event", "")
     assert state.startswith("Waiting next in ")
@@ -223,7 +223,7 @@ def test_console_creates_and_tests_and_pauses_and_rotates_and_deletes_a_webhook(
     reply = console.visitor.client.post(f"{delivery_path}/resend", data=form)
     assert reply.status_code == 303
     eventually(
-        lambda: list_states(console, path) == ["Delivered 2 attempts"], what="the second try"
+        lambda: list_states(console, path) == ["Delivered 2 attempts"], what="the second attempt"
     )
     assert receiver.hooks[0].id == receiver.hooks[1].id
     receiver.hooks[1].check(secret)

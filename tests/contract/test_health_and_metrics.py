@@ -127,7 +127,7 @@ def test_metrics_count_queued_and_due_jobs(
     ) as operator:
         eventually(
             lambda: all(read_metric(operator, each) >= 1 for each in metrics),
-            what="the job that waits",
+            what="the queued job",
         )
         assert read_metric(operator, 'pressroom_job_oldest_seconds{queue="media"}') > 0
         # The metrics also contain a count for queues without jobs.
@@ -197,7 +197,7 @@ def test_metrics_show_the_database_connection_limit_that_is_closest_to_exhaustio
     near_limit = int(str(open_connections)) + spare_connections
     stack_without_workers.query(f'ALTER {limited_object} "{name}" CONNECTION LIMIT {near_limit}')
     try:
-        eventually(lambda: shows_limit(near_limit), what="the nearer limit")
+        eventually(lambda: shows_limit(near_limit), what="the limit that is closer to exhaustion")
     finally:
         stack_without_workers.query(f'ALTER {limited_object} "{name}" CONNECTION LIMIT -1')
 
@@ -230,8 +230,8 @@ def test_metrics_are_cached_so_that_two_collectors_cause_one_database_read(
         stack.query(set_error, None)
         return first_value == read_metric(metrics_client, metric) == 1
 
-    eventually(returns_cached_value, what="one answer for two collectors")
-    eventually(lambda: read_metric(metrics_client, metric) == 0, what="the next read")
+    eventually(returns_cached_value, what="the same value for two collectors")
+    eventually(lambda: read_metric(metrics_client, metric) == 0, what="the new value")
 
 
 def test_metrics_show_how_long_a_canary_message_takes_through_each_queue(
@@ -252,7 +252,7 @@ def test_delay_of_a_queue_grows_until_its_canary_message_arrives(stack: Stack) -
     # Each queue has at most one canary in progress.
     assert canaries.start_if_due(queue) is None
     first_delay = canaries.read_delays()[queue]
-    eventually(lambda: canaries.read_delays()[queue] > first_delay, what="a growing time")
+    eventually(lambda: canaries.read_delays()[queue] > first_delay, what="a growing delay")
     canaries.record_arrival(queue, sent_at, "1.0")
     final_delay = canaries.read_delays()[queue]
     assert final_delay > first_delay

@@ -183,7 +183,7 @@ def test_interrupted_import_upload_leaves_no_stored_parts(
     with RawRequest(stack, *head) as request:
         request.send(b"x" * (PART_BYTES + 1000))
         eventually(lambda: objects(stack) - objects_before, what="the first part")
-    eventually(lambda: objects(stack) <= objects_before, what="its removal")
+    eventually(lambda: objects(stack) <= objects_before, what="the removal of the part")
     assert data(client.get("/imports"))["items"] == []
 
 
