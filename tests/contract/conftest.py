@@ -52,11 +52,11 @@ def client_without_workers(
 @pytest.fixture(scope="session")
 def disconnected_api(stack_without_workers: Stack) -> Iterator[httpx2.Client]:
     """A client of an API process that can't reach the database, Redis or the object storage."""
-    nobody = f"{LOOPBACK}:9"
+    closed_port = f"{LOOPBACK}:9"
     settings = {
-        "PRESSROOM_DATABASE_URL": f"postgresql://nobody:secret-word@{nobody}/none",
-        "PRESSROOM_REDIS_URL": f"redis://:secret-word@{nobody}/0",
-        "PRESSROOM_S3_ENDPOINT": f"http://{nobody}",
+        "PRESSROOM_DATABASE_URL": f"postgresql://nobody:secret-word@{closed_port}/none",
+        "PRESSROOM_REDIS_URL": f"redis://:secret-word@{closed_port}/0",
+        "PRESSROOM_S3_ENDPOINT": f"http://{closed_port}",
     }
     with stack_without_workers.run_second_api(**settings) as api, api.client() as client:
         yield client
@@ -118,8 +118,8 @@ def reader(stack: Stack) -> Iterator[Reader]:
 @pytest.fixture
 def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
     """A function that creates a person who can log in and has no subscriptions."""
-    with ExitStack() as opened:
-        yield lambda: opened.enter_context(a_reader(stack))
+    with ExitStack() as exit_stack:
+        yield lambda: exit_stack.enter_context(a_reader(stack))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Up to 100,000 members in one call."""
+"""Tests of requests that add up to 100,000 members at once."""
 
 from typing import Any
 
@@ -26,76 +26,98 @@ def test_bulk_added_members_are_active_and_counted(
     reply = add(client, list_id, {"email": ada, "name": " Ada Lovelace "}, ben.upper())
     assert data(reply) == 2
     assert count(client, list_id) == 2
-    found = known_member(client, list_id, ada)
-    assert (found["name"], found["status"], found["type"]) == ("Ada Lovelace", "active", "free")
-    assert (found["source"], found["email_enabled"]) == ("import", True)
+    ada_record = known_member(client, list_id, ada)
+    assert (ada_record["name"], ada_record["status"], ada_record["type"]) == (
+        "Ada Lovelace",
+        "active",
+        "free",
+    )
+    assert (ada_record["source"], ada_record["email_enabled"]) == ("import", True)
     assert known_member(client, list_id, ben)["name"] is None
     # Nobody can log in as a person who was added.
-    people = stack.query("SELECT password_hash, name FROM users WHERE email IN (%s, %s)", ada, ben)
-    assert people == [(None, None)] * 2
+    stored_users = stack.query(
+        "SELECT password_hash, name FROM users WHERE email IN (%s, %s)", ada, ben
+    )
+    assert stored_users == [(None, None)] * 2
 
 
 def test_bulk_add_job_reports_counts_and_rejected_rows(client: httpx2.Client, list_id: int) -> None:
-    [known, new] = addresses(2)
-    data(add(client, list_id, known))
-    formula = {"email": "@", "name": "=1+1"}
-    assert data(add(client, list_id, known, "no address", new, new.upper(), formula)) == 1
+    [existing, new_email] = addresses(2)
+    data(add(client, list_id, existing))
+    row_with_formula = {"email": "@", "name": "=1+1"}
+    assert (
+        data(
+            add(
+                client,
+                list_id,
+                existing,
+                "no address",
+                new_email,
+                new_email.upper(),
+                row_with_formula,
+            )
+        )
+        == 1
+    )
     job = newest_job(client)
     assert (job["kind"], job["status"]) == ("members.add", "succeeded")
     assert {*COUNTS, "errors_url"} <= set(job["result"])
     expected = {"received": 5, "added": 1, "already": 1, "invalid": 2, "duplicate": 1}
     assert counts(job["result"]) == expected
-    found = errors(job["result"]["errors_url"])
-    assert list(found[0]) == ["email", "name", "line", "code", "reason"]
-    assert [(each["line"], each["email"], each["code"]) for each in found] == [
-        ("1", known, "member.already"),
+    rejected_rows = errors(job["result"]["errors_url"])
+    assert list(rejected_rows[0]) == ["email", "name", "line", "code", "reason"]
+    assert [(each["line"], each["email"], each["code"]) for each in rejected_rows] == [
+        ("1", existing, "member.already"),
         ("2", "no address", "email.invalid"),
-        ("4", new.upper(), "row.duplicate"),
+        ("4", new_email.upper(), "row.duplicate"),
         ("5", "'@", "email.invalid"),
     ]
-    assert found[-1]["name"] == "'=1+1"
-    assert all(each["reason"] for each in found)
+    assert rejected_rows[-1]["name"] == "'=1+1"
+    assert all(each["reason"] for each in rejected_rows)
     assert (job["progress"]["done"], job["progress"]["total"]) == (5, 5)
 
 
 def test_bulk_add_of_only_invalid_addresses_is_rejected_and_stores_nothing(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    before = objects(stack)
+    objects_before = objects(stack)
     problem(add(client, list_id, "nobody", ""), 422, "members.all_invalid")
     assert count(client, list_id) == 0
     job = newest_job(client)
     assert (job["status"], job["error"]["code"]) == ("failed", "members.all_invalid")
-    eventually(lambda: objects(stack) <= before)
+    eventually(lambda: objects(stack) <= objects_before)
 
 
 def test_bulk_add_keeps_unsubscribed_people_out_and_disabled_mail_off(
     client: httpx2.Client, reader: Reader, make_reader: Any, list_id: int
 ) -> None:
-    left, quiet = reader.joins(list_id).leaves(list_id), make_reader().joins(list_id)
-    quiet.wants_mail(list_id, False)
-    assert data(add(client, list_id, left.email, quiet.email, new_address())) == 1
+    opted_out = reader.joins(list_id).leaves(list_id)
+    without_mail = make_reader().joins(list_id)
+    without_mail.wants_mail(list_id, False)
+    assert data(add(client, list_id, opted_out.email, without_mail.email, new_address())) == 1
     expected = {"received": 3, "added": 1, "already": 1, "opted_out": 1}
     assert counts(newest_job(client)["result"]) == expected
-    assert left.stands(list_id)[0] == "unsubscribed"
-    assert quiet.stands(list_id) == ("active", False)
-    left.joins(list_id)
-    assert left.stands(list_id) == ("active", True)
+    assert opted_out.stands(list_id)[0] == "unsubscribed"
+    assert without_mail.stands(list_id) == ("active", False)
+    opted_out.joins(list_id)
+    assert opted_out.stands(list_id) == ("active", True)
 
 
 def test_removed_member_can_be_added_again_unless_they_opted_out(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    stays, leaves = addresses(2)
-    data(add(client, list_id, stays, leaves))
-    ids = {email: known_member(client, list_id, email)["user_id"] for email in (stays, leaves)}
-    trace = {"trace_id": trace_for(stack, list_id, ids[leaves])}
-    assert data(stranger.delete(f"/subscriptions/{list_id}", params=trace)) == 1
-    for user_id in ids.values():
+    remaining, opted_out = addresses(2)
+    data(add(client, list_id, remaining, opted_out))
+    user_ids = {
+        email: known_member(client, list_id, email)["user_id"] for email in (remaining, opted_out)
+    }
+    trace_params = {"trace_id": trace_for(stack, list_id, user_ids[opted_out])}
+    assert data(stranger.delete(f"/subscriptions/{list_id}", params=trace_params)) == 1
+    for user_id in user_ids.values():
         assert data(client.delete(f"/subscriptions/{list_id}/members/{user_id}")) == 1
-    assert data(add(client, list_id, {"email": stays, "name": "Back"}, leaves)) == 1
-    assert known_member(client, list_id, stays)["name"] == "Back"
-    assert known_member(client, list_id, leaves)["status"] == "removed"
+    assert data(add(client, list_id, {"email": remaining, "name": "Back"}, opted_out)) == 1
+    assert known_member(client, list_id, remaining)["name"] == "Back"
+    assert known_member(client, list_id, opted_out)["status"] == "removed"
 
 
 def test_bulk_add_rejects_malformed_bodies(client: httpx2.Client, list_id: int) -> None:
@@ -110,8 +132,8 @@ def test_bulk_add_rejects_malformed_bodies(client: httpx2.Client, list_id: int) 
         ({"members": [None]}, "body.members[0]"),
     ]:
         reply = client.post(f"/auxilia/subscriptions/{list_id}/members/add", json=body)
-        found = problem(reply, 422, "body.invalid")
-        assert field in {each["field"] for each in found["errors"]}
+        error = problem(reply, 422, "body.invalid")
+        assert field in {each["field"] for each in error["errors"]}
         assert count(client, list_id) == 0
 
 
@@ -130,6 +152,9 @@ def test_bulk_add_returns_202_after_its_wait_and_its_job_can_be_cancelled(
     job_id = data(reply, 202)
     assert reply.headers["location"] == f"/jobs/{job_id}"
     assert data(client_without_workers.delete(f"/jobs/{job_id}")) == 1
-    [record] = data(client_without_workers.get("/imports"))["items"]
-    assert (record["status"], record["error"]["code"]) == ("cancelled", "job.cancelled")
-    assert record["finished_at"]
+    [import_record] = data(client_without_workers.get("/imports"))["items"]
+    assert (import_record["status"], import_record["error"]["code"]) == (
+        "cancelled",
+        "job.cancelled",
+    )
+    assert import_record["finished_at"]

@@ -11,8 +11,9 @@ from tests.support.http.replies import data, problem
 from tests.support.imports.bulk import add, imported, of_addresses
 from tests.support.lists.subscribers import members, subscribe
 
-# Spaces, a no-break space, a zero-width space, a byte-order mark, and a line break.
-AROUND = ("{} ", "\u00a0{}", "{}\u200b", "\ufeff{}", " {}\n")
+# These formats put a space, no-break space, zero-width space, byte-order mark or line break around
+# an address.
+PADDED_FORMATS = ("{} ", "\u00a0{}", "{}\u200b", "\ufeff{}", " {}\n")
 
 
 def _sign_up(client: httpx2.Client, list_id: int, *addresses: str) -> None:
@@ -39,33 +40,46 @@ def _import(client: httpx2.Client, list_id: int, *addresses: str) -> None:
     assert imported(client, list_id, of_addresses(*addresses))["added"] == len(addresses)
 
 
-@pytest.mark.parametrize("enter", [_sign_up, _submit, _add, _put, _import])
+@pytest.mark.parametrize("add_addresses", [_sign_up, _submit, _add, _put, _import])
 def test_every_way_to_add_a_member_strips_invisible_characters_around_the_address(
     client: httpx2.Client,
     stranger: httpx2.Client,
     list_id: int,
-    enter: Callable[..., None],
+    add_addresses: Callable[..., None],
 ) -> None:
     name = secrets.token_hex(6)
-    plain = [f"{name}.{number}@example.com" for number in range(len(AROUND))]
-    written = [form.format(each) for form, each in zip(AROUND, plain, strict=True)]
+    plain_addresses = [f"{name}.{number}@example.com" for number in range(len(PADDED_FORMATS))]
+    padded_addresses = [
+        padded_format.format(address)
+        for padded_format, address in zip(PADDED_FORMATS, plain_addresses, strict=True)
+    ]
 
-    enter(stranger if enter in (_sign_up, _submit) else client, list_id, *written)
+    add_addresses(
+        stranger if add_addresses in (_sign_up, _submit) else client, list_id, *padded_addresses
+    )
 
-    assert sorted(each["email"] for each in members(client, list_id)) == plain
-    assert [each["email"] for each in members(client, list_id, email=written[0])] == plain[:1]
+    assert sorted(each["email"] for each in members(client, list_id)) == plain_addresses
+    assert [
+        each["email"] for each in members(client, list_id, email=padded_addresses[0])
+    ] == plain_addresses[:1]
 
 
 def test_deny_list_strips_invisible_characters_around_entries(client: httpx2.Client) -> None:
     body = {
-        "addresses": [form.format(f"a{number}@example.org") for number, form in enumerate(AROUND)],
-        "domains": [form.format(f"d{number}.example.org") for number, form in enumerate(AROUND)],
+        "addresses": [
+            padded_format.format(f"a{number}@example.org")
+            for number, padded_format in enumerate(PADDED_FORMATS)
+        ],
+        "domains": [
+            padded_format.format(f"d{number}.example.org")
+            for number, padded_format in enumerate(PADDED_FORMATS)
+        ],
     }
     data(client.put("/deny-list", json=body))
 
     assert data(client.get("/deny-list")) == {
-        "addresses": [f"a{number}@example.org" for number in range(len(AROUND))],
-        "domains": [f"d{number}.example.org" for number in range(len(AROUND))],
+        "addresses": [f"a{number}@example.org" for number in range(len(PADDED_FORMATS))],
+        "domains": [f"d{number}.example.org" for number in range(len(PADDED_FORMATS))],
         "erased": 0,
     }
 
@@ -73,7 +87,7 @@ def test_deny_list_strips_invisible_characters_around_entries(client: httpx2.Cli
 def test_address_with_an_inner_invisible_character_is_rejected(
     client: httpx2.Client, list_id: int
 ) -> None:
-    for inside in ("a b@example.com", "a\u200bb@example.com", "a@exam\ufe0fple.com"):
-        problem(subscribe(client, list_id, inside), 422, "body.invalid")
-        path = f"/lists/{list_id}/members/{quote(inside)}"
+    for malformed_address in ("a b@example.com", "a\u200bb@example.com", "a@exam\ufe0fple.com"):
+        problem(subscribe(client, list_id, malformed_address), 422, "body.invalid")
+        path = f"/lists/{list_id}/members/{quote(malformed_address)}"
         problem(client.put(path, json={}), 400, "request.invalid")

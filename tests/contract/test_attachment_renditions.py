@@ -14,14 +14,14 @@ from tests.support.images.links import new_link, request_link
 from tests.support.images.pictures import encoded, photo
 from tests.support.stack.without_workers import CDN
 
-WIDE = (1400, 700)
+IMAGE_SIZE = (1400, 700)
 
 
 @pytest.fixture(scope="module")
 def attachment_with_renditions(stack: Stack) -> dict[str, Any]:
     """An uploaded image with smaller copies, shared by all tests in this module."""
     with stack.client(stack.create_owner().key) as client:
-        return dict(data(send(client, photo(*WIDE), "p.jpg", renditions="1")))
+        return dict(data(send(client, photo(*IMAGE_SIZE), "p.jpg", renditions="1")))
 
 
 @pytest.fixture
@@ -33,12 +33,11 @@ def encrypted_attachment_with_renditions(client: httpx2.Client) -> dict[str, Any
 def test_attachment_record_lists_each_rendition_with_size_type_and_url(
     stack: Stack, attachment_with_renditions: dict[str, Any]
 ) -> None:
-    assert (attachment_with_renditions["width"], attachment_with_renditions["height"]) == WIDE
+    assert (attachment_with_renditions["width"], attachment_with_renditions["height"]) == IMAGE_SIZE
     renditions = attachment_with_renditions["renditions"]
     assert [each["name"] for each in renditions] == ["320", "640", "1280", "mail"]
-    assert [(each["width"], each["height"]) for each in renditions] == [
-        *((320, 160), (640, 320), (1280, 640), (1280, 640))
-    ]
+    sizes = [(each["width"], each["height"]) for each in renditions]
+    assert sizes == [(320, 160), (640, 320), (1280, 640), (1280, 640)]
     assert [each["mime_type"] for each in renditions] == [*3 * ["image/webp"], "image/jpeg"]
     for each in renditions:
         ending = "jpg" if each["name"] == "mail" else "webp"
@@ -73,35 +72,39 @@ def test_rendition_file_matches_its_record_and_is_cached_as_immutable(
 def test_rendition_supports_range_and_conditional_requests(
     stranger: httpx2.Client, attachment_with_renditions: dict[str, Any]
 ) -> None:
-    each = attachment_with_renditions["renditions"][0]
-    content = stranger.get(each["view_url"]).content
-    reply = stranger.get(each["view_url"], headers={"Range": "bytes=50-59"})
+    rendition = attachment_with_renditions["renditions"][0]
+    content = stranger.get(rendition["view_url"]).content
+    reply = stranger.get(rendition["view_url"], headers={"Range": "bytes=50-59"})
     assert (reply.status_code, reply.content) == (206, content[50:60])
-    assert reply.headers["content-range"] == f"bytes 50-59/{each['size']}"
-    behind = stranger.get(each["view_url"], headers={"Range": f"bytes={each['size']}-"})
-    assert behind.status_code == 416
-    known = stranger.get(each["view_url"], headers={"If-None-Match": f'"{each["checksum"]}"'})
-    assert known.status_code == 304
+    assert reply.headers["content-range"] == f"bytes 50-59/{rendition['size']}"
+    reply_beyond_end = stranger.get(
+        rendition["view_url"], headers={"Range": f"bytes={rendition['size']}-"}
+    )
+    assert reply_beyond_end.status_code == 416
+    conditional_reply = stranger.get(
+        rendition["view_url"], headers={"If-None-Match": f'"{rendition["checksum"]}"'}
+    )
+    assert conditional_reply.status_code == 304
 
 
 def test_image_upload_creates_no_renditions_unless_requested(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     for params in ({}, {"renditions": "0"}):
-        plain = data(send(client, photo(700, 350), "p.jpg", **params))
-        assert plain["renditions"] == []
-        thumbnail = f"renditions/{plain['hash_id']}/{plain['thumbnail']['filename']}"
-        assert sorted(objects_of(stack, plain)) == [plain["pathname"], thumbnail]
-        url = f"/media/{plain['hash_id']}-320.webp"
+        record = data(send(client, photo(700, 350), "p.jpg", **params))
+        assert record["renditions"] == []
+        thumbnail = f"renditions/{record['hash_id']}/{record['thumbnail']['filename']}"
+        assert sorted(objects_of(stack, record)) == [record["pathname"], thumbnail]
+        url = f"/media/{record['hash_id']}-320.webp"
         problem(stranger.get(url), 404, "media.not_found")
 
 
 def test_icon_and_small_image_only_get_the_mail_rendition(client: httpx2.Client) -> None:
     icon = data(send(client, encoded("ICO"), "i.ico", renditions="1"))
     small = data(send(client, encoded("PNG", "RGBA"), "s.png", renditions="1"))
-    for found in (icon, small):
-        (mail,) = found["renditions"]
-        assert (mail["name"], mail["width"]) == ("mail", found["width"])
+    for record in (icon, small):
+        (mail_rendition,) = record["renditions"]
+        assert (mail_rendition["name"], mail_rendition["width"]) == ("mail", record["width"])
 
 
 @pytest.mark.parametrize("name", ["{0}-321.webp", "{0}-320.jpg", "{0}-mail.webp", "{0}-.webp"])
@@ -115,36 +118,37 @@ def test_unknown_rendition_name_returns_404(
 def test_view_url_of_unencrypted_rendition_uses_the_configured_cdn(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    made = (
+    mark_ready = (
         "UPDATE attachments SET status = 2, size = 1, checksum = repeat('0', 64), width = 1,"
         " height = 1, renditions = jsonb_build_array(jsonb_build_object('name', '320', 'filename',"
         " hash_id || '-320.webp', 'mime_type', 'image/webp', 'size', 1, 'checksum', '', 'width', 1,"
         " 'height', 1)) WHERE id = %s"
     )
-    for encrypted, base in (("0", CDN), ("1", stack_without_workers.api_url)):
-        sent = send(
+    for encrypted, base_url in (("0", CDN), ("1", stack_without_workers.api_url)):
+        reply = send(
             client_without_workers, prefer="respond-async", renditions="1", encrypted=encrypted
         )
-        waiting = data(sent, 202)
-        stack_without_workers.query(made, waiting["id"])
-        (each,) = data(client_without_workers.get(f"/attachments/{waiting['hash_id']}"))[
-            "renditions"
-        ]
-        assert each["view_url"] == f"{base}/media/{waiting['hash_id']}-320.webp"
+        record = data(reply, 202)
+        stack_without_workers.query(mark_ready, record["id"])
+        ready_record = data(client_without_workers.get(f"/attachments/{record['hash_id']}"))
+        [rendition] = ready_record["renditions"]
+        assert rendition["view_url"] == f"{base_url}/media/{record['hash_id']}-320.webp"
 
 
 def test_renditions_of_encrypted_attachment_are_stored_encrypted(
     stack: Stack, client: httpx2.Client, encrypted_attachment_with_renditions: dict[str, Any]
 ) -> None:
-    stored = [
+    stored_contents = [
         stack.resources.objects.get(key)
         for key in objects_of(stack, encrypted_attachment_with_renditions)
     ]
-    assert len(stored) == 5
+    assert len(stored_contents) == 5
     record = encrypted_attachment_with_renditions
     for each in (record["thumbnail"], *record["renditions"]):
-        plain = client.get(each["view_url"]).content
-        assert not any(plain[100:132] in sealed for sealed in stored)
+        plain_content = client.get(each["view_url"]).content
+        assert not any(
+            plain_content[100:132] in stored_content for stored_content in stored_contents
+        )
 
 
 def test_encrypted_renditions_swapped_in_storage_are_reported_as_damaged(
@@ -153,8 +157,8 @@ def test_encrypted_renditions_swapped_in_storage_are_reported_as_damaged(
     narrow, wide, _ = encrypted_attachment_with_renditions["renditions"]
     objects = stack.resources.objects
     folder = f"renditions/{encrypted_attachment_with_renditions['hash_id']}"
-    other = objects.get(f"{folder}/{wide['filename']}")
-    objects.put(f"{folder}/{narrow['filename']}", other, "image/webp")
+    wide_content = objects.get(f"{folder}/{wide['filename']}")
+    objects.put(f"{folder}/{narrow['filename']}", wide_content, "image/webp")
     problem(client.get(narrow["view_url"]), 500, "media.damaged")
 
 
@@ -167,8 +171,8 @@ def test_signed_link_to_a_rendition_opens_no_other_file(
     url = new_link(client, encrypted_attachment_with_renditions, filename=narrow["filename"])
     reply = stranger.get(url)
     assert hashlib.sha256(reply.content).hexdigest() == narrow["checksum"]
-    for other in (wide["pathname"], encrypted_attachment_with_renditions["pathname"]):
-        assert stranger.get(url.copy_with(path=f"/{other}")).status_code == 404
+    for other_path in (wide["pathname"], encrypted_attachment_with_renditions["pathname"]):
+        assert stranger.get(url.copy_with(path=f"/{other_path}")).status_code == 404
     query = new_link(client, encrypted_attachment_with_renditions).query
     assert stranger.get(f"{narrow['view_url']}?{query.decode()}").status_code == 404
 
@@ -176,10 +180,15 @@ def test_signed_link_to_a_rendition_opens_no_other_file(
 def test_signed_link_request_for_a_file_of_another_attachment_returns_404(
     client: httpx2.Client, encrypted_attachment_with_renditions: dict[str, Any]
 ) -> None:
-    other = data(send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1"))
-    for name in (other["filename"], other["renditions"][0]["filename"], "../x", ""):
+    other_attachment = data(send(client, photo(700, 350), "p.jpg", renditions="1", encrypted="1"))
+    for filename in (
+        other_attachment["filename"],
+        other_attachment["renditions"][0]["filename"],
+        "../x",
+        "",
+    ):
         problem(
-            request_link(client, encrypted_attachment_with_renditions, filename=name),
+            request_link(client, encrypted_attachment_with_renditions, filename=filename),
             404,
             "media.not_found",
         )

@@ -1,4 +1,4 @@
-"""Uploads: what is kept of them, and that those which are refused leave nothing behind."""
+"""Tests that image uploads are stored with their records, and that rejected uploads aren't."""
 
 import hashlib
 import io
@@ -49,31 +49,31 @@ def test_attachment_record_describes_original_and_stored_image(
     assert record["original_checksum"] == hashlib.sha256(original).hexdigest()
     assert TIMESTAMP.fullmatch(record["created_at"])
     assert TIMESTAMP.fullmatch(record["updated_at"])
-    stored = httpx2.get(record["view_url"]).content
-    assert (record["size"], record["checksum_method"]) == (len(stored), "sha256")
-    assert record["checksum"] == hashlib.sha256(stored).hexdigest()
-    assert Image.open(io.BytesIO(stored)).size == (320, 200)
-    # Of the original nothing is kept.
+    stored_image = httpx2.get(record["view_url"]).content
+    assert (record["size"], record["checksum_method"]) == (len(stored_image), "sha256")
+    assert record["checksum"] == hashlib.sha256(stored_image).hexdigest()
+    assert Image.open(io.BytesIO(stored_image)).size == (320, 200)
+    # The original image is not stored.
     thumbnail = f"renditions/{record['hash_id']}/{record['thumbnail']['filename']}"
     assert sorted(objects_of(stack, record)) == [record["pathname"], thumbnail]
 
 
 @pytest.mark.parametrize("query", [{}, {"renditions": "1"}])
-def test_every_upload_has_a_thumbnail_that_is_no_rendition(
+def test_every_upload_has_a_thumbnail_that_is_not_a_rendition(
     client: httpx2.Client, query: dict[str, str]
 ) -> None:
     record = data(send(client, photo(900, 1200), "portrait.jpg", **query))
     thumbnail = record["thumbnail"]
     assert (thumbnail["width"], thumbnail["height"]) == (180, 240)
-    stored = httpx2.get(thumbnail["view_url"]).content
-    assert len(stored) == thumbnail["size"] <= 40_000
-    assert Image.open(io.BytesIO(stored)).size == (180, 240)
+    stored_thumbnail = httpx2.get(thumbnail["view_url"]).content
+    assert len(stored_thumbnail) == thumbnail["size"] <= 40_000
+    assert Image.open(io.BytesIO(stored_thumbnail)).size == (180, 240)
     names = [each["name"] for each in record["renditions"]]
     assert names == (["320", "640", "mail"] if query else [])
 
 
 @pytest.mark.parametrize(
-    ("file_format", "name", "stored"),
+    ("file_format", "filename", "stored_format"),
     [
         ("PNG", "a.PNG", "webp"),
         ("JPEG", "a.JpG", "webp"),
@@ -87,18 +87,18 @@ def test_every_upload_has_a_thumbnail_that_is_no_rendition(
     ],
 )
 def test_image_upload_accepts_six_extensions_in_any_case_and_detects_type_from_bytes(
-    client: httpx2.Client, file_format: str, name: str, stored: str
+    client: httpx2.Client, file_format: str, filename: str, stored_format: str
 ) -> None:
-    record = data(send(client, encoded(file_format), name))
+    record = data(send(client, encoded(file_format), filename))
     assert record["original_mime_type"] == f"image/{MIME_TYPES[file_format]}"
-    assert record["filename"].endswith(f".{stored}")
-    assert record["mime_type"] == f"image/{stored}"
+    assert record["filename"].endswith(f".{stored_format}")
+    assert record["mime_type"] == f"image/{stored_format}"
     reply = httpx2.get(record["view_url"])
-    assert reply.headers["content-type"] == f"image/{stored}"
+    assert reply.headers["content-type"] == f"image/{stored_format}"
 
 
 @pytest.mark.parametrize(
-    ("sent", "kept"),
+    ("sent_filename", "stored_filename"),
     [
         ("C:\\Users\\me\\Bild.png", "Bild.png"),
         ("../../etc/Bild.png", "Bild.png"),
@@ -108,9 +108,9 @@ def test_image_upload_accepts_six_extensions_in_any_case_and_detects_type_from_b
     ids=["windows", "parents", "unicode", "long"],
 )
 def test_original_filename_of_upload_keeps_only_the_last_path_segment(
-    client: httpx2.Client, sent: str, kept: str
+    client: httpx2.Client, sent_filename: str, stored_filename: str
 ) -> None:
-    assert data(send(client, name=sent))["original_filename"] == kept
+    assert data(send(client, name=sent_filename))["original_filename"] == stored_filename
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_deleting_an_attachment_before_its_conversion_cancels_the_job(
     record = data(send(client_without_workers, prefer="respond-async"), 202)
     [job] = data(client_without_workers.get("/jobs"))["items"]
     assert data(client_without_workers.delete(f"/attachments/{record['hash_id']}")) == 1
-    ended = data(client_without_workers.get(f"/jobs/{job['id']}"))
-    assert (ended["status"], ended["error"]["code"]) == ("cancelled", "attachment.deleted")
+    job = data(client_without_workers.get(f"/jobs/{job['id']}"))
+    assert (job["status"], job["error"]["code"]) == ("cancelled", "attachment.deleted")
     assert objects_of(stack_without_workers, record) == []
 
 
@@ -182,7 +182,7 @@ def test_waiting_upload_returns_the_error_status_of_its_failed_job(
     assert reply.headers.get("retry-after") == retry_after
 
 
-WORDS = {"alt_text": "Boats at dusk", "title": "The harbour", "tags": ["harbour", "Lisbon"]}
+IMAGE_TEXTS = {"alt_text": "Boats at dusk", "title": "The harbour", "tags": ["harbour", "Lisbon"]}
 
 
 def test_attachment_patch_changes_only_the_given_texts(
@@ -190,30 +190,30 @@ def test_attachment_patch_changes_only_the_given_texts(
 ) -> None:
     record = data(send(client))
     path = f"/attachments/{record['hash_id']}"
-    changed = data(client.patch(path, json=WORDS))
-    assert changed == record | WORDS | {"updated_at": changed["updated_at"]}
-    assert changed["updated_at"] > record["updated_at"]
-    assert data(client.get(path)) == changed
-    assert data(client.get("/attachments"))["items"] == [changed]
+    changed_record = data(client.patch(path, json=IMAGE_TEXTS))
+    assert changed_record == record | IMAGE_TEXTS | {"updated_at": changed_record["updated_at"]}
+    assert changed_record["updated_at"] > record["updated_at"]
+    assert data(client.get(path)) == changed_record
+    assert data(client.get("/attachments"))["items"] == [changed_record]
     for body, expected in (
-        ({}, WORDS),
-        ({"title": "Boats"}, WORDS | {"title": "Boats"}),
-        ({"title": None}, WORDS | {"title": None}),
-        # A picture that only decorates has an empty text, which is not the same as none.
-        ({"alt_text": ""}, WORDS | {"title": None, "alt_text": ""}),
+        ({}, IMAGE_TEXTS),
+        ({"title": "Boats"}, IMAGE_TEXTS | {"title": "Boats"}),
+        ({"title": None}, IMAGE_TEXTS | {"title": None}),
+        # A decorative image has an empty alt text, which differs from a missing alt text.
+        ({"alt_text": ""}, IMAGE_TEXTS | {"title": None, "alt_text": ""}),
         ({"tags": []}, {"title": None, "alt_text": "", "tags": []}),
         ({"size": 1, "user_id": 1, "status": 3}, {"title": None, "alt_text": "", "tags": []}),
     ):
-        changed = data(client.patch(path, json=body))
-        assert {name: changed[name] for name in WORDS} == expected
-        assert changed["status"] == 2
+        changed_record = data(client.patch(path, json=body))
+        assert {name: changed_record[name] for name in IMAGE_TEXTS} == expected
+        assert changed_record["status"] == 2
 
 
 def test_attachment_tags_are_deduplicated_ignoring_case(client: httpx2.Client) -> None:
     path = f"/attachments/{data(send(client))['hash_id']}"
     tags = ["Lisbon", " sea ", "LISBON", "lisbon", "Straße", "STRASSE", "海"]
-    kept = data(client.patch(path, json={"tags": tags}))["tags"]
-    assert kept == ["Lisbon", "sea", "Straße", "海"]
+    stored_tags = data(client.patch(path, json={"tags": tags}))["tags"]
+    assert stored_tags == ["Lisbon", "sea", "Straße", "海"]
 
 
 def test_attachment_texts_and_tags_over_their_limits_are_rejected(client: httpx2.Client) -> None:
@@ -236,8 +236,8 @@ def test_attachment_texts_and_tags_over_their_limits_are_rejected(client: httpx2
     ]:
         error = problem(client.patch(path, json=body), 422, "body.invalid")
         assert error["errors"][0]["field"] == field
-    after = data(client.get(path))
-    assert {name: after[name] for name in WORDS} == longest
+    unchanged_record = data(client.get(path))
+    assert {name: unchanged_record[name] for name in IMAGE_TEXTS} == longest
 
 
 def test_attachment_texts_set_before_conversion_are_kept_after_conversion(
@@ -245,64 +245,69 @@ def test_attachment_texts_set_before_conversion_are_kept_after_conversion(
 ) -> None:
     record = data(send(client, prefer="respond-async", renditions="1"), 200, 202)
     path = f"/attachments/{record['hash_id']}"
-    data(client.patch(path, json=WORDS))
+    data(client.patch(path, json=IMAGE_TEXTS))
     eventually(lambda: data(client.get(path))["status"] == 2, what="the conversion")
-    after = data(client.get(path))
-    assert {name: after[name] for name in WORDS} == WORDS
-    assert after["renditions"]
+    converted_record = data(client.get(path))
+    assert {name: converted_record[name] for name in IMAGE_TEXTS} == IMAGE_TEXTS
+    assert converted_record["renditions"]
 
 
 @contextmanager
-def leaves_nothing(stack: Stack, client: httpx2.Client) -> Iterator[None]:
-    before = set(stack.stored())
+def assert_nothing_is_stored(stack: Stack, client: httpx2.Client) -> Iterator[None]:
+    """Check that the rejected uploads in the block leave no record and no stored object."""
+    keys_before = set(stack.stored())
     yield
     assert data(client.get("/attachments"))["items"] == []
-    gone = "the objects of the refused upload gone"
-    eventually(lambda: set(stack.stored()) <= before, what=gone)
+    removal = "the removal of the rejected upload's objects"
+    eventually(lambda: set(stack.stored()) <= keys_before, what=removal)
 
 
-def padded(length: int) -> bytes:
-    """A JPEG of exactly that many bytes: decoders ignore what follows its end."""
+def pad_image(length: int) -> bytes:
+    """Return a JPEG of exactly ``length`` bytes, because decoders ignore bytes after its end."""
     return photo(64, 64).ljust(length, b"\0")
 
 
-FORM = MULTIPART_HEADER["Content-Type"]
-PICTURE = encoded("PNG")
-NO_UPLOADS: dict[str, list[tuple[str, bytes]]] = {
+FORM_CONTENT_TYPE = MULTIPART_HEADER["Content-Type"]
+PNG_IMAGE = encoded("PNG")
+BODIES_BY_ERROR_CODE: dict[str, list[tuple[str, bytes]]] = {
     "attachment.file_missing": [
-        (FORM, make_multipart()),
-        (FORM, make_multipart(b'name="file"', PICTURE)),
-        (FORM, make_multipart(b'name="picture"; filename="a.png"', PICTURE)),
-        (FORM, make_multipart(b'name="file"; filename=""', b"")),
+        (FORM_CONTENT_TYPE, make_multipart()),
+        (FORM_CONTENT_TYPE, make_multipart(b'name="file"', PNG_IMAGE)),
+        (FORM_CONTENT_TYPE, make_multipart(b'name="picture"; filename="a.png"', PNG_IMAGE)),
+        (FORM_CONTENT_TYPE, make_multipart(b'name="file"; filename=""', b"")),
     ],
     "attachment.several_files": [
-        (FORM, make_multipart(*(b'name="file"; filename="a.png"', PICTURE) * 2)),
+        (FORM_CONTENT_TYPE, make_multipart(*(b'name="file"; filename="a.png"', PNG_IMAGE) * 2)),
     ],
-    "body.malformed": [(FORM, make_multipart(*[b'name="a"', b""] * 5000))],
+    "body.malformed": [(FORM_CONTENT_TYPE, make_multipart(*[b'name="a"', b""] * 5000))],
     "body.not_multipart": [
-        (kind, PICTURE)
-        for kind in (
-            *("image/png", "application/json", "application/x-www-form-urlencoded"),
-            *("multipart/form-data", "multipart/mixed; boundary=x"),
+        (content_type, PNG_IMAGE)
+        for content_type in (
+            "image/png",
+            "application/json",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data",
+            "multipart/mixed; boundary=x",
         )
     ],
 }
 
 
-@pytest.mark.parametrize("code", NO_UPLOADS)
+@pytest.mark.parametrize("code", BODIES_BY_ERROR_CODE)
 def test_image_upload_rejects_bodies_that_are_not_a_form_with_exactly_one_file(
     stack: Stack, client: httpx2.Client, code: str
 ) -> None:
-    with leaves_nothing(stack, client):
-        for kind, body in NO_UPLOADS[code]:
-            reply = client.post("/attachments", content=body, headers={"Content-Type": kind})
+    with assert_nothing_is_stored(stack, client):
+        for content_type, body in BODIES_BY_ERROR_CODE[code]:
+            headers = {"Content-Type": content_type}
+            reply = client.post("/attachments", content=body, headers=headers)
             problem(reply, 400, code)
         problem(client.post("/attachments"), 400, "body.not_multipart")
 
 
 def test_image_upload_rejects_broken_multipart_bodies(stack: Stack, client: httpx2.Client) -> None:
     complete_body = make_multipart(b'name="file"; filename="a.png"', encoded("PNG"))
-    with leaves_nothing(stack, client):
+    with assert_nothing_is_stored(stack, client):
         for body in (
             b"",
             b"garbage",
@@ -318,7 +323,7 @@ def test_image_upload_rejects_broken_multipart_bodies(stack: Stack, client: http
 def test_image_upload_rejects_unsupported_extensions_and_contents(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    with leaves_nothing(stack, client):
+    with assert_nothing_is_stored(stack, client):
         for name in ["a.svg", "a.png.exe", "a", ".png", "png", "a.png."]:
             problem(send(client, name=name), 415, "attachment.unsupported_type")
         for content in (encoded("TIFF"), b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"x"):
@@ -330,19 +335,20 @@ def test_image_upload_accepts_five_megabytes_and_rejects_larger_images(
     stack: Stack, client: httpx2.Client
 ) -> None:
     assert MAX_IMAGE_BYTES == 5 * 1024 * 1024
-    with leaves_nothing(stack, client):
+    with assert_nothing_is_stored(stack, client):
         for extra in (1, 1000, 64 * 1024, 1024 * 1024):
-            reply = send(client, padded(MAX_IMAGE_BYTES + extra), "a.jpg")
+            reply = send(client, pad_image(MAX_IMAGE_BYTES + extra), "a.jpg")
             problem(reply, 413, "attachment.too_large")
-    assert data(send(client, padded(MAX_IMAGE_BYTES), "a.jpg"))["original_size"] == MAX_IMAGE_BYTES
+    record = data(send(client, pad_image(MAX_IMAGE_BYTES), "a.jpg"))
+    assert record["original_size"] == MAX_IMAGE_BYTES
 
 
 def test_image_upload_of_an_unreadable_image_is_rejected_and_stores_nothing(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    with leaves_nothing(stack, client):
+    with assert_nothing_is_stored(stack, client):
         body = problem(send(client, photo(200, 200)[:-2000]), 422, "image.truncated")
-        # What went wrong stays known to its owner.
+        # The owner can still see the error, because the failed job is kept.
         [job] = data(client.get("/jobs"))["items"]
         assert (job["status"], job["error"]["code"]) == ("failed", body["code"])
 
@@ -350,23 +356,24 @@ def test_image_upload_of_an_unreadable_image_is_rejected_and_stores_nothing(
 def test_image_that_fails_conversion_is_marked_failed_and_its_original_deleted(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    # Such a picture is refused in a moment: the worker must not look before the answer is out.
+    # The worker would reject this image within milliseconds. Freeze the worker, so that the job is
+    # still in progress when the API responds.
     [worker] = [each for each in stack.processes if each.name == "worker-media-bulk-export"]
     with frozen(worker.pid):
         reply = send(client, photo(1500, 1500)[:-5000], "a.jpg", prefer="respond-async")
         record = data(reply, 202)
     path = reply.headers["location"]
 
-    def failed() -> dict[str, Any] | None:
-        found: dict[str, Any] = data(client.get(path))
-        return found if found["status"] == 3 else None
+    def find_failed_record() -> dict[str, Any] | None:
+        current: dict[str, Any] = data(client.get(path))
+        return current if current["status"] == 3 else None
 
-    found = eventually(failed, what="the failure")
-    assert found["error"]["code"].startswith("image.")
-    assert found["error"]["message"]
-    assert (found["size"], found["checksum"], found["width"]) == (0, "", None)
-    problem(client.get(f"/{found['pathname']}"), 404, "media.not_found")
-    eventually(lambda: not objects_of(stack, record), what="the original gone")
+    failed = eventually(find_failed_record, what="the failure")
+    assert failed["error"]["code"].startswith("image.")
+    assert failed["error"]["message"]
+    assert (failed["size"], failed["checksum"], failed["width"]) == (0, "", None)
+    problem(client.get(f"/{failed['pathname']}"), 404, "media.not_found")
+    eventually(lambda: not objects_of(stack, record), what="the removal of the original")
     assert data(client.delete(path)) == 1
 
 
@@ -374,10 +381,10 @@ def test_image_that_fails_conversion_is_marked_failed_and_its_original_deleted(
 def test_image_upload_rejects_malformed_boolean_parameters(
     stack: Stack, client: httpx2.Client, name: str
 ) -> None:
-    with leaves_nothing(stack, client):
-        for flag in ["", "yes", "2", " true", "true,"]:
-            asked: dict[str, Any] = {name: flag}
-            body = problem(send(client, **asked), 400, "request.invalid")
+    with assert_nothing_is_stored(stack, client):
+        for malformed_flag in ["", "yes", "2", " true", "true,"]:
+            parameters: dict[str, Any] = {name: malformed_flag}
+            body = problem(send(client, **parameters), 400, "request.invalid")
             assert [each["field"] for each in body["errors"]] == [f"query.{name}"]
 
 

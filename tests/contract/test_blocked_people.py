@@ -6,7 +6,6 @@ Only the person who opted out can lift an opt-out.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import httpx2
 import pytest
@@ -29,26 +28,25 @@ from tests.support.people.consoles import OwnerAtConsole
 from tests.support.people.oauth import log_in, register
 from tests.support.people.visiting import hidden, new_address
 
-BLOCKS = ("nothing", "owner", "operator", "opt-out")
+BLOCK_REASONS = ("nothing", "owner", "operator", "opt-out")
 
 
 @dataclass
 class BlockedList:
-    """Two mailing lists of an owner, with one person for each reason to keep people off a list.
+    """Two mailing lists of an owner, with one person for each reason to block people.
 
     Attributes:
-        people: maps each reason, such as the owner's deny list, to a person whom it keeps off the
-            list. The person under ``nothing`` is allowed to join.
-        notes: values that the setup of a test saves for later steps, such as the id of a bulk
-            action.
+        people: maps each reason in ``BLOCK_REASONS`` to a person who is blocked for this reason.
+            The person under ``nothing`` isn't blocked.
+        bulk_id: the id of the bulk action in which the people were removed, if there was one.
     """
 
     stack: Stack
     console: OwnerAtConsole
     list_id: int
-    other_id: int
+    other_list_id: int
     people: dict[str, Subscriber] = field(default_factory=dict)
-    notes: dict[str, Any] = field(default_factory=dict)
+    bulk_id: int | None = None
 
     @property
     def api(self) -> httpx2.Client:
@@ -65,7 +63,7 @@ class BlockedList:
             self.list_id,
         )
         active = {user_id for (user_id,) in rows}
-        return {block for block, each in self.people.items() if each.user_id in active}
+        return {reason for reason, each in self.people.items() if each.user_id in active}
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +77,14 @@ def blocked_list(stack: Stack, shared_console: OwnerAtConsole) -> BlockedList:
     )
 
 
-def meet_people(blocked_list: BlockedList) -> None:
+def create_people(blocked_list: BlockedList) -> None:
     blocked_list.people.clear()
     with blocked_list.stack.resources.unit_of_work() as uow:
-        for block in BLOCKS:
-            domain = DENIED_BY_OPERATOR if block == "operator" else "example.com"
+        for reason in BLOCK_REASONS:
+            domain = DENIED_BY_OPERATOR if reason == "operator" else "example.com"
             email = f"{new_address().partition('@')[0]}@{domain}"
             user_id = accounts.create_user(uow, email=email, name="A reader").id
-            blocked_list.people[block] = Subscriber(
+            blocked_list.people[reason] = Subscriber(
                 blocked_list.stack, blocked_list.list_id, user_id, email
             )
 
@@ -98,21 +96,21 @@ def block_people(blocked_list: BlockedList) -> None:
         mailing_list = lists.get_list(uow, blocked_list.list_id)
         person = accounts.get_user(uow, blocked_list.people["opt-out"].user_id)
     unsubscribe.opt_out(
-        blocked_list.stack.resources, mailing_list, person, OptOutKind.LIST, OF_PERSON
+        blocked_list.stack.resources, mailing_list, person, OptOutKind.LIST, PERSON_ACTOR
     )
 
 
-# The buttons with which a person returns to a list. The value is true if the button makes a person
-# who unsubscribed an active member again.
-RETURNING = {"undo": True, "resume_mail": False}
-OF_PERSON = Actor(ActorKind.USER, Via.LOGIN)
-OF_OWNER = Actor(ActorKind.OWNER, Via.LOGIN)
+# Maps each button that lifts an opt-out to whether the button also makes a person who unsubscribed
+# an active member again.
+ACTIVATES_BY_BUTTON = {"undo": True, "resume_mail": False}
+PERSON_ACTOR = Actor(ActorKind.USER, Via.LOGIN)
+OWNER_ACTOR = Actor(ActorKind.OWNER, Via.LOGIN)
 
 
-# -- membership of the people before they are denied or opted out -------------------------------
+# -- membership of the people before they are blocked ---------------------------------------------
 
 
-def put_on_list(blocked_list: BlockedList, list_id: int) -> None:
+def insert_members(blocked_list: BlockedList, list_id: int) -> None:
     """Insert subscriptions by SQL, because the operator's deny list would refuse some people."""
     for each in blocked_list.people.values():
         blocked_list.stack.query(
@@ -124,44 +122,44 @@ def put_on_list(blocked_list: BlockedList, list_id: int) -> None:
         )
 
 
-def be_strangers(_: BlockedList) -> None:
+def keep_as_strangers(_: BlockedList) -> None:
     pass
 
 
-def be_members_elsewhere(blocked_list: BlockedList) -> None:
-    put_on_list(blocked_list, blocked_list.other_id)
+def add_to_other_list(blocked_list: BlockedList) -> None:
+    insert_members(blocked_list, blocked_list.other_list_id)
 
 
-def wait(blocked_list: BlockedList) -> None:
-    put_on_list(blocked_list, blocked_list.list_id)
+def make_pending(blocked_list: BlockedList) -> None:
+    insert_members(blocked_list, blocked_list.list_id)
     blocked_list.stack.query(
         "UPDATE subscriptions SET status = 'pending' WHERE list_id = %s AND status = 'active'",
         blocked_list.list_id,
     )
 
 
-def leave(blocked_list: BlockedList) -> None:
-    put_on_list(blocked_list, blocked_list.list_id)
+def unsubscribe_people(blocked_list: BlockedList) -> None:
+    insert_members(blocked_list, blocked_list.list_id)
     with blocked_list.stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, blocked_list.list_id)
         for each in blocked_list.people.values():
             person = accounts.get_user(uow, each.user_id)
-            unsubscribe.unsubscribe_member(uow, mailing_list, person, OF_PERSON)
+            unsubscribe.unsubscribe_member(uow, mailing_list, person, PERSON_ACTOR)
 
 
-def be_removed(blocked_list: BlockedList) -> None:
-    put_on_list(blocked_list, blocked_list.list_id)
+def remove_people(blocked_list: BlockedList) -> None:
+    insert_members(blocked_list, blocked_list.list_id)
     with blocked_list.stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, blocked_list.list_id)
         for each in blocked_list.people.values():
-            members.remove_member(uow, mailing_list, each.user_id, OF_OWNER)
+            members.remove_member(uow, mailing_list, each.user_id, OWNER_ACTOR)
 
 
-def be_removed_in_bulk(blocked_list: BlockedList) -> None:
-    put_on_list(blocked_list, blocked_list.list_id)
+def remove_people_in_bulk(blocked_list: BlockedList) -> None:
+    insert_members(blocked_list, blocked_list.list_id)
     body = {"action": "remove", "filter": {"field": "status", "is": "active"}}
     job = data(blocked_list.api.post(f"/lists/{blocked_list.list_id}/members/bulk", json=body), 202)
-    blocked_list.notes["bulk_id"] = finished(blocked_list.api, job["id"])["result"]["bulk_id"]
+    blocked_list.bulk_id = finished(blocked_list.api, job["id"])["result"]["bulk_id"]
 
 
 # -- the ways to join a list ----------------------------------------------------------------------
@@ -176,23 +174,23 @@ def sign_up_by_json(blocked_list: BlockedList) -> None:
 def sign_up_by_form(blocked_list: BlockedList) -> None:
     with blocked_list.stack.client() as stranger:
         for email in blocked_list.addresses:
-            sent = stranger.post(f"/subscriptions/{blocked_list.list_id}", data={"email": email})
-            assert sent.status_code in {200, 303}, sent.text
+            reply = stranger.post(f"/subscriptions/{blocked_list.list_id}", data={"email": email})
+            assert reply.status_code in {200, 303}, reply.text
 
 
-def confirm(blocked_list: BlockedList) -> None:
+def confirm_by_link(blocked_list: BlockedList) -> None:
     with blocked_list.stack.client() as stranger:
         for each in blocked_list.people.values():
             stranger.post(each.confirm_url())
 
 
-def press_on_unsubscribe_page(blocked_list: BlockedList, action: str) -> None:
+def click_on_unsubscribe_page(blocked_list: BlockedList, action: str) -> None:
     with blocked_list.stack.client() as stranger:
         for each in blocked_list.people.values():
             stranger.post(each.unsubscribe_url, data={"action": action})
 
 
-def press_in_preferences(blocked_list: BlockedList, action: str) -> None:
+def click_in_preferences(blocked_list: BlockedList, action: str) -> None:
     for each in blocked_list.people.values():
         with blocked_list.stack.client() as browser:
             path = f"/preferences/open?token={each.mailed_token(Purpose.OPEN_PREFERENCES)}"
@@ -204,10 +202,8 @@ def press_in_preferences(blocked_list: BlockedList, action: str) -> None:
 def switch_mail_on(blocked_list: BlockedList) -> None:
     with blocked_list.stack.client() as stranger:
         for each in blocked_list.people.values():
-            path, params = (
-                f"/subscriptions/{blocked_list.list_id}/email",
-                {"trace_id": each.trace_id},
-            )
+            path = f"/subscriptions/{blocked_list.list_id}/email"
+            params = {"trace_id": each.trace_id}
             assert data(stranger.put(path, params=params, json={"enabled": True})) == 1
 
 
@@ -235,12 +231,12 @@ def join_by_program(blocked_list: BlockedList) -> None:
             client.post(f"/subscriptions/{blocked_list.list_id}/no-challenge")
 
 
-def put_member(blocked_list: BlockedList) -> None:
+def add_by_put(blocked_list: BlockedList) -> None:
     for email in blocked_list.addresses:
         blocked_list.api.put(f"/lists/{blocked_list.list_id}/members/{email}", json={})
 
 
-def change_member(blocked_list: BlockedList) -> None:
+def change_name(blocked_list: BlockedList) -> None:
     for each in blocked_list.people.values():
         path = f"/lists/{blocked_list.list_id}/members/{each.user_id}"
         data(blocked_list.api.patch(path, json={"name": "Another"}))
@@ -260,92 +256,95 @@ def import_file(blocked_list: BlockedList) -> None:
     data(upload(blocked_list.api, blocked_list.list_id, file, on_existing="update"))
 
 
-def transfer(blocked_list: BlockedList) -> None:
+def transfer_by_api(blocked_list: BlockedList) -> None:
     for each in blocked_list.people.values():
-        path = f"/subscriptions/{blocked_list.other_id}/members/{each.user_id}/transfer"
+        path = f"/subscriptions/{blocked_list.other_list_id}/members/{each.user_id}/transfer"
         blocked_list.api.post(path, params={"dst_list_id": blocked_list.list_id})
 
 
 def move_by_console(blocked_list: BlockedList) -> None:
     token = blocked_list.console.visitor.csrf_token()
     for each in blocked_list.people.values():
-        path = f"/console/lists/{blocked_list.other_id}/members/{each.user_id}/move"
+        path = f"/console/lists/{blocked_list.other_list_id}/members/{each.user_id}/move"
         form = {"csrf_token": token, "list": str(blocked_list.list_id)}
         blocked_list.console.visitor.client.post(path, data=form)
 
 
-def undo_bulk_removal(blocked_list: BlockedList) -> None:
-    data(blocked_list.api.delete(f"/bulk/{blocked_list.notes['bulk_id']}"))
+def undo_removal_in_bulk(blocked_list: BlockedList) -> None:
+    data(blocked_list.api.delete(f"/bulk/{blocked_list.bulk_id}"))
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to join a mailing list, and the function that sets up the people beforehand.
+class JoinMethod:
+    """A way to join a mailing list.
 
     Attributes:
-        is_own: whether the person joins by their own act, which lifts an opt-out.
+        join: lets all people try to join the list.
+        prepare: creates the membership that the people have before they are blocked.
+        is_own_action: whether the people themselves join, which lifts an opt-out.
         activates: whether joining makes a person who isn't blocked an active member.
     """
 
-    take: Callable[[BlockedList], None]
-    before: Callable[[BlockedList], None]
-    is_own: bool = False
+    join: Callable[[BlockedList], None]
+    prepare: Callable[[BlockedList], None]
+    is_own_action: bool = False
     activates: bool = True
 
 
-PAGES_OF_BUTTONS = {
-    "on the unsubscribe page": press_on_unsubscribe_page,
-    "in the preferences": press_in_preferences,
-}
-WAYS = {
-    "sign-up by JSON": Way(sign_up_by_json, be_strangers),
-    "sign-up by form": Way(sign_up_by_form, be_strangers),
-    "confirmation": Way(confirm, wait, is_own=True),
+JOIN_METHODS = {
+    "sign-up by JSON": JoinMethod(sign_up_by_json, keep_as_strangers),
+    "sign-up by form": JoinMethod(sign_up_by_form, keep_as_strangers),
+    "confirmation": JoinMethod(confirm_by_link, make_pending, is_own_action=True),
     **{
-        f"{action} on the unsubscribe page": Way(
-            partial(press_on_unsubscribe_page, action=action),
-            leave,
-            is_own=True,
+        f"{action} on the unsubscribe page": JoinMethod(
+            partial(click_on_unsubscribe_page, action=action),
+            unsubscribe_people,
+            is_own_action=True,
             activates=activates,
         )
-        for action, activates in RETURNING.items()
+        for action, activates in ACTIVATES_BY_BUTTON.items()
     },
     **{
-        f"{action} in the preferences": Way(
-            partial(press_in_preferences, action=action), leave, is_own=True, activates=activates
+        f"{action} in the preferences": JoinMethod(
+            partial(click_in_preferences, action=action),
+            unsubscribe_people,
+            is_own_action=True,
+            activates=activates,
         )
-        for action, activates in RETURNING.items()
+        for action, activates in ACTIVATES_BY_BUTTON.items()
     },
-    "mail switched on by a trace id": Way(switch_mail_on, leave, is_own=True, activates=False),
-    "login by key": Way(join_by_key, leave, is_own=True),
-    "login by session": Way(join_by_session, be_strangers, is_own=True),
-    "login by program": Way(join_by_program, be_removed, is_own=True),
-    "PUT of a stranger": Way(put_member, be_strangers),
-    "PUT of a removed member": Way(put_member, be_removed),
-    "PATCH": Way(change_member, leave, activates=False),
-    "console": Way(add_by_console, be_removed),
-    "bulk add": Way(add_in_bulk, be_removed),
-    "import of strangers": Way(import_file, be_strangers),
-    "import of removed members": Way(import_file, be_removed),
-    "transfer": Way(transfer, be_members_elsewhere),
-    "move by console": Way(move_by_console, be_members_elsewhere),
-    "undo of a bulk removal": Way(undo_bulk_removal, be_removed_in_bulk),
+    "mail switched on by a trace id": JoinMethod(
+        switch_mail_on, unsubscribe_people, is_own_action=True, activates=False
+    ),
+    "login by key": JoinMethod(join_by_key, unsubscribe_people, is_own_action=True),
+    "login by session": JoinMethod(join_by_session, keep_as_strangers, is_own_action=True),
+    "login by program": JoinMethod(join_by_program, remove_people, is_own_action=True),
+    "PUT of a stranger": JoinMethod(add_by_put, keep_as_strangers),
+    "PUT of a removed member": JoinMethod(add_by_put, remove_people),
+    "PATCH": JoinMethod(change_name, unsubscribe_people, activates=False),
+    "console": JoinMethod(add_by_console, remove_people),
+    "bulk add": JoinMethod(add_in_bulk, remove_people),
+    "import of strangers": JoinMethod(import_file, keep_as_strangers),
+    "import of removed members": JoinMethod(import_file, remove_people),
+    "transfer": JoinMethod(transfer_by_api, add_to_other_list),
+    "move by console": JoinMethod(move_by_console, add_to_other_list),
+    "undo of a bulk removal": JoinMethod(undo_removal_in_bulk, remove_people_in_bulk),
 }
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", JOIN_METHODS)
 def test_person_on_a_deny_list_never_joins_and_opted_out_person_only_by_own_action(
     blocked_list: BlockedList, name: str
 ) -> None:
-    way = WAYS[name]
-    meet_people(blocked_list)
-    way.before(blocked_list)
+    method = JOIN_METHODS[name]
+    create_people(blocked_list)
+    method.prepare(blocked_list)
     block_people(blocked_list)
-    way.take(blocked_list)
-    expected = {"nothing"} if way.activates else set()
-    of_no_interest = {"opt-out"} if way.is_own else set()
-    assert blocked_list.active() - of_no_interest == expected
+    method.join(blocked_list)
+    expected = {"nothing"} if method.activates else set()
+    ignored_reasons = {"opt-out"} if method.is_own_action else set()
+    assert blocked_list.active() - ignored_reasons == expected
 
 
 def test_opt_out_tests_cover_every_button_that_lifts_an_opt_out() -> None:
-    assert set(RETURNING) == set(LIFT_OPT_OUT)
+    assert set(ACTIVATES_BY_BUTTON) == set(LIFT_OPT_OUT)

@@ -1,4 +1,7 @@
-"""Bounds on bodies, over a raw socket where a well-behaved client would hide what happens."""
+"""Tests of size limits for request bodies.
+
+Some tests use a raw socket to see whether the response arrives before the end of the body.
+"""
 
 import json
 from typing import Any
@@ -16,16 +19,16 @@ from tests.support.images.pictures import photo
 from tests.support.security.attackers import answer_of
 
 MEGABYTE = 1024 * 1024
-# What a form may have around its file.
-OVERHEAD_BYTES = 64 * 1024
+# The size that a form may have in addition to its file.
+FORM_OVERHEAD_BYTES = 64 * 1024
 
 
-def upload_head(owner: Owner, *more: str, path: str = "/attachments") -> tuple[str, ...]:
+def upload_head(owner: Owner, *other_headers: str, path: str = "/attachments") -> tuple[str, ...]:
     return (
         f"POST {path} HTTP/1.1",
         f"Authorization: Bearer {owner.key}",
         'Content-Type: multipart/form-data; boundary="cut here"',
-        *more,
+        *other_headers,
     )
 
 
@@ -48,41 +51,46 @@ def test_chunked_json_body_over_the_limit_is_rejected(client: httpx2.Client) -> 
 def test_endless_chunked_upload_is_rejected_before_the_body_ends(
     stack: Stack, owner: Owner
 ) -> None:
-    planned = 256 * MEGABYTE
-    block = b"\0" * (256 * 1024)
+    planned_bytes = 256 * MEGABYTE
+    chunk = b"\0" * (256 * 1024)
     with RawRequest(stack, *upload_head(owner, "Transfer-Encoding: chunked")) as request:
-        opening = make_multipart(b'name="file"; filename="a.jpg"', photo(64, 64))
-        request.chunk(opening.removesuffix(b"\r\n--cut here--\r\n"))
-        while request.sent < planned and not request.has_answered():
-            request.chunk(block)
+        start_of_body = make_multipart(b'name="file"; filename="a.jpg"', photo(64, 64))
+        request.chunk(start_of_body.removesuffix(b"\r\n--cut here--\r\n"))
+        while request.sent < planned_bytes and not request.has_answered():
+            request.chunk(chunk)
         assert answer_of(request.socket) == (413, "attachment.too_large")
-    # What was under way in the sockets' buffers when the answer came.
+    # The client may already have written data into the socket buffers when the response arrives.
     assert request.sent < MAX_IMAGE_BYTES + 16 * MEGABYTE
 
 
 @pytest.mark.parametrize(
-    ("path", "most", "code"),
+    ("path", "max_bytes", "code"),
     [
         ("/apikeys", 2 * MEGABYTE, "body.too_large"),
         ("/subscriptions/{}", 64 * 1024, "body.too_large"),
         ("/auxilia/composer/metadata", 8 * MEGABYTE, "body.too_large"),
         ("/composer/generate-tweets", 8 * MEGABYTE, "body.too_large"),
         ("/auxilia/subscriptions/{}/members/add", 32 * MEGABYTE, "body.too_large"),
-        ("/attachments", MAX_IMAGE_BYTES + OVERHEAD_BYTES, "attachment.too_large"),
-        ("/lists/{}/imports", MAX_IMPORT_FILE_BYTES + OVERHEAD_BYTES, "import.too_large"),
+        ("/attachments", MAX_IMAGE_BYTES + FORM_OVERHEAD_BYTES, "attachment.too_large"),
+        ("/lists/{}/imports", MAX_IMPORT_FILE_BYTES + FORM_OVERHEAD_BYTES, "import.too_large"),
     ],
 )
 def test_declared_content_length_over_the_limit_is_rejected_before_the_body_is_sent(
-    *, stack: Stack, owner: Owner, list_id: int, path: str, most: int, code: str
+    *, stack: Stack, owner: Owner, list_id: int, path: str, max_bytes: int, code: str
 ) -> None:
     path = path.format(list_id)
-    within, beyond = (f"Content-Length: {length}" for length in (most, most + 1))
-    asks_first = "Expect: 100-continue"
-    for more in ((), (asks_first,)):
-        with RawRequest(stack, *upload_head(owner, beyond, *more, path=path)) as request:
+    allowed_length = f"Content-Length: {max_bytes}"
+    excessive_length = f"Content-Length: {max_bytes + 1}"
+    expect_continue = "Expect: 100-continue"
+    for other_headers in ((), (expect_continue,)):
+        with RawRequest(
+            stack, *upload_head(owner, excessive_length, *other_headers, path=path)
+        ) as request:
             assert answer_of(request.socket) == (413, code)
         assert request.sent == 0
-    with RawRequest(stack, *upload_head(owner, within, asks_first, path=path)) as request:
+    with RawRequest(
+        stack, *upload_head(owner, allowed_length, expect_continue, path=path)
+    ) as request:
         assert b" 413 " not in request.socket.recv(4096).partition(b"\r\n")[0]
 
 
@@ -96,16 +104,20 @@ def test_malformed_content_length_is_rejected(stack: Stack, owner: Owner) -> Non
 def test_client_disconnect_during_upload_is_logged_as_499_and_not_as_error(
     stack: Stack, owner: Owner
 ) -> None:
-    token = "left-in-the-middle"
-    head = upload_head(owner, f"Content-Length: {MEGABYTE}", f"X-Request-ID: {token}")
+    request_id = "left-in-the-middle"
+    head = upload_head(owner, f"Content-Length: {MEGABYTE}", f"X-Request-ID: {request_id}")
     with RawRequest(stack, *head) as request:
         request.send(b"--cut here\r\n")
 
-    def lines() -> list[dict[str, Any]]:
+    def read_log_lines() -> list[dict[str, Any]]:
         logs = {running.log for running in stack.processes if running.name == "api"}
-        written = [line for log in logs for line in log.read_text().splitlines() if token in line]
-        return [json.loads(line) for line in written]
+        matching_lines = [
+            line for log in logs for line in log.read_text().splitlines() if request_id in line
+        ]
+        return [json.loads(line) for line in matching_lines]
 
-    eventually(lambda: any("status" in line for line in lines()), what="the request's log line")
-    assert [line["status"] for line in lines() if "status" in line] == [499]
-    assert not [line for line in lines() if line["level"] == "error"]
+    eventually(
+        lambda: any("status" in line for line in read_log_lines()), what="the request's log line"
+    )
+    assert [line["status"] for line in read_log_lines() if "status" in line] == [499]
+    assert not [line for line in read_log_lines() if line["level"] == "error"]

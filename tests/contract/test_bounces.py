@@ -1,4 +1,4 @@
-"""Tests which reported bounces turn a member's mail off, and how a bounce is lifted."""
+"""Tests of reported bounces: which of them turn a member's mail off, and who can lift a bounce."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -38,9 +38,9 @@ from tests.support.lists.subscribers import (
 )
 from tests.support.people.erasure import erase
 
-LIMIT = 5
-# Five mailings that began these numbers of days ago. If all five bounce softly, mail is turned off.
-ROW = (8, 6, 4, 2, 0)
+SOFT_BOUNCE_LIMIT = 5
+# The ages of five mailings in days. If all five mailings bounce softly, mail is turned off.
+SOFT_BOUNCE_DAYS_AGO = (8, 6, 4, 2, 0)
 
 
 @pytest.fixture
@@ -50,11 +50,11 @@ def member(reader: Reader, list_id: int) -> Reader:
 
 
 @pytest.fixture(autouse=True)
-def _age(stack: Stack, member: Reader) -> None:
-    age_history(stack, member)
+def _backdate_member(stack: Stack, member: Reader) -> None:
+    backdate_history(stack, member)
 
 
-def age_history(stack: Stack, reader: Reader) -> None:
+def backdate_history(stack: Stack, reader: Reader) -> None:
     """Move the person's actions 60 days into the past, because bounces before them are ignored."""
     stack.query(
         "UPDATE subscription_events SET created_at = created_at - interval '60 days'"
@@ -63,11 +63,11 @@ def age_history(stack: Stack, reader: Reader) -> None:
     )
 
 
-def owner_view(client: httpx2.Client, list_id: int, reader: Reader) -> dict[str, Any]:
+def get_member(client: httpx2.Client, list_id: int, reader: Reader) -> dict[str, Any]:
     return dict(data(client.get(f"/lists/{list_id}/members/{reader.user_id}")))
 
 
-def switch_by_owner(
+def set_mail_by_owner(
     client: httpx2.Client, list_id: int, reader: Reader, *, enabled: bool
 ) -> httpx2.Response:
     path = f"/subscriptions/{list_id}/members/{reader.user_id}/email"
@@ -77,44 +77,44 @@ def switch_by_owner(
 def test_hard_bounce_turns_mail_off_and_keeps_the_membership(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
-    assert owner_view(client, list_id, member)["email_off"] is None
+    assert get_member(client, list_id, member)["email_off"] is None
     outcome = bounce_hard(stack, build_mailing(list_id, member.user_id))
     assert outcome is BounceOutcome.APPLIED
-    shown = owner_view(client, list_id, member)
-    assert (shown["status"], shown["email_enabled"]) == ("active", False)
-    assert shown["email_off"].pop("at") > shown["created_at"]
-    assert shown["email_off"] == {"reason": "bounced", "status": "5.1.1"}
-    [on_page] = data(client.get(f"/lists/{list_id}/subscriptions"))["items"]
-    found = data(
+    member_record = get_member(client, list_id, member)
+    assert (member_record["status"], member_record["email_enabled"]) == ("active", False)
+    assert member_record["email_off"].pop("at") > member_record["created_at"]
+    assert member_record["email_off"] == {"reason": "bounced", "status": "5.1.1"}
+    [listed_member] = data(client.get(f"/lists/{list_id}/subscriptions"))["items"]
+    matching_members = data(
         client.post(
             f"/lists/{list_id}/members/search",
             json={"filter": {"field": "email_enabled", "is": False}},
         )
     )["items"]
-    assert on_page == found[0]
-    assert on_page["email_off"]["reason"] == member.standing(list_id)["email_off"]["reason"]
+    assert listed_member == matching_members[0]
+    assert listed_member["email_off"]["reason"] == member.standing(list_id)["email_off"]["reason"]
     path = f"/subscriptions/{list_id}/members/{member.user_id}/subs"
-    assert data(client.get(path))[0]["email_off"] == on_page["email_off"]
+    assert data(client.get(path))[0]["email_off"] == listed_member["email_off"]
 
 
 def test_hard_bounce_covers_the_lists_of_the_owner_that_the_sender_covers(
     stack: Stack, client: httpx2.Client, other_owner: httpx2.Client, list_id: int, member: Reader
 ) -> None:
-    covered, not_covered, left = (new_list(client)["id"] for _ in range(3))
-    foreign = new_list(other_owner)["id"]
-    for each in (covered, not_covered, left, foreign):
+    covered_list_id, other_list_id, left_list_id = (new_list(client)["id"] for _ in range(3))
+    foreign_list_id = new_list(other_owner)["id"]
+    for each in (covered_list_id, other_list_id, left_list_id, foreign_list_id):
         member.joins(each)
-    member.leaves(left)
-    age_history(stack, member)
-    covered_list_ids = [list_id, covered, left]
+    member.leaves(left_list_id)
+    backdate_history(stack, member)
+    covered_list_ids = [list_id, covered_list_id, left_list_id]
     bounce_hard(stack, build_mailing(list_id, member.user_id), covered_list_ids=covered_list_ids)
-    assert member.stands(list_id) == member.stands(covered) == ("active", False)
-    assert member.stands(not_covered) == member.stands(foreign) == ("active", True)
-    assert member.stands(left) == ("unsubscribed", True)
+    assert member.stands(list_id) == member.stands(covered_list_id) == ("active", False)
+    assert member.stands(other_list_id) == member.stands(foreign_list_id) == ("active", True)
+    assert member.stands(left_list_id) == ("unsubscribed", True)
     # A sender for all lists covers every list of its owner, but no lists of other owners.
     bounce_hard(stack, build_mailing(list_id, member.user_id, mailing_id=2))
-    assert member.stands(not_covered) == ("active", False)
-    assert member.stands(foreign) == ("active", True)
+    assert member.stands(other_list_id) == ("active", False)
+    assert member.stands(foreign_list_id) == ("active", True)
 
 
 def test_bounce_is_in_the_history_and_in_the_feed(
@@ -126,8 +126,10 @@ def test_bounce_is_in_the_history_and_in_the_feed(
     assert (entry["action"], entry["actor"], entry["via"]) == ("bounced", "sender", "sender")
     assert (entry["email_enabled_before"], entry["email_enabled_after"]) == (True, False)
     event = events(client, type="subscription.email_off")[-1]
-    told = {name: event["data"][name] for name in ("action", "via", "reason", "email_enabled")}
-    assert told == {
+    event_data = {
+        name: event["data"][name] for name in ("action", "via", "reason", "email_enabled")
+    }
+    assert event_data == {
         "action": "bounced",
         "via": "sender",
         "reason": "bounced",
@@ -135,23 +137,25 @@ def test_bounce_is_in_the_history_and_in_the_feed(
     }
 
 
-def test_soft_bounces_in_a_row_turn_mail_off_at_the_limit(
+def test_consecutive_soft_bounces_turn_mail_off_at_the_limit(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
-    mailings = [build_old_mailing(list_id, member.user_id, days=days) for days in ROW]
+    mailings = [
+        build_old_mailing(list_id, member.user_id, days=days) for days in SOFT_BOUNCE_DAYS_AGO
+    ]
     for mailing in mailings[:-1]:
         # Several reports about the same mailing are recorded as one bounce.
         assert bounce_softly(stack, mailing, mailing) == ["applied", "duplicate"]
         assert bounce_softly(stack, mailing) == ["duplicate"]
     assert member.stands(list_id) == ("active", True)
     bounce_softly(stack, mailings[-1])
-    email_off = owner_view(client, list_id, member)["email_off"]
+    email_off = get_member(client, list_id, member)["email_off"]
     assert (email_off["reason"], email_off["status"]) == ("soft_bounced", "4.2.2")
     event = events(client, type="subscription.email_off")[-1]
     assert (event["data"]["action"], event["data"]["via"]) == ("soft_bounced", "sender")
 
 
-def test_soft_bounces_of_less_than_a_week_never_turn_mail_off(
+def test_soft_bounces_within_less_than_a_week_never_turn_mail_off(
     stack: Stack, list_id: int, member: Reader
 ) -> None:
     for days in (6, 5, 4, 3, 2, 1, 0):
@@ -163,7 +167,7 @@ def test_soft_bounces_of_less_than_a_week_never_turn_mail_off(
 def test_soft_bounce_limit_of_a_list_applies(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader, limit: int
 ) -> None:
-    assert data(client.get(f"/lists/{list_id}"))["soft_bounce_limit"] == LIMIT
+    assert data(client.get(f"/lists/{list_id}"))["soft_bounce_limit"] == SOFT_BOUNCE_LIMIT
     changed = client.patch(f"/lists/{list_id}", json={"soft_bounce_limit": limit})
     assert data(changed)["soft_bounce_limit"] == limit
     for days in (20, 8, 6, 4, 2, 0):
@@ -179,29 +183,30 @@ def test_soft_bounce_limit_is_from_0_to_20(
     problem(reply, 422, "body.invalid")
 
 
-def test_mailing_that_reaches_the_member_ends_the_row_in_any_order(
+def test_delivered_mailing_ends_a_series_of_soft_bounces_in_any_order(
     stack: Stack, list_id: int, member: Reader
 ) -> None:
-    def mailing(days: int) -> Any:
+    def old_mailing(days: int) -> Any:
         return build_old_mailing(list_id, member.user_id, days=days)
 
-    bounce_softly(stack, *map(mailing, (16, 14, 12)))
-    reach(stack, mailing(10))
+    bounce_softly(stack, *map(old_mailing, (16, 14, 12)))
+    reach(stack, old_mailing(10))
     # The delivery has reset the count of soft bounces, so earlier mailings no longer count.
-    bounce_softly(stack, mailing(11))
-    bounce_softly(stack, *map(mailing, (8, 6, 4, 2)))
+    bounce_softly(stack, old_mailing(11))
+    bounce_softly(stack, *map(old_mailing, (8, 6, 4, 2)))
     assert member.stands(list_id) == ("active", True)
     # If a delivery is in the same batch, it ends soft bounces before the limit is checked.
-    record(stack, [ReportedBounce(mailing(0), is_hard=False)], reached_mails=[mailing(3)])
+    soft_bounce = ReportedBounce(old_mailing(0), is_hard=False)
+    record(stack, [soft_bounce], reached_mails=[old_mailing(3)])
     assert member.stands(list_id) == ("active", True)
 
 
-def test_delivery_takes_back_only_an_earlier_bounce_of_the_same_mailing(
+def test_delivery_cancels_only_an_earlier_bounce_of_the_same_mailing(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
     client.patch(f"/lists/{list_id}", json={"soft_bounce_limit": 2})
 
-    def mailing(days: int, minute: int) -> Any:
+    def build_timed_mailing(days: int, minute: int) -> Any:
         now = clock.now()
         return build_mailing(
             list_id,
@@ -211,13 +216,13 @@ def test_delivery_takes_back_only_an_earlier_bounce_of_the_same_mailing(
             occurred_at=now - timedelta(minutes=60 - minute),
         )
 
-    bounce_softly(stack, mailing(20, 1))
-    reach(stack, mailing(20, 2))
-    bounce_softly(stack, mailing(8, 3))
+    bounce_softly(stack, build_timed_mailing(20, 1))
+    reach(stack, build_timed_mailing(20, 2))
+    bounce_softly(stack, build_timed_mailing(8, 3))
     assert member.stands(list_id) == ("active", True)
     # If the mail was delivered before it bounced, the bounce stays in effect.
-    reach(stack, mailing(8, 2))
-    bounce_softly(stack, mailing(0, 4))
+    reach(stack, build_timed_mailing(8, 2))
+    bounce_softly(stack, build_timed_mailing(0, 4))
     assert member.stands(list_id) == ("active", False)
 
 
@@ -228,18 +233,20 @@ def test_no_report_turns_mail_on(
     bounce_hard(stack, mailing)
     reach(stack, build_mailing(list_id, member.user_id), mailing)
     assert member.stands(list_id) == ("active", False)
-    assert owner_view(client, list_id, member)["email_off"]["reason"] == "bounced"
+    assert get_member(client, list_id, member)["email_off"]["reason"] == "bounced"
 
 
 def test_hard_bounce_replaces_a_soft_bounce_of_the_same_mailing(
     stack: Stack, list_id: int, member: Reader
 ) -> None:
     mailing = build_mailing(list_id, member.user_id)
-    soft, hard = ReportedBounce(mailing, is_hard=False), ReportedBounce(mailing, is_hard=True)
+    soft_report = ReportedBounce(mailing, is_hard=False)
+    hard_report = ReportedBounce(mailing, is_hard=True)
     assert bounce_softly(stack, mailing) == ["applied"]
-    assert record(stack, [soft, hard, hard]) == ["duplicate", "applied", "duplicate"]
+    outcomes = record(stack, [soft_report, hard_report, hard_report])
+    assert outcomes == ["duplicate", "applied", "duplicate"]
     assert member.stands(list_id) == ("active", False)
-    assert record(stack, [soft]) == ["duplicate"]
+    assert record(stack, [soft_report]) == ["duplicate"]
 
 
 def test_reports_from_before_the_latest_action_of_the_person_are_stale(
@@ -290,12 +297,12 @@ def test_bounce_about_a_person_who_is_not_a_member_is_unmatched(
 def test_hard_bounce_of_a_mail_to_a_former_member_turns_mail_off_on_other_lists(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
-    other = int(new_list(client)["id"])
-    member.leaves(list_id).joins(other)
-    age_history(stack, member)
+    other_list_id = int(new_list(client)["id"])
+    member.leaves(list_id).joins(other_list_id)
+    backdate_history(stack, member)
     mailing = build_mailing(list_id, member.user_id)
     assert bounce_hard(stack, mailing) == "applied"
-    assert member.stands(other) == ("active", False)
+    assert member.stands(other_list_id) == ("active", False)
     assert bounce_hard(stack, mailing) == "duplicate"
 
 
@@ -334,16 +341,16 @@ def test_bounce_does_not_end_a_sign_up_that_is_confirmed_at_the_same_time(
     subscribe(stranger, list_id, email)
     [mail] = mailed(stack, email)
     user_id = known_member(client, list_id, email)["user_id"]
-    lock = locks.lock_members
+    lock_members = locks.lock_members
 
     def lock_after_confirmation(*arguments: Any) -> set[int]:
         assert confirm(stranger, mail).status_code == 303
-        return lock(*arguments)
+        return lock_members(*arguments)
 
     monkeypatch.setattr(locks, "lock_members", lock_after_confirmation)
     assert bounce_hard(stack, build_mailing(list_id, user_id)) == "stale"
-    shown = known_member(client, list_id, email)
-    assert (shown["status"], shown["email_enabled"]) == ("active", True)
+    member_record = known_member(client, list_id, email)
+    assert (member_record["status"], member_record["email_enabled"]) == ("active", True)
 
 
 def test_thousand_bounces_need_few_statements(stack: Stack, owner: Owner, list_id: int) -> None:
@@ -356,14 +363,14 @@ def test_thousand_bounces_need_few_statements(stack: Stack, owner: Owner, list_i
     statements = []
     engine = stack.resources.database.engine
 
-    def note(*args: Any) -> None:
+    def record_statement(*args: Any) -> None:
         statements.append(args[2])
 
-    sqlalchemy.event.listen(engine, "before_cursor_execute", note)
+    sqlalchemy.event.listen(engine, "before_cursor_execute", record_statement)
     try:
         assert set(record(stack, reports)) == {"applied"}
     finally:
-        sqlalchemy.event.remove(engine, "before_cursor_execute", note)
+        sqlalchemy.event.remove(engine, "before_cursor_execute", record_statement)
 
     assert len(statements) < 25, statements
     query = "SELECT count(*) FROM subscriptions WHERE list_id = %s AND NOT email_enabled"
@@ -375,48 +382,52 @@ def test_bounced_filter_selects_members_by_the_bounces_that_count(
 ) -> None:
     readers = [make_reader().joins(list_id) for _ in range(3)]
     for each in readers:
-        age_history(stack, each)
-    never, softly, hard = (each.email for each in readers)
+        backdate_history(stack, each)
+    unaffected, soft_bounced, hard_bounced = (each.email for each in readers)
     bounce_softly(
         stack, *(build_mailing(list_id, each.user_id, mailing_id=1) for each in readers[1:])
     )
     bounce_hard(stack, build_mailing(list_id, readers[2].user_id, mailing_id=2))
 
-    def find(**condition: object) -> set[str]:
+    def find_emails(**condition: object) -> set[str]:
         body = {"filter": {"field": "bounced", **condition}}
         return {each["email"] for each in data(client.post(path, json=body))["items"]} & emails
 
     path = f"/lists/{list_id}/members/search"
-    emails = {never, softly, hard}
-    assert find(**{"is": "none"}) == {never}
-    assert find(**{"is": "soft"}) == find(**{"in": ["soft"]}) == {softly}
-    assert find(**{"is": "hard"}) == {hard}
-    assert find(is_not="none") == find(**{"in": ["soft", "hard"]}) == {softly, hard}
-    assert find(is_not="hard") == {never, softly}
+    emails = {unaffected, soft_bounced, hard_bounced}
+    assert find_emails(**{"is": "none"}) == {unaffected}
+    assert find_emails(**{"is": "soft"}) == find_emails(**{"in": ["soft"]}) == {soft_bounced}
+    assert find_emails(**{"is": "hard"}) == {hard_bounced}
+    assert (
+        find_emails(is_not="none")
+        == find_emails(**{"in": ["soft", "hard"]})
+        == {soft_bounced, hard_bounced}
+    )
+    assert find_emails(is_not="hard") == {unaffected, soft_bounced}
     reach(stack, build_mailing(list_id, readers[1].user_id, mailing_id=3))
     readers[2].wants_mail(list_id, True)
-    assert find(**{"is": "none"}) == {never, softly, hard}
+    assert find_emails(**{"is": "none"}) == {unaffected, soft_bounced, hard_bounced}
 
 
-# The functions in ``OWNER_PATHS`` are all actions of an owner that could turn a member's mail on
-# by mistake.
+# The functions in ``OWNER_ACTIONS`` are all actions of an owner that could turn a member's mail on
+# by mistake. Each function returns the id of the list that has the member afterwards.
 def transfer(client: httpx2.Client, list_id: int, member: Reader) -> int:
-    target: int = new_list(client)["id"]
+    target_list_id: int = new_list(client)["id"]
     path = f"/subscriptions/{list_id}/members/{member.user_id}/transfer"
-    assert data(client.post(path, params={"dst_list_id": target})) == 1
-    return target
+    assert data(client.post(path, params={"dst_list_id": target_list_id})) == 1
+    return target_list_id
 
 
 def transfer_onto_removed_record(client: httpx2.Client, list_id: int, member: Reader) -> int:
-    target: int = new_list(client)["id"]
-    member.joins(target)
-    remove(client, target, member)
+    target_list_id: int = new_list(client)["id"]
+    member.joins(target_list_id)
+    remove_member(client, target_list_id, member)
     path = f"/subscriptions/{list_id}/members/{member.user_id}/transfer"
-    assert data(client.post(path, params={"dst_list_id": target})) == 1
-    return target
+    assert data(client.post(path, params={"dst_list_id": target_list_id})) == 1
+    return target_list_id
 
 
-def put(client: httpx2.Client, list_id: int, member: Reader) -> int:
+def put_member(client: httpx2.Client, list_id: int, member: Reader) -> int:
     data(client.put(f"/lists/{list_id}/members/{member.email}", json={"name": "Ann"}))
     return list_id
 
@@ -431,43 +442,43 @@ def import_file(client: httpx2.Client, list_id: int, member: Reader) -> int:
     return list_id
 
 
-def act_and_undo(client: httpx2.Client, list_id: int, member: Reader) -> int:
-    everybody = {"field": "email", "exists": True}
+def run_bulk_actions_and_undo(client: httpx2.Client, list_id: int, member: Reader) -> int:
+    every_member_filter = {"field": "email", "exists": True}
     for action in ("email_off", "remove"):
-        bulk_id = acted(client, list_id, action, filter=everybody)["bulk_id"]
+        bulk_id = acted(client, list_id, action, filter=every_member_filter)["bulk_id"]
         data(undo_bulk_action(client, bulk_id))
     return list_id
 
 
 def import_and_undo(client: httpx2.Client, list_id: int, member: Reader) -> int:
-    remove(client, list_id, member)
+    remove_member(client, list_id, member)
     result = imported(client, list_id, of_addresses(member.email))
     assert result["added"] == 1
     data(client.delete(f"/imports/{result['import_id']}/members"))
     return add_by_request(client, list_id, member)
 
 
-def remove(client: httpx2.Client, list_id: int, member: Reader) -> None:
+def remove_member(client: httpx2.Client, list_id: int, member: Reader) -> None:
     assert data(client.delete(f"/subscriptions/{list_id}/members/{member.user_id}")) == 1
 
 
-OwnerPath = Callable[[httpx2.Client, int, Reader], int]
-OWNER_PATHS: list[OwnerPath] = [
+OwnerAction = Callable[[httpx2.Client, int, Reader], int]
+OWNER_ACTIONS: list[OwnerAction] = [
     transfer,
     transfer_onto_removed_record,
-    put,
+    put_member,
     add_by_request,
     import_file,
-    act_and_undo,
+    run_bulk_actions_and_undo,
     import_and_undo,
 ]
 
 
 @pytest.mark.parametrize(
-    ("path", "is_removed"),
+    ("action", "is_removed"),
     [
-        *((path, False) for path in OWNER_PATHS),
-        *((path, True) for path in (put, add_by_request, import_file)),
+        *((action, False) for action in OWNER_ACTIONS),
+        *((action, True) for action in (put_member, add_by_request, import_file)),
     ],
 )
 def test_no_action_of_the_owner_except_turning_mail_on_lifts_a_bounce(
@@ -476,31 +487,34 @@ def test_no_action_of_the_owner_except_turning_mail_on_lifts_a_bounce(
     client: httpx2.Client,
     list_id: int,
     member: Reader,
-    path: OwnerPath,
+    action: OwnerAction,
     is_removed: bool,
 ) -> None:
     bounce_hard(stack, build_mailing(list_id, member.user_id))
     if is_removed:
-        remove(client, list_id, member)
-    list_id = path(client, list_id, member)
-    shown = owner_view(client, list_id, member)
-    assert (shown["status"], shown["email_enabled"]) == ("active", False)
-    assert (shown["email_off"]["reason"], shown["email_off"]["status"]) == ("bounced", "5.1.1")
+        remove_member(client, list_id, member)
+    list_id = action(client, list_id, member)
+    member_record = get_member(client, list_id, member)
+    assert (member_record["status"], member_record["email_enabled"]) == ("active", False)
+    email_off = member_record["email_off"]
+    assert (email_off["reason"], email_off["status"]) == ("bounced", "5.1.1")
 
 
 def test_transfer_keeps_the_bounce_on_the_target_list(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
-    target = new_list(client)["id"]
-    member.joins(target)
-    age_history(stack, member)
-    bounce_hard(stack, build_mailing(target, member.user_id), covered_list_ids=[target])
-    remove(client, target, member)
+    target_list_id = new_list(client)["id"]
+    member.joins(target_list_id)
+    backdate_history(stack, member)
+    bounce_hard(
+        stack, build_mailing(target_list_id, member.user_id), covered_list_ids=[target_list_id]
+    )
+    remove_member(client, target_list_id, member)
     path = f"/subscriptions/{list_id}/members/{member.user_id}/transfer"
-    assert data(client.post(path, params={"dst_list_id": target})) == 1
-    shown = owner_view(client, target, member)
-    assert (shown["status"], shown["email_enabled"]) == ("active", False)
-    assert shown["email_off"]["reason"] == "bounced"
+    assert data(client.post(path, params={"dst_list_id": target_list_id})) == 1
+    member_record = get_member(client, target_list_id, member)
+    assert (member_record["status"], member_record["email_enabled"]) == ("active", False)
+    assert member_record["email_off"]["reason"] == "bounced"
 
 
 def test_undo_of_a_bulk_action_does_not_turn_on_mail_that_has_bounced_meanwhile(
@@ -509,50 +523,52 @@ def test_undo_of_a_bulk_action_does_not_turn_on_mail_that_has_bounced_meanwhile(
     bulk_id = acted(client, list_id, "email_off", filter={"field": "email", "exists": True})[
         "bulk_id"
     ]
-    assert owner_view(client, list_id, member)["email_off"]["reason"] == "owner"
+    assert get_member(client, list_id, member)["email_off"]["reason"] == "owner"
     assert bounce_hard(stack, build_mailing(list_id, member.user_id)) == "applied"
     assert data(undo_bulk_action(client, bulk_id)) == 0
     assert member.stands(list_id) == ("active", False)
-    assert owner_view(client, list_id, member)["email_off"]["reason"] == "bounced"
+    assert get_member(client, list_id, member)["email_off"]["reason"] == "bounced"
 
 
 def test_undo_of_an_import_removes_or_restores_members_whose_mail_bounced(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
-    remove(client, list_id, member)
-    new_member = new_address()
-    result = imported(client, list_id, of_addresses(member.email, new_member))
+    remove_member(client, list_id, member)
+    new_email = new_address()
+    result = imported(client, list_id, of_addresses(member.email, new_email))
     assert result["added"] == 2
-    new_id = known_member(client, list_id, new_member)["user_id"]
-    for user_id in (member.user_id, new_id):
+    new_user_id = known_member(client, list_id, new_email)["user_id"]
+    for user_id in (member.user_id, new_user_id):
         assert bounce_hard(stack, build_mailing(list_id, user_id)) == "applied"
     assert data(client.delete(f"/imports/{result['import_id']}/members")) == 2
-    status = "SELECT user_id, status FROM subscriptions WHERE list_id = %s"
-    assert stack.query(status, list_id) == [(member.user_id, "removed")]
+    status_query = "SELECT user_id, status FROM subscriptions WHERE list_id = %s"
+    assert stack.query(status_query, list_id) == [(member.user_id, "removed")]
     # If the owner adds the address again, the bounce still turns mail off.
     add_by_request(client, list_id, member)
-    assert owner_view(client, list_id, member)["email_off"]["reason"] == "bounced"
+    assert get_member(client, list_id, member)["email_off"]["reason"] == "bounced"
 
 
-@pytest.mark.parametrize("add_member", [put, add_by_request, import_file])
-def test_bounce_outlives_the_erasure_of_the_member(
+@pytest.mark.parametrize("add_member", [put_member, add_by_request, import_file])
+def test_bounce_still_applies_after_the_erasure_of_the_member(
     stack: Stack,
     client: httpx2.Client,
     list_id: int,
     member: Reader,
-    add_member: OwnerPath,
+    add_member: OwnerAction,
 ) -> None:
     bounce_hard(stack, build_mailing(list_id, member.user_id))
     erase(stack.resources, member.email)
-    blanked = stack.query("SELECT user_id, status FROM bounces WHERE list_id = %s", list_id)
-    assert blanked == [(None, None)]
+    anonymous_bounces = stack.query(
+        "SELECT user_id, status FROM bounces WHERE list_id = %s", list_id
+    )
+    assert anonymous_bounces == [(None, None)]
     add_member(client, list_id, member)
-    shown = known_member(client, list_id, member.email)
-    assert shown["user_id"] != member.user_id
-    assert (shown["status"], shown["email_enabled"]) == ("active", False)
-    assert shown["email_off"]["reason"] == "bounced"
+    member_record = known_member(client, list_id, member.email)
+    assert member_record["user_id"] != member.user_id
+    assert (member_record["status"], member_record["email_enabled"]) == ("active", False)
+    assert member_record["email_off"]["reason"] == "bounced"
     # The owner can lift the bounce for the new member with the same address.
-    path = f"/subscriptions/{list_id}/members/{shown['user_id']}/email"
+    path = f"/subscriptions/{list_id}/members/{member_record['user_id']}/email"
     assert data(client.put(path, json={"enabled": True})) == 1
     assert known_member(client, list_id, member.email)["email_off"] is None
     assert known_member(client, import_file(client, list_id, member), member.email)["email_enabled"]
@@ -562,23 +578,23 @@ def test_owner_lifts_bounces_of_a_member_once_in_30_days(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
     bounce_hard(stack, build_mailing(list_id, member.user_id))
-    before = build_mailing(list_id, member.user_id, mailing_id=2)
-    assert data(switch_by_owner(client, list_id, member, enabled=True)) == 1
-    assert owner_view(client, list_id, member)["email_off"] is None
+    earlier_mailing = build_mailing(list_id, member.user_id, mailing_id=2)
+    assert data(set_mail_by_owner(client, list_id, member, enabled=True)) == 1
+    assert get_member(client, list_id, member)["email_off"] is None
     # A bounce from before the owner turned mail on is ignored if it is reported only now.
-    assert bounce_hard(stack, before) == "stale"
+    assert bounce_hard(stack, earlier_mailing) == "stale"
     assert member.stands(list_id) == ("active", True)
     # If no bounce turned the mail off, the owner may turn it on at any time.
-    assert data(switch_by_owner(client, list_id, member, enabled=False)) == 1
-    assert owner_view(client, list_id, member)["email_off"]["reason"] == "owner"
-    assert data(switch_by_owner(client, list_id, member, enabled=True)) == 1
+    assert data(set_mail_by_owner(client, list_id, member, enabled=False)) == 1
+    assert get_member(client, list_id, member)["email_off"]["reason"] == "owner"
+    assert data(set_mail_by_owner(client, list_id, member, enabled=True)) == 1
     bounce_hard(stack, build_mailing(list_id, member.user_id, mailing_id=3))
-    problem(switch_by_owner(client, list_id, member, enabled=True), 409, "subscription.bounced")
+    problem(set_mail_by_owner(client, list_id, member, enabled=True), 409, "subscription.bounced")
     assert member.stands(list_id) == ("active", False)
     stack.query(
         "UPDATE bounces SET lifted_at = lifted_at - interval '30 days' WHERE list_id = %s", list_id
     )
-    assert data(switch_by_owner(client, list_id, member, enabled=True)) == 1
+    assert data(set_mail_by_owner(client, list_id, member, enabled=True)) == 1
     assert member.stands(list_id) == ("active", True)
 
 
@@ -606,7 +622,7 @@ def test_person_lifts_a_bounce_at_any_time(
             case "own sign-up":
                 member.leaves(list_id).joins(list_id)
             case _:
-                remove(client, list_id, member)
+                remove_member(client, list_id, member)
                 data(subscribe(stranger, list_id, member.email))
                 assert confirm(stranger, mailed(stack, member.email)[0]).status_code == 303
         assert member.stands(list_id) == ("active", True)
@@ -622,14 +638,14 @@ def test_sign_up_of_an_address_that_bounced_must_be_confirmed(
     bounce_hard(stack, build_mailing(list_id, member.user_id))
     erase(stack.resources, member.email)
     data(subscribe(stranger, list_id, member.email))
-    shown = known_member(client, list_id, member.email)
-    assert (shown["status"], shown["email_enabled"]) == ("pending", False)
+    member_record = known_member(client, list_id, member.email)
+    assert (member_record["status"], member_record["email_enabled"]) == ("pending", False)
     assert confirm(stranger, mailed(stack, member.email)[0]).status_code == 303
-    shown = known_member(client, list_id, member.email)
-    assert (shown["status"], shown["email_enabled"]) == ("active", True)
+    member_record = known_member(client, list_id, member.email)
+    assert (member_record["status"], member_record["email_enabled"]) == ("active", True)
 
 
-def test_mail_is_off_for_the_person_if_an_opt_out_exists_and_for_the_owner_otherwise(
+def test_email_off_reason_is_the_person_if_an_opt_out_exists_and_the_owner_otherwise(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
     member.wants_mail(list_id, False)
@@ -640,21 +656,21 @@ def test_mail_is_off_for_the_person_if_an_opt_out_exists_and_for_the_owner_other
         member.user_id,
     )
     expected = {"reason": "person", "status": None, "at": opted_out_at}
-    assert owner_view(client, list_id, member)["email_off"] == expected
+    assert get_member(client, list_id, member)["email_off"] == expected
     assert member.standing(list_id)["email_off"] == expected
     # If an earlier release turned the mail off, an opt-out and a history event may be missing.
     for table in ("opt_outs", "subscription_events"):
         stack.query(f"DELETE FROM {table} WHERE list_id = %s", list_id)
     expected = {"reason": "owner", "status": None, "at": None}
-    assert owner_view(client, list_id, member)["email_off"] == expected
+    assert get_member(client, list_id, member)["email_off"] == expected
 
 
-def test_reason_outlives_the_retention_period_of_bounces(
+def test_email_off_reason_is_kept_after_the_retention_period_of_bounces(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
     bounce_hard(stack, build_mailing(list_id, member.user_id))
     stack.query("DELETE FROM bounces WHERE list_id = %s", list_id)
-    email_off = owner_view(client, list_id, member)["email_off"]
+    email_off = get_member(client, list_id, member)["email_off"]
     assert (email_off["reason"], email_off["status"]) == ("bounced", None)
     assert email_off["at"] is not None
 
@@ -665,7 +681,7 @@ def test_bounce_is_lifted_when_the_previous_release_turns_mail_on(
     bounce_hard(stack, build_mailing(list_id, member.user_id))
     update = "UPDATE subscriptions SET email_enabled = %s WHERE list_id = %s"
     stack.query(update, True, list_id)
-    assert owner_view(client, import_file(client, list_id, member), member)["email_enabled"]
+    assert get_member(client, import_file(client, list_id, member), member)["email_enabled"]
     stack.query(update, False, list_id)
     stack.query(
         "INSERT INTO subscription_events (list_id, user_id, action, actor, via,"
@@ -674,4 +690,4 @@ def test_bounce_is_lifted_when_the_previous_release_turns_mail_on(
         list_id,
         member.user_id,
     )
-    assert owner_view(client, list_id, member)["email_off"]["reason"] == "owner"
+    assert get_member(client, list_id, member)["email_off"]["reason"] == "owner"

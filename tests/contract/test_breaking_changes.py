@@ -1,7 +1,7 @@
-"""Programs that were written for a released version of the contract go on working.
+"""Tests that programs for a released version of the API contract still work with this version.
 
-The released documents are files of the repository: an archive or a shallow clone has no tags, and
-a reviewer sees what a change does to them.
+The repository contains the released OpenAPI documents as files. The tests don't read them from git
+tags, because an archive or a shallow clone has no tags, and a reviewer sees changes to files.
 """
 
 import json
@@ -18,26 +18,27 @@ from tests.support.http.openapi import Document, openapi_document
 
 Json = dict[str, Any]
 
-# Bounds of a value: what a lower or a higher one does to values that were right before.
-_LOWER_NARROWS = ("maxLength", "maximum", "exclusiveMaximum", "maxItems")
-_HIGHER_NARROWS = ("minLength", "minimum", "exclusiveMinimum", "minItems")
-_SUCCESS = ("2", "3")
+# A value that was valid before may be invalid after one of these keywords gets a lower number.
+_MAXIMUM_KEYWORDS = ("maxLength", "maximum", "exclusiveMaximum", "maxItems")
+# A value that was valid before may be invalid after one of these keywords gets a higher number.
+_MINIMUM_KEYWORDS = ("minLength", "minimum", "exclusiveMinimum", "minItems")
+_SUCCESS_PREFIXES = ("2", "3")
 
 
-def breaking_changes(before: Json, after: Json) -> list[str]:
-    """A sentence for each, which begins with the operation that it breaks."""
-    return list(dict.fromkeys(_Comparison(before, after).changes()))
+def breaking_changes(old_document: Json, new_document: Json) -> list[str]:
+    """Return one line for each breaking change, which starts with the affected operation."""
+    return list(dict.fromkeys(_Comparison(old_document, new_document).changes()))
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    before: Json
-    after: Json
+    old_document: Json
+    new_document: Json
 
     def changes(self) -> Iterator[str]:
-        for path, methods in self.before["paths"].items():
+        for path, methods in self.old_document["paths"].items():
             for method, old in methods.items():
-                new = self.after["paths"].get(path, {}).get(method)
+                new = self.new_document["paths"].get(path, {}).get(method)
                 name = f"{method.upper()} {path}"
                 if new is None:
                     yield f"{name}: is gone"
@@ -51,130 +52,156 @@ class _Comparison:
             yield "takes fewer credentials"
         yield from self._parameters(old, new)
         yield from self._body(old, new)
-        for status, answer in old["responses"].items():
-            if status.startswith(_SUCCESS):
-                yield from self._answer(status, answer, new["responses"].get(status))
+        for status, response in old["responses"].items():
+            if status.startswith(_SUCCESS_PREFIXES):
+                yield from self._answer(status, response, new["responses"].get(status))
 
     def _parameters(self, old: Json, new: Json) -> Iterator[str]:
-        known, now = self._by_name(self.before, old), self._by_name(self.after, new)
-        for place, parameter in known.items():
-            if place not in now:
+        old_parameters = self._by_name(self.old_document, old)
+        new_parameters = self._by_name(self.new_document, new)
+        for place, parameter in old_parameters.items():
+            if place not in new_parameters:
                 yield f"{place} is gone"
             else:
                 yield from self._schema(
-                    place, parameter["schema"], now[place]["schema"], is_sent=True
+                    place, parameter["schema"], new_parameters[place]["schema"], is_sent=True
                 )
-        for place, parameter in now.items():
-            if parameter.get("required") and not known.get(place, {}).get("required"):
+        for place, parameter in new_parameters.items():
+            if parameter.get("required") and not old_parameters.get(place, {}).get("required"):
                 yield f"{place} is required"
 
     def _by_name(self, document: Json, operation: Json) -> dict[str, Json]:
-        named = [_resolved(document, each) for each in operation.get("parameters", [])]
-        return {f"{each['in']}.{each['name']}": each for each in named}
+        parameters = [
+            _resolve_reference(document, each) for each in operation.get("parameters", [])
+        ]
+        return {f"{each['in']}.{each['name']}": each for each in parameters}
 
     def _body(self, old: Json, new: Json) -> Iterator[str]:
-        known, now = old.get("requestBody", {}), new.get("requestBody", {})
-        if now.get("required") and not known.get("required"):
+        old_body = old.get("requestBody", {})
+        new_body = new.get("requestBody", {})
+        if new_body.get("required") and not old_body.get("required"):
             yield "body is required"
-        for kind, content in known.get("content", {}).items():
-            if kind not in now.get("content", {}):
-                yield f"body may not be {kind}"
+        for media_type, content in old_body.get("content", {}).items():
+            if media_type not in new_body.get("content", {}):
+                yield f"body may not be {media_type}"
             else:
-                schema = now["content"][kind]["schema"]
+                schema = new_body["content"][media_type]["schema"]
                 yield from self._schema("body", content["schema"], schema, is_sent=True)
 
     def _answer(self, status: str, old: Json, new: Json | None) -> Iterator[str]:
         if new is None:
             yield f"never answers {status}"
             return
-        for kind, content in old.get("content", {}).items():
-            if kind not in new.get("content", {}):
-                yield f"answers {status} never as {kind}"
+        for media_type, content in old.get("content", {}).items():
+            if media_type not in new.get("content", {}):
+                yield f"answers {status} never as {media_type}"
             else:
-                schema = new["content"][kind]["schema"]
+                schema = new["content"][media_type]["schema"]
                 yield from self._schema(status, content["schema"], schema, is_sent=False)
 
     def _schema(
-        self, place: str, old: Json, new: Json, *, is_sent: bool, seen: frozenset[str] = frozenset()
+        self,
+        place: str,
+        old: Json,
+        new: Json,
+        *,
+        is_sent: bool,
+        visited_names: frozenset[str] = frozenset(),
     ) -> Iterator[str]:
-        """All that a caller sent rightly must still be right; what they get must be as before."""
+        """Compare two schemas.
+
+        A request that was valid must stay valid. A response must still match the old schema.
+        """
         name = old.get("$ref", "")
-        if name and name in seen:
+        if name and name in visited_names:
             return
-        seen |= {name}
-        known, now = _kinds(self.before, old), _kinds(self.after, new)
-        for kind in (known.keys() - now.keys()) if is_sent else (now.keys() - known.keys()):
+        visited_names |= {name}
+        old_types = _schemas_by_type(self.old_document, old)
+        new_types = _schemas_by_type(self.new_document, new)
+        removed_types = old_types.keys() - new_types.keys()
+        added_types = new_types.keys() - old_types.keys()
+        for kind in removed_types if is_sent else added_types:
             yield f"{place} may {'not be' if is_sent else 'be'} {kind}"
-        for kind in known.keys() & now.keys():
-            of, to = known[kind], now[kind]
-            yield from _narrowed(place, of, to, is_sent=is_sent)
-            yield from _required(place, of, to, is_sent=is_sent)
-            for field, schema in of.get("properties", {}).items():
-                inner = f"{place}.{field}"
-                if field not in to.get("properties", {}):
-                    yield f"{inner} is gone"
+        for kind in old_types.keys() & new_types.keys():
+            old_schema = old_types[kind]
+            new_schema = new_types[kind]
+            yield from _find_narrower_types(place, old_schema, new_schema, is_sent=is_sent)
+            yield from _find_required_changes(place, old_schema, new_schema, is_sent=is_sent)
+            for field, schema in old_schema.get("properties", {}).items():
+                inner_place = f"{place}.{field}"
+                if field not in new_schema.get("properties", {}):
+                    yield f"{inner_place} is gone"
                     continue
-                more = to["properties"][field]
-                yield from self._schema(inner, schema, more, is_sent=is_sent, seen=seen)
-            for part, mark in (("items", "[]"), ("additionalProperties", ".*")):
-                if isinstance(of.get(part), dict) and isinstance(to.get(part), dict):
+                new_field = new_schema["properties"][field]
+                yield from self._schema(
+                    inner_place, schema, new_field, is_sent=is_sent, visited_names=visited_names
+                )
+            for keyword, suffix in (("items", "[]"), ("additionalProperties", ".*")):
+                old_part = old_schema.get(keyword)
+                new_part = new_schema.get(keyword)
+                if isinstance(old_part, dict) and isinstance(new_part, dict):
                     yield from self._schema(
-                        f"{place}{mark}", of[part], to[part], is_sent=is_sent, seen=seen
+                        f"{place}{suffix}",
+                        old_part,
+                        new_part,
+                        is_sent=is_sent,
+                        visited_names=visited_names,
                     )
 
 
-def _resolved(document: Json, node: Json) -> Json:
-    """The node, or the component to which it refers."""
+def _resolve_reference(document: Json, node: Json) -> Json:
+    """Return the component to which a node refers, or the node itself if it is no reference."""
     while "$ref" in node:
-        found: Any = document
+        target: Any = document
         for step in node["$ref"].removeprefix("#/").split("/"):
-            found = found[step]
-        node = found
+            target = target[step]
+        node = target
     return node
 
 
-def _kinds(document: Json, schema: Json) -> dict[str, Json]:
-    """What the value may be, by its type."""
-    schema = _resolved(document, schema)
+def _schemas_by_type(document: Json, schema: Json) -> dict[str, Json]:
+    """Map each JSON type that a value may have to the schema of this type."""
+    schema = _resolve_reference(document, schema)
     if "anyOf" in schema:
         kinds: dict[str, Json] = {}
         for each in schema["anyOf"]:
-            kinds |= _kinds(document, each)
+            kinds |= _schemas_by_type(document, each)
         return kinds
     types = schema.get("type", "anything")
     return dict.fromkeys([types] if isinstance(types, str) else types, schema)
 
 
-def _narrowed(place: str, old: Json, new: Json, *, is_sent: bool) -> Iterator[str]:
+def _find_narrower_types(place: str, old: Json, new: Json, *, is_sent: bool) -> Iterator[str]:
     if old.get("format") != new.get("format") and (is_sent or "format" in old):
         yield f"{place} has the format {new.get('format')}, and had {old.get('format')}"
     if is_sent:
-        yield from _bounded(place, old, new)
+        yield from _find_narrower_bounds(place, old, new)
 
 
-def _bounded(place: str, old: Json, new: Json) -> Iterator[str]:
+def _find_narrower_bounds(place: str, old: Json, new: Json) -> Iterator[str]:
     for value in old.get("enum", []):
         if "enum" in new and value not in new["enum"]:
             yield f"{place} may not be {value}"
     if "enum" in new and "enum" not in old:
         yield f"{place} may only be one of {len(new['enum'])} values"
-    for bound in _LOWER_NARROWS:
+    for bound in _MAXIMUM_KEYWORDS:
         if bound in new and new[bound] < old.get(bound, float("inf")):
             yield f"{place} has the {bound} {new[bound]}"
-    for bound in _HIGHER_NARROWS:
+    for bound in _MINIMUM_KEYWORDS:
         if bound in new and new[bound] > old.get(bound, float("-inf")):
             yield f"{place} has the {bound} {new[bound]}"
     if "pattern" in new and new["pattern"] != old.get("pattern"):
         yield f"{place} has the pattern {new['pattern']}"
 
 
-def _required(place: str, old: Json, new: Json, *, is_sent: bool) -> Iterator[str]:
-    known, now = set(old.get("required", [])), set(new.get("required", []))
+def _find_required_changes(place: str, old: Json, new: Json, *, is_sent: bool) -> Iterator[str]:
+    old_names = set(old.get("required", []))
+    new_names = set(new.get("required", []))
     if is_sent:
-        yield from (f"{place}.{each} is required" for each in sorted(now - known))
+        yield from (f"{place}.{each} is required" for each in sorted(new_names - old_names))
     else:
-        gone = (known - now) & new.get("properties", {}).keys()
-        yield from (f"{place}.{each} may be missing" for each in sorted(gone))
+        no_longer_required = (old_names - new_names) & new.get("properties", {}).keys()
+        yield from (f"{place}.{each} may be missing" for each in sorted(no_longer_required))
 
 
 LIST_OPERATIONS = (
@@ -182,14 +209,15 @@ LIST_OPERATIONS = (
     "PATCH /lists/{list_id}",
     "POST /lists/{list_id}/previews/{part}",
 )
-# Breaking changes since the release of the newest version, as the test says them, each with its
-# reason. A change that is declared here makes a version of its own: see docs/conventions.md.
-DECLARED: dict[str, str] = {
-    f"{operation}: body.{field} has the maxItems {most}": (
-        "A fix of a security fault: a million items took the memory of the server. The server "
-        "refused so many items before, or has fewer different values."
+# Maps each accepted breaking change since the newest released version to its reason. The keys are
+# lines of `breaking_changes`. Any other breaking change needs a new version: see
+# docs/conventions.md.
+DECLARED_BREAKING_CHANGES: dict[str, str] = {
+    f"{operation}: body.{field} has the maxItems {max_items}": (
+        "Fixes a vulnerability: a million items used up the server's memory. No valid request had "
+        "so many items, because the server refused them or has fewer different values."
     )
-    for operations, field, most in (
+    for operations, field, max_items in (
         (LIST_OPERATIONS, "redirect_origins", 100),
         (("POST /fields", "PATCH /fields/{field_id}"), "choices", 1_000),
         (("POST /lists/{list_id}/exports",), "status", 100),
@@ -211,18 +239,20 @@ DECLARED: dict[str, str] = {
 }
 # The change that documents a maximum for texts without one. It breaks no program, because the
 # server had already refused even shorter texts.
-DECLARED_BOUND = f" has the maxLength {MAX_TEXT_CHARACTERS}"
+DECLARED_MAX_LENGTH = f" has the maxLength {MAX_TEXT_CHARACTERS}"
 
 
-def released() -> Document:
+def load_released_document() -> Document:
     document: Document = json.loads((RELEASES_FOLDER / f"{VERSIONS[0]}.json").read_text())
     return document
 
 
 def test_api_has_no_undeclared_breaking_changes_since_the_released_version() -> None:
-    changes = breaking_changes(released(), openapi_document())
-    assert {each for each in changes if not each.endswith(DECLARED_BOUND)} == DECLARED.keys()
-    assert all(DECLARED.values())
+    changes = breaking_changes(load_released_document(), openapi_document())
+    assert {
+        each for each in changes if not each.endswith(DECLARED_MAX_LENGTH)
+    } == DECLARED_BREAKING_CHANGES.keys()
+    assert all(DECLARED_BREAKING_CHANGES.values())
 
 
 def test_every_api_version_has_a_released_openapi_document() -> None:
@@ -231,7 +261,7 @@ def test_every_api_version_has_a_released_openapi_document() -> None:
         text = (RELEASES_FOLDER / f"{version}.json").read_text()
         document = json.loads(text)
         assert document["info"]["version"] == version
-        # Nobody edits it by hand, and each operation has lines of its own.
+        # Nobody has edited the document by hand, and each operation has its own lines.
         assert text == format_release(document)
 
 
@@ -243,11 +273,11 @@ def _remove_path(document: Document) -> None:
     del document["paths"]["/imports"]
 
 
-def _remove_field_of_answer(document: Document) -> None:
+def _remove_response_field(document: Document) -> None:
     del _schema(document, "Channel")["properties"]["tagline"]
 
 
-def _demand_new_field(document: Document) -> None:
+def _require_new_field(document: Document) -> None:
     _schema(document, "NewList")["properties"]["language"] = {"type": "string"}
     _schema(document, "NewList")["required"].append("language")
 
@@ -256,30 +286,30 @@ def _narrow_enum(document: Document) -> None:
     _schema(document, "Tier")["enum"].remove("silver")
 
 
-def _close_to_strangers(document: Document) -> None:
+def _require_credentials(document: Document) -> None:
     topup = document["paths"]["/auxilia/credits/topup"]["post"]
     topup["security"].remove({})
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "expected_line"),
     [
         (_remove_path, "GET /imports: is gone"),
-        (_remove_field_of_answer, "GET /lists: 200.data.items[].tagline is gone"),
-        (_demand_new_field, "POST /lists: body.language is required"),
+        (_remove_response_field, "GET /lists: 200.data.items[].tagline is gone"),
+        (_require_new_field, "POST /lists: body.language is required"),
         (_narrow_enum, "PATCH /lists/{list_id}/members/{user_id}: body.type may not be silver"),
-        (_close_to_strangers, "POST /auxilia/credits/topup: takes fewer credentials"),
+        (_require_credentials, "POST /auxilia/credits/topup: takes fewer credentials"),
     ],
 )
 def test_contract_comparison_detects_breaking_changes(
-    change: Callable[[Document], None], said: str
+    change: Callable[[Document], None], expected_line: str
 ) -> None:
-    document = released()
+    document = load_released_document()
     change(document)
-    assert said in breaking_changes(released(), document)
+    assert expected_line in breaking_changes(load_released_document(), document)
 
 
 def test_contract_comparison_accepts_a_new_optional_field() -> None:
-    document = released()
+    document = load_released_document()
     _schema(document, "NewList")["properties"]["language"] = {"type": "string"}
-    assert breaking_changes(released(), document) == []
+    assert breaking_changes(load_released_document(), document) == []

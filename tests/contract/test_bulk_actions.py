@@ -1,4 +1,4 @@
-"""One thing that is done to all members who fit a filter, and its undo."""
+"""Tests of bulk actions, which change all members who match a filter, and of their undo."""
 
 from datetime import timedelta
 from typing import Any
@@ -24,7 +24,7 @@ from tests.support.lists.segments import (
 from tests.support.lists.subscribers import Reader, count, known_member, new_list
 from tests.support.people.erasure import erase
 
-ALL = {"field": "email", "exists": True}
+EVERY_MEMBER = {"field": "email", "exists": True}
 
 
 def test_bulk_action_runs_as_job_that_reports_matched_and_changed_members(
@@ -32,13 +32,13 @@ def test_bulk_action_runs_as_job_that_reports_matched_and_changed_members(
 ) -> None:
     [ada, ben, _] = some_members(client, list_id, 3, vips=2)
     set_member(client, list_id, ada, add_tags=["spring"])
-    begun = bulk_action(client, list_id, "tag", filter=VIP, value="spring")
-    job = data(begun, 202)
-    assert begun.headers["location"] == f"/jobs/{job['id']}"
-    done = finished(client, job["id"])
-    bulk_id = done["result"]["bulk_id"]
-    assert done["result"] == {"bulk_id": bulk_id, "matched": 2, "changed": 1}
-    assert (done["progress"]["done"], done["progress"]["total"]) == (3, 3)
+    reply = bulk_action(client, list_id, "tag", filter=VIP, value="spring")
+    job = data(reply, 202)
+    assert reply.headers["location"] == f"/jobs/{job['id']}"
+    finished_job = finished(client, job["id"])
+    bulk_id = finished_job["result"]["bulk_id"]
+    assert finished_job["result"] == {"bulk_id": bulk_id, "matched": 2, "changed": 1}
+    assert (finished_job["progress"]["done"], finished_job["progress"]["total"]) == (3, 3)
     assert known_member(client, list_id, ben)["tags"] == ["spring", "vip"]
 
 
@@ -46,13 +46,14 @@ def test_bulk_action_dry_run_returns_the_count_and_changes_nothing(
     client: httpx2.Client, list_id: int
 ) -> None:
     members = some_members(client, list_id, 3, vips=2)
-    before = standing(client, list_id, members)
-    path, body = f"/lists/{list_id}/members/bulk", {"action": "tag", "value": "new"}
+    members_before = standing(client, list_id, members)
+    path = f"/lists/{list_id}/members/bulk"
+    body = {"action": "tag", "value": "new"}
     reply = client.post(path, params={"dry_run": 1}, json={**body, "filter": VIP})
     assert data(reply) == {"matched": 2, "is_exact": True}
     assert newest_job(client)["kind"] != "members.bulk"
     assert tag_names(client, list_id) == ["vip"]
-    assert standing(client, list_id, members) == before
+    assert standing(client, list_id, members) == members_before
 
 
 ACTIONS: list[tuple[str, str | None, dict[str, Any]]] = [
@@ -62,7 +63,7 @@ ACTIONS: list[tuple[str, str | None, dict[str, Any]]] = [
     ("set_type", "gold", {"type": "gold"}),
     ("email_off", None, {"email_enabled": False}),
 ]
-OFF_BY_OWNER = {"reason": "owner", "status": None}
+EMAIL_OFF_BY_OWNER = {"reason": "owner", "status": None}
 
 
 @pytest.mark.parametrize(("action", "value", "expected"), ACTIONS)
@@ -70,23 +71,24 @@ def test_bulk_action_changes_only_matching_members_and_its_undo_restores_them(
     client: httpx2.Client, list_id: int, action: str, value: str | None, expected: dict[str, Any]
 ) -> None:
     members = some_members(client, list_id, 3, vips=2)
-    before, active = standing(client, list_id, members), count(client, list_id)
+    members_before = standing(client, list_id, members)
+    active_count = count(client, list_id)
     segment = new_segment(client, list_id)
     result = acted(client, list_id, action, segment_id=segment["id"], value=value)
     assert (result["matched"], result["changed"]) == (2, 2)
-    after = standing(client, list_id, members)
-    for old, new in zip(before[:2], after[:2], strict=True):
+    members_after = standing(client, list_id, members)
+    for old, new in zip(members_before[:2], members_after[:2], strict=True):
         if action == "email_off":
-            expected = expected | {"email_off": OFF_BY_OWNER | {"at": new["email_off"]["at"]}}
+            expected = expected | {"email_off": EMAIL_OFF_BY_OWNER | {"at": new["email_off"]["at"]}}
         assert new == {**old, **expected, "updated_at": new["updated_at"]}
         assert new["updated_at"] > old["updated_at"]
-    assert after[2] == before[2]
-    assert count(client, list_id) == (active - 2 if action == "remove" else active)
+    assert members_after[2] == members_before[2]
+    assert count(client, list_id) == (active_count - 2 if action == "remove" else active_count)
     assert data(undo(client, result["bulk_id"])) == 2
     assert newest_job(client)["result"] == {"bulk_id": result["bulk_id"], "undone": 2, "kept": 0}
-    assert standing(client, list_id, members) == before
-    assert count(client, list_id) == active
-    # A second time there is nothing to do.
+    assert standing(client, list_id, members) == members_before
+    assert count(client, list_id) == active_count
+    # A second undo changes nothing.
     assert data(undo(client, result["bulk_id"])) == 0
 
 
@@ -98,8 +100,8 @@ def test_member_history_records_bulk_actions_and_their_undo(
     data(undo(client, bulk_id))
     user_id = known_member(client, list_id, ada)["user_id"]
     path = f"/lists/{list_id}/members/{user_id}/history"
-    back, removed, *_ = data(client.get(path))["items"]
-    assert (back["action"], back["status_before"], back["status_after"]) == (
+    restored, removed, *_ = data(client.get(path))["items"]
+    assert (restored["action"], restored["status_before"], restored["status_after"]) == (
         "bulk_undone",
         "removed",
         "active",
@@ -111,17 +113,17 @@ def test_bulk_tier_change_drops_past_expiry_and_its_undo_restores_the_expiry(
     client: httpx2.Client, list_id: int
 ) -> None:
     members = some_members(client, list_id, 3)
-    ends = {"past": "2020-01-01T00:00:00.000000Z", "future": "2031-01-01T00:00:00.000000Z"}
-    for email, end in zip(members, (ends["past"], ends["future"], None), strict=True):
-        set_member(client, list_id, email, type="silver", paid_expiry=end)
-    before = standing(client, list_id, members)
-    bulk_id = acted(client, list_id, "set_type", filter=ALL, value="gold")["bulk_id"]
-    after = standing(client, list_id, members)
-    assert [each["type"] for each in after] == ["gold"] * 3
-    assert [each["paid_expiry"] for each in after] == [None, ends["future"], None]
+    expiries = {"past": "2020-01-01T00:00:00.000000Z", "future": "2031-01-01T00:00:00.000000Z"}
+    for email, expiry in zip(members, (expiries["past"], expiries["future"], None), strict=True):
+        set_member(client, list_id, email, type="silver", paid_expiry=expiry)
+    members_before = standing(client, list_id, members)
+    bulk_id = acted(client, list_id, "set_type", filter=EVERY_MEMBER, value="gold")["bulk_id"]
+    members_after = standing(client, list_id, members)
+    assert [each["type"] for each in members_after] == ["gold"] * 3
+    assert [each["paid_expiry"] for each in members_after] == [None, expiries["future"], None]
     assert data(undo(client, bulk_id)) == 3
-    assert standing(client, list_id, members) == before
-    acted(client, list_id, "set_type", filter=ALL, value="free")
+    assert standing(client, list_id, members) == members_before
+    acted(client, list_id, "set_type", filter=EVERY_MEMBER, value="free")
     assert {each["paid_expiry"] for each in standing(client, list_id, members)} == {None}
 
 
@@ -135,51 +137,53 @@ def test_bulk_undo_keeps_values_that_were_changed_after_the_bulk_action(
     acted(client, list_id, "tag", filter=VIP, value="later")
     assert data(undo(client, bulk_id)) == 3
     assert newest_job(client)["result"]["kept"] == 1
-    after = standing(client, list_id, members)
-    assert [each["type"] for each in after] == ["silver", "free", "free", "free"]
-    assert after[1]["name"] == "Named since"
-    assert all(each["tags"] == ["later", "vip"] for each in after)
+    members_after = standing(client, list_id, members)
+    assert [each["type"] for each in members_after] == ["silver", "free", "free", "free"]
+    assert members_after[1]["name"] == "Named since"
+    assert all(each["tags"] == ["later", "vip"] for each in members_after)
 
 
 def test_bulk_undo_keeps_mail_settings_that_were_changed_after_the_bulk_action(
     client: httpx2.Client, list_id: int
 ) -> None:
-    on_and_off, untouched = some_members(client, list_id, 2, vips=2)
+    changed_email, unchanged_email = some_members(client, list_id, 2, vips=2)
     bulk_id = acted(client, list_id, "email_off", filter=VIP)["bulk_id"]
-    user_id = known_member(client, list_id, on_and_off)["user_id"]
+    user_id = known_member(client, list_id, changed_email)["user_id"]
     for enabled in (True, False):
         path = f"/subscriptions/{list_id}/members/{user_id}/email"
         assert data(client.put(path, json={"enabled": enabled})) == 1
-    # A later bulk action of another kind does not stand in the way.
-    acted(client, list_id, "tag", filter=ALL, value="later")
+    # A later bulk action of another kind doesn't prevent the undo.
+    acted(client, list_id, "tag", filter=EVERY_MEMBER, value="later")
     assert data(undo(client, bulk_id)) == 1
-    shown = standing(client, list_id, [on_and_off, untouched])
-    assert [each["email_enabled"] for each in shown] == [False, True]
+    restored_members = standing(client, list_id, [changed_email, unchanged_email])
+    assert [each["email_enabled"] for each in restored_members] == [False, True]
 
 
 def test_bulk_undo_neither_restores_nor_mails_people_who_opted_out(
     client: httpx2.Client, make_reader: Any, list_id: int
 ) -> None:
-    leaves, quiet, stays = (make_reader().joins(list_id) for _ in range(3))
-    everyone = [each.email for each in (leaves, quiet, stays)]
-    off = acted(client, list_id, "email_off", filter=ALL)["bulk_id"]
-    gone = acted(client, list_id, "remove", filter=ALL)["bulk_id"]
-    # Both say so while the list has them not.
-    leaves.client.delete(f"/subscriptions/{list_id}")
-    quiet.wants_mail(list_id, False)
-    assert data(undo(client, gone)) == 2
-    assert data(undo(client, off)) == 1
-    found = {email: known_member(client, list_id, email) for email in everyone}
-    assert found[leaves.email]["status"] == "removed"
-    assert (found[quiet.email]["status"], found[quiet.email]["email_enabled"]) == ("active", False)
-    assert (found[stays.email]["status"], found[stays.email]["email_enabled"]) == ("active", True)
+    opted_out, without_mail, active = (make_reader().joins(list_id) for _ in range(3))
+    emails = [each.email for each in (opted_out, without_mail, active)]
+    email_off_id = acted(client, list_id, "email_off", filter=EVERY_MEMBER)["bulk_id"]
+    removal_id = acted(client, list_id, "remove", filter=EVERY_MEMBER)["bulk_id"]
+    # Both people opt out while they are removed from the list.
+    opted_out.client.delete(f"/subscriptions/{list_id}")
+    without_mail.wants_mail(list_id, False)
+    assert data(undo(client, removal_id)) == 2
+    assert data(undo(client, email_off_id)) == 1
+    members = {email: known_member(client, list_id, email) for email in emails}
+    assert members[opted_out.email]["status"] == "removed"
+    silent_member = members[without_mail.email]
+    assert (silent_member["status"], silent_member["email_enabled"]) == ("active", False)
+    active_member = members[active.email]
+    assert (active_member["status"], active_member["email_enabled"]) == ("active", True)
 
 
 def test_bulk_undo_keeps_mail_off_that_was_off_before_the_bulk_action(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).wants_mail(list_id, False)
-    result = acted(client, list_id, "email_off", filter=ALL)
+    result = acted(client, list_id, "email_off", filter=EVERY_MEMBER)
     assert (result["matched"], result["changed"]) == (1, 0)
     assert data(undo(client, result["bulk_id"])) == 0
     assert reader.stands(list_id) == ("active", False)
@@ -188,17 +192,17 @@ def test_bulk_undo_keeps_mail_off_that_was_off_before_the_bulk_action(
 def test_erased_member_is_excluded_from_bulk_actions_and_from_their_undo(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    erased, stays = some_members(client, list_id, 2, vips=2)
+    erased, remaining = some_members(client, list_id, 2, vips=2)
     bulk_id = acted(client, list_id, "remove", filter=VIP)["bulk_id"]
-    kept = "SELECT count(*) FROM bulk_changes WHERE bulk_id = %s"
-    assert stack.query(kept, bulk_id) == [(2,)]
+    count_changes = "SELECT count(*) FROM bulk_changes WHERE bulk_id = %s"
+    assert stack.query(count_changes, bulk_id) == [(2,)]
     erase(stack.resources, erased)
-    assert stack.query(kept, bulk_id) == [(1,)]
+    assert stack.query(count_changes, bulk_id) == [(1,)]
     assert data(undo(client, bulk_id)) == 1
-    assert known_member(client, list_id, stays)["status"] == "active"
-    # In whatever status their record is.
-    written = {"field": "status", "in": ["active", "removed"]}
-    assert acted(client, list_id, "tag", filter=written, value="x")["matched"] == 1
+    assert known_member(client, list_id, remaining)["status"] == "active"
+    # A filter on any status doesn't match the erased person either.
+    any_status = {"field": "status", "in": ["active", "removed"]}
+    assert acted(client, list_id, "tag", filter=any_status, value="x")["matched"] == 1
 
 
 def test_bulk_action_rejects_a_value_that_does_not_fit_the_action(
@@ -219,10 +223,10 @@ def test_bulk_action_rejects_a_value_that_does_not_fit_the_action(
 def test_bulk_action_requires_either_a_segment_or_a_filter(
     client: httpx2.Client, list_id: int
 ) -> None:
-    made = new_segment(client, list_id)
+    segment = new_segment(client, list_id)
     problem(bulk_action(client, list_id, "remove"), 400, "selection.unclear")
-    both = bulk_action(client, list_id, "remove", filter=VIP, segment_id=made["id"])
-    problem(both, 400, "selection.unclear")
+    reply = bulk_action(client, list_id, "remove", filter=VIP, segment_id=segment["id"])
+    problem(reply, 400, "selection.unclear")
     problem(bulk_action(client, list_id, "burn", filter=VIP), 422, "body.invalid")
 
 
@@ -230,17 +234,19 @@ def test_running_bulk_action_cannot_be_undone(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
-    job = data(bulk_action(client_without_workers, list_id, "remove", filter=ALL), 202)
+    job = data(bulk_action(client_without_workers, list_id, "remove", filter=EVERY_MEMBER), 202)
     [(bulk_id,)] = stack_without_workers.query(
         "SELECT subject_id FROM jobs WHERE id = %s", job["id"]
     )
     assert isinstance(bulk_id, int)
     problem(undo(client_without_workers, bulk_id), 409, "bulk.running")
     assert data(client_without_workers.delete(f"/jobs/{job['id']}")) == 1
-    # What it changed until then can be taken back, by one job.
-    undos = {data(undo(client_without_workers, bulk_id, Prefer="wait=0"), 202) for _ in range(2)}
-    assert len(undos) == 1
-    # A bulk action whose undo was asked for does not go on.
+    # The cancelled bulk action can be undone. Two requests start only one job.
+    undo_job_ids = {
+        data(undo(client_without_workers, bulk_id, Prefer="wait=0"), 202) for _ in range(2)
+    }
+    assert len(undo_job_ids) == 1
+    # A bulk action can't be retried after a request for its undo.
     problem(client_without_workers.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
 
 
@@ -254,5 +260,5 @@ def test_bulk_undo_expires_after_ninety_days_and_its_data_is_kept_that_long(
         bulk_id,
     )
     problem(undo(client, bulk_id), 409, "bulk.undo_over")
-    [kept] = [rule for rule in RULES if rule.name == "bulk_changes"]
-    assert kept.age(stack.settings()) > timedelta(days=90)
+    [retention_rule] = [rule for rule in RULES if rule.name == "bulk_changes"]
+    assert retention_rule.age(stack.settings()) > timedelta(days=90)

@@ -38,85 +38,90 @@ def recorded_address(client: httpx2.Client, list_id: int) -> str:
     return email
 
 
-def link_to(person: Visitor, email: str) -> str:
+def request_confirmation_link(person: Visitor, email: str) -> str:
     """Request a change to a new e-mail address, and return the mailed confirmation link."""
     person.fill_in("/account/email", email=email, current=PASSWORD)
     return person.mailed_path(email, CONFIRM)
 
 
-def address_of(person: Visitor) -> str:
+def get_address(person: Visitor) -> str:
     return str(data(person.get("/users/me"))["email"])
 
 
-def opts_out(client: httpx2.Client, stack: Stack, list_id: int, user_id: int) -> None:
-    trace = {"trace_id": trace_for(stack, list_id, user_id)}
-    assert data(client.request("DELETE", f"/subscriptions/{list_id}", params=trace)) == 1
+def opt_out(client: httpx2.Client, stack: Stack, list_id: int, user_id: int) -> None:
+    params = {"trace_id": trace_for(stack, list_id, user_id)}
+    assert data(client.request("DELETE", f"/subscriptions/{list_id}", params=params)) == 1
 
 
 def test_address_change_erases_the_record_of_the_new_address_and_keeps_its_opt_outs(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
-    new = new_address()
+    new_email = new_address()
     active_list_id, left_list_id, common_list_id = (new_list(client)["id"] for _ in range(3))
     for each in (active_list_id, left_list_id, common_list_id):
-        record_id = brought(client, each, new)
+        record_id = brought(client, each, new_email)
     join(logged_in_visitor, common_list_id)
     for each in (left_list_id, common_list_id):
-        opts_out(client, logged_in_visitor.stack, each, record_id)
-    link = link_to(logged_in_visitor, new)
+        opt_out(client, logged_in_visitor.stack, each, record_id)
+    link = request_confirmation_link(logged_in_visitor, new_email)
     assert "erases this data" in logged_in_visitor.get(link).text
     assert logged_in_visitor.fill_in(link).headers["location"].endswith("/account")
-    assert address_of(logged_in_visitor) == new
-    user_id = user_id_of(logged_in_visitor.stack, new)
+    assert get_address(logged_in_visitor) == new_email
+    user_id = user_id_of(logged_in_visitor.stack, new_email)
     assert user_id != record_id
     assert [
         roster(delivery_client, each) for each in (active_list_id, left_list_id, common_list_id)
     ] == [[], [], []]
-    erased = "SELECT finished_at IS NOT NULL FROM erasures WHERE user_id = %s"
+    erasure_finished = "SELECT finished_at IS NOT NULL FROM erasures WHERE user_id = %s"
     eventually(
-        lambda: logged_in_visitor.stack.query(erased, record_id) == [(True,)], what="the erasure"
+        lambda: logged_in_visitor.stack.query(erasure_finished, record_id) == [(True,)],
+        what="the erasure",
     )
-    assert logged_in_visitor.stack.query("SELECT 1 FROM subscriptions WHERE email = %s", new) == []
+    assert (
+        logged_in_visitor.stack.query("SELECT 1 FROM subscriptions WHERE email = %s", new_email)
+        == []
+    )
     eventually(
-        lambda: count(client, common_list_id) == 0, what="the account's own record to follow"
+        lambda: count(client, common_list_id) == 0, what="the change of the account's own record"
     )
     # The owner can re-add the person by neither the old nor the new address.
     for each in (left_list_id, common_list_id):
-        for address in (email, new):
+        for address in (email, new_email):
             assert data(add(client, each, address)) == 0
     # Only the person can lift their opt-out.
     join(logged_in_visitor, common_list_id)
-    assert roster(delivery_client, common_list_id) == [new]
+    assert roster(delivery_client, common_list_id) == [new_email]
 
 
 def test_address_change_erases_no_record_that_its_page_did_not_mention(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int
 ) -> None:
-    new = new_address()
-    link = link_to(logged_in_visitor, new)
-    shown = hidden(logged_in_visitor.get(link))
-    assert "erase" not in shown
-    brought(client, list_id, new)
-    reply = logged_in_visitor.client.post(link.partition("?")[0], data=shown)
-    assert (reply.status_code, address_of(logged_in_visitor)) == (303, email)
+    new_email = new_address()
+    link = request_confirmation_link(logged_in_visitor, new_email)
+    form = hidden(logged_in_visitor.get(link))
+    assert "erase" not in form
+    brought(client, list_id, new_email)
+    reply = logged_in_visitor.client.post(link.partition("?")[0], data=form)
+    assert (reply.status_code, get_address(logged_in_visitor)) == (303, email)
     assert "erases this data" in logged_in_visitor.get(reply.headers["location"]).text
-    assert known_member(client, list_id, new)
+    assert known_member(client, list_id, new_email)
     logged_in_visitor.fill_in(link)
-    assert address_of(logged_in_visitor) == new
+    assert get_address(logged_in_visitor) == new_email
 
 
 def test_address_change_request_does_not_reveal_whether_an_address_is_known(
     logged_in_visitor: Visitor, recorded_address: str
 ) -> None:
-    told, mailed = set(), set()
+    distinct_replies = set()
+    distinct_mails = set()
     for each in (new_address(), recorded_address, new_account(logged_in_visitor.stack)):
         reply = logged_in_visitor.fill_in("/account/email", email=each, current=PASSWORD)
-        told.add((reply.status_code, reply.headers["location"], reply.text))
+        distinct_replies.add((reply.status_code, reply.headers["location"], reply.text))
         # Every new address receives the same mail, whether or not it is known.
-        mailed.add(logged_in_visitor.mailed(each, CONFIRM).partition("?token=")[0])
-    assert (len(told), len(mailed)) == (1, 1)
+        distinct_mails.add(logged_in_visitor.mailed(each, CONFIRM).partition("?token=")[0])
+    assert (len(distinct_replies), len(distinct_mails)) == (1, 1)
     # The link reveals nothing to anyone except the person who requested it.
-    link = link_to(logged_in_visitor, recorded_address)
+    link = request_confirmation_link(logged_in_visitor, recorded_address)
     with a_visitor(logged_in_visitor.stack) as stranger:
         assert stranger.get(link).status_code == 303
         stranger.log_in(new_account(logged_in_visitor.stack))
@@ -131,10 +136,10 @@ def test_address_change_to_an_address_with_an_account_is_rejected(
     # Someone who can't log in is still an account holder if they own credits.
     grant(logged_in_visitor.stack, user_id_of(logged_in_visitor.stack, recorded_address), "5")
     for each in (new_account(logged_in_visitor.stack), recorded_address):
-        reply = logged_in_visitor.get(link_to(logged_in_visitor, each))
+        reply = logged_in_visitor.get(request_confirmation_link(logged_in_visitor, each))
         assert reply.status_code == 409
         assert "This address is already in use" in reply.text
-    assert address_of(logged_in_visitor) == email
+    assert get_address(logged_in_visitor) == email
 
 
 def test_address_change_keeps_a_record_that_became_an_account_before_confirmation(
@@ -144,14 +149,14 @@ def test_address_change_keeps_a_record_that_became_an_account_before_confirmatio
     client: httpx2.Client,
     list_id: int,
 ) -> None:
-    link = link_to(logged_in_visitor, recorded_address)
-    shown = hidden(logged_in_visitor.get(link))
+    link = request_confirmation_link(logged_in_visitor, recorded_address)
+    form = hidden(logged_in_visitor.get(link))
     with a_visitor(logged_in_visitor.stack) as visitor:
         visitor.fill_in("/register", email=recorded_address)
-        registering = visitor.mailed_path(recorded_address, "Finish creating your account")
-        assert visitor.fill_in(registering, name="New", password=PASSWORD).status_code == 303
-    reply = logged_in_visitor.client.post(link.partition("?")[0], data=shown)
-    assert (reply.status_code, address_of(logged_in_visitor)) == (409, email)
+        registration_path = visitor.mailed_path(recorded_address, "Finish creating your account")
+        assert visitor.fill_in(registration_path, name="New", password=PASSWORD).status_code == 303
+    reply = logged_in_visitor.client.post(link.partition("?")[0], data=form)
+    assert (reply.status_code, get_address(logged_in_visitor)) == (409, email)
     assert known_member(client, list_id, recorded_address)
 
 
@@ -159,15 +164,15 @@ def test_only_one_of_two_concurrent_address_change_confirmations_succeeds(
     logged_in_visitor: Visitor, recorded_address: str
 ) -> None:
     record_id = user_id_of(logged_in_visitor.stack, recorded_address)
-    link = link_to(logged_in_visitor, recorded_address)
+    link = request_confirmation_link(logged_in_visitor, recorded_address)
     form = hidden(logged_in_visitor.get(link))
-    with ThreadPoolExecutor(2) as presses:
-        replies = presses.map(
+    with ThreadPoolExecutor(2) as pool:
+        statuses = pool.map(
             lambda _: logged_in_visitor.client.post(link.partition("?")[0], data=form).status_code,
             range(2),
         )
-        assert sorted(replies) == [303, 403]
-    assert address_of(logged_in_visitor) == recorded_address
+        assert sorted(statuses) == [303, 403]
+    assert get_address(logged_in_visitor) == recorded_address
     erasures = "SELECT count(*) FROM erasures WHERE user_id = %s"
     assert logged_in_visitor.stack.query(erasures, record_id) == [(1,)]
 
@@ -175,39 +180,40 @@ def test_only_one_of_two_concurrent_address_change_confirmations_succeeds(
 def test_undone_address_change_restores_no_erased_record_and_lifts_no_opt_out(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
-    new, list_id = new_address(), new_list(client)["id"]
-    opts_out(client, logged_in_visitor.stack, list_id, brought(client, list_id, new))
+    new_email = new_address()
+    list_id = new_list(client)["id"]
+    opt_out(client, logged_in_visitor.stack, list_id, brought(client, list_id, new_email))
     user_id = user_id_of(logged_in_visitor.stack, email)
-    logged_in_visitor.fill_in(link_to(logged_in_visitor, new))
+    logged_in_visitor.fill_in(request_confirmation_link(logged_in_visitor, new_email))
     assert logged_in_visitor.fill_in(logged_in_visitor.mailed_path(email, MOVED)).status_code == 303
     assert user_id_of(logged_in_visitor.stack, email) == user_id
-    assert logged_in_visitor.stack.query("SELECT 1 FROM users WHERE email = %s", new) == []
-    for each in (email, new):
+    assert logged_in_visitor.stack.query("SELECT 1 FROM users WHERE email = %s", new_email) == []
+    for each in (email, new_email):
         data(add(client, list_id, each))
     assert roster(delivery_client, list_id) == []
 
 
 @pytest.fixture
 def changed_address(logged_in_visitor: Visitor, list_id: int) -> str:
-    """The new e-mail address of a member, which the owners of the member's lists may see."""
+    """The new e-mail address of a member, who lets the owners of their lists see it."""
     join(logged_in_visitor, list_id)
-    new = new_address()
-    logged_in_visitor.fill_in(link_to(logged_in_visitor, new), show="yes")
-    return new
+    new_email = new_address()
+    logged_in_visitor.fill_in(request_confirmation_link(logged_in_visitor, new_email), show="yes")
+    return new_email
 
 
-def let_days_pass(stack: Stack, email: str) -> None:
+def expire_undo_period(stack: Stack, email: str) -> None:
     """Expire the period in which a person can undo a change of address."""
     user_id = user_id_of(stack, email)
-    sent = "SELECT 1 FROM account_mails WHERE user_id = %s AND kind = 'address_changed'"
-    eventually(lambda: stack.query(f"{sent} AND sent_at IS NOT NULL", user_id), what="the mail")
+    mail_job = "SELECT 1 FROM account_mails WHERE user_id = %s AND kind = 'address_changed'"
+    eventually(lambda: stack.query(f"{mail_job} AND sent_at IS NOT NULL", user_id), what="the mail")
     stack.query("UPDATE mailed_links SET expires_at = now() WHERE user_id = %s", user_id)
     make_due(stack, user_id)
-    open_ = (
+    unfinished_job = (
         "SELECT 1 FROM jobs WHERE kind = 'account.show_address' AND subject_id = %s"
         " AND finished_at IS NULL AND run_at <= now()"
     )
-    eventually(lambda: not stack.query(open_, user_id), what="the end of the job")
+    eventually(lambda: not stack.query(unfinished_job, user_id), what="the end of the job")
 
 
 def make_due(stack: Stack, user_id: int) -> None:
@@ -229,13 +235,15 @@ def test_owners_see_a_changed_address_after_three_days_if_the_person_allows_that
     logged_in_visitor.mailed(email, MOVED)
     # The job postpones itself if it runs too early because the mail was late.
     make_due(logged_in_visitor.stack, user_id)
-    later = (
+    postponed_job = (
         "SELECT 1 FROM jobs WHERE kind = 'account.show_address' AND subject_id = %s"
         " AND run_at BETWEEN now() + '71 h' AND now() + '73 h' AND finished_at IS NULL"
     )
-    eventually(lambda: logged_in_visitor.stack.query(later, user_id), what="the job to be put off")
+    eventually(
+        lambda: logged_in_visitor.stack.query(postponed_job, user_id), what="the postponed job"
+    )
     assert member(client, list_id, changed_address) is None
-    let_days_pass(logged_in_visitor.stack, changed_address)
+    expire_undo_period(logged_in_visitor.stack, changed_address)
     assert member(client, list_id, email) is None
     assert known_member(client, list_id, changed_address)["user_id"] == user_id
     # An imported file with the old address still refers to the same person.
@@ -252,18 +260,17 @@ def test_owners_see_a_changed_address_after_three_days_if_the_person_allows_that
 
 
 @pytest.mark.usefixtures("changed_address")
-@pytest.mark.parametrize("then", ["is undone", "moves on without the box"])
+@pytest.mark.parametrize("next_step", ["undone", "replaced"])
 def test_owners_never_see_a_changed_address_that_was_undone_or_replaced(
-    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int, then: str
+    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int, next_step: str
 ) -> None:
-    last = email if then == "is undone" else new_address()
-    if then == "is undone":
-        assert (
-            logged_in_visitor.fill_in(logged_in_visitor.mailed_path(email, MOVED)).status_code
-            == 303
-        )
+    last_email = email if next_step == "undone" else new_address()
+    if next_step == "undone":
+        reply = logged_in_visitor.fill_in(logged_in_visitor.mailed_path(email, MOVED))
+        assert reply.status_code == 303
     else:
-        ask(logged_in_visitor, last)
-    let_days_pass(logged_in_visitor.stack, last)
-    [shown] = members(client, list_id)
-    assert shown["email"] == email
+        # The person doesn't allow owners to see this further address.
+        ask(logged_in_visitor, last_email)
+    expire_undo_period(logged_in_visitor.stack, last_email)
+    [listed_member] = members(client, list_id)
+    assert listed_member["email"] == email

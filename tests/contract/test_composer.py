@@ -1,4 +1,4 @@
-"""Metadata and tweets over HTTP: what may be asked, and what every answer keeps to."""
+"""Tests of the composer's metadata and tweets: valid requests, and rules for every response."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -25,26 +25,29 @@ PATHS = (METADATA, TWEETS)
 
 
 @pytest.mark.parametrize(
-    ("path", "faults"), [(METADATA, find_metadata_faults), (TWEETS, find_tweets_faults)]
+    ("path", "find_faults"), [(METADATA, find_metadata_faults), (TWEETS, find_tweets_faults)]
 )
 def test_composer_texts_satisfy_every_rule_for_metadata_and_tweets(
-    client: httpx2.Client, path: str, faults: Any
+    client: httpx2.Client, path: str, find_faults: Any
 ) -> None:
     for post in POSTS.values():
         reply = ask(client, path, post)
-        assert faults(post, data(reply)) == []
+        assert find_faults(post, data(reply)) == []
         assert reply.headers["pressroom-source"] in {"offline", "offline; cached"}
 
 
 def test_composer_returns_only_the_requested_parts(client: httpx2.Client) -> None:
-    for includes, wanted in (
+    for includes, expected_parts in (
         ([","], {"slug", "summary", "tags"}),
         ([" summary , tags "], {"summary", "tags"}),
         (["slug", "tags,slug"], {"slug", "tags"}),
     ):
-        found = data(ask(client, METADATA, POSTS["english"], params={"includes": includes}))
-        assert set(found) == wanted
-        assert find_metadata_faults(POSTS["english"], found, *map(MetadataField, wanted)) == []
+        metadata = data(ask(client, METADATA, POSTS["english"], params={"includes": includes}))
+        assert set(metadata) == expected_parts
+        assert (
+            find_metadata_faults(POSTS["english"], metadata, *map(MetadataField, expected_parts))
+            == []
+        )
 
 
 @pytest.mark.parametrize("includes", ["title", "slug,title", "Slug", "slug;tags", "slug,summary2"])
@@ -52,12 +55,12 @@ def test_composer_rejects_an_unknown_part_and_names_the_allowed_parts(
     client: httpx2.Client, includes: str
 ) -> None:
     reply = ask(client, METADATA, POSTS["english"], params={"includes": includes})
-    said = problem(reply, 400, "composer.unknown_part")["detail"]
-    assert all(part in said for part in MetadataField)
-    assert includes not in said
+    detail = problem(reply, 400, "composer.unknown_part")["detail"]
+    assert all(part in detail for part in MetadataField)
+    assert includes not in detail
 
 
-WRONG: dict[str, Any] = {
+MALFORMED_POSTS: dict[str, Any] = {
     "no title": {"content": "x"},
     "no content": {"title": "x"},
     "nothing": {},
@@ -75,8 +78,8 @@ WRONG: dict[str, Any] = {
 
 @pytest.mark.parametrize("path", PATHS)
 def test_composer_rejects_a_malformed_post(client: httpx2.Client, path: str) -> None:
-    for wrong, body in WRONG.items():
-        assert problem(client.post(path, json=body), 422, "body.invalid")["errors"], wrong
+    for description, body in MALFORMED_POSTS.items():
+        assert problem(client.post(path, json=body), 422, "body.invalid")["errors"], description
 
 
 @pytest.mark.tier("properties")
@@ -95,18 +98,18 @@ def test_composer_caches_texts_of_a_post_across_paths_and_owners(
     client: httpx2.Client, stack: Stack, path: str
 ) -> None:
     post = fresh()
-    first = ask(client, path, post)
-    assert first.headers["pressroom-source"] == "offline"
-    for same in (path, f"/auxilia{path}", f"/auxilia{path}/"):
-        again = ask(client, same, post)
-        assert again.headers["pressroom-source"] == "offline; cached"
-        assert data(again) == data(first)
-    with stack.client(stack.create_owner().key) as other:
-        assert ask(other, path, post).headers["pressroom-source"] == "offline; cached"
-    changed = Post(post.title, post.content + " ")
-    assert ask(client, path, changed).headers["pressroom-source"] == "offline"
-    swapped = Post(post.content[:400], post.title)
-    assert ask(client, path, swapped).headers["pressroom-source"] == "offline"
+    first_reply = ask(client, path, post)
+    assert first_reply.headers["pressroom-source"] == "offline"
+    for equivalent_path in (path, f"/auxilia{path}", f"/auxilia{path}/"):
+        cached_reply = ask(client, equivalent_path, post)
+        assert cached_reply.headers["pressroom-source"] == "offline; cached"
+        assert data(cached_reply) == data(first_reply)
+    with stack.client(stack.create_owner().key) as other_client:
+        assert ask(other_client, path, post).headers["pressroom-source"] == "offline; cached"
+    changed_post = Post(post.title, post.content + " ")
+    assert ask(client, path, changed_post).headers["pressroom-source"] == "offline"
+    swapped_post = Post(post.content[:400], post.title)
+    assert ask(client, path, swapped_post).headers["pressroom-source"] == "offline"
 
 
 def test_composer_caches_each_set_of_parts_separately(client: httpx2.Client) -> None:
@@ -127,17 +130,17 @@ def test_composer_stores_only_its_texts_and_never_the_post(
 ) -> None:
     redis = stack.resources.redis
     post = Post("Canary", "Chirp. " * 30 + "quetzalcoatlus " + "The end of the post. " * 30)
-    before = set(redis.scan_iter("*"))
+    keys_before = set(redis.scan_iter("*"))
     assert data(ask(client, METADATA, post))
 
-    def new() -> list[bytes]:
-        return [key for key in redis.scan_iter("pressroom:*") if key not in before]
+    def find_new_keys() -> list[bytes]:
+        return [key for key in redis.scan_iter("pressroom:*") if key not in keys_before]
 
-    eventually(lambda: len(new()) == 1, what="the end of all but what is kept")
-    [kept] = new()
-    assert kept.startswith(b"pressroom:cache:")
-    assert b"anary" not in kept
-    assert 86_000 < int(str(redis.ttl(kept))) <= 86_400
+    eventually(lambda: len(find_new_keys()) == 1, what="the removal of all keys except one")
+    [cache_key] = find_new_keys()
+    assert cache_key.startswith(b"pressroom:cache:")
+    assert b"anary" not in cache_key
+    assert 86_000 < int(str(redis.ttl(cache_key))) <= 86_400
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -153,14 +156,16 @@ def test_composer_with_zero_wait_returns_504_unless_the_texts_are_cached(
 def test_composer_call_with_hostile_markup_does_not_delay_mail(
     client: httpx2.Client, stack: Stack, visitor: Visitor
 ) -> None:
-    marks = "<&![*_`~{<&"
-    post = Post("Hostile", "\n\n".join(f"**a** {mark * 19_900}" for mark in marks))
+    markup_characters = "<&![*_`~{<&"
+    post = Post(
+        "Hostile", "\n\n".join(f"**a** {character * 19_900}" for character in markup_characters)
+    )
     email = new_address()
     with ThreadPoolExecutor(1) as threads:
-        asked = threads.submit(ask, client, TWEETS, post)
+        tweets_call = threads.submit(ask, client, TWEETS, post)
         visitor.fill_in("/register", email=email)
         eventually(lambda: stack.mails(email), within=10, what="the mail")
-        assert find_tweets_faults(post, data(asked.result())) == []
+        assert find_tweets_faults(post, data(tweets_call.result())) == []
 
 
 @pytest.mark.parametrize("prefer", ["respond-async", "respond-async, wait=30", "wait=60"])

@@ -21,7 +21,7 @@ from tests.support.composer.composing import (
 from tests.support.composer.modelling import SOURCE, Modelled, post
 from tests.support.http.replies import data, problem
 
-STOOD_IN = "offline; fallback"
+FALLBACK_SOURCE = "offline; fallback"
 
 
 @pytest.fixture(scope="module")
@@ -57,52 +57,52 @@ def _ask(author: httpx2.Client, path: str, body: dict[str, str], wait: int = 20)
 
 
 @pytest.mark.parametrize(
-    ("path", "model", "source"),
+    ("path", "model_behaviour", "source"),
     [
         (METADATA, None, SOURCE),
         (TWEETS, "prose", SOURCE),
         (METADATA, "no-json-mode", SOURCE),
-        (METADATA, "wrong-shape", STOOD_IN),
+        (METADATA, "wrong-shape", FALLBACK_SOURCE),
         (METADATA, "thinks", SOURCE),
-        (METADATA, "only-thinks", STOOD_IN),
-        (TWEETS, "empty", STOOD_IN),
-        (METADATA, "500", STOOD_IN),
-        (METADATA, "trickle", STOOD_IN),
+        (METADATA, "only-thinks", FALLBACK_SOURCE),
+        (TWEETS, "empty", FALLBACK_SOURCE),
+        (METADATA, "500", FALLBACK_SOURCE),
+        (METADATA, "trickle", FALLBACK_SOURCE),
     ],
 )
 def test_composer_falls_back_to_the_offline_writer_when_the_model_fails(
     composer_with_fallback: Modelled,
     author_client: httpx2.Client,
     path: str,
-    model: str | None,
+    model_behaviour: str | None,
     source: str,
 ) -> None:
-    composer_with_fallback.steer(model)
+    composer_with_fallback.steer(model_behaviour)
     body = post()
-    reply = _ask(author_client, path, body, wait=4 if model == "trickle" else 20)
+    reply = _ask(author_client, path, body, wait=4 if model_behaviour == "trickle" else 20)
     assert reply.headers["pressroom-source"] == source
-    written, judge = Post(**body), find_metadata_faults if path == METADATA else find_tweets_faults
-    assert judge(written, data(reply)) == []
+    find_faults = find_metadata_faults if path == METADATA else find_tweets_faults
+    assert find_faults(Post(**body), data(reply)) == []
 
 
 @pytest.mark.tier("processes")
-@pytest.mark.skipif(os.geteuid() != 0, reason="a worker's memory is hidden from its user")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can read the memory map of a worker")
 def test_composer_worker_preloads_the_offline_writer_when_configured_as_fallback(
     composer_with_model: Modelled,
 ) -> None:
     """A worker loads the offline writer at its start, because some callers wait only briefly."""
     composer_with_model.rest()
     assert not _has_loaded_models(composer_with_model.work("error").pid)
-    worker = composer_with_model.work("offline").pid
-    eventually(lambda: _has_loaded_models(worker), what="loading of the models")
+    worker_pid = composer_with_model.work("offline").pid
+    eventually(lambda: _has_loaded_models(worker_pid), what="loading of the models")
 
 
-def _has_loaded_models(worker: int) -> bool:
+def _has_loaded_models(worker_pid: int) -> bool:
     """Return whether a child process of the worker has loaded the offline writer's models.
 
     Among these models, only language detection uses numpy.
     """
-    children = psutil.Process(worker).children(recursive=True)
+    children = psutil.Process(worker_pid).children(recursive=True)
     return any("/numpy/" in Path(f"/proc/{child.pid}/maps").read_text() for child in children)
 
 
@@ -111,15 +111,15 @@ def test_composer_caches_model_texts_but_no_fallback_texts(
 ) -> None:
     body = post()
     composer_with_fallback.steer("500")
-    assert _ask(author_client, METADATA, body).headers["pressroom-source"] == STOOD_IN
+    assert _ask(author_client, METADATA, body).headers["pressroom-source"] == FALLBACK_SOURCE
     composer_with_fallback.steer(None)
-    first = _ask(author_client, METADATA, body)
-    assert first.headers["pressroom-source"] == SOURCE
-    calls = composer_with_fallback.calls()
-    again = _ask(author_client, METADATA, body)
-    assert again.headers["pressroom-source"] == f"{SOURCE}; cached"
-    assert data(again) == data(first)
-    assert composer_with_fallback.calls() == calls
+    first_reply = _ask(author_client, METADATA, body)
+    assert first_reply.headers["pressroom-source"] == SOURCE
+    calls_before = composer_with_fallback.calls()
+    repeated_reply = _ask(author_client, METADATA, body)
+    assert repeated_reply.headers["pressroom-source"] == f"{SOURCE}; cached"
+    assert data(repeated_reply) == data(first_reply)
+    assert composer_with_fallback.calls() == calls_before
 
 
 def test_concurrent_composer_calls_for_equal_posts_cause_only_one_model_call(
@@ -127,20 +127,21 @@ def test_concurrent_composer_calls_for_equal_posts_cause_only_one_model_call(
 ) -> None:
     stack = composer_with_fallback.stack
     composer_with_fallback.steer("moment")
-    body, calls = post(), composer_with_fallback.calls()
+    body = post()
+    calls_before = composer_with_fallback.calls()
 
-    def ask(base: str) -> httpx2.Response:
+    def ask(base_url: str) -> httpx2.Response:
         headers = dict(author_client.headers)
-        return httpx2.post(base + METADATA, json=body, headers=headers, timeout=60)
+        return httpx2.post(base_url + METADATA, json=body, headers=headers, timeout=60)
 
-    with stack.run_second_api() as second, ThreadPoolExecutor(12) as pool:
-        replies = list(pool.map(ask, [stack.api_url, second.api_url] * 6))
+    with stack.run_second_api() as second_api, ThreadPoolExecutor(12) as pool:
+        replies = list(pool.map(ask, [stack.api_url, second_api.api_url] * 6))
     assert len({str(data(reply)) for reply in replies}) == 1
-    assert composer_with_fallback.calls() == calls + 1
+    assert composer_with_fallback.calls() == calls_before + 1
 
 
 @pytest.mark.parametrize(
-    ("model", "error"),
+    ("model_behaviour", "error"),
     [
         ("500", (502, "llm.failed")),
         ("429", (503, "llm.unavailable")),
@@ -149,10 +150,13 @@ def test_concurrent_composer_calls_for_equal_posts_cause_only_one_model_call(
     ],
 )
 def test_composer_returns_the_model_error_when_no_fallback_is_configured(
-    composer_with_model: Modelled, author_client: httpx2.Client, model: str, error: tuple[int, str]
+    composer_with_model: Modelled,
+    author_client: httpx2.Client,
+    model_behaviour: str,
+    error: tuple[int, str],
 ) -> None:
-    _restore_model(composer_with_model, author_client, "error").steer(model)
-    reply = _ask(author_client, METADATA, post(), wait=4 if model == "slow" else 20)
+    _restore_model(composer_with_model, author_client, "error").steer(model_behaviour)
+    reply = _ask(author_client, METADATA, post(), wait=4 if model_behaviour == "slow" else 20)
     problem(reply, *error)
     assert ("retry-after" in reply.headers) == (error[0] == 503)
     assert "pressroom-source" not in reply.headers

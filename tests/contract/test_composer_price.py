@@ -19,7 +19,7 @@ from tests.support.composer.modelling import PRICE, SOURCE, Modelled, post
 from tests.support.credits import credits
 from tests.support.http.replies import data, problem
 
-PLENTY = "100"
+LARGE_BALANCE = "100"
 
 
 @dataclass
@@ -33,21 +33,23 @@ class Author:
         self,
         body: dict[str, str] | None = None,
         path: str = METADATA,
-        named: dict[str, str] | None = None,
+        call_id: dict[str, str] | None = None,
     ) -> httpx2.Response:
-        """Call the composer. ``named`` holds the header that identifies the call."""
-        headers = {"Prefer": "wait=40"} | (named or {})
+        """Call the composer. ``call_id`` holds the header that identifies the call."""
+        headers = {"Prefer": "wait=40"} | (call_id or {})
         return self.client.post(path, json=body or post(), headers=headers)
 
     @property
     def charges(self) -> list[dict[str, object]]:
         """The owner's charges, except charges that have been reversed."""
-        found = credits.entries(self.client)
-        reversed_ = {
-            each["meta"]["entry_id"] for each in found if each["action"] == "consume_reversal"
+        entries = credits.entries(self.client)
+        reversed_ids = {
+            each["meta"]["entry_id"] for each in entries if each["action"] == "consume_reversal"
         }
         return [
-            each for each in found if each["action"] == "consume" and each["id"] not in reversed_
+            each
+            for each in entries
+            if each["action"] == "consume" and each["id"] not in reversed_ids
         ]
 
 
@@ -64,62 +66,63 @@ def model(priced_composer: Modelled) -> Modelled:
 @pytest.fixture
 def make_author(model: Modelled) -> Iterator[Callable[[str], Author]]:
     """A function that creates an owner with the given number of credits."""
-    opened: list[httpx2.Client] = []
+    clients: list[httpx2.Client] = []
 
-    def make(credit: str) -> Author:
+    def make(balance: str) -> Author:
         owner = model.stack.create_owner()
-        if credit != "0":
-            credits.grant(model.stack, owner.user_id, credit)
-        opened.append(model.stack.client(owner.key))
-        return Author(owner, opened[-1])
+        if balance != "0":
+            credits.grant(model.stack, owner.user_id, balance)
+        clients.append(model.stack.client(owner.key))
+        return Author(owner, clients[-1])
 
     yield make
-    for client in opened:
+    for client in clients:
         client.close()
 
 
 @pytest.fixture
 def author(make_author: Callable[[str], Author]) -> Author:
     """An owner who has more credits than any test in this module spends."""
-    return make_author(PLENTY)
+    return make_author(LARGE_BALANCE)
 
 
 def open_charges(model: Modelled) -> list[tuple[object, ...]]:
     return model.stack.query("SELECT entry_id FROM open_charges")
 
 
-def forget(model: Modelled) -> None:
+def clear_cache(model: Modelled) -> None:
     """Delete all cached entries, as Redis does when its memory is full."""
     redis = model.stack.resources.redis
     for name in redis.scan_iter("pressroom:cache:*"):
         redis.delete(name)
 
 
-@pytest.mark.parametrize(("path", "wrote"), [(METADATA, "metadata"), (TWEETS, "tweets")])
+@pytest.mark.parametrize(("path", "text_kind"), [(METADATA, "metadata"), (TWEETS, "tweets")])
 def test_model_text_is_charged_with_a_ledger_entry_that_names_the_call(
-    author: Author, path: str, wrote: str
+    author: Author, path: str, text_kind: str
 ) -> None:
-    name = token_hex(8)
-    reply = author.ask(path=path, named={"X-Request-ID": name})
+    request_id = token_hex(8)
+    reply = author.ask(path=path, call_id={"X-Request-ID": request_id})
     data(reply)
     assert reply.headers["pressroom-source"] == SOURCE
     [entry] = author.charges
-    assert (entry["source_type"], entry["source_id"]) == ("composer", name)
-    assert entry["meta"] == {"wrote": wrote, "writer": SOURCE}
+    assert (entry["source_type"], entry["source_id"]) == ("composer", request_id)
+    assert entry["meta"] == {"wrote": text_kind, "writer": SOURCE}
     assert Decimal(str(entry["delta_credit"])) == -PRICE
-    assert credits.balance(author.client) == Decimal(PLENTY) - PRICE
+    assert credits.balance(author.client) == Decimal(LARGE_BALANCE) - PRICE
 
 
 def test_cached_composer_text_costs_nothing_for_any_caller(
     author: Author, make_author: Callable[[str], Author]
 ) -> None:
-    body, poor = post(), make_author("0")
-    first = author.ask(body)
-    for other in (author, poor):
-        again = other.ask(body)
-        assert data(again) == data(first)
-        assert again.headers["pressroom-source"] == f"{SOURCE}; cached"
-    assert (len(author.charges), len(poor.charges)) == (1, 0)
+    body = post()
+    author_without_credits = make_author("0")
+    first_reply = author.ask(body)
+    for caller in (author, author_without_credits):
+        cached_reply = caller.ask(body)
+        assert data(cached_reply) == data(first_reply)
+        assert cached_reply.headers["pressroom-source"] == f"{SOURCE}; cached"
+    assert (len(author.charges), len(author_without_credits.charges)) == (1, 0)
 
 
 @pytest.mark.tier("processes")
@@ -135,28 +138,29 @@ def test_composer_caller_who_gets_a_model_error_is_not_charged(
     assert author.charges == []
 
 
-@pytest.mark.parametrize("credit", ["0", "2.4999"])
+@pytest.mark.parametrize("balance", ["0", "2.4999"])
 def test_composer_call_with_insufficient_credits_is_rejected_before_the_model_is_called(
-    model: Modelled, make_author: Callable[[str], Author], credit: str
+    model: Modelled, make_author: Callable[[str], Author], balance: str
 ) -> None:
-    poor, calls = make_author(credit), model.calls()
-    said = problem(poor.ask(), 402, "credits.insufficient")
-    assert (said["balance_credit"], said["needed"]) == (float(credit), float(PRICE))
-    assert model.calls() == calls
-    assert poor.charges == []
+    author = make_author(balance)
+    calls_before = model.calls()
+    error = problem(author.ask(), 402, "credits.insufficient")
+    assert (error["balance_credit"], error["needed"]) == (float(balance), float(PRICE))
+    assert model.calls() == calls_before
+    assert author.charges == []
 
 
 def test_composer_call_requires_an_api_key_that_may_spend_credits(
     model: Modelled, author: Author
 ) -> None:
-    keys = [(Scope.COMPOSER,), (Scope.COMPOSER, Scope.CREDIT_READ)]
-    for scopes in keys:
+    insufficient_scopes = [(Scope.COMPOSER,), (Scope.COMPOSER, Scope.CREDIT_READ)]
+    for scopes in insufficient_scopes:
         with model.stack.client(model.stack.create_key(author.owner.user_id, *scopes)) as client:
-            said = problem(client.post(METADATA, json=post()), 403, "auth.insufficient_scope")
-            assert "credit.full" in said["detail"]
+            error = problem(client.post(METADATA, json=post()), 403, "auth.insufficient_scope")
+            assert "credit.full" in error["detail"]
     assert author.charges == []
-    spender = model.stack.create_key(author.owner.user_id, Scope.COMPOSER, Scope.CREDIT_FULL)
-    with model.stack.client(spender) as client:
+    spending_key = model.stack.create_key(author.owner.user_id, Scope.COMPOSER, Scope.CREDIT_FULL)
+    with model.stack.client(spending_key) as client:
         data(client.post(METADATA, json=post()))
     assert len(author.charges) == 1
 
@@ -165,12 +169,14 @@ def test_composer_call_requires_an_api_key_that_may_spend_credits(
 def test_repeated_composer_call_with_the_same_key_is_charged_once(
     model: Modelled, make_author: Callable[[str], Author], header: str
 ) -> None:
-    author, body, name = make_author(str(PRICE)), post(), {header: token_hex(16)}
-    data(author.ask(body, named=name))
-    forget(model)
-    again = author.ask(body, named=name)
-    data(again)
-    assert again.headers["pressroom-source"] == SOURCE
+    author = make_author(str(PRICE))
+    body = post()
+    call_id = {header: token_hex(16)}
+    data(author.ask(body, call_id=call_id))
+    clear_cache(model)
+    repeated_reply = author.ask(body, call_id=call_id)
+    data(repeated_reply)
+    assert repeated_reply.headers["pressroom-source"] == SOURCE
     assert len(author.charges) == 1
 
 
@@ -178,53 +184,58 @@ def test_repeated_composer_call_with_the_same_key_is_charged_once(
 def test_composer_calls_with_the_same_key_but_different_posts_are_each_charged(
     author: Author, header: str
 ) -> None:
-    name = {header: token_hex(16)}
+    call_id = {header: token_hex(16)}
     for _ in range(2):
-        data(author.ask(named=name))
-    data(author.ask(path=TWEETS, named=name))
+        data(author.ask(call_id=call_id))
+    data(author.ask(path=TWEETS, call_id=call_id))
     assert len(author.charges) == 3
     assert len({str(each["source_id"]) for each in author.charges}) == 1
 
 
 def test_composer_rejects_a_too_short_idempotency_key(author: Author) -> None:
-    problem(author.ask(named={"Idempotency-Key": "short"}), 400, "idempotency.key_invalid")
+    problem(author.ask(call_id={"Idempotency-Key": "short"}), 400, "idempotency.key_invalid")
 
 
 def test_only_one_of_several_concurrent_composer_callers_pays_for_a_shared_text(
     model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
     model.steer("moment")
-    body, calls = post(), model.calls()
-    authors = [make_author(PLENTY) for _ in range(3)]
-    twice, name = authors[0], {"Idempotency-Key": token_hex(16)}
+    body = post()
+    calls_before = model.calls()
+    authors = [make_author(LARGE_BALANCE) for _ in range(3)]
+    call_id = {"Idempotency-Key": token_hex(16)}
+    # The first author calls twice with the same key.
+    callers = [*authors, authors[0]]
     with ThreadPoolExecutor() as pool:
-        asked = [pool.submit(each.ask, body, named=name) for each in (*authors, twice)]
-        replies = [each.result() for each in asked]
+        calls = [pool.submit(each.ask, body, call_id=call_id) for each in callers]
+        replies = [each.result() for each in calls]
     assert {reply.status_code for reply in replies} == {200}
-    assert model.calls() == calls + 1
+    assert model.calls() == calls_before + 1
     assert sorted(len(each.charges) for each in authors) == [0, 0, 1]
-    paid = [Decimal(PLENTY) - credits.balance(each.client) for each in authors]
-    assert sorted(paid) == [0, 0, PRICE]
+    paid_credits = [Decimal(LARGE_BALANCE) - credits.balance(each.client) for each in authors]
+    assert sorted(paid_credits) == [0, 0, PRICE]
 
 
 def test_composer_caller_who_disconnects_while_the_model_writes_is_charged(
     model: Modelled, author: Author
 ) -> None:
     model.steer("moment")
-    body, calls = post(), model.calls()
+    body = post()
+    calls_before = model.calls()
     with pytest.raises(httpx2.ReadTimeout):
         author.client.post(METADATA, json=body, timeout=httpx2.Timeout(20, read=0.5))
-    eventually(lambda: model.calls() > calls, what="the model's question")
-    eventually(lambda: not open_charges(model), what="the run's end")
+    eventually(lambda: model.calls() > calls_before, what="the model call")
+    eventually(lambda: not open_charges(model), what="the settlement of the charge")
     assert len(author.charges) == 1
     assert author.ask(body).headers["pressroom-source"] == f"{SOURCE}; cached"
-    assert credits.balance(author.client) == Decimal(PLENTY) - PRICE
+    assert credits.balance(author.client) == Decimal(LARGE_BALANCE) - PRICE
 
 
 def test_composer_caller_who_disconnects_before_a_worker_starts_is_refunded(
     model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
-    author, calls = make_author(str(PRICE)), model.calls()
+    author = make_author(str(PRICE))
+    calls_before = model.calls()
     model.rest()
     try:
         reply = author.client.post(METADATA, json=post(), headers={"Prefer": "wait=1"})
@@ -232,59 +243,63 @@ def test_composer_caller_who_disconnects_before_a_worker_starts_is_refunded(
         assert (credits.balance(author.client), author.charges) == (PRICE, [])
         with pytest.raises(httpx2.ReadTimeout):
             author.client.post(METADATA, json=post(), timeout=httpx2.Timeout(20, read=0.5))
-        eventually(lambda: credits.balance(author.client) == PRICE, what="the credits")
+        eventually(lambda: credits.balance(author.client) == PRICE, what="the refund")
     finally:
         model.work("offline")
-    assert (model.calls(), open_charges(model)) == (calls, [])
+    assert (model.calls(), open_charges(model)) == (calls_before, [])
 
 
 def test_concurrent_composer_calls_never_exceed_the_balance(
     model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
-    author, calls = make_author(str(PRICE)), model.calls()
+    author = make_author(str(PRICE))
+    calls_before = model.calls()
     model.steer("moment")
     bodies = [post() for _ in range(10)]
     with ThreadPoolExecutor(10) as pool:
         replies = list(pool.map(author.ask, bodies))
     assert sorted(reply.status_code for reply in replies) == [200, *[402] * 9]
-    assert model.calls() == calls + 1
+    assert model.calls() == calls_before + 1
     assert len(author.charges) == 1
 
 
 def test_concurrent_composer_call_with_the_same_key_is_rejected_as_in_progress(
     model: Modelled, make_author: Callable[[str], Author]
 ) -> None:
-    author, body, name = make_author(str(PRICE)), post(), {"Idempotency-Key": token_hex(16)}
+    author = make_author(str(PRICE))
+    body = post()
+    call_id = {"Idempotency-Key": token_hex(16)}
     model.steer("moment")
     with ThreadPoolExecutor() as pool:
-        first = pool.submit(author.ask, body, named=name)
+        first_call = pool.submit(author.ask, body, call_id=call_id)
         eventually(lambda: open_charges(model), what="the charge")
-        problem(author.ask(body, named=name), 409, "idempotency.in_progress")
-        data(first.result())
-    forget(model)
-    data(author.ask(body, named=name))
+        problem(author.ask(body, call_id=call_id), 409, "idempotency.in_progress")
+        data(first_call.result())
+    clear_cache(model)
+    data(author.ask(body, call_id=call_id))
     assert len(author.charges) == 1
     assert credits.balance(author.client) == 0
 
 
-@pytest.mark.parametrize("taken_by", [None, "a lost worker"])
+@pytest.mark.parametrize("worker_name", [None, "a lost worker"])
 def test_open_charge_of_a_killed_process_is_reversed_after_its_deadline(
-    model: Modelled, make_author: Callable[[str], Author], taken_by: str | None
+    model: Modelled, make_author: Callable[[str], Author], worker_name: str | None
 ) -> None:
-    author, stack = make_author(str(PRICE)), model.stack
+    author = make_author(str(PRICE))
+    stack = model.stack
     entry = data(credits.consume(author.client, str(PRICE)))
     stack.query(
         "INSERT INTO open_charges (entry_id, call, work, taken_by, deadline)"
         " VALUES (%s, 'ab', 'request:x', %s, now() + interval '1 minute')",
         entry["id"],
-        taken_by,
+        worker_name,
     )
     own_charges.reverse_overdue_charges(stack.resources)
     assert credits.balance(author.client) == 0
     stack.query("UPDATE open_charges SET deadline = now() WHERE entry_id = %s", entry["id"])
     for _ in range(2):
         own_charges.reverse_overdue_charges(stack.resources)
-    own_charges.settle_charge(stack.resources.database, entry["id"], taken_by or "a late worker")
+    own_charges.settle_charge(stack.resources.database, entry["id"], worker_name or "a late worker")
     assert (credits.balance(author.client), author.charges) == (PRICE, [])
     assert ledger_verify.verify_ledger(stack.resources, full=True).faults == []
 

@@ -1,4 +1,4 @@
-"""The redirect to a page of the list's owner after a reader has confirmed a subscription."""
+"""Tests of the redirect to a page of the list's owner after a person has confirmed."""
 
 import html
 import re
@@ -41,19 +41,19 @@ def test_confirming_leads_to_the_page_of_the_owner(
 ) -> None:
     subscriber = make_pending(redirect_origins=[OWNER_ORIGIN], confirmed_redirect=WELCOME_URL)
     url = subscriber.confirm_url()
-    asking = stranger.get(url)
-    assert read_heading(asking) == "Confirm your subscription"
+    form_page = stranger.get(url)
+    assert read_heading(form_page) == "Confirm your subscription"
     # Browsers also apply the policy of this page to the redirect after its form.
-    assert "form-action 'self' https:" in asking.headers["content-security-policy"]
+    assert "form-action 'self' https:" in form_page.headers["content-security-policy"]
     reply = stranger.post(url)
     assert (reply.status_code, reply.headers["location"]) == (303, WELCOME_URL)
     assert reply.headers["referrer-policy"] == "no-referrer"
     assert subscriber.stands() == ("active", True)
     # After the confirmation, the mailed link shows a page with a link to the owner's page.
-    again = stranger.get(url)
-    assert read_heading(again) == "You’re subscribed"
-    assert f'href="{html.escape(WELCOME_URL)}"' in again.text
-    assert "Continue to owner.example" in again.text
+    repeated_page = stranger.get(url)
+    assert read_heading(repeated_page) == "You’re subscribed"
+    assert f'href="{html.escape(WELCOME_URL)}"' in repeated_page.text
+    assert "Continue to owner.example" in repeated_page.text
 
 
 @pytest.mark.parametrize("origins", [[], [OWNER_ORIGIN]])
@@ -86,39 +86,47 @@ def test_confirmed_redirect_with_another_origin_or_a_hostile_url_is_rejected(
     client: httpx2.Client,
 ) -> None:
     fields = {"redirect_origins": [OWNER_ORIGIN], "confirmed_redirect": WELCOME_URL}
-    made = new_list(client, **fields)
-    owned = [
-        *(f"{OWNER_ORIGIN}@evil.example/", f"https://a:b@{OWNER_ORIGIN.partition('//')[2]}/"),
-        *(f"{OWNER_ORIGIN}.evil.example/", f"{OWNER_ORIGIN}:444/", "https://evil.example/"),
-        *(f"{OWNER_ORIGIN}/\r\nLocation: https://evil.example", f"{OWNER_ORIGIN}/\r\n"),
-        *(f"{OWNER_ORIGIN}/%0d%0aLocation:x", "javascript:alert(1)", ""),
+    mailing_list = new_list(client, **fields)
+    similar_urls = [
+        f"{OWNER_ORIGIN}@evil.example/",
+        f"https://a:b@{OWNER_ORIGIN.partition('//')[2]}/",
+        f"{OWNER_ORIGIN}.evil.example/",
+        f"{OWNER_ORIGIN}:444/",
+        "https://evil.example/",
+        f"{OWNER_ORIGIN}/\r\nLocation: https://evil.example",
+        f"{OWNER_ORIGIN}/\r\n",
+        f"{OWNER_ORIGIN}/%0d%0aLocation:x",
+        "javascript:alert(1)",
+        "",
         f"{OWNER_ORIGIN}/".ljust(2049, "x"),
     ]
     # Skip URLs that top-ups refuse only because of the parameter names in the query.
-    hostile = [url for url in HOSTILE_RETURN_URLS if not url.startswith(f"https://{SHOP}/?")]
-    for url in [*owned, *(each for each in hostile[::20] if "\0" not in each)]:
+    hostile_urls = [url for url in HOSTILE_RETURN_URLS if not url.startswith(f"https://{SHOP}/?")]
+    for url in [*similar_urls, *(each for each in hostile_urls[::20] if "\0" not in each)]:
         body = {"title": "A list", "slug": new_slug(), **fields, "confirmed_redirect": url}
         for reply in (
-            client.patch(f"/lists/{made['id']}", json={"confirmed_redirect": url}),
+            client.patch(f"/lists/{mailing_list['id']}", json={"confirmed_redirect": url}),
             client.post("/lists", json=body),
         ):
             error = problem(reply, 422, "list.confirmed_redirect")
             assert error["errors"][0]["field"] == "body.confirmed_redirect"
     long_url = f"{OWNER_ORIGIN}/".ljust(2048, "x")
     for url in (long_url, WELCOME_URL):
-        changed = data(client.patch(f"/lists/{made['id']}", json={"confirmed_redirect": url}))
+        changed = data(
+            client.patch(f"/lists/{mailing_list['id']}", json={"confirmed_redirect": url})
+        )
         assert changed["confirmed_redirect"] == url
 
 
 def test_origin_of_the_confirmed_redirect_can_only_be_removed_together_with_the_redirect(
     client: httpx2.Client,
 ) -> None:
-    made = new_list(client, redirect_origins=[OWNER_ORIGIN], confirmed_redirect=WELCOME_URL)
-    path = f"/lists/{made['id']}"
+    mailing_list = new_list(client, redirect_origins=[OWNER_ORIGIN], confirmed_redirect=WELCOME_URL)
+    path = f"/lists/{mailing_list['id']}"
     problem(client.patch(path, json={"redirect_origins": []}), 422, "list.confirmed_redirect")
     assert data(client.get(path))["redirect_origins"] == [OWNER_ORIGIN]
-    both: dict[str, object] = {"redirect_origins": [], "confirmed_redirect": None}
-    assert data(client.patch(path, json=both))["confirmed_redirect"] is None
+    changes: dict[str, object] = {"redirect_origins": [], "confirmed_redirect": None}
+    assert data(client.patch(path, json=changes))["confirmed_redirect"] is None
 
 
 def test_confirming_ignores_a_redirect_that_the_operator_no_longer_allows(

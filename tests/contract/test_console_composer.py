@@ -1,4 +1,4 @@
-"""The composer's page: what is written, who wrote it, what it costs, and photos with credit."""
+"""Tests of the console's composer page, with texts, their prices, and stock photos with credits."""
 
 import html
 import re
@@ -32,61 +32,68 @@ from tests.support.people.consoles import (
     wrong_beside,
 )
 
-PAGE = "/console/composer"
+COMPOSER_PATH = "/console/composer"
 
 
 def compose(
-    owner: OwnerAtConsole, button: dict[str, str], status: int = 200, /, **typed: str
+    owner: OwnerAtConsole, button: dict[str, str], status: int = 200, /, **form_values: str
 ) -> tuple[str, dict[str, str]]:
-    """The page after a press of this button, and what its form holds then."""
-    opened = owner.visitor.get(PAGE)
-    return press_button(owner, opened, button, status, **typed)
+    """Open the composer, fill in the form, and click a button.
+
+    Return the text of the resulting page and the values of its form.
+    """
+    page = owner.visitor.get(COMPOSER_PATH)
+    return click_button(owner, page, button, status, **form_values)
 
 
-def press_button(
+def click_button(
     owner: OwnerAtConsole,
-    opened: httpx2.Response,
+    page: httpx2.Response,
     button: dict[str, str],
     status: int = 200,
     /,
-    **typed: str,
+    **form_values: str,
 ) -> tuple[str, dict[str, str]]:
-    [(action, values)] = forms_of(opened)
-    assert action == PAGE
-    # As a browser sends it: each field is a part.
-    parts = {name: (None, value) for name, value in {**values, **typed, **button}.items()}
-    reply = owner.visitor.client.post(PAGE, files=parts)
+    """Fill in the form of an open page, and click a button.
+
+    Return the text of the resulting page and the values of its form.
+    """
+    [(action, values)] = forms_of(page)
+    assert action == COMPOSER_PATH
+    # A browser sends each field as a part of a multipart body.
+    parts = {name: (None, value) for name, value in {**values, **form_values, **button}.items()}
+    reply = owner.visitor.client.post(COMPOSER_PATH, files=parts)
     return shown(reply, status), forms_of(reply)[0][1]
 
 
-def written_of(fields: dict[str, str], *names: str) -> dict[str, str]:
+def select_texts(fields: dict[str, str], *names: str) -> dict[str, str]:
     return {name: fields[name].replace("\r\n", "\n") for name in names}
 
 
-def tweets_of(fields: dict[str, str]) -> dict[str, str]:
+def join_tweets(fields: dict[str, str]) -> dict[str, str]:
     """Join the tweets in the form fields, as in the API's field `tweets`."""
     texts = [text for name, text in sorted(fields.items()) if name.startswith("tweet_")]
     return {"tweets": "\n\n".join(texts)}
 
 
-def fields_of(new_post: Post) -> dict[str, str]:
+def form_values_of(new_post: Post) -> dict[str, str]:
     return {"title": new_post.title, "content": new_post.content}
 
 
 def test_console_composer_writes_the_same_texts_as_the_api_and_names_the_writer(
     shared_console: OwnerAtConsole,
 ) -> None:
-    text = shared_console.see(PAGE)
+    text = shared_console.see(COMPOSER_PATH)
     assert "costs" not in text
     new_post = fresh()
-    text, fields = compose(shared_console, {"write": "all"}, **fields_of(new_post))
-    assert find_metadata_faults(new_post, written_of(fields, "slug", "summary", "tags")) == []
-    assert find_tweets_faults(new_post, tweets_of(fields)) == []
+    text, fields = compose(shared_console, {"write": "all"}, **form_values_of(new_post))
+    assert find_metadata_faults(new_post, select_texts(fields, "slug", "summary", "tags")) == []
+    assert find_tweets_faults(new_post, join_tweets(fields)) == []
     assert text.count("Written without a language model") == 1
     assert (fields["title"], fields["content"]) == (new_post.title, new_post.content)
     reply = shared_console.api.post(METADATA, json=body(new_post))
-    assert data(reply) == written_of(fields, "slug", "summary", "tags")
-    assert data(shared_console.api.post(TWEETS, json=body(new_post))) == tweets_of(fields)
+    assert data(reply) == select_texts(fields, "slug", "summary", "tags")
+    assert data(shared_console.api.post(TWEETS, json=body(new_post))) == join_tweets(fields)
     [call] = calls_of(text)
     assert call.body["title"] == new_post.title
 
@@ -95,12 +102,12 @@ def test_console_composer_writes_a_single_part_and_keeps_all_other_input(
     shared_console: OwnerAtConsole,
 ) -> None:
     new_post = fresh()
-    text, fields = compose(shared_console, {"write": "slug"}, **fields_of(new_post))
+    text, fields = compose(shared_console, {"write": "slug"}, **form_values_of(new_post))
     assert fields["slug"]
     assert "summary" not in fields
     changed = {**fields, "slug": "my-own", "title": "<b>Another</b>"}
-    opened = shared_console.visitor.get(PAGE)
-    text, fields = press_button(shared_console, opened, {"write": "tags"}, **changed)
+    page = shared_console.visitor.get(COMPOSER_PATH)
+    text, fields = click_button(shared_console, page, {"write": "tags"}, **changed)
     assert (fields["slug"], fields["title"]) == ("my-own", "<b>Another</b>")
     assert fields["tags"]
     assert "<b>Another" not in text
@@ -119,7 +126,7 @@ def test_console_composer_shows_errors_next_to_their_fields_and_keeps_the_input(
     assert fields["content"] == "kept"
     text, _ = compose(shared_console, {"find": "yes"}, 422, content="kept", words=" ")
     assert wrong_beside(text, "words")
-    # Enter in any field presses the first button, which asks for nothing.
+    # The Enter key clicks the first button of the form, which generates nothing.
     text, fields = compose(shared_console, {"enter": "yes"}, title="By the enter key")
     assert fields["title"] == "By the enter key"
     assert "Written by" not in text
@@ -129,47 +136,49 @@ def test_console_composer_finds_and_credits_and_uses_stock_photos(
     shared_console: OwnerAtConsole, stack: Stack
 ) -> None:
     words = fresh().content[-30:]
-    plain = shared_console.visitor.get(PAGE).headers["content-security-policy"]
-    assert stack.sandbox_url not in plain
-    opened = shared_console.visitor.get(PAGE)
-    reply, fields = press_button(shared_console, opened, {"find": "yes"}, title="Kept", words=words)
-    assert reply.count("<figure") == 0
+    policy = shared_console.visitor.get(COMPOSER_PATH).headers["content-security-policy"]
+    assert stack.sandbox_url not in policy
+    page = shared_console.visitor.get(COMPOSER_PATH)
+    text, fields = click_button(shared_console, page, {"find": "yes"}, title="Kept", words=words)
+    assert text.count("<figure") == 0
     assert fields["title"] == "Kept"
-    images = re.findall(r'<img src="([^"]+)"', reply)
-    assert len(images) == 12
-    assert all(url.startswith(f"{stack.sandbox_url}{UNSPLASH_PREFIX}/pictures/") for url in images)
-    credit = html.unescape(re.findall(r"<p>(Photo by .*?)</p>", reply)[0])
-    assert ">Pressroom Sandbox</a> on <a" in credit
-    assert credit.count("utm_source=pressroom&utm_medium=referral") == 2
-    endpoints = re.findall(r'name="use" value="([^"]+)"', reply)
-    # The photos stay while other things are done.
-    again, fields = press_button(
-        shared_console, opened, {"write": "slug"}, **{**fields, "content": "Bread."}
+    image_urls = re.findall(r'<img src="([^"]+)"', text)
+    assert len(image_urls) == 12
+    assert all(
+        url.startswith(f"{stack.sandbox_url}{UNSPLASH_PREFIX}/pictures/") for url in image_urls
     )
-    assert re.findall(r'<img src="([^"]+)"', again) == images
-    used = {"use": html.unescape(endpoints[0])}
-    again, fields = press_button(shared_console, opened, used, **fields)
+    first_credit = html.unescape(re.findall(r"<p>(Photo by .*?)</p>", text)[0])
+    assert ">Pressroom Sandbox</a> on <a" in first_credit
+    assert first_credit.count("utm_source=pressroom&utm_medium=referral") == 2
+    photo_endpoints = re.findall(r'name="use" value="([^"]+)"', text)
+    # The page keeps the photos when another button is clicked.
+    text, fields = click_button(
+        shared_console, page, {"write": "slug"}, **{**fields, "content": "Bread."}
+    )
+    assert re.findall(r'<img src="([^"]+)"', text) == image_urls
+    use_first_photo = {"use": html.unescape(photo_endpoints[0])}
+    text, fields = click_button(shared_console, page, use_first_photo, **fields)
     assert fields["used_url"].startswith(f"{stack.sandbox_url}{UNSPLASH_PREFIX}/pictures/")
     assert fields["slug"]
-    figure = html.unescape(re.findall(r'id="figure" value="([^"]+)"', again)[0])
+    figure = html.unescape(re.findall(r'id="figure" value="([^"]+)"', text)[0])
     assert figure.startswith(f'<figure><img src="{html.escape(fields["used_url"])}"')
     assert "Pressroom Sandbox</a> on <a" in figure
-    text, _ = press_button(shared_console, opened, {"page": "2"}, **fields)
+    text, _ = click_button(shared_console, page, {"page": "2"}, **fields)
     assert "page 2." in text
     # Page 2 of the search results still shows the chosen photo, but no other photo from page 1.
-    assert set(re.findall(r'<img src="([^"]+)"', text)) & set(images) == {images[0]}
-    text, fields = press_button(
-        shared_console, opened, {"use": "http://127.0.0.1:9/photos/x"}, 400, **fields
+    assert set(re.findall(r'<img src="([^"]+)"', text)) & set(image_urls) == {image_urls[0]}
+    text, fields = click_button(
+        shared_console, page, {"use": "http://127.0.0.1:9/photos/x"}, 400, **fields
     )
     assert fields["title"] == "Kept"
 
 
 def choose_photo(console: OwnerAtConsole, provider: str) -> tuple[str, dict[str, str]]:
     """Search for photos, and choose the first photo."""
-    find = {"find": "yes", "provider": provider, "words": fresh().content[-30:]}
-    text, fields = compose(console, find, title="Kept")
+    find_button = {"find": "yes", "provider": provider, "words": fresh().content[-30:]}
+    text, fields = compose(console, find_button, title="Kept")
     endpoint = html.unescape(re.findall(r'name="use" value="([^"]+)"', text)[0])
-    return press_button(console, console.visitor.get(PAGE), {"use": endpoint}, **fields)
+    return click_button(console, console.visitor.get(COMPOSER_PATH), {"use": endpoint}, **fields)
 
 
 def test_console_composer_adds_a_photo_with_its_credit_to_the_images(
@@ -177,7 +186,9 @@ def test_console_composer_adds_a_photo_with_its_credit_to_the_images(
 ) -> None:
     text, fields = choose_photo(console, "openverse")
     assert '<button name="add"' in text
-    text, fields = press_button(console, console.visitor.get(PAGE), {"add": "yes"}, **fields)
+    text, fields = click_button(
+        console, console.visitor.get(COMPOSER_PATH), {"add": "yes"}, **fields
+    )
     assert fields["title"] == "Kept"
     [image] = data(console.api.get("/attachments"))["items"]
     assert (
@@ -189,7 +200,7 @@ def test_console_composer_adds_a_photo_with_its_credit_to_the_images(
     path = f"/attachments/{image['hash_id']}"
     eventually(
         lambda: data(console.api.get(path))["status"] == AttachmentStatus.READY,
-        what="the copy converted",
+        what="the conversion of the copy",
     )
     image = data(console.api.get(path))
     assert image["alt_text"] == "Hills"
@@ -206,8 +217,8 @@ def test_console_composer_stores_no_copy_of_a_photo_whose_provider_forbids_copie
     text, fields = choose_photo(console, "unsplash")
     assert "Unsplash allows no copies. Use the photo’s URL." in text
     assert '<button name="add"' not in text
-    opened = console.visitor.get(PAGE)
-    text, fields = press_button(console, opened, {"add": "yes"}, 403, **fields)
+    page = console.visitor.get(COMPOSER_PATH)
+    text, fields = click_button(console, page, {"add": "yes"}, 403, **fields)
     assert "Unsplash doesn't allow copies of its photos." in html.unescape(text)
     assert fields["title"] == "Kept"
     assert data(console.api.get("/attachments"))["items"] == []
@@ -243,21 +254,21 @@ def test_console_composer_counts_the_characters_of_each_tweet(
 def test_console_composer_allows_images_only_from_the_chosen_photo_provider(
     shared_console: OwnerAtConsole, stack: Stack
 ) -> None:
-    opened = shared_console.visitor.get(PAGE)
-    values = {**forms_of(opened)[0][1], "words": "hills", "provider": "openverse", "find": "yes"}
+    page = shared_console.visitor.get(COMPOSER_PATH)
+    values = {**forms_of(page)[0][1], "words": "hills", "provider": "openverse", "find": "yes"}
     reply = shared_console.visitor.client.post(
-        PAGE, files={n: (None, v) for n, v in values.items()}
+        COMPOSER_PATH, files={name: (None, value) for name, value in values.items()}
     )
     policy = reply.headers["content-security-policy"]
-    [images] = [rule for rule in policy.split("; ") if rule.startswith("img-src")]
-    assert images == f"img-src 'self' data: {stack.sandbox_url}"
+    [image_rule] = [rule for rule in policy.split("; ") if rule.startswith("img-src")]
+    assert image_rule == f"img-src 'self' data: {stack.sandbox_url}"
     text = shown(reply)
     assert "CC0 1.0</a>" in text
     assert "“Hills”</a> by <a" in text
-    small = re.findall(r'<img src="([^"]+)"', text)[0]
-    assert httpx2.get(small, timeout=30).headers["content-type"] == "image/jpeg"
-    text, fields = press_button(
-        shared_console, opened, {"find": "yes"}, 502, title="Kept", words="error-500"
+    thumbnail_url = re.findall(r'<img src="([^"]+)"', text)[0]
+    assert httpx2.get(thumbnail_url, timeout=30).headers["content-type"] == "image/jpeg"
+    text, fields = click_button(
+        shared_console, page, {"find": "yes"}, 502, title="Kept", words="error-500"
     )
     assert "unsplash returned no usable response." in text.lower()
     assert (fields["title"], fields["words"]) == ("Kept", "error-500")
@@ -267,23 +278,24 @@ def test_console_composer_shows_the_price_and_reports_insufficient_credits(
     priced_composer: Modelled,
 ) -> None:
     priced_composer.steer(None)
-    typed = post()
+    form_values = post()
     with at_console(priced_composer.stack) as owner:
-        text, fields = compose(owner, {"write": "all"}, 402, **typed)
+        text, fields = compose(owner, {"write": "all"}, 402, **form_values)
         assert "This costs 2.5 credits, but you have only 0." in text
         assert "costs 2.5 credits. “Generate all” needs two calls and costs 5 credits." in text
-        assert fields["content"] == typed["content"]
+        assert fields["content"] == form_values["content"]
         credits.grant(priced_composer.stack, owner.owner.user_id, "7.5")
-        text, fields = compose(owner, {"write": "all"}, **typed)
+        text, fields = compose(owner, {"write": "all"}, **form_values)
         assert text.count("Written by the model steered.") == 1
         assert credits.balance(owner.api) == Decimal("2.5")
-        # The same once more costs nothing, whether it is kept or was lost meanwhile.
-        text, _ = compose(owner, {"write": "all"}, **typed)
+        # Generating the same texts again costs nothing.
+        text, _ = compose(owner, {"write": "all"}, **form_values)
         assert text.count("Written earlier by the model steered.") == 1
         assert credits.balance(owner.api) == Decimal("2.5")
         charges = [each for each in credits.entries(owner.api) if each["action"] == "consume"]
         assert {each["meta"]["wrote"] for each in charges} == {"metadata", "tweets"}
-        # There is enough for one of the two: it is given, and the other is told of.
+        # The balance is enough for one of the two calls. The page shows its text, and an error for
+        # the other call.
         text, fields = compose(owner, {"write": "all"}, 402, **post())
         assert "This costs 2.5 credits, but you have only 0." in text
         assert ("slug" in fields) != ("tweet_1" in fields)

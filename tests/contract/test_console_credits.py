@@ -1,4 +1,4 @@
-"""The console's pages of credits: the balance, its ledger, orders and receipts."""
+"""Tests of the console pages for credits: the balance, the ledger, orders and receipts."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -20,60 +20,62 @@ from tests.support.people.consoles import (
     wrong_beside,
 )
 
-# With this choice, the order form shows a field for any number of credits.
-OTHER = {"pack": "other"}
-CREDITS, BUY, ORDERS = "/console/credits", "/console/credits/buy", "/console/credits/orders"
+# The choice in the order form with which an owner can type any number of credits.
+ANY_NUMBER = {"pack": "other"}
+CREDITS_PATH = "/console/credits"
+BUY_PATH = "/console/credits/buy"
+ORDERS_PATH = "/console/credits/orders"
 
 
-def entries_of(text: str) -> list[list[str]]:
-    """What the ledger's rows say, without the moment and the head."""
+def read_ledger(text: str) -> list[list[str]]:
+    """Return the rows of the ledger without the header and the column for the time."""
     return [row[:4] for row in rows_of(text) if row[0] != "Type"]
 
 
-def payment_url(text: str) -> str:
-    [found] = re.findall(r'<a class="button" id="pay" href="([^"]*)">Pay ', text)
-    return str(found)
+def read_payment_url(text: str) -> str:
+    [url] = re.findall(r'<a class="button" id="pay" href="([^"]*)">Pay ', text)
+    return str(url)
 
 
 def test_console_credits_pages_explain_the_empty_state_and_show_exchange_rates(
     console: OwnerAtConsole,
 ) -> None:
-    text = console.see(CREDITS)
+    text = console.see(CREDITS_PATH)
     assert "<b>0</b> credits" in text
     assert "No credits yet" in text
-    assert "No orders yet" in console.see(ORDERS)
-    [row] = [row for row in rows_of(console.see(BUY)) if row[0] == "EUR"]
+    assert "No orders yet" in console.see(ORDERS_PATH)
+    [row] = [row for row in rows_of(console.see(BUY_PATH)) if row[0] == "EUR"]
     assert row == ["EUR", "0.92 EUR", "0.50 EUR", "999,999.99 EUR"]
-    assert ["JPY", "150 JPY", "100 JPY", "99,999,999 JPY"] in rows_of(console.see(BUY))
+    assert ["JPY", "150 JPY", "100 JPY", "99,999,999 JPY"] in rows_of(console.see(BUY_PATH))
 
 
 def test_console_sells_credits_and_the_receipt_shows_a_refund(
     console: OwnerAtConsole, sandbox_payments: SandboxPayments, stack: Stack
 ) -> None:
-    text = console.do(BUY, credit_amount="1,234.5", currency="EUR", **OTHER)
+    text = console.do(BUY_PATH, credit_amount="1,234.5", currency="EUR", **ANY_NUMBER)
     [(order_id, status)] = stack.query(
         "SELECT id, status FROM payment_orders WHERE user_id = %s", console.owner.user_id
     )
-    path = f"{ORDERS}/{order_id}"
+    path = f"{ORDERS_PATH}/{order_id}"
     assert (heading(text), status) == ("1,234.5 credits for 11.36 EUR", "pending")
     assert f"Order {order_id}, created" in text
     assert "Pay 11.36 EUR" in text
     console.see(f"{path}/receipt", 404)
 
     assert "Waiting for your payment</h2>" in console.see(path)
-    # The browser comes back over our page that asks the provider.
-    back = console.visitor.client.get(sandbox_payments.pay(payment_url(text)))
-    assert back.status_code == 303
-    location = urlsplit(back.headers["location"])
-    assert location.path == f"{CREDITS}/returned"
+    # The provider redirects the browser to a page that requests the order's state.
+    redirect = console.visitor.client.get(sandbox_payments.pay(read_payment_url(text)))
+    assert redirect.status_code == 303
+    location = urlsplit(redirect.headers["location"])
+    assert location.path == f"{CREDITS_PATH}/returned"
     reply = console.visitor.get(f"{location.path}?{location.query}")
     text = console.see(urlsplit(reply.headers["location"]).path)
     assert "Paid</h2>" in text
     assert "</time>. The credits are in your balance." in text
     assert "every 5s" not in text
-    text = console.see(CREDITS)
+    text = console.see(CREDITS_PATH)
     assert "<b>1,234.5</b> credits" in text
-    assert entries_of(text) == [["Bought", f"Order {order_id}", "+1,234.5", "1,234.5"]]
+    assert read_ledger(text) == [["Bought", f"Order {order_id}", "+1,234.5", "1,234.5"]]
 
     sandbox_payments.refund(int(str(order_id)), 300)
     eventually(lambda: "3.00 EUR" in console.see(path), what="the refund")
@@ -82,73 +84,80 @@ def test_console_sells_credits_and_the_receipt_shows_a_refund(
     rows = rows_of(text)
     assert rows[1] == ["1,234.5 credits (100 credits per US dollar)", "11.36 EUR"]
     assert [row[1] for row in rows[2:]] == ["\N{MINUS SIGN}3.00 EUR", "8.36 EUR"]
-    [row] = [row for row in rows_of(console.see(ORDERS)) if row[0].endswith(f"order {order_id}")]
+    order_rows = rows_of(console.see(ORDERS_PATH))
+    [row] = [row for row in order_rows if row[0].endswith(f"order {order_id}")]
     assert row[0].startswith("1,234.5 credits ")
     assert [*row[1:4], row[5]] == ["Paid", "11.36 EUR", "3.00 EUR", "Receipt"]
-    assert "Removed by a refund" in console.see(CREDITS)
+    assert "Removed by a refund" in console.see(CREDITS_PATH)
 
 
 def test_console_shows_the_price_of_each_pack_and_orders_the_chosen_pack(
     console: OwnerAtConsole,
 ) -> None:
-    text = console.see(BUY)
+    text = console.see(BUY_PATH)
     for label, price in (("500", "5.00 USD"), ("1,000", "10.00 USD"), ("5,000", "50.00 USD")):
         assert re.search(
             rf'<span>{label} credits<span class="hint">.*<span>{price}</span>', text
         ), label
     # If the user typed a number and then chose a pack, the number is ignored.
-    text = console.do(BUY, pack="1000", credit_amount="7", currency="USD")
+    text = console.do(BUY_PATH, pack="1000", credit_amount="7", currency="USD")
     assert heading(text) == "1,000 credits for 10.00 USD"
 
 
 def test_console_order_page_reports_an_expired_or_reviewed_order(
     console: OwnerAtConsole, sandbox_payments: SandboxPayments, stack: Stack
 ) -> None:
-    console.do(BUY, amount="5.00", **OTHER)
-    [(late,)] = stack.query(
+    console.do(BUY_PATH, amount="5.00", **ANY_NUMBER)
+    [(expired_order_id,)] = stack.query(
         "SELECT id FROM payment_orders WHERE user_id = %s", console.owner.user_id
     )
-    assert isinstance(late, int)
-    topups.end_time_of(stack, late)
-    topups.poll_now(stack, late)
-    topups.await_status(stack, late, "expired")
-    text = console.see(f"{ORDERS}/{late}")
+    assert isinstance(expired_order_id, int)
+    topups.end_time_of(stack, expired_order_id)
+    topups.poll_now(stack, expired_order_id)
+    topups.await_status(stack, expired_order_id, "expired")
+    text = console.see(f"{ORDERS_PATH}/{expired_order_id}")
     assert "Expired</h2>\n<p>The order wasn’t paid within an hour." in text
     assert "Create a new order" in text
 
-    url = payment_url(console.do(BUY, credit_amount="500", **OTHER))
-    sandbox_payments.alter(url, amount=1)
-    sandbox_payments.pay(url)
-    eventually(lambda: "Under review" in console.see(ORDERS), what="the review")
-    assert "<b>0</b> credits" in console.see(CREDITS)
+    payment_url = read_payment_url(console.do(BUY_PATH, credit_amount="500", **ANY_NUMBER))
+    sandbox_payments.alter(payment_url, amount=1)
+    sandbox_payments.pay(payment_url)
+    eventually(lambda: "Under review" in console.see(ORDERS_PATH), what="the review")
+    assert "<b>0</b> credits" in console.see(CREDITS_PATH)
 
 
 def test_console_shows_order_errors_next_to_their_fields(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
-    for name, typed in (("credit_amount", "1,2"), ("credit_amount", "1"), ("amount", "0.10")):
-        reply = console.send(BUY, **{name: typed, "currency": "GBP", **OTHER})
+    for field_name, invalid_value in (
+        ("credit_amount", "1,2"),
+        ("credit_amount", "1"),
+        ("amount", "0.10"),
+    ):
+        form_values = {field_name: invalid_value, "currency": "GBP", **ANY_NUMBER}
+        reply = console.send(BUY_PATH, **form_values)
         text = shown(reply, 422)
-        assert wrong_beside(text, name), typed
+        assert wrong_beside(text, field_name), invalid_value
         assert "body." not in text
-        [(_, kept)] = forms_of(reply)
-        assert (kept[name], kept["currency"]) == (typed, "GBP")
-    assert wrong_beside(shown(console.send(BUY, **OTHER), 422), "credit_amount")
-    text = shown(console.send(BUY, credit_amount="500", amount="5", **OTHER), 422)
+        [(_, form)] = forms_of(reply)
+        assert (form[field_name], form["currency"]) == (invalid_value, "GBP")
+    assert wrong_beside(shown(console.send(BUY_PATH, **ANY_NUMBER), 422), "credit_amount")
+    text = shown(console.send(BUY_PATH, credit_amount="500", amount="5", **ANY_NUMBER), 422)
     assert "either the credits or the amount" in wrong_beside(text, "amount")
-    count = "SELECT count(*) FROM payment_orders WHERE user_id = %s"
-    assert stack.query(count, console.owner.user_id) == [(0,)]
+    count_orders = "SELECT count(*) FROM payment_orders WHERE user_id = %s"
+    assert stack.query(count_orders, console.owner.user_id) == [(0,)]
 
 
 def test_console_changes_the_low_balance_threshold(console: OwnerAtConsole) -> None:
-    text = console.do(CREDITS, below_credit="1,234.5")
+    text = console.do(CREDITS_PATH, below_credit="1,234.5")
     assert "The alert was saved." in text
     assert 'name="below_credit" type="text" value="1,234.5"' in text
-    low = data(console.api.get("/auxilia/credits/low-balance"))
-    assert low == {"below_credit": 1234.5}
-    for typed in ("", "many", "0.00001"):
-        assert wrong_beside(shown(console.send(CREDITS, below_credit=typed), 422), "below_credit")
-    assert data(console.api.get("/auxilia/credits/low-balance")) == low
+    threshold = data(console.api.get("/auxilia/credits/low-balance"))
+    assert threshold == {"below_credit": 1234.5}
+    for invalid_value in ("", "many", "0.00001"):
+        reply = console.send(CREDITS_PATH, below_credit=invalid_value)
+        assert wrong_beside(shown(reply, 422), "below_credit")
+    assert data(console.api.get("/auxilia/credits/low-balance")) == threshold
 
 
 def test_console_filters_the_credit_ledger_by_kind_and_day(
@@ -156,20 +165,20 @@ def test_console_filters_the_credit_ledger_by_kind_and_day(
 ) -> None:
     grant(stack, console.owner.user_id, "100")
     data(consume(console.api, "1.25", "article <1>"))
-    text = console.see(CREDITS)
-    assert entries_of(text)[0] == ["Spent", "article <1>", "\N{MINUS SIGN}1.25", "98.75"]
+    text = console.see(CREDITS_PATH)
+    assert read_ledger(text)[0] == ["Spent", "article <1>", "\N{MINUS SIGN}1.25", "98.75"]
 
     today = datetime.now(UTC).date()
     query = {"action": "grant", "from": str(today - timedelta(days=1)), "to": str(today)}
-    text = console.see(CREDITS, **query)
-    assert entries_of(text) == [["Granted by the operator", "test", "+100", "100"]]
-    # A program finds the same by the call that the page shows.
+    text = console.see(CREDITS_PATH, **query)
+    assert read_ledger(text) == [["Granted by the operator", "test", "+100", "100"]]
+    # The API call that the page shows returns the same entry.
     [call] = calls_of(text)
-    [found] = data(console.api.get(call.path))["items"]
-    assert found["action"] == "grant"
-    text = console.see(CREDITS, **query | {"from": "", "to": str(today - timedelta(days=1))})
+    [entry] = data(console.api.get(call.path))["items"]
+    assert entry["action"] == "grant"
+    text = console.see(CREDITS_PATH, **query | {"from": "", "to": str(today - timedelta(days=1))})
     assert "No entries match." in text
-    text = console.see(CREDITS, 422, **query | {"to": "2001-01-01"})
+    text = console.see(CREDITS_PATH, 422, **query | {"to": "2001-01-01"})
     assert "before the first day" in wrong_beside(text, "to")
-    assert wrong_beside(console.see(CREDITS, 422, **{"from": "soon"}), "from")
-    assert wrong_beside(console.see(CREDITS, 422, action="theft"), "action")
+    assert wrong_beside(console.see(CREDITS_PATH, 422, **{"from": "soon"}), "from")
+    assert wrong_beside(console.see(CREDITS_PATH, 422, action="theft"), "action")

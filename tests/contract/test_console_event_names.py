@@ -13,62 +13,69 @@ from tests.support.people.consoles import OwnerAtConsole, at_operators_console, 
 from tests.support.senders import posting
 from tests.support.senders.own_senders import new_sender
 
-FEED, WEBHOOKS = "/console/developers/feed", "/console/developers/webhooks"
-EVENTS_ON_PAGE = 20
-CLOSED_PORT = "http://127.0.0.1:9"
+EVENTS_PATH = "/console/developers/feed"
+WEBHOOKS_PATH = "/console/developers/webhooks"
+EVENTS_PER_PAGE = 20
+UNREACHABLE_URL = "http://127.0.0.1:9"
 
 
-def list_about(console: OwnerAtConsole, **query: str) -> list[str]:
+def list_subjects(console: OwnerAtConsole, **query: str) -> list[str]:
     """Return the names of the subjects on a page of events, newest first."""
-    return [row[1] for row in rows_of(console.see(FEED, **query))[1:] if len(row) > 1]
+    return [row[1] for row in rows_of(console.see(EVENTS_PATH, **query))[1:] if len(row) > 1]
 
 
 def test_events_show_the_names_of_keys_instead_of_their_ids(console: OwnerAtConsole) -> None:
     data(console.api.post("/apikeys", json={"name": "Weekly <report>"}))
     eventually(
-        lambda: list_about(console, type="key.created")[:1] == ["Weekly <report>"], what="the name"
+        lambda: list_subjects(console, type="key.created")[:1] == ["Weekly <report>"],
+        what="the name",
     )
 
 
 def test_account_history_names_the_records_that_were_created(console: OwnerAtConsole) -> None:
     data(console.api.post("/apikeys", json={"name": "Weekly report"}))
-    new_endpoint(console.api, f"{CLOSED_PORT}/hooks", CREATED)
+    new_endpoint(console.api, f"{UNREACHABLE_URL}/hooks", CREATED)
     new_sender(console.api, name="Mail server in Porto")
     text = html.unescape(console.see("/account/events").replace("<wbr>", ""))
     lines = re.findall(r"<li><p><span>([^<]+): <bdi>([^<]+)</bdi>", text)
     assert lines[:3] == [
         ("A sender was created", "Mail server in Porto"),
-        ("A webhook was created", f"{CLOSED_PORT}/hooks"),
+        ("A webhook was created", f"{UNREACHABLE_URL}/hooks"),
         ("An API key was created", "Weekly report"),
     ]
 
 
 def test_older_events_are_on_further_pages_and_keep_the_filter(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
-    addresses = [f"reader{number}@example.com" for number in range(EVENTS_ON_PAGE + 2)]
+    addresses = [f"reader{number}@example.com" for number in range(EVENTS_PER_PAGE + 2)]
     for address in addresses:
         put(console.api, list_id, address)
-    eventually(lambda: list_about(console, type=CREATED)[:1] == addresses[-1:], what="the events")
-    newest = list_about(console, type=CREATED)
+    eventually(
+        lambda: list_subjects(console, type=CREATED)[:1] == addresses[-1:], what="the events"
+    )
+    newest = list_subjects(console, type=CREATED)
     assert newest == addresses[:1:-1]
-    text = html.unescape(console.see(FEED, type=CREATED))
+    text = html.unescape(console.see(EVENTS_PATH, type=CREATED))
     [cursor] = re.findall(rf'href="\?type={CREATED}&cursor=([^"]+)"', text)
-    assert list_about(console, type=CREATED, cursor=cursor) == ["reader1@example.com", addresses[0]]
-    assert "Next page" not in console.see(FEED, type=CREATED, cursor=cursor)
-    console.see(FEED, 400, cursor="x")
+    assert list_subjects(console, type=CREATED, cursor=cursor) == [
+        "reader1@example.com",
+        addresses[0],
+    ]
+    assert "Next page" not in console.see(EVENTS_PATH, type=CREATED, cursor=cursor)
+    console.see(EVENTS_PATH, 400, cursor="x")
 
 
 def test_sender_page_shows_only_the_selected_kind_of_report(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
     sender = new_sender(console.api)
-    unknown = {"delivery_id": "k7" * 26}
+    unknown_delivery = {"delivery_id": "k7" * 26}
     posting.deliver(
         stack,
         console.api,
         sender,
-        posting.report("delivered", **unknown),
-        posting.bounce(**unknown),
+        posting.report("delivered", **unknown_delivery),
+        posting.bounce(**unknown_delivery),
     )
     path = f"/console/developers/senders/{sender['id']}"
 
@@ -84,8 +91,8 @@ def test_sender_page_shows_only_the_selected_kind_of_report(
 def test_webhook_page_shows_a_response_once_if_all_deliveries_failed_with_it(
     console: OwnerAtConsole,
 ) -> None:
-    endpoint = new_endpoint(console.api, f"{CLOSED_PORT}/hooks", CREATED)
-    path = f"{WEBHOOKS}/{endpoint['id']}"
+    endpoint = new_endpoint(console.api, f"{UNREACHABLE_URL}/hooks", CREATED)
+    path = f"{WEBHOOKS_PATH}/{endpoint['id']}"
     for _ in range(2):
         console.do(path)
     response = '<p class="wrong">The connection failed'
@@ -96,7 +103,7 @@ def test_webhook_page_shows_a_response_once_if_all_deliveries_failed_with_it(
 def test_operators_see_the_owner_of_a_failing_webhook(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
-    url = f"{CLOSED_PORT}/failing"
+    url = f"{UNREACHABLE_URL}/failing"
     endpoint = new_endpoint(console.api, url, CREATED)
     # The webhook is the first in the table, because it has failed for the longest time.
     stack.query(
@@ -109,5 +116,5 @@ def test_operators_see_the_owner_of_a_failing_webhook(
 
 
 def test_page_of_member_fields_marks_the_menu_entry_of_lists(console: OwnerAtConsole) -> None:
-    [marked] = re.findall(r'aria-current="true">([^<]+)</a>', console.see("/console/fields"))
-    assert marked == "Lists"
+    [marked_entry] = re.findall(r'aria-current="true">([^<]+)</a>', console.see("/console/fields"))
+    assert marked_entry == "Lists"

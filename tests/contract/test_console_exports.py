@@ -1,4 +1,4 @@
-"""The console's pages of exports: a file of a list, from its order to its end."""
+"""Tests of the console pages for exports: start, progress, download, cancellation and expiry."""
 
 import codecs
 import gzip
@@ -29,18 +29,18 @@ from tests.support.people.consoles import (
 from tests.support.people.visiting import age_logins
 
 
-def path_of(list_id: Any) -> str:
+def export_path(list_id: Any) -> str:
     return f"/console/lists/{list_id}/export"
 
 
-def ordered(console: OwnerAtConsole, list_id: Any, **typed: str) -> str:
-    """The path of an export that was asked for."""
-    reply = console.send(path_of(list_id), **typed)
+def start_export(console: OwnerAtConsole, list_id: Any, **form_values: str) -> str:
+    """Start an export, and return the path of its page."""
+    reply = console.send(export_path(list_id), **form_values)
     assert reply.status_code == 303, reply.text
     return urlsplit(reply.headers["location"]).path
 
 
-def downloaded(console: OwnerAtConsole, path: str) -> list[dict[str, str]]:
+def download_rows(console: OwnerAtConsole, path: str) -> list[dict[str, str]]:
     reply = console.visitor.get(f"{path}/file")
     assert reply.status_code == 303, reply.text
     # Excel recognises UTF-8 only by the byte-order mark.
@@ -54,18 +54,18 @@ def test_console_exports_page_explains_the_empty_state(console: OwnerAtConsole) 
     list_id = new_list(console.api, title="The Daily Demo")["id"]
     text = console.see("/console/exports")
     assert "An export is a file with the members of a list" in text
-    assert path_of(list_id) in text
-    assert heading(console.see(path_of(list_id))) == "Export The Daily Demo"
+    assert export_path(list_id) in text
+    assert heading(console.see(export_path(list_id))) == "Export The Daily Demo"
 
 
 def test_console_exports_a_list_and_offers_the_file_for_download(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api, title="The Daily Demo")["id"]
     imported(console.api, list_id, of_addresses("ada@example.com", "bea@example.com"))
-    path = ordered(console, list_id)
+    path = start_export(console, list_id)
     text = ended(console, path)
     assert "<b>2</b> rows" in text
     assert "in 6 days" in text or "in 7 days" in text
-    assert {row["email"] for row in downloaded(console, path)} == {
+    assert {row["email"] for row in download_rows(console, path)} == {
         "ada@example.com",
         "bea@example.com",
     }
@@ -82,12 +82,12 @@ def test_console_exports_only_members_of_the_chosen_segment_and_status(
     content = sheet(["Email", "Name"], ["ada@x.example", "Ada"], ["b@x.example", "B"])
     imported(console.api, list_id, content)
     segment = new_segment(console.api, list_id, {"field": "name", "is": "Ada"}, "Called Ada")
-    assert "Called Ada" in console.see(path_of(list_id))
-    path = ordered(console, list_id, segment_id=str(segment["id"]))
+    assert "Called Ada" in console.see(export_path(list_id))
+    path = start_export(console, list_id, segment_id=str(segment["id"]))
     ended(console, path)
-    assert [row["email"] for row in downloaded(console, path)] == ["ada@x.example"]
+    assert [row["email"] for row in download_rows(console, path)] == ["ada@x.example"]
     assert "Segment “<bdi>Called Ada</bdi>”, CSV" in console.see(path)
-    path = ordered(console, list_id, status_unsubscribed="on")
+    path = start_export(console, list_id, status_unsubscribed="on")
     assert "<b>0</b> rows" in ended(console, path)
     assert "Members (unsubscribed), CSV" in console.see(path)
     rows = rows_of(console.see("/console/exports"))
@@ -119,7 +119,7 @@ def test_console_rejects_an_unknown_export_format_and_keeps_the_input(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    reply = console.send(path_of(list_id), format="pdf", status_active="on")
+    reply = console.send(export_path(list_id), format="pdf", status_active="on")
     text = shown(reply, 422)
     assert "Please correct the fields below" in text
     assert 'name="status_active" value="on" checked' in text
@@ -127,20 +127,20 @@ def test_console_rejects_an_unknown_export_format_and_keeps_the_input(
 
 def test_console_export_requires_a_recent_login(console: OwnerAtConsole, stack: Stack) -> None:
     list_id = new_list(console.api)["id"]
-    path = ordered(console, list_id)
+    path = start_export(console, list_id)
     ended(console, path)
     age_logins(stack, console.owner.email, 16)
-    for wanted in (path_of(list_id), f"{path}/file"):
-        reply = console.visitor.get(wanted)
+    for protected_path in (export_path(list_id), f"{path}/file"):
+        reply = console.visitor.get(protected_path)
         assert reply.status_code == 303
         assert "again=yes" in reply.headers["location"]
-    # What is there is told all the same.
+    # The page of the export itself needs no recent login.
     assert "The file is ready" in console.see(path)
 
 
 def test_console_export_page_reports_an_expired_file(console: OwnerAtConsole, stack: Stack) -> None:
     list_id = new_list(console.api)["id"]
-    path = ordered(console, list_id)
+    path = start_export(console, list_id)
     ended(console, path)
     statement = "UPDATE exports SET finished_at = now() - interval '7 days' WHERE id = %s"
     stack.query(statement, path.rpartition("/")[2])
@@ -156,7 +156,7 @@ def test_console_export_page_cancels_a_running_export_and_explains_a_failed_expo
 ) -> None:
     with at_console(stack_without_workers) as console:
         list_id = new_list(console.api)["id"]
-        path = ordered(console, list_id)
+        path = start_export(console, list_id)
         text = console.see(path)
         assert RUNNING in text
         assert LOOK_AGAIN in text
@@ -166,10 +166,10 @@ def test_console_export_page_cancels_a_running_export_and_explains_a_failed_expo
         [job] = data(console.api.get("/jobs", params={"limit": 1}))["items"]
         assert job["kind"] == EXPORT_JOBS[ExportKind.MEMBERS].name
         fail_job(stack_without_workers, job["id"], JOB_GIVEN_UP(reason="It broke.", hours=24))
-        [newest] = stack_without_workers.query("SELECT max(id) FROM exports")
-        text = console.see(f"/console/exports/{newest[0]}")
+        [(newest_id,)] = stack_without_workers.query("SELECT max(id) FROM exports")
+        text = console.see(f"/console/exports/{newest_id}")
         assert "No file was created" in text
         assert "It broke." in text
-        # Its owner tries again by a program: the page shows that too.
+        # The page also shows a retry that the owner requested through the API.
         data(console.api.post(f"/jobs/{job['id']}/retry"))
-        assert RUNNING in console.see(f"/console/exports/{newest[0]}")
+        assert RUNNING in console.see(f"/console/exports/{newest_id}")

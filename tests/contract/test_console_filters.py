@@ -14,7 +14,7 @@ from tests.support.lists.segments import new_field, new_segment, put
 from tests.support.lists.subscribers import known_member, new_list
 from tests.support.people.consoles import OwnerAtConsole, forms_of, rows_of, shown, wrong_beside
 
-PEOPLE: dict[str, dict[str, Any]] = {
+MEMBERS: dict[str, dict[str, Any]] = {
     "ada@example.com": {"fields": {"city": "Berlin", "age": 36}, "tags": ["press"]},
     "bob@example.com": {"fields": {"city": "berlin", "age": 20}, "tags": ["guest"]},
     "cleo@example.com": {"fields": {"city": "Rome"}, "tags": ["press"]},
@@ -23,18 +23,18 @@ PEOPLE: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def id_of_list_with_fields(console: OwnerAtConsole) -> int:
-    """The id of a mailing list with the members that the constant `PEOPLE` describes."""
+    """The id of a mailing list with the members that the constant `MEMBERS` describes."""
     for key, kind in (("city", "text"), ("age", "number")):
         new_field(console.api, key, kind)
-    made: int = new_list(console.api)["id"]
-    for email, values in PEOPLE.items():
-        put(console.api, made, email, **values)
-    return made
+    list_id: int = new_list(console.api)["id"]
+    for email, values in MEMBERS.items():
+        put(console.api, list_id, email, **values)
+    return list_id
 
 
-def form_of(console: OwnerAtConsole, path: str, **typed: str) -> dict[str, str]:
+def form_of(console: OwnerAtConsole, path: str, **query: str) -> dict[str, str]:
     """Request a page with these query parameters, and return the fields of its first form."""
-    (_, form), *_ = forms_of(console.visitor.get(path, **typed))
+    (_, form), *_ = forms_of(console.visitor.get(path, **query))
     return dict(form)
 
 
@@ -51,7 +51,7 @@ def test_console_filter_form_adds_and_removes_conditions_without_a_script(
     form = form_of(console, path, **form | {"do": "add:0", "new.0": "text:fields.city"})
     assert (form["field.0.0"], form["operator.0.0"], form["value.0.0"]) == ("fields.city", "is", "")
     # A condition without a value is ignored.
-    assert find_emails(console, id_of_list_with_fields, form) == PEOPLE.keys()
+    assert find_emails(console, id_of_list_with_fields, form) == MEMBERS.keys()
     form["value.0.0"] = "Berlin"
     assert find_emails(console, id_of_list_with_fields, form) == {
         "ada@example.com",
@@ -76,14 +76,16 @@ def test_console_filter_form_opens_a_first_row_that_the_first_condition_replaces
     path = f"/console/lists/{id_of_list_with_fields}/members"
     form = form_of(console, path)
     assert (form["field.0.0"], form["operator.0.0"], form["value.0.0"]) == ("tag", "is", "")
-    filled = form | {"value.0.0": "press"}
-    assert find_emails(console, id_of_list_with_fields, filled) == {
+    form_with_value = form | {"value.0.0": "press"}
+    assert find_emails(console, id_of_list_with_fields, form_with_value) == {
         "ada@example.com",
         "cleo@example.com",
     }
-    added = form_of(console, path, **form | {"do": "add:0", "new.0": "text:fields.city"})
-    assert added["field.0.0"] == "fields.city"
-    assert "field.0.1" not in added
+    form_with_condition = form_of(
+        console, path, **form | {"do": "add:0", "new.0": "text:fields.city"}
+    )
+    assert form_with_condition["field.0.0"] == "fields.city"
+    assert "field.0.1" not in form_with_condition
 
 
 def test_console_filter_form_nests_groups_up_to_the_maximum_depth(
@@ -103,7 +105,7 @@ def test_console_filter_form_nests_groups_up_to_the_maximum_depth(
     assert find_emails(console, id_of_list_with_fields, form) == {"bob@example.com"}
 
 
-FILTERS: list[dict[str, Any]] = [
+SEGMENT_FILTERS: list[dict[str, Any]] = [
     {"field": "fields.city", "is": "Berlin"},
     {"all": [{"field": "tag", "is_not": "press"}, {"field": "fields.age", "at_least": 18.5}]},
     {"any": [{"field": "email", "in": ["a@x.org", "b@x.org"]}, {"field": "name", "exists": False}]},
@@ -124,18 +126,18 @@ FILTERS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("written", FILTERS, ids=json.dumps)
+@pytest.mark.parametrize("segment_filter", SEGMENT_FILTERS, ids=json.dumps)
 def test_console_shows_any_segment_filter_as_rows_and_saves_the_filter_unchanged(
-    console: OwnerAtConsole, id_of_list_with_fields: int, written: dict[str, Any]
+    console: OwnerAtConsole, id_of_list_with_fields: int, segment_filter: dict[str, Any]
 ) -> None:
-    segment = new_segment(console.api, id_of_list_with_fields, written)
+    segment = new_segment(console.api, id_of_list_with_fields, segment_filter)
     path = f"/console/lists/{id_of_list_with_fields}/segments/{segment['id']}"
     assert "field.0.0" in form_of(console, path) or "match.0.0" in form_of(console, path)
     console.do(path, name="The same")
     stored_segment = data(
         console.api.get(f"/lists/{id_of_list_with_fields}/segments/{segment['id']}")
     )
-    assert (stored_segment["name"], stored_segment["filter"]) == ("The same", written)
+    assert (stored_segment["name"], stored_segment["filter"]) == ("The same", segment_filter)
 
 
 def test_console_filter_form_offers_days_ago_and_bounces(
@@ -148,49 +150,49 @@ def test_console_filter_form_offers_days_ago_and_bounces(
     form |= {"operator.0.0": "at_most", "value.0.0": "1"}
     assert find_emails(console, list_id, form) == set()
     form["operator.0.0"] = "at_least"
-    assert find_emails(console, list_id, form) == PEOPLE.keys()
+    assert find_emails(console, list_id, form) == MEMBERS.keys()
     page = console.visitor.get(path, **form).text
     assert 'aria-label="Remove: Joined (days ago) is at most 1"' in page
     assert 'value="1" type="number"' in page
     form["value.0.0"] = "4000"
     assert wrong_beside(shown(console.visitor.get(path, **form), 400), "value.0.0")
     assert console.see(path).count(">Bounced</a>") == 1
-    ada = known_member(console.api, list_id, "ada@example.com")["user_id"]
-    bounce_hard(stack, build_mailing(list_id, ada))
-    [link] = re.findall(r'href="([^"]+)">Bounced</a>', console.see(path))
-    reply = console.visitor.client.get(html.unescape(link))
+    user_id = known_member(console.api, list_id, "ada@example.com")["user_id"]
+    bounce_hard(stack, build_mailing(list_id, user_id))
+    [bounced_link] = re.findall(r'href="([^"]+)">Bounced</a>', console.see(path))
+    reply = console.visitor.client.get(html.unescape(bounced_link))
     assert [row[0] for row in rows_of(shown(reply))[1:]] == ["ada@example.com"]
     assert 'aria-current="true">Bounced</a>' in reply.text
     assert 'aria-label="Remove: Bounced: soft or hard"' in reply.text
     # The values are checkboxes, so the user doesn't have to know them.
-    ticked = re.findall(r'name="option\.0\.0\.\d" value="(\w+)" checked', reply.text)
-    assert ticked == ["soft", "hard"]
+    ticked_options = re.findall(r'name="option\.0\.0\.\d" value="(\w+)" checked', reply.text)
+    assert ticked_options == ["soft", "hard"]
 
 
 def test_console_shows_a_multiline_filter_as_json_with_the_reason(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
-    written = {"field": "name", "is": "two\nlines"}
-    segment = new_segment(console.api, id_of_list_with_fields, written)
+    segment_filter = {"field": "name", "is": "two\nlines"}
+    segment = new_segment(console.api, id_of_list_with_fields, segment_filter)
     path = f"/console/lists/{id_of_list_with_fields}/segments/{segment['id']}"
     text = console.see(path)
     assert "A value of Name is empty or has several lines." in text
-    assert json.loads(form_of(console, path)["filter"]) == written
+    assert json.loads(form_of(console, path)["filter"]) == segment_filter
     console.do(path, name="Still so")
     stored_segment = data(
         console.api.get(f"/lists/{id_of_list_with_fields}/segments/{segment['id']}")
     )
-    assert (stored_segment["name"], stored_segment["filter"]) == ("Still so", written)
+    assert (stored_segment["name"], stored_segment["filter"]) == ("Still so", segment_filter)
 
 
 def test_console_shows_filter_errors_next_to_their_rows(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
-    new = f"/console/lists/{id_of_list_with_fields}/segments/new"
-    rows = {"match.0": "all", "field.0.0": "fields.age", "kind.0.0": "number"}
+    new_segment_path = f"/console/lists/{id_of_list_with_fields}/segments/new"
+    common_fields = {"match.0": "all", "field.0.0": "fields.age", "kind.0.0": "number"}
     for operator, value in (("is", "old"), ("is", ""), ("contains", "3")):
-        row = rows | {"name": "Adults", "operator.0.0": operator, "value.0.0": value}
-        text = shown(console.send(new, **row), 400 if value else 422)
+        form = common_fields | {"name": "Adults", "operator.0.0": operator, "value.0.0": value}
+        text = shown(console.send(new_segment_path, **form), 400 if value else 422)
         assert wrong_beside(text, "value.0.0"), (operator, value)
     assert data(console.api.get(f"/lists/{id_of_list_with_fields}/segments"))["items"] == []
 
@@ -198,26 +200,28 @@ def test_console_shows_filter_errors_next_to_their_rows(
 def test_console_counts_a_segment_during_editing_and_duplicates_a_segment(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
-    new = f"/console/lists/{id_of_list_with_fields}/segments/new"
-    row = {"field.0.0": "fields.city", "kind.0.0": "text", "operator.0.0": "is"}
-    row["value.0.0"] = "berlin"
-    assert "<b>2</b> members match" in shown(console.send(new, do="count", **row))
-    console.do(new, name="Berliners", **row)
+    new_segment_path = f"/console/lists/{id_of_list_with_fields}/segments/new"
+    form = {"field.0.0": "fields.city", "kind.0.0": "text", "operator.0.0": "is"}
+    form["value.0.0"] = "berlin"
+    assert "<b>2</b> members match" in shown(console.send(new_segment_path, do="count", **form))
+    console.do(new_segment_path, name="Berliners", **form)
     [created_segment] = data(console.api.get(f"/lists/{id_of_list_with_fields}/segments"))["items"]
     assert created_segment["filter"] == {"field": "fields.city", "is": "berlin"}
     path = f"/console/lists/{id_of_list_with_fields}/segments/{created_segment['id']}"
     assert f"segments/new?segment={created_segment['id']}" in console.see(path)
-    copied = form_of(console, new, segment=str(created_segment["id"]))
-    assert (copied["name"], copied["value.0.0"]) == ("", "berlin")
+    copied_form = form_of(console, new_segment_path, segment=str(created_segment["id"]))
+    assert (copied_form["name"], copied_form["value.0.0"]) == ("", "berlin")
 
 
 def test_console_filter_chip_names_its_condition_and_links_to_its_removal(
     console: OwnerAtConsole, id_of_list_with_fields: int
 ) -> None:
-    written = {"all": [{"field": "fields.city", "is": "Berlin"}, {"field": "tag", "is": "press"}]}
+    member_filter = {
+        "all": [{"field": "fields.city", "is": "Berlin"}, {"field": "tag", "is": "press"}]
+    }
     path = f"/console/lists/{id_of_list_with_fields}/members"
-    text = console.visitor.get(path, filter=json.dumps(written), q="a").text
+    text = console.visitor.get(path, filter=json.dumps(member_filter), q="a").text
     conditions = re.findall('aria-label="Remove: ([^"]*)"><bdi>', text)
     assert conditions == ["City is Berlin", "Tag is press"]
-    left = "?q=a&amp;filter=%7B%22field%22%3A%22tag%22%2C%22is%22%3A%22press%22%7D"
-    assert f'{path}{left}" aria-label="Remove: City is Berlin"' in text
+    remaining_query = "?q=a&amp;filter=%7B%22field%22%3A%22tag%22%2C%22is%22%3A%22press%22%7D"
+    assert f'{path}{remaining_query}" aria-label="Remove: City is Berlin"' in text

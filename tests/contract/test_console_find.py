@@ -1,4 +1,4 @@
-"""The console's search for pages, lists and members, which Ctrl-K opens on each page."""
+"""Tests of the console's search for pages, lists and members, which Ctrl-K opens on each page."""
 
 import re
 import unicodedata
@@ -28,9 +28,9 @@ def read_rows(console: OwnerAtConsole, words: str) -> list[str]:
 def test_console_search_shows_the_api_call_that_searches_the_members_of_a_list(
     console: OwnerAtConsole,
 ) -> None:
-    made = new_list(console.api, title="The Daily Demo")
+    mailing_list = new_list(console.api, title="The Daily Demo")
     [call] = calls_of(console.see("/console/find", q="daily"))
-    assert (call.method, call.path) == ("POST", f"/lists/{made['id']}/members/search")
+    assert (call.method, call.path) == ("POST", f"/lists/{mailing_list['id']}/members/search")
     assert call.body == {
         "filter": {"any": [{"field": name, "contains": "daily"} for name in ("email", "name")]}
     }
@@ -42,22 +42,27 @@ def test_console_search_finds_pages_by_name(console: OwnerAtConsole) -> None:
 
 
 def test_console_search_finds_a_list_by_any_part_of_title_or_slug(console: OwnerAtConsole) -> None:
-    made = new_list(console.api, title="The Daily Demo")
+    mailing_list = new_list(console.api, title="The Daily Demo")
     new_list(console.api, title="Another thing")
     assert read_rows(console, "DAILY") == ["The Daily Demo list"]
-    assert read_rows(console, made["slug"][2:]) == ["The Daily Demo list"]
+    assert read_rows(console, mailing_list["slug"][2:]) == ["The Daily Demo list"]
     assert "Nothing found" in read_results(console, "weekly")
 
 
 def test_console_search_finds_members_of_all_lists_by_any_part_of_name_or_address(
     console: OwnerAtConsole,
 ) -> None:
-    first = new_list(console.api, title="Tea")["id"]
-    second = new_list(console.api, title="Coffee")["id"]
-    put(console.api, first, "ada.lane@example.com", name="Ada Müller")
-    put(console.api, second, "ben_x@example.com", name=unicodedata.normalize("NFD", "Ben Müller"))
-    ada = "ada.lane@example.com Ada Müller, on Tea"
-    ben = unicodedata.normalize("NFD", "ben_x@example.com Ben Müller, on Coffee")
+    tea_list_id = new_list(console.api, title="Tea")["id"]
+    coffee_list_id = new_list(console.api, title="Coffee")["id"]
+    put(console.api, tea_list_id, "ada.lane@example.com", name="Ada Müller")
+    put(
+        console.api,
+        coffee_list_id,
+        "ben_x@example.com",
+        name=unicodedata.normalize("NFD", "Ben Müller"),
+    )
+    ada_row = "ada.lane@example.com Ada Müller, on Tea"
+    ben_row = unicodedata.normalize("NFD", "ben_x@example.com Ben Müller, on Coffee")
     for words in (
         "müller",
         "MÜLLER",
@@ -65,25 +70,27 @@ def test_console_search_finds_members_of_all_lists_by_any_part_of_name_or_addres
         " üll ",
         "ü"[:1] + "l",
     ):
-        assert read_rows(console, words) == [ben, ada], words
-    assert read_rows(console, "a.LANE@ex") == [ada]
-    assert read_rows(console, "en_x") == [ben]
+        assert read_rows(console, words) == [ben_row, ada_row], words
+    assert read_rows(console, "a.LANE@ex") == [ada_row]
+    assert read_rows(console, "en_x") == [ben_row]
 
 
 def test_console_search_shows_a_person_on_several_lists_in_one_row_with_a_link_to_each_list(
     console: OwnerAtConsole,
 ) -> None:
-    ids = [new_list(console.api, title=f"List {number}")["id"] for number in range(5)]
-    for list_id in ids:
-        name = "Ada Quandt" if list_id == ids[1] else "Ada"
+    list_ids = [new_list(console.api, title=f"List {number}")["id"] for number in range(5)]
+    for list_id in list_ids:
+        name = "Ada Quandt" if list_id == list_ids[1] else "Ada"
         user_id = put(console.api, list_id, "ada@example.com", name=name)["user_id"]
-    data(console.api.delete(f"/subscriptions/{ids[3]}/members/{user_id}"))
-    data(console.api.delete(f"/lists/{ids[4]}"))
+    data(console.api.delete(f"/subscriptions/{list_ids[3]}/members/{user_id}"))
+    data(console.api.delete(f"/lists/{list_ids[4]}"))
     # The list with the matching name comes first.
     assert read_rows(console, "quandt") == ["ada@example.com Ada Quandt, on List 1, List 2, List 0"]
     links = re.findall(r'href="[^"]*(/console/[^"]+)"', read_results(console, "quandt"))
-    assert links == [f"/console/lists/{ids[each]}/members/{user_id}" for each in (1, 1, 2, 0)]
-    for list_id in ids[:3]:
+    assert links == [
+        f"/console/lists/{list_ids[index]}/members/{user_id}" for index in (1, 1, 2, 0)
+    ]
+    for list_id in list_ids[:3]:
         data(console.api.delete(f"/subscriptions/{list_id}/members/{user_id}"))
     assert read_rows(console, "ada@") == []
 
@@ -91,18 +98,18 @@ def test_console_search_shows_a_person_on_several_lists_in_one_row_with_a_link_t
 def test_console_search_finds_nothing_of_other_owners_or_archived_lists(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
-    own_list = new_list(console.api, title="Tea")["id"]
-    put(console.api, own_list, "shared@quandt.example", name="Known")
-    archived = new_list(console.api, title="Ended tale")["id"]
-    put(console.api, archived, "tale@quandt.example")
-    data(console.api.delete(f"/lists/{archived}"))
-    with at_console(stack) as other:
-        other_list = new_list(other.api, title="Secret tale")["id"]
-        put(other.api, other_list, "shared@quandt.example", name="Confidential")
-        assert read_rows(other, "confidential") == [
+    own_list_id = new_list(console.api, title="Tea")["id"]
+    put(console.api, own_list_id, "shared@quandt.example", name="Known")
+    archived_list_id = new_list(console.api, title="Ended tale")["id"]
+    put(console.api, archived_list_id, "tale@quandt.example")
+    data(console.api.delete(f"/lists/{archived_list_id}"))
+    with at_console(stack) as other_console:
+        other_list_id = new_list(other_console.api, title="Secret tale")["id"]
+        put(other_console.api, other_list_id, "shared@quandt.example", name="Confidential")
+        assert read_rows(other_console, "confidential") == [
             "shared@quandt.example Confidential, on Secret tale"
         ]
-        assert read_rows(other, "tale") == ["Secret tale list"]
+        assert read_rows(other_console, "tale") == ["Secret tale list"]
     assert read_rows(console, "quandt") == ["shared@quandt.example Known, on Tea"]
     for words in ("confidential", "tale"):
         assert read_rows(console, words) == [], words
@@ -124,7 +131,7 @@ def test_console_search_for_wildcards_or_overlong_text_finds_nothing(
 ) -> None:
     list_id = new_list(console.api, title="The Daily Demo")["id"]
     put(console.api, list_id, "ada@example.com", name="Ada")
-    hostile = (
+    hostile_texts = (
         "%",
         "%%",
         "a%a",
@@ -137,7 +144,7 @@ def test_console_search_for_wildcards_or_overlong_text_finds_nothing(
         "@@@",
         "'; DROP TABLE lists; --",
     )
-    for words in (*hostile, "a" * 10_000, "%" * 10_000, "\U0001f600" * 3_000):
+    for words in (*hostile_texts, "a" * 10_000, "%" * 10_000, "\U0001f600" * 3_000):
         assert read_rows(console, words) == [], words
     put(console.api, list_id, "per@example.com", name="100%_sure")
     assert read_rows(console, "0%_s") == ["per@example.com 100%_sure, on The Daily Demo"]
@@ -146,8 +153,10 @@ def test_console_search_for_wildcards_or_overlong_text_finds_nothing(
 def test_console_search_with_many_matches_shows_ten_members_and_links_to_their_lists(
     console: OwnerAtConsole,
 ) -> None:
-    for title, people in (("Tea", 8), ("Coffee", 3)):
-        rows = [[f"{title.lower()}{number}@example.com", "Ada Quandt"] for number in range(people)]
+    for title, member_count in (("Tea", 8), ("Coffee", 3)):
+        rows = [
+            [f"{title.lower()}{number}@example.com", "Ada Quandt"] for number in range(member_count)
+        ]
         imported(
             console.api, new_list(console.api, title=title)["id"], sheet(["Email", "Name"], *rows)
         )

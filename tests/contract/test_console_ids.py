@@ -1,4 +1,4 @@
-"""Console forms with an id field are sent with numbers that aren't valid ids."""
+"""Tests that console forms with an id field reject values that aren't valid ids."""
 
 import httpx2
 import pytest
@@ -8,13 +8,13 @@ from devstack.harness.stack import Stack
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import OwnerAtConsole, at_operators_console
 
-# Python's ``int`` refuses more than 4,300 digits, but accepts a non-ASCII digit and an underscore.
-NUMBERS = ("1" * 5_000, str(MAX_UINT64 + 1), str(MAX_UINT64), "0", "-1", "٣", "1_0")
-_LIST = "/console/lists/{list_id}"
-# The path of the form, its id field, and the other required fields.
-FIELDS: list[tuple[str, str, dict[str, str]]] = [
-    (f"{_LIST}/export", "segment_id", {"format": "csv"}),
-    (f"{_LIST}/members/1/move", "list", {}),
+# Python's ``int`` rejects more than 4,300 digits, but accepts a non-ASCII digit and an underscore.
+MALFORMED_IDS = ("1" * 5_000, str(MAX_UINT64 + 1), str(MAX_UINT64), "0", "-1", "٣", "1_0")
+_LIST_PATH = "/console/lists/{list_id}"
+# The path of each form, its id field, and the values of its other required fields.
+ID_FIELDS: list[tuple[str, str, dict[str, str]]] = [
+    (f"{_LIST_PATH}/export", "segment_id", {"format": "csv"}),
+    (f"{_LIST_PATH}/members/1/move", "list", {}),
     (
         "/console/developers/webhooks/new",
         "list_id",
@@ -28,50 +28,50 @@ FIELDS: list[tuple[str, str, dict[str, str]]] = [
 @pytest.fixture
 def form_client(console: OwnerAtConsole) -> httpx2.Client:
     """An HTTP client that sends the same Origin header as a form on a console page."""
-    return from_our_pages(console)
+    return add_origin_header(console)
 
 
-def from_our_pages(console: OwnerAtConsole) -> httpx2.Client:
+def add_origin_header(console: OwnerAtConsole) -> httpx2.Client:
     client = console.visitor.client
     client.headers["Origin"] = str(client.base_url).rstrip("/")
     return client
 
 
-@pytest.mark.parametrize(("path", "field", "others"), FIELDS)
+@pytest.mark.parametrize(("path", "field", "other_values"), ID_FIELDS)
 def test_console_form_rejects_malformed_ids(
     *,
     console: OwnerAtConsole,
     form_client: httpx2.Client,
     path: str,
     field: str,
-    others: dict[str, str],
+    other_values: dict[str, str],
 ) -> None:
-    address = path.format(list_id=new_list(console.api)["id"])
-    for number in NUMBERS:
-        reply = form_client.post(address, data={**others, field: number})
+    form_path = path.format(list_id=new_list(console.api)["id"])
+    for malformed_id in MALFORMED_IDS:
+        reply = form_client.post(form_path, data={**other_values, field: malformed_id})
         # The form must not act on all members, for example, if no segment has this id.
-        assert reply.status_code in {404, 422}, (number[:30], reply.text)
+        assert reply.status_code in {404, 422}, (malformed_id[:30], reply.text)
 
 
 def test_malformed_id_in_console_form_revokes_no_key_and_selects_no_segment(
     console: OwnerAtConsole, form_client: httpx2.Client
 ) -> None:
-    for number in NUMBERS:
-        form = {"password": "x", f"end.{number}": "on", "shown": number}
+    for malformed_id in MALFORMED_IDS:
+        form = {"password": "x", f"end.{malformed_id}": "on", "shown": malformed_id}
         assert form_client.post("/account/password", data=form).status_code == 422
-        page = f"/console/lists/{new_list(console.api)['id']}/members"
-        assert console.visitor.get(page, segment=number).status_code < 500
+        members_path = f"/console/lists/{new_list(console.api)['id']}/members"
+        assert console.visitor.get(members_path, segment=malformed_id).status_code < 500
         files = {"file": ("members.csv", b"email\r\n")}
-        upload = {"kind": "members", "list_id": number}
-        reply = form_client.post("/console/imports/new", data=upload, files=files)
-        assert reply.status_code in {404, 422}, (number[:30], reply.text)
+        upload_form = {"kind": "members", "list_id": malformed_id}
+        reply = form_client.post("/console/imports/new", data=upload_form, files=files)
+        assert reply.status_code in {404, 422}, (malformed_id[:30], reply.text)
 
 
 def test_malformed_id_in_operator_console_selects_no_text_and_no_user(stack: Stack) -> None:
     with at_operators_console(stack) as operator:
-        for number in NUMBERS:
-            form = {"kind": "list", "id": number, "version": "1"}
-            reply = from_our_pages(operator).post("/console/operators/texts", data=form)
+        for malformed_id in MALFORMED_IDS:
+            form = {"kind": "list", "id": malformed_id, "version": "1"}
+            reply = add_origin_header(operator).post("/console/operators/texts", data=form)
             assert reply.status_code == 303
-            found = operator.visitor.get("/console/operators/users", user=number)
-            assert found.status_code in {404, 422}, number[:30]
+            user_page = operator.visitor.get("/console/operators/users", user=malformed_id)
+            assert user_page.status_code in {404, 422}, malformed_id[:30]

@@ -1,4 +1,4 @@
-"""The console's pages of images: what an owner adds, shows elsewhere, describes and deletes."""
+"""Tests of the console pages on which owners upload, describe, share and delete images."""
 
 import html
 import re
@@ -21,51 +21,57 @@ from tests.support.people.consoles import (
     wrong_beside,
 )
 
-IMAGES = "/console/images"
+IMAGES_PATH = "/console/images"
 
 
-def add(
-    console: OwnerAtConsole, content: bytes | None = None, name: str = "harbour.png", **typed: str
+def send_upload_form(
+    console: OwnerAtConsole,
+    content: bytes | None = None,
+    name: str = "harbour.png",
+    **form_values: str,
 ) -> httpx2.Response:
-    """Send the form of a new image as a browser does."""
-    opened = console.visitor.get(IMAGES)
-    [(action, values)] = forms_of(opened)
+    """Send the form for a new image, and return the response."""
+    page = console.visitor.get(IMAGES_PATH)
+    [(action, values)] = forms_of(page)
     values.pop("file")
     file = (name, encoded("PNG") if content is None else content)
-    return console.visitor.client.post(action, data={**values, **typed}, files={"file": file})
+    return console.visitor.client.post(action, data={**values, **form_values}, files={"file": file})
 
 
-def added(console: OwnerAtConsole, content: bytes | None = None, **typed: str) -> str:
-    """The path of a new image."""
-    reply = add(console, content, **typed)
+def upload_image(console: OwnerAtConsole, content: bytes | None = None, **form_values: str) -> str:
+    """Upload an image, and return the path of its page."""
+    reply = send_upload_form(console, content, **form_values)
     assert reply.status_code == 303, reply.text
     return str(httpx2.URL(reply.headers["location"]).path)
 
 
-def pictures(text: str) -> list[str]:
+def read_image_urls(text: str) -> list[str]:
     return [html.unescape(each) for each in re.findall(r'<img src="([^"]+)"', text)]
 
 
-def to_copy(text: str) -> dict[str, str]:
-    """What the page has for copying, by its labels of the whole image."""
-    found = re.findall(
+def read_copy_fields(text: str) -> dict[str, str]:
+    """Map the label of each field with a text to copy to its text.
+
+    Labels may repeat for smaller copies of the image. The first field is for the image itself.
+    """
+    label_value_pairs = re.findall(
         r'<label for="[\w-]+">([^<]+)</label><input id="[^"]+" value="([^"]*)"', text
     )
-    kept: dict[str, str] = {}
-    for label, value in found:
-        kept.setdefault(label, html.unescape(value))
-    return kept
+    texts: dict[str, str] = {}
+    for label, value in label_value_pairs:
+        texts.setdefault(label, html.unescape(value))
+    return texts
 
 
 def test_console_uploads_an_image_and_shows_a_thumbnail(console: OwnerAtConsole) -> None:
-    assert "No images yet" in console.see(IMAGES)
-    path = added(console, photo(900, 600), name="harbour.jpg")
+    assert "No images yet" in console.see(IMAGES_PATH)
+    path = upload_image(console, photo(900, 600), name="harbour.jpg")
     text = console.see(path)
     assert heading(text) == "harbour.jpg"
     assert "“harbour.jpg” was uploaded." in text
-    [small] = pictures(console.see(IMAGES))
-    assert small.endswith("-thumbnail.webp")
-    reply = httpx2.get(small, timeout=30.0)
+    [thumbnail_url] = read_image_urls(console.see(IMAGES_PATH))
+    assert thumbnail_url.endswith("-thumbnail.webp")
+    reply = httpx2.get(thumbnail_url, timeout=30.0)
     assert reply.headers["content-type"] == "image/webp"
     assert len(data(console.api.get("/attachments"))["items"]) == 1
 
@@ -74,8 +80,8 @@ def test_console_shows_the_thumbnail_of_an_image_uploaded_through_the_api(
     console: OwnerAtConsole,
 ) -> None:
     record = data(send(console.api, noise((1_500, 1_000), quality=90)))
-    text = console.see(IMAGES)
-    assert pictures(text) == [record["thumbnail"]["view_url"]]
+    text = console.see(IMAGES_PATH)
+    assert read_image_urls(text) == [record["thumbnail"]["view_url"]]
     assert "no alt text" in text
     assert re.search(r'<rect [^>]*fill="#[0-9a-f]{6}"', text)
 
@@ -89,16 +95,18 @@ def test_first_view_of_an_image_of_release_1_0_0_creates_its_missing_thumbnail(
     stack.resources.objects.remove(key)
     stack.query("UPDATE attachments SET renditions = NULL WHERE id = %s", record["id"])
     path = f"/attachments/{record['hash_id']}"
-    before = data(console.api.get(path))
-    assert before["thumbnail"] is None
-    assert pictures(console.see(IMAGES)) == []
-    after = eventually(lambda: _with_thumbnail(console, path), what="the thumbnail")
-    thumbnail = after["thumbnail"]
-    assert after == before | {"thumbnail": thumbnail}
-    same = ("filename", "width", "height", "view_url")
-    assert [thumbnail[name] for name in same] == [record["thumbnail"][name] for name in same]
-    [small] = pictures(console.see(IMAGES))
-    assert console.visitor.client.get(small).headers["content-type"] == "image/webp"
+    record_before = data(console.api.get(path))
+    assert record_before["thumbnail"] is None
+    assert read_image_urls(console.see(IMAGES_PATH)) == []
+    record_after = eventually(
+        lambda: _find_record_with_thumbnail(console, path), what="the thumbnail"
+    )
+    thumbnail = record_after["thumbnail"]
+    assert record_after == record_before | {"thumbnail": thumbnail}
+    names = ("filename", "width", "height", "view_url")
+    assert [thumbnail[name] for name in names] == [record["thumbnail"][name] for name in names]
+    [thumbnail_url] = read_image_urls(console.see(IMAGES_PATH))
+    assert console.visitor.client.get(thumbnail_url).headers["content-type"] == "image/webp"
     kinds = [each["kind"] for each in data(console.api.get("/jobs"))["items"]]
     assert kinds == ["attachment.process"]
     removals = "SELECT 1 FROM object_removals WHERE key LIKE %s"
@@ -111,16 +119,16 @@ def test_repeated_views_enqueue_one_job_per_missing_thumbnail(
     stack = stack_without_workers
     with at_console(stack) as console:
         record = data(send(console.api, prefer="respond-async"), 202)
-        ready = "UPDATE attachments SET status = 2, size = 1, checksum = repeat('0', 64), "
-        ready += "width = 9, height = 9 WHERE id = %s"
-        stack.query(ready, record["id"])
+        mark_ready = "UPDATE attachments SET status = 2, size = 1, checksum = repeat('0', 64), "
+        mark_ready += "width = 9, height = 9 WHERE id = %s"
+        stack.query(mark_ready, record["id"])
         for _ in range(3):
-            console.see(IMAGES)
-    statement = "SELECT count(*) FROM jobs WHERE kind = 'attachment.thumbnail' AND subject_id = %s"
-    assert stack.query(statement, record["id"]) == [(1,)]
+            console.see(IMAGES_PATH)
+    count_jobs = "SELECT count(*) FROM jobs WHERE kind = 'attachment.thumbnail' AND subject_id = %s"
+    assert stack.query(count_jobs, record["id"]) == [(1,)]
 
 
-def _with_thumbnail(console: OwnerAtConsole, path: str) -> dict[str, Any] | None:
+def _find_record_with_thumbnail(console: OwnerAtConsole, path: str) -> dict[str, Any] | None:
     record: dict[str, Any] = data(console.api.get(path))
     return record if record["thumbnail"] else None
 
@@ -128,43 +136,43 @@ def _with_thumbnail(console: OwnerAtConsole, path: str) -> dict[str, Any] | None
 def test_console_offers_link_and_html_and_markdown_of_an_image_to_copy(
     console: OwnerAtConsole,
 ) -> None:
-    path = added(console)
+    path = upload_image(console)
     console.do(path, alt_text='A "boat" [at] sea & <more>', title="", tags="")
-    copied = to_copy(console.see(path))
-    link = copied["Link"]
+    texts = read_copy_fields(console.see(path))
+    link = texts["Link"]
     assert httpx2.get(link, timeout=30.0).status_code == 200
-    alt = "A &quot;boat&quot; [at] sea &amp; &lt;more&gt;"
-    assert copied["HTML"] == f'<img src="{link}" alt="{alt}" width="64" height="48">'
-    assert copied["Markdown"] == f'![A "boat" \\[at\\] sea & <more>]({link})'
+    escaped_alt_text = "A &quot;boat&quot; [at] sea &amp; &lt;more&gt;"
+    assert texts["HTML"] == f'<img src="{link}" alt="{escaped_alt_text}" width="64" height="48">'
+    assert texts["Markdown"] == f'![A "boat" \\[at\\] sea & <more>]({link})'
 
 
 def test_encrypted_image_is_visible_only_to_its_owner_and_with_a_signed_link(
     console: OwnerAtConsole,
 ) -> None:
-    path = added(console, photo(400, 300), name="secret.jpg", encrypted="on")
-    [small] = pictures(console.see(IMAGES))
-    assert console.visitor.client.get(small).status_code == 200
-    with plain_client() as anybody:
-        assert anybody.get(small).status_code == 404
+    path = upload_image(console, photo(400, 300), name="secret.jpg", encrypted="on")
+    [thumbnail_url] = read_image_urls(console.see(IMAGES_PATH))
+    assert console.visitor.client.get(thumbnail_url).status_code == 200
+    with plain_client() as stranger:
+        assert stranger.get(thumbnail_url).status_code == 404
         text = console.see(path)
         assert "Markdown" not in text
         assert "Share this image" in text
-        made = shown(console.send(f"{path}/link", lasts="3600"))
-        link = to_copy(made)["Anyone with this link can see the image"]
-        assert anybody.get(link).status_code == 200
-    assert "in 1 hour" in made
-    refused = console.send(f"{path}/link", lasts="31536000")
-    assert "Choose one of the listed times" in wrong_beside(shown(refused, 422), "lasts")
-    forged = console.visitor.client.post(f"{path}/link", data={"lasts": "3600"})
-    assert forged.status_code == 403
-    assert "signature=" not in forged.text
-    console.see(f"{added(console)}/link", 409)
+        link_page = shown(console.send(f"{path}/link", lasts="3600"))
+        link = read_copy_fields(link_page)["Anyone with this link can see the image"]
+        assert stranger.get(link).status_code == 200
+    assert "in 1 hour" in link_page
+    rejected_reply = console.send(f"{path}/link", lasts="31536000")
+    assert "Choose one of the listed times" in wrong_beside(shown(rejected_reply, 422), "lasts")
+    reply_without_token = console.visitor.client.post(f"{path}/link", data={"lasts": "3600"})
+    assert reply_without_token.status_code == 403
+    assert "signature=" not in reply_without_token.text
+    console.see(f"{upload_image(console)}/link", 409)
 
 
 def test_console_changes_image_texts_and_keeps_the_input_of_a_rejected_change(
     console: OwnerAtConsole,
 ) -> None:
-    path = added(console)
+    path = upload_image(console)
     text = console.do(path, alt_text="Boats", title="The harbour", tags="sea\r\nSea\r\n boats ")
     assert heading(text) == "The harbour"
     [record] = data(console.api.get("/attachments"))["items"]
@@ -173,8 +181,8 @@ def test_console_changes_image_texts_and_keeps_the_input_of_a_rejected_change(
     reply = console.send(path, title="x" * 256, alt_text="Other boats")
     assert wrong_beside(shown(reply, 422), "title")
     assert "Other boats" in reply.text
-    [after] = data(console.api.get("/attachments"))["items"]
-    assert after == record
+    [unchanged_record] = data(console.api.get("/attachments"))["items"]
+    assert unchanged_record == record
 
 
 def test_console_shows_image_upload_errors_next_to_the_file_field(console: OwnerAtConsole) -> None:
@@ -183,7 +191,7 @@ def test_console_shows_image_upload_errors_next_to_the_file_field(console: Owner
         ("words.png", b"no picture", 415),
         ("cut.png", encoded("PNG")[:60], 422),
     ):
-        reply = add(console, content, name=name, encrypted="on")
+        reply = send_upload_form(console, content, name=name, encrypted="on")
         text = shown(reply, status)
         assert wrong_beside(text, "file")
         assert forms_of(reply)[0][1]["encrypted"] == "on"
@@ -191,12 +199,12 @@ def test_console_shows_image_upload_errors_next_to_the_file_field(console: Owner
 
 
 def test_console_rejects_a_too_large_image_with_an_error_page(console: OwnerAtConsole) -> None:
-    shown(add(console, encoded("PNG") + b"\0" * 6_000_000), 413)
+    shown(send_upload_form(console, encoded("PNG") + b"\0" * 6_000_000), 413)
     assert data(console.api.get("/attachments"))["items"] == []
 
 
 def test_console_deletes_an_image_after_confirmation(console: OwnerAtConsole) -> None:
-    path = added(console)
+    path = upload_image(console)
     assert heading(console.see(f"{path}/delete")) == "Delete harbour.png?"
     assert len(data(console.api.get("/attachments"))["items"]) == 1
     assert "“harbour.png” was deleted." in console.do(f"{path}/delete")
@@ -206,18 +214,18 @@ def test_console_deletes_an_image_after_confirmation(console: OwnerAtConsole) ->
 
 
 def test_console_warns_before_the_logo_of_a_list_is_deleted(console: OwnerAtConsole) -> None:
-    path = added(console)
-    made = new_list(console.api, title="Tea & more", logo_hash_id=path.rpartition("/")[2])
+    path = upload_image(console)
+    mailing_list = new_list(console.api, title="Tea & more", logo_hash_id=path.rpartition("/")[2])
     page = console.see(f"{path}/delete")
-    assert f'/console/lists/{made["id"]}/public"><bdi>Tea &amp; more</bdi></a>' in page
-    data(console.api.patch(f"/lists/{made['id']}", json={"logo_hash_id": None}))
+    assert f'/console/lists/{mailing_list["id"]}/public"><bdi>Tea &amp; more</bdi></a>' in page
+    data(console.api.patch(f"/lists/{mailing_list['id']}", json={"logo_hash_id": None}))
     assert "logo" not in console.see(f"{path}/delete")
 
 
 def test_console_allows_images_but_no_scripts_from_other_origins(
     console: OwnerAtConsole,
 ) -> None:
-    policy = console.visitor.get(IMAGES).headers["content-security-policy"]
+    policy = console.visitor.get(IMAGES_PATH).headers["content-security-policy"]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["img-src"].startswith("'self' data: http")
     assert rules["script-src"] == rules["connect-src"] == "'self'"

@@ -1,4 +1,4 @@
-"""The console's pages of lists: what an owner has, makes, changes and archives."""
+"""Tests of the console pages on which owners create, change and archive mailing lists."""
 
 import html
 import re
@@ -21,26 +21,27 @@ from tests.support.people.consoles import (
     wrong_beside,
 )
 
-NEW = "/console/lists/new"
+NEW_LIST_PATH = "/console/lists/new"
 
 
-def slug() -> str:
+def generate_slug() -> str:
     return f"slug-{secrets.token_hex(6)}"
 
 
-def lists_of(console: OwnerAtConsole) -> list[str]:
+def list_titles(console: OwnerAtConsole) -> list[str]:
     return [each["title"] for each in data(console.api.get("/lists"))["items"]]
 
 
 def test_console_creates_a_list_with_or_without_confirmation(console: OwnerAtConsole) -> None:
-    name = slug()
-    text = console.do(NEW, title="The Daily Demo", slug=name, tagline="")
+    slug = generate_slug()
+    text = console.do(NEW_LIST_PATH, title="The Daily Demo", slug=slug, tagline="")
     assert heading(text) == "The Daily Demo"
     assert "The list “The Daily Demo” was created." in text
-    [made] = data(console.api.get("/lists"))["items"]
-    assert (made["title"], made["slug"], made["tagline"]) == ("The Daily Demo", name, None)
-    assert made["confirm_required"] is True
-    console.do(NEW, 0, ("confirm_required",), title="Open to all", slug=slug())
+    [mailing_list] = data(console.api.get("/lists"))["items"]
+    values = (mailing_list["title"], mailing_list["slug"], mailing_list["tagline"])
+    assert values == ("The Daily Demo", slug, None)
+    assert mailing_list["confirm_required"] is True
+    console.do(NEW_LIST_PATH, 0, ("confirm_required",), title="Open to all", slug=generate_slug())
     assert [each["confirm_required"] for each in data(console.api.get("/lists"))["items"]] == [
         False,
         True,
@@ -50,34 +51,39 @@ def test_console_creates_a_list_with_or_without_confirmation(console: OwnerAtCon
 def test_console_builds_the_slug_of_a_new_list_from_its_title(console: OwnerAtConsole) -> None:
     # A title with many digits is refused, because the digits could be a phone number.
     word = "".join(secrets.choice(string.ascii_lowercase) for _ in range(12))
-    console.do(NEW, title=f"Die Straße {word}", slug=" ")
-    [made] = data(console.api.get("/lists"))["items"]
-    assert made["slug"] == f"die-strasse-{word}"
-    again = console.send(NEW, title=f"die straße {word}")
-    assert wrong_beside(shown(again, 409), "slug")
+    console.do(NEW_LIST_PATH, title=f"Die Straße {word}", slug=" ")
+    [mailing_list] = data(console.api.get("/lists"))["items"]
+    assert mailing_list["slug"] == f"die-strasse-{word}"
+    reply = console.send(NEW_LIST_PATH, title=f"die straße {word}")
+    assert wrong_beside(shown(reply, 409), "slug")
 
 
 def test_console_shows_new_list_errors_next_to_their_fields_and_keeps_the_input(
     console: OwnerAtConsole,
 ) -> None:
-    taken = new_list(console.api, title="Another")["slug"]
-    for field, typed, status, text in (
-        ("slug", taken, 409, "already has the slug"),
+    taken_slug = new_list(console.api, title="Another")["slug"]
+    for field_name, invalid_value, status, error in (
+        ("slug", taken_slug, 409, "already has the slug"),
         ("title", " ", 422, "Enter a title."),
     ):
-        values = {"title": "Title <b>", "slug": slug(), "tagline": "A line", field: typed}
-        reply = console.send(NEW, **values)
-        assert text in wrong_beside(shown(reply, status), field)
-        [(_, kept)] = forms_of(reply)
-        assert {name: kept[name].strip() for name in values} == {
-            name: value.strip() for name, value in values.items()
+        form_values = {
+            "title": "Title <b>",
+            "slug": generate_slug(),
+            "tagline": "A line",
+            field_name: invalid_value,
         }
-    assert lists_of(console) == ["Another"]
+        reply = console.send(NEW_LIST_PATH, **form_values)
+        assert error in wrong_beside(shown(reply, status), field_name)
+        [(_, form)] = forms_of(reply)
+        assert {name: form[name].strip() for name in form_values} == {
+            name: value.strip() for name, value in form_values.items()
+        }
+    assert list_titles(console) == ["Another"]
 
 
 def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConsole) -> None:
-    before = new_list(console.api, consent_wording="I want it.", confirm_required=True)
-    path = f"/console/lists/{before['id']}/settings"
+    list_before = new_list(console.api, consent_wording="I want it.", confirm_required=True)
+    path = f"/console/lists/{list_before['id']}/settings"
     text = console.do(
         path,
         0,
@@ -89,7 +95,7 @@ def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConso
     )
     assert heading(text) == "Settings of Another title"
     assert "The settings were saved." in text
-    after = data(console.api.get(f"/lists/{before['id']}"))
+    list_after = data(console.api.get(f"/lists/{list_before['id']}"))
     expected = {
         "title": "Another title",
         "confirm_required": False,
@@ -97,29 +103,30 @@ def test_console_list_settings_change_only_what_was_edited(console: OwnerAtConso
         "confirmed_redirect": "https://example.org/welcome",
         "soft_bounce_limit": 7,
     }
-    unsteady = {"updated_at": after["updated_at"]}
-    assert after == before | expected | unsteady
+    update_time = {"updated_at": list_after["updated_at"]}
+    assert list_after == list_before | expected | update_time
     assert "There were no changes to save." in console.do(path)
 
 
 def test_console_list_settings_offer_public_images_as_pictures_and_keep_other_urls(
     console: OwnerAtConsole,
 ) -> None:
-    picture = data(send(console.api))["view_url"]
-    hidden = data(send(console.api, encrypted="1"))["view_url"]
-    elsewhere = "https://www.example.com/icon.png"
-    before = new_list(console.api, favicon_image_url=elsewhere)
-    path = f"/console/lists/{before['id']}/settings"
-    assert hidden not in console.see(path)
-    assert console.see(path).count(f'<option value="{picture}"') == 2
-    console.do(path, avatar_image_url=picture)
-    after = data(console.api.get(f"/lists/{before['id']}"))
-    assert (after["avatar_image_url"], after["favicon_image_url"]) == (picture, elsewhere)
+    public_url = data(send(console.api))["view_url"]
+    encrypted_url = data(send(console.api, encrypted="1"))["view_url"]
+    external_url = "https://www.example.com/icon.png"
+    list_before = new_list(console.api, favicon_image_url=external_url)
+    path = f"/console/lists/{list_before['id']}/settings"
+    assert encrypted_url not in console.see(path)
+    assert console.see(path).count(f'<option value="{public_url}"') == 2
+    console.do(path, avatar_image_url=public_url)
+    list_after = data(console.api.get(f"/lists/{list_before['id']}"))
+    image_urls = (list_after["avatar_image_url"], list_after["favicon_image_url"])
+    assert image_urls == (public_url, external_url)
 
 
 def test_console_rejects_list_settings_that_break_a_rule(console: OwnerAtConsole) -> None:
-    before = new_list(console.api)
-    for field, typed in (
+    list_before = new_list(console.api)
+    for field_name, invalid_value in (
         ("title", ""),
         ("slug", "-"),
         ("redirect_origins", "https://www.example.com/path"),
@@ -130,62 +137,68 @@ def test_console_rejects_list_settings_that_break_a_rule(console: OwnerAtConsole
         ("soft_bounce_limit", "21"),
         ("soft_bounce_limit", "five"),
     ):
-        reply = console.send(f"/console/lists/{before['id']}/settings", **{field: typed})
-        assert wrong_beside(shown(reply, 422), field)
-    assert data(console.api.get(f"/lists/{before['id']}")) == before
+        path = f"/console/lists/{list_before['id']}/settings"
+        reply = console.send(path, **{field_name: invalid_value})
+        assert wrong_beside(shown(reply, 422), field_name)
+    assert data(console.api.get(f"/lists/{list_before['id']}")) == list_before
 
 
 def test_console_archives_a_list_after_confirmation(console: OwnerAtConsole) -> None:
-    made = new_list(console.api, title="To be ended")
-    path = f"/console/lists/{made['id']}/archive"
+    mailing_list = new_list(console.api, title="To be ended")
+    path = f"/console/lists/{mailing_list['id']}/archive"
     assert heading(console.see(path)) == "Archive To be ended?"
-    assert lists_of(console) == ["To be ended"]
+    assert list_titles(console) == ["To be ended"]
     text = console.do(path)
     assert "The list “To be ended” was archived." in text
-    assert lists_of(console) == []
+    assert list_titles(console) == []
     for page in ("", "/settings", "/archive"):
-        console.see(f"/console/lists/{made['id']}{page}", 404)
+        console.see(f"/console/lists/{mailing_list['id']}{page}", 404)
 
 
 def test_console_list_page_shows_no_growth_from_an_undone_import(console: OwnerAtConsole) -> None:
-    made = new_list(console.api)
-    people = [f"{name}.{made['slug']}@example.com" for name in ("a", "b", "c")]
-    imported(console.api, made["id"], of_addresses(people[0]))
-    result = imported(console.api, made["id"], of_addresses(*people))
+    mailing_list = new_list(console.api)
+    emails = [f"{name}.{mailing_list['slug']}@example.com" for name in ("a", "b", "c")]
+    imported(console.api, mailing_list["id"], of_addresses(emails[0]))
+    result = imported(console.api, mailing_list["id"], of_addresses(*emails))
     data(console.api.delete(f"/imports/{result['import_id']}/members"))
-    path = f"/console/lists/{made['id']}"
+    path = f"/console/lists/{mailing_list['id']}"
     caption = "<b>0 joined</b>, 0 left, <b>net 0</b>, without 1 imported member</figcaption>"
     assert caption in console.see(path)
-    assert [made["title"], "1", "0"] in [row[:3] for row in rows_of(console.see("/console/lists"))]
+    assert [mailing_list["title"], "1", "0"] in [
+        row[:3] for row in rows_of(console.see("/console/lists"))
+    ]
 
 
 def test_console_lists_show_the_growth_of_each_list_without_imported_members(
     console: OwnerAtConsole,
 ) -> None:
-    grown, empty = new_list(console.api, title="Grown"), new_list(console.api, title="Empty")
-    imported(console.api, grown["id"], of_addresses("a@example.com", "b@example.com"))
-    data(subscribe(console.api, grown["id"], f"{grown['slug']}@example.com"))
+    growing_list = new_list(console.api, title="Grown")
+    empty_list = new_list(console.api, title="Empty")
+    imported(console.api, growing_list["id"], of_addresses("a@example.com", "b@example.com"))
+    data(subscribe(console.api, growing_list["id"], f"{growing_list['slug']}@example.com"))
     text = console.see("/console/lists")
     [points] = re.findall(r'<polyline points="(.*?)"/>', text)
     assert points.split() == [f"{100 * day / 29:.1f},100.0" for day in range(29)] + ["100.0,0.0"]
     rows = {row[0]: row[1:3] for row in rows_of(text)}
-    assert rows[grown["title"]] == ["3", "+1"]
+    assert rows[growing_list["title"]] == ["3", "+1"]
     assert "Last 30 days, without imports" in text
-    assert rows[empty["title"]] == ["0", "0"]
+    assert rows[empty_list["title"]] == ["0", "0"]
 
 
 def test_console_list_page_shows_growth_and_members_by_tier_and_source(
     console: OwnerAtConsole,
 ) -> None:
-    made = new_list(console.api)
-    path = f"/console/lists/{made['id']}"
+    mailing_list = new_list(console.api)
+    path = f"/console/lists/{mailing_list['id']}"
     assert "No members yet" in console.see(path)
-    people = [f"{name}.{made['slug']}@example.com" for name in ("a", "b", "c")]
-    imported(console.api, made["id"], of_addresses(*people))
-    data(console.api.patch(f"/lists/{made['id']}/members/{people[0]}", json={"type": "gold"}))
-    gone = data(console.api.get(f"/lists/{made['id']}/members/{people[1]}"))["user_id"]
-    data(console.api.delete(f"/subscriptions/{made['id']}/members/{gone}"))
-    assert [made["title"], "2", "\N{MINUS SIGN}1"] in [
+    emails = [f"{name}.{mailing_list['slug']}@example.com" for name in ("a", "b", "c")]
+    imported(console.api, mailing_list["id"], of_addresses(*emails))
+    data(
+        console.api.patch(f"/lists/{mailing_list['id']}/members/{emails[0]}", json={"type": "gold"})
+    )
+    removed = data(console.api.get(f"/lists/{mailing_list['id']}/members/{emails[1]}"))
+    data(console.api.delete(f"/subscriptions/{mailing_list['id']}/members/{removed['user_id']}"))
+    assert [mailing_list["title"], "2", "\N{MINUS SIGN}1"] in [
         row[:3] for row in rows_of(console.see("/console/lists"))
     ]
     for days in ("30", "365", "nonsense"):
@@ -201,15 +214,15 @@ def test_console_list_page_shows_growth_and_members_by_tier_and_source(
 
 
 def test_console_growth_chart_leaves_out_imported_members(console: OwnerAtConsole) -> None:
-    made = new_list(console.api)
-    people = [f"{name}.{made['slug']}@example.com" for name in ("a", "b", "c")]
-    imported(console.api, made["id"], of_addresses(*people[:2]))
-    data(subscribe(console.api, made["id"], people[2]))
-    text = console.see(f"/console/lists/{made['id']}")
+    mailing_list = new_list(console.api)
+    emails = [f"{name}.{mailing_list['slug']}@example.com" for name in ("a", "b", "c")]
+    imported(console.api, mailing_list["id"], of_addresses(*emails[:2]))
+    data(subscribe(console.api, mailing_list["id"], emails[2]))
+    text = console.see(f"/console/lists/{mailing_list['id']}")
     assert "0 left, <b>net +1</b>, without 2 imported members</figcaption>" in text
     assert "1 joined, 0 left, without imported members." in text
     assert text.count('<rect class="joined"') == 1
-    # The largest mark of the axis fits the bar of the only person who signed up.
+    # The axis ends at the height of the only bar, which shows one person who signed up.
     assert "<span>1</span><span>0</span>" in text
     assert ["Joined", "Left", "Net", "Imported"] in [row[1:] for row in rows_of(text)]
     assert ["1", "0", "+1", "2"] in [row[1:] for row in rows_of(text)]
@@ -218,113 +231,117 @@ def test_console_growth_chart_leaves_out_imported_members(console: OwnerAtConsol
 def test_console_growth_chart_has_net_as_text_and_a_tooltip_for_each_period(
     console: OwnerAtConsole,
 ) -> None:
-    made = new_list(console.api)
-    data(subscribe(console.api, made["id"], f"{made['slug']}@example.com"))
+    mailing_list = new_list(console.api)
+    data(subscribe(console.api, mailing_list["id"], f"{mailing_list['slug']}@example.com"))
     today = clock.now().date()
-    for days, first in (("30", today), ("365", today - timedelta(days=today_in_week(365)))):
-        text = console.see(f"/console/lists/{made['id']}", days=days)
+    for days, first_day in (
+        ("30", today),
+        ("365", today - timedelta(days=days_since_week_start(365))),
+    ):
+        text = console.see(f"/console/lists/{mailing_list['id']}", days=days)
         caption, chart = text.split("<figure")[1].split("</figure>")[0].split("</figcaption>")
         assert "<b>net +1</b>" in caption
         assert "net" not in chart
         assert "polyline" not in chart
         titles = re.findall("<title>(.*?)</title>", chart)
         assert len(titles) == (30 if days == "30" else 53)
-        dates = f"{first.day} {first:%b %Y}"
-        if first != today:
+        dates = f"{first_day.day} {first_day:%b %Y}"
+        if first_day != today:
             dates += f" to {today.day} {today:%b %Y}"
         assert titles[-1] == f"{dates}: 1 joined, 0 left"
 
 
-def today_in_week(days: int) -> int:
-    """Return how many days ago the last week begins, if a chart shows ``days`` days by week."""
+def days_since_week_start(days: int) -> int:
+    """Return how many days ago the last week of a chart began that shows ``days`` days by week."""
     return (days - 1) % 7
 
 
 def test_api_call_shown_on_a_list_page_has_the_same_effect_as_its_form(
     console: OwnerAtConsole,
 ) -> None:
-    [call] = calls_of(console.see(NEW))
-    body = call.body | {"slug": slug()}
-    made = data(console.api.request(call.method, call.path, json=body))
-    [call] = calls_of(console.see(f"/console/lists/{made['id']}/settings"))
+    [call] = calls_of(console.see(NEW_LIST_PATH))
+    body = call.body | {"slug": generate_slug()}
+    mailing_list = data(console.api.request(call.method, call.path, json=body))
+    [call] = calls_of(console.see(f"/console/lists/{mailing_list['id']}/settings"))
     data(console.api.request(call.method, call.path, json=call.body | {"title": "By a program"}))
-    assert lists_of(console) == ["By a program"]
-    [call] = calls_of(console.see(f"/console/lists/{made['id']}/archive"))
+    assert list_titles(console) == ["By a program"]
+    [call] = calls_of(console.see(f"/console/lists/{mailing_list['id']}/archive"))
     data(console.api.request(call.method, call.path))
-    assert lists_of(console) == []
+    assert list_titles(console) == []
 
 
 BLUE = "#1d4ed8"
 
 
-def page_of(console: OwnerAtConsole, **fields: object) -> tuple[int, str]:
-    """A new list's id, and the path of its page."""
+def create_list(console: OwnerAtConsole, **fields: object) -> tuple[int, str]:
+    """Create a list, and return its id and the path of the console page for its public page."""
     list_id: int = new_list(console.api, title="Letters", **fields)["id"]
     return list_id, f"/console/lists/{list_id}/public"
 
 
 def test_console_changes_list_branding_that_readers_see(console: OwnerAtConsole) -> None:
-    list_id, path = page_of(console)
-    logo = data(send(console.api))["hash_id"]
-    hidden = data(send(console.api, encrypted="1"))["hash_id"]
+    list_id, path = create_list(console)
+    logo_hash_id = data(send(console.api))["hash_id"]
+    encrypted_hash_id = data(send(console.api, encrypted="1"))["hash_id"]
     text = console.see(path)
     assert heading(text) == "Public page of Letters"
-    assert f'<option value="{logo}"' in text
-    assert hidden not in text
+    assert f'<option value="{logo_hash_id}"' in text
+    assert encrypted_hash_id not in text
     text = console.do(
         path,
         colour=BLUE,
-        logo_hash_id=logo,
+        logo_hash_id=logo_hash_id,
         sender_name="The Letters team",
         sign_up_text="One letter each morning.",
         thanks_text="Until tomorrow.",
         confirmation_text="Welcome!",
     )
     assert "The public page was changed." in text
-    made = data(console.api.get(f"/lists/{list_id}"))
-    assert (made["colour"], made["logo_hash_id"]) == (BLUE, logo)
-    assert (made["sender_name"], made["thanks_text"]) == ("The Letters team", "Until tomorrow.")
-    # The mail is shown as readers get it.
+    mailing_list = data(console.api.get(f"/lists/{list_id}"))
+    assert (mailing_list["colour"], mailing_list["logo_hash_id"]) == (BLUE, logo_hash_id)
+    texts = (mailing_list["sender_name"], mailing_list["thanks_text"])
+    assert texts == ("The Letters team", "Until tomorrow.")
+    # The console shows the confirmation mail as readers receive it.
     assert "<bdi>The Letters team via Pressroom &lt;pressroom@localhost&gt;</bdi>" in text
     assert "Welcome!" in text.split('<pre class="mail"')[1]
-    page = console.visitor.client.get(f"/s/{made['slug']}").text
+    page = console.visitor.client.get(f"/s/{mailing_list['slug']}").text
     assert "One letter each morning." in page
     assert BLUE in page
-    # The preview is that page, and the policy lets it have its colour.
+    # The console shows a preview of the sign-up page.
     assert "One letter each morning." in text.split("<iframe")[1].split("</iframe>")[0]
     assert "There were no changes to save." in console.do(path)
     assert "The public page was changed." in console.do(path, usual_colour="yes", logo_hash_id="")
-    plain = data(console.api.get(f"/lists/{list_id}"))
-    assert (plain["colour"], plain["logo_hash_id"]) == (None, None)
+    changed_list = data(console.api.get(f"/lists/{list_id}"))
+    assert (changed_list["colour"], changed_list["logo_hash_id"]) == (None, None)
 
 
 def test_console_rejects_unreadable_or_misleading_list_branding(
     console: OwnerAtConsole,
 ) -> None:
-    list_id, path = page_of(console)
-    wrong = {
+    list_id, path = create_list(console)
+    invalid_values = {
         "colour": "#ffee00",
         "logo_hash_id": "nosuchimage1",
         "sender_name": "help@bank.example",
         "sign_up_text": "Go to www.bank.example now.",
     }
-    for name, value in wrong.items():
-        text = shown(console.send(path, **{name: value}), 422)
-        assert wrong_beside(text, name), name
-        # What was typed is kept; a logo is chosen.
-        assert name == "logo_hash_id" or html.escape(value) in text
+    for field_name, value in invalid_values.items():
+        text = shown(console.send(path, **{field_name: value}), 422)
+        assert wrong_beside(text, field_name), field_name
+        # The form keeps the typed text, but not an unknown logo, because a logo is chosen.
+        assert field_name == "logo_hash_id" or html.escape(value) in text
     assert data(console.api.get(f"/lists/{list_id}"))["colour"] is None
 
 
 def test_console_shows_embed_form_and_confirmation_mail_in_each_language(
     console: OwnerAtConsole,
 ) -> None:
-    list_id, path = page_of(console, confirm_required=True)
-    form = data(console.api.get(f"/lists/{list_id}/embed"))["html"]
+    list_id, path = create_list(console, confirm_required=True)
+    embed_html = data(console.api.get(f"/lists/{list_id}/embed"))["html"]
     text = console.see(path)
-    # As text to be copied, and not as a form of this page.
-    assert form not in text
-    assert form in html.unescape(text)
+    # The console shows the HTML of the form as text to copy, and not as a form.
+    assert embed_html not in text
+    assert embed_html in html.unescape(text)
     reply = console.api.get(f"/lists/{list_id}/previews/confirmation_mail?language=de")
     subject = data(reply)["subject"]
     assert subject not in text
@@ -339,11 +356,11 @@ def test_console_list_settings_choose_the_fields_of_the_sign_up_form(
 ) -> None:
     for key in ("city", "company"):
         new_field(console.api, key, public=True)
-    made = new_list(console.api)
-    path = f"/console/lists/{made['id']}/settings"
+    mailing_list = new_list(console.api)
+    path = f"/console/lists/{mailing_list['id']}/settings"
     console.do(path, field_city="required", field_company="no")
-    shown = data(console.api.get(f"/lists/{made['id']}"))
-    assert (shown["asked_fields"], shown["required_fields"]) == (["city"], ["city"])
+    mailing_list = data(console.api.get(f"/lists/{mailing_list['id']}"))
+    assert (mailing_list["asked_fields"], mailing_list["required_fields"]) == (["city"], ["city"])
     console.do(path, field_city="asked", field_company="asked")
-    shown = data(console.api.get(f"/lists/{made['id']}"))
-    assert (shown["asked_fields"], shown["required_fields"]) == (None, [])
+    mailing_list = data(console.api.get(f"/lists/{mailing_list['id']}"))
+    assert (mailing_list["asked_fields"], mailing_list["required_fields"]) == (None, [])

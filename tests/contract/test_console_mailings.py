@@ -1,4 +1,4 @@
-"""The console's page of a list's mailings, and the links to the page."""
+"""Tests of the console page that shows the mailings of a list, and of the links to this page."""
 
 import pytest
 
@@ -20,11 +20,11 @@ def mailed_list_id(console: OwnerAtConsole) -> int:
     return int(new_list(console.api, title="The Daily Demo")["id"])
 
 
-def path_of(list_id: int) -> str:
+def mailings_path(list_id: int) -> str:
     return f"/console/lists/{list_id}/mailings"
 
 
-def names_of(text: str) -> list[str]:
+def read_names(text: str) -> list[str]:
     """Return the names of the mailings on a page, in the order of the page."""
     return [row[0] for row in rows_of(text)[1:]]
 
@@ -41,14 +41,20 @@ def test_mailings_page_shows_the_figures_newest_first(
     }
     new_mailing(stack, mailed_list_id, rows=1200, figures=figures, label="September letter")
     unnamed_id = new_mailing(stack, mailed_list_id, rows=3)
-    text = console.see(path_of(mailed_list_id))
+    text = console.see(mailings_path(mailed_list_id))
     assert heading(text) == "Mailings of The Daily Demo"
     newest, oldest = rows_of(text)[1:]
     assert newest[:4] == [f"Mailing {unnamed_id}", "just now", "3", "no reports"]
     assert newest[4:] == ["–"] * 4
     assert oldest == [
-        *("September letter", "just now", "1,200", "1,100 (91.6 %)"),
-        *("12 (1 %)", "6 (0.5 %)", "1 (< 0.1 %)", "4"),
+        "September letter",
+        "just now",
+        "1,200",
+        "1,100 (91.6 %)",
+        "12 (1 %)",
+        "6 (0.5 %)",
+        "1 (< 0.1 %)",
+        "4",
     ]
 
 
@@ -72,9 +78,9 @@ def test_mailings_page_marks_only_figures_that_reach_a_limit_of_the_alarm(
     bad_figures: list[str],
 ) -> None:
     new_mailing(stack, mailed_list_id, rows=rows, figures=figures)
-    text = console.see(path_of(mailed_list_id))
-    marked = [part.partition("</b>")[0] for part in text.split('<b class="bad">')[1:]]
-    assert marked == bad_figures
+    text = console.see(mailings_path(mailed_list_id))
+    marked_figures = [part.partition("</b>")[0] for part in text.split('<b class="bad">')[1:]]
+    assert marked_figures == bad_figures
     assert ("mail providers may block" in text) is bool(bad_figures)
 
 
@@ -83,7 +89,7 @@ def test_share_is_rounded_down_and_never_shown_as_zero(
 ) -> None:
     figures = {"hard_bounced": 49_999, "complained": 1}
     new_mailing(stack, mailed_list_id, rows=1_000_000, figures=figures)
-    [row] = rows_of(console.see(path_of(mailed_list_id)))[1:]
+    [row] = rows_of(console.see(mailings_path(mailed_list_id)))[1:]
     assert row[4] == "49,999 (4.9 %)"
     assert row[6] == "1 (< 0.1 %)"
 
@@ -91,7 +97,7 @@ def test_share_is_rounded_down_and_never_shown_as_zero(
 def test_mailings_page_explains_the_empty_state(
     console: OwnerAtConsole, mailed_list_id: int
 ) -> None:
-    text = console.see(path_of(mailed_list_id))
+    text = console.see(mailings_path(mailed_list_id))
     assert "When your sending app downloads the recipients" in text
     assert f"/console/lists/{mailed_list_id}/export" in text
     assert 'console/developers/senders">Connect a mail service</a>' in text
@@ -103,21 +109,21 @@ def test_mailings_page_escapes_html_in_a_label(
 ) -> None:
     label = "<img src=x>&amp; letter"
     new_mailing(stack, mailed_list_id, rows=1, label=label)
-    text = console.see(path_of(mailed_list_id))
+    text = console.see(mailings_path(mailed_list_id))
     assert "<img" not in text
-    assert names_of(text) == [label]
+    assert read_names(text) == [label]
 
 
 def test_mailings_page_is_paged(stack: Stack, console: OwnerAtConsole, mailed_list_id: int) -> None:
     oldest_id = new_mailing(stack, mailed_list_id, rows=1)
     for _ in range(PAGE_SIZE):
         last_id = new_mailing(stack, mailed_list_id, rows=1)
-    text = console.see(path_of(mailed_list_id))
-    assert len(names_of(text)) == PAGE_SIZE
-    assert names_of(text)[0] == f"Mailing {last_id}"
+    text = console.see(mailings_path(mailed_list_id))
+    assert len(read_names(text)) == PAGE_SIZE
+    assert read_names(text)[0] == f"Mailing {last_id}"
     cursor = text.split("cursor=")[1].split('"')[0]
-    last_page = console.see(path_of(mailed_list_id), cursor=cursor)
-    assert names_of(last_page) == [f"Mailing {oldest_id}"]
+    last_page = console.see(mailings_path(mailed_list_id), cursor=cursor)
+    assert read_names(last_page) == [f"Mailing {oldest_id}"]
 
 
 def test_mailings_of_another_owner_are_not_found(
@@ -125,14 +131,14 @@ def test_mailings_of_another_owner_are_not_found(
 ) -> None:
     new_mailing(stack, mailed_list_id, rows=1, label="September letter")
     with at_console(stack) as other_owner:
-        text = other_owner.see(path_of(mailed_list_id), 404)
+        text = other_owner.see(mailings_path(mailed_list_id), 404)
     assert "September letter" not in text
 
 
 def test_pages_of_a_list_link_to_its_mailings(console: OwnerAtConsole, mailed_list_id: int) -> None:
     for page in ("", "/export", "/mailings"):
         text = console.see(f"/console/lists/{mailed_list_id}{page}")
-        assert f'<a href="{path_of(mailed_list_id)}"' in text.replace(
+        assert f'<a href="{mailings_path(mailed_list_id)}"' in text.replace(
             console.visitor.stack.api_url, ""
         )
 
@@ -151,8 +157,8 @@ def test_alarm_in_the_events_links_to_its_mailing(
         new_sender(console.api),
         bounce("hard", "5.1.1", delivery_id=delivery_id),
     )
-    link = f'{path_of(mailed_list_id)}#mailing-{mailing_id}"'
+    link = f'{mailings_path(mailed_list_id)}#mailing-{mailing_id}"'
     eventually(
         lambda: link in console.see("/console/developers/feed"), what="the link to the mailing"
     )
-    assert f'id="mailing-{mailing_id}"' in console.see(path_of(mailed_list_id))
+    assert f'id="mailing-{mailing_id}"' in console.see(mailings_path(mailed_list_id))

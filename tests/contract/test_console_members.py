@@ -38,23 +38,24 @@ def id_of_list_with_members(console: OwnerAtConsole) -> int:
     return int(mailing_list["id"])
 
 
-def path_of(list_id: int, rest: str = "") -> str:
-    return f"/console/lists/{list_id}/members{rest}"
+def members_path(list_id: int, suffix: str = "") -> str:
+    return f"/console/lists/{list_id}/members{suffix}"
 
 
 def find_emails(console: OwnerAtConsole, list_id: int, **query: str) -> list[str]:
-    return [row[0] for row in rows_of(console.see(path_of(list_id), **query))[1:]]
+    return [row[0] for row in rows_of(console.see(members_path(list_id), **query))[1:]]
 
 
-def member(console: OwnerAtConsole, list_id: int, email: str) -> dict[str, Any]:
+def get_member(console: OwnerAtConsole, list_id: int, email: str) -> dict[str, Any]:
     return dict(data(console.api.get(f"/lists/{list_id}/members/{email}")))
 
 
-def page_of(console: OwnerAtConsole, list_id: int, email: str) -> str:
-    return path_of(list_id, f"/{member(console, list_id, email)['user_id']}")
+def member_path(console: OwnerAtConsole, list_id: int, email: str) -> str:
+    return members_path(list_id, f"/{get_member(console, list_id, email)['user_id']}")
 
 
-FOUND: list[tuple[dict[str, str], list[str]]] = [
+# Each search, and the addresses that it must find.
+SEARCHES: list[tuple[dict[str, str], list[str]]] = [
     ({}, ["cleo@example.org", "bob@example.com", "ada@example.com"]),
     ({"q": "cleo &", "since": "2020-01-01"}, ["cleo@example.org"]),
     ({"type": "gold", "tag": "VIP"}, ["ada@example.com"]),
@@ -70,8 +71,8 @@ FOUND: list[tuple[dict[str, str], list[str]]] = [
 def test_console_finds_members_by_search_and_filters(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
-    for query, expected in FOUND:
-        reply = console.visitor.get(path_of(id_of_list_with_members), **query)
+    for query, expected in SEARCHES:
+        reply = console.visitor.get(members_path(id_of_list_with_members), **query)
         assert [row[0] for row in rows_of(shown(reply))[1:]] == expected, query
         assert ("No members match" in reply.text) == (expected == [])
         # After a search, the form still shows the searched values.
@@ -94,12 +95,12 @@ def test_console_finds_members_of_a_segment_and_saves_a_search_as_segment(
     assert "<details open>" not in text
     assert "Save as segment" not in text
     assert "Edit segment" in text
-    console.see(path_of(id_of_list_with_members), 404, segment="999999999999")
-    console.see(path_of(id_of_list_with_members), 404, segment="x")
+    console.see(members_path(id_of_list_with_members), 404, segment="999999999999")
+    console.see(members_path(id_of_list_with_members), 404, segment="x")
 
 
 def test_console_members_page_explains_the_empty_state(console: OwnerAtConsole) -> None:
-    path = path_of(new_list(console.api)["id"])
+    path = members_path(new_list(console.api)["id"])
     for query in ({}, {"columns": "city"}):
         assert "No members yet" in console.see(path, **query)
     assert "No members match" in console.see(path, status="pending")
@@ -108,8 +109,8 @@ def test_console_members_page_explains_the_empty_state(console: OwnerAtConsole) 
 def test_console_shows_an_error_next_to_a_malformed_member_filter(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
-    for text in ("{", '{"field": "nothing", "is": 1}'):
-        page = console.see(path_of(id_of_list_with_members), 400, filter=text)
+    for malformed_filter in ("{", '{"field": "nothing", "is": 1}'):
+        page = console.see(members_path(id_of_list_with_members), 400, filter=malformed_filter)
         assert wrong_beside(page, "filter")
         assert "ada@example.com" not in page
 
@@ -122,40 +123,40 @@ def test_console_shows_up_to_three_custom_fields_as_member_columns(
     put(console.api, id_of_list_with_members, "ada@example.com", fields={"a": True, "c": False})
     for query in ("", "&q=ada", "&q=ada&type=gold"):
         text = console.see(
-            f"{path_of(id_of_list_with_members)}?column=a&column=b&column=c&column=d{query}"
+            f"{members_path(id_of_list_with_members)}?column=a&column=b&column=c&column=d{query}"
         )
         head, *rows = rows_of(text)
         assert head[5:-1] == ["A", "B", "C"]
         assert next(row for row in rows if row[0] == "ada@example.com")[5:-1] == ["Yes", "", "No"]
     # Links on the page keep the chosen columns.
     assert "columns=a%2Cb%2Cc%2Cd" in console.see(
-        f"{path_of(id_of_list_with_members)}?columns=a,b,c,d&q=ada"
+        f"{members_path(id_of_list_with_members)}?columns=a,b,c,d&q=ada"
     )
 
 
 def test_console_member_pages_keep_the_search_and_show_every_member_exactly_once(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
-    people = [f"reader{number}@example.net" for number in range(60)]
-    imported(console.api, id_of_list_with_members, of_addresses(*people))
+    addresses = [f"reader{number}@example.net" for number in range(60)]
+    imported(console.api, id_of_list_with_members, of_addresses(*addresses))
     for query in ({}, {"q": "example.net"}):
-        seen: list[str] = []
-        url = path_of(id_of_list_with_members)
+        emails: list[str] = []
+        url = members_path(id_of_list_with_members)
         text = console.see(url, **query)
         while True:
-            seen += [row[0] for row in rows_of(text)[1:]]
-            following = re.search(r'rel="next" href="([^"]+)"', text)
-            if following is None:
+            emails += [row[0] for row in rows_of(text)[1:]]
+            next_link = re.search(r'rel="next" href="([^"]+)"', text)
+            if next_link is None:
                 break
-            text = console.see(url + following[1].replace("&amp;", "&"))
-        assert len(seen) == len(set(seen)) == (63 if not query else 60)
+            text = console.see(url + next_link[1].replace("&amp;", "&"))
+        assert len(emails) == len(set(emails)) == (63 if not query else 60)
 
 
 def test_console_adds_a_member_and_shows_the_member_page(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     text = console.do(
-        path_of(id_of_list_with_members, "/new"),
+        members_path(id_of_list_with_members, "/new"),
         email=" New@Example.com ",
         name="Nia",
         type="silver",
@@ -163,7 +164,7 @@ def test_console_adds_a_member_and_shows_the_member_page(
     assert heading(text) == "new@example.com"
     assert "new@example.com is on the list." in text
     assert "Added by you" in text
-    new_member = member(console, id_of_list_with_members, "new@example.com")
+    new_member = get_member(console, id_of_list_with_members, "new@example.com")
     assert (new_member["name"], new_member["type"], new_member["source"]) == (
         "Nia",
         "silver",
@@ -174,7 +175,7 @@ def test_console_adds_a_member_and_shows_the_member_page(
 def test_console_rejects_a_new_member_with_invalid_or_opted_out_address(
     console: OwnerAtConsole, id_of_list_with_members: int, make_reader: Callable[[], Reader]
 ) -> None:
-    path = path_of(id_of_list_with_members, "/new")
+    path = members_path(id_of_list_with_members, "/new")
     assert wrong_beside(shown(console.send(path, email="no address"), 422), "email")
     reader = make_reader()
     reader.joins(id_of_list_with_members).leaves(id_of_list_with_members)
@@ -185,16 +186,16 @@ def test_console_rejects_a_new_member_with_invalid_or_opted_out_address(
 def test_console_changes_name_and_tier_and_tags_and_fields_of_a_member(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
-    for key, kind, more in (
+    for key, kind, options in (
         ("city", "text", {}),
         ("visits", "number", {}),
         ("born", "date", {}),
         ("vegan", "boolean", {}),
         ("size", "choice", {"choices": ["S", "M"]}),
     ):
-        new_field(console.api, key, kind, **more)
-    path = page_of(console, id_of_list_with_members, "ada@example.com")
-    typed = {
+        new_field(console.api, key, kind, **options)
+    path = member_path(console, id_of_list_with_members, "ada@example.com")
+    form_values = {
         "name": "Ada L.",
         "type": "silver",
         "paid_expiry": "2030-02-01",
@@ -205,23 +206,27 @@ def test_console_changes_name_and_tier_and_tags_and_fields_of_a_member(
         "fields.vegan": "true",
         "fields.size": "M",
     }
-    assert "The changes were saved." in console.do(path, **typed)
-    after = member(console, id_of_list_with_members, "ada@example.com")
-    assert (after["name"], after["type"], after["tags"]) == ("Ada L.", "silver", ["Patron", "vip"])
-    assert after["paid_expiry"] == "2030-02-01T00:00:00.000000Z"
-    assert after["fields"] == {
+    assert "The changes were saved." in console.do(path, **form_values)
+    record = get_member(console, id_of_list_with_members, "ada@example.com")
+    assert (record["name"], record["type"], record["tags"]) == (
+        "Ada L.",
+        "silver",
+        ["Patron", "vip"],
+    )
+    assert record["paid_expiry"] == "2030-02-01T00:00:00.000000Z"
+    assert record["fields"] == {
         "city": "Rome",
         "visits": 3,
         "born": "1990-02-28",
         "vegan": True,
         "size": "M",
     }
-    # The stored value stays if the new value is equal. An empty value deletes the stored value.
+    # An equal value changes nothing. An empty value deletes the stored value.
     assert "There were no changes to save." in console.do(path)
     console.do(path, **{"fields.city": "", "tags": "", "paid_expiry": ""})
-    after = member(console, id_of_list_with_members, "ada@example.com")
-    assert (after["tags"], after["paid_expiry"]) == ([], None)
-    assert "city" not in after["fields"]
+    record = get_member(console, id_of_list_with_members, "ada@example.com")
+    assert (record["tags"], record["paid_expiry"]) == ([], None)
+    assert "city" not in record["fields"]
     text = console.see(path)
     assert "Edited: name, tier, end date of the tier, tags, City" in text
 
@@ -230,35 +235,36 @@ def test_console_shows_member_errors_next_to_their_fields(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     new_field(console.api, "visits", "number")
-    path = page_of(console, id_of_list_with_members, "ada@example.com")
-    before = member(console, id_of_list_with_members, "ada@example.com")
-    for field, typed in (
+    path = member_path(console, id_of_list_with_members, "ada@example.com")
+    member_before = get_member(console, id_of_list_with_members, "ada@example.com")
+    for field_name, invalid_value in (
         ("fields.visits", "many"),
         ("tags", "x" * 41),
         ("type", "platinum"),
         ("name", "x" * 201),
         ("paid_expiry", "soon"),
     ):
-        assert wrong_beside(shown(console.send(path, **{field: typed}), 422), field)
-    assert member(console, id_of_list_with_members, "ada@example.com") == before
+        reply = console.send(path, **{field_name: invalid_value})
+        assert wrong_beside(shown(reply, 422), field_name)
+    assert get_member(console, id_of_list_with_members, "ada@example.com") == member_before
 
 
 def test_console_switches_mail_of_a_member_but_never_overrides_an_opt_out(
     console: OwnerAtConsole, id_of_list_with_members: int, make_reader: Callable[[], Reader]
 ) -> None:
-    path = page_of(console, id_of_list_with_members, "ada@example.com")
+    path = member_path(console, id_of_list_with_members, "ada@example.com")
     assert "Mail was turned off." in console.do(path, 1, enabled="no")
-    assert member(console, id_of_list_with_members, "ada@example.com")["email_enabled"] is False
+    assert get_member(console, id_of_list_with_members, "ada@example.com")["email_enabled"] is False
     assert "Mail was turned on." in console.do(path, 1, enabled="yes")
     reader = make_reader()
     reader.joins(id_of_list_with_members).wants_mail(id_of_list_with_members, False)
-    path = page_of(console, id_of_list_with_members, reader.email)
+    path = member_path(console, id_of_list_with_members, reader.email)
     page = console.see(path)
     assert "off by the member" in page
     assert "Turn mail on" not in page
     # If the page was opened before the opt-out, the page still contains the button.
     assert "opted out" in shown(turn_mail_on(console, path), 409)
-    assert member(console, id_of_list_with_members, reader.email)["email_enabled"] is False
+    assert get_member(console, id_of_list_with_members, reader.email)["email_enabled"] is False
 
 
 def turn_mail_on(console: OwnerAtConsole, path: str) -> httpx2.Response:
@@ -272,8 +278,8 @@ def test_console_shows_why_mail_is_off_and_turns_it_on_once_after_a_bounce(
     stack: Stack, console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
     list_id = id_of_list_with_members
-    user_id = member(console, list_id, "ada@example.com")["user_id"]
-    path = path_of(list_id, f"/{user_id}")
+    user_id = get_member(console, list_id, "ada@example.com")["user_id"]
+    path = members_path(list_id, f"/{user_id}")
     bounce_hard(stack, build_mailing(list_id, user_id))
     page = console.see(path)
     assert "off after a hard bounce (5.1.1)" in page
@@ -291,17 +297,17 @@ def test_console_shows_why_mail_is_off_and_turns_it_on_once_after_a_bounce(
 def test_console_moves_a_member_to_another_list(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
-    target = new_list(console.api, title="The target")
-    path = page_of(console, id_of_list_with_members, "bob@example.com")
+    target_list = new_list(console.api, title="The target")
+    path = member_path(console, id_of_list_with_members, "bob@example.com")
     [_, _, (action, values), *_] = forms_of(console.visitor.get(path))
     assert action.endswith("/move")
     # No list is preselected, so that a single click can't move a member.
     assert values["list"] == ""
     reply = console.visitor.client.post(action, data=values)
     assert "Choose the list to move this member to." in shown(reply, 422)
-    text = console.do(path, 2, list=str(target["id"]))
+    text = console.do(path, 2, list=str(target_list["id"]))
     assert "The member was moved to “The target”." in text
-    assert known_member(console.api, target["id"], "bob@example.com")["tags"] == ["vip"]
+    assert known_member(console.api, target_list["id"], "bob@example.com")["tags"] == ["vip"]
     assert "Moved to another list" in console.see(path)
 
 
@@ -311,12 +317,13 @@ def test_console_offers_no_actions_for_a_member_who_unsubscribed(
     new_list(console.api, title="The target")
     reader = make_reader()
     reader.joins(id_of_list_with_members).leaves(id_of_list_with_members)
-    page = console.see(page_of(console, id_of_list_with_members, reader.email))
+    page = console.see(member_path(console, id_of_list_with_members, reader.email))
     assert "<dt>Status</dt><dd>Unsubscribed</dd>" in page
-    for text in ("<dt>Mail</dt>", "Turn mail", "Move to another list", "Remove from list"):
-        assert text not in page
-    # The page that asks before a removal promises no re-adding, because only the person can return.
-    page = console.see(f"{page_of(console, id_of_list_with_members, reader.email)}/remove")
+    for action_text in ("<dt>Mail</dt>", "Turn mail", "Move to another list", "Remove from list"):
+        assert action_text not in page
+    # The confirmation page doesn't say that the owner can add the person again, because the owner
+    # can't.
+    page = console.see(f"{member_path(console, id_of_list_with_members, reader.email)}/remove")
     assert "Only they can subscribe again." in page
     assert "Remove member" not in page
 
@@ -324,9 +331,9 @@ def test_console_offers_no_actions_for_a_member_who_unsubscribed(
 def test_console_removes_a_member_after_confirmation(
     console: OwnerAtConsole, id_of_list_with_members: int
 ) -> None:
-    path = page_of(console, id_of_list_with_members, "ada@example.com")
+    path = member_path(console, id_of_list_with_members, "ada@example.com")
     assert heading(console.see(f"{path}/remove")) == "Remove ada@example.com?"
-    assert member(console, id_of_list_with_members, "ada@example.com")["status"] == "active"
+    assert get_member(console, id_of_list_with_members, "ada@example.com")["status"] == "active"
     text = console.do(f"{path}/remove")
     assert "The member was removed from the list." in text
     assert find_emails(console, id_of_list_with_members, status="removed") == ["ada@example.com"]
@@ -335,24 +342,24 @@ def test_console_removes_a_member_after_confirmation(
 def test_console_shows_history_and_consent_of_a_member_in_words(
     console: OwnerAtConsole, make_reader: Callable[[], Reader]
 ) -> None:
-    made = new_list(console.api, consent_wording="I want <it>.")
+    mailing_list = new_list(console.api, consent_wording="I want <it>.")
     reader = make_reader()
-    reader.joins(made["id"])
-    text = console.see(path_of(made["id"], f"/{reader.user_id}"))
+    reader.joins(mailing_list["id"])
+    text = console.see(members_path(mailing_list["id"], f"/{reader.user_id}"))
     assert "Subscribed while logged in" in text
     assert "I want &lt;it&gt;." in text
     assert "by the member, IP address 127.0.0.1" in text
-    reader.leaves(made["id"])
-    assert "Unsubscribed" in console.see(path_of(made["id"], f"/{reader.user_id}"))
+    reader.leaves(mailing_list["id"])
+    assert "Unsubscribed" in console.see(members_path(mailing_list["id"], f"/{reader.user_id}"))
 
 
 def test_console_escapes_html_in_member_names(console: OwnerAtConsole) -> None:
-    made = new_list(console.api)
+    mailing_list = new_list(console.api)
     name = '"><script>alert(1)</script>'
-    text = console.do(path_of(made["id"], "/new"), email="x@example.com", name=name)
+    text = console.do(members_path(mailing_list["id"], "/new"), email="x@example.com", name=name)
     assert "<script>alert" not in text
     assert name in html.unescape(text)
-    assert name in html.unescape(console.see(path_of(made["id"])))
+    assert name in html.unescape(console.see(members_path(mailing_list["id"])))
 
 
 def test_console_applies_a_bulk_action_to_the_ticked_members(console: OwnerAtConsole) -> None:
@@ -368,8 +375,8 @@ def test_console_applies_a_bulk_action_to_the_ticked_members(console: OwnerAtCon
     assert "Apply to 2 members" in page
     console.send(f"{path}/bulk-actions/new?{chosen}", action="tag", tag_name="picked")
 
-    def tagged() -> bool:
-        found = members(console.api, list_id)
-        return {each["email"] for each in found if each["tags"]} == set(emails[:2])
+    def has_tagged_two_members() -> bool:
+        listed_members = members(console.api, list_id)
+        return {each["email"] for each in listed_members if each["tags"]} == set(emails[:2])
 
-    eventually(tagged, what="the tag on two members")
+    eventually(has_tagged_two_members, what="the tag on two members")

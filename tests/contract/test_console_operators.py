@@ -35,8 +35,8 @@ from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.stack.maintenance import resting_maintenance
 from tests.support.stack.maintenance_kinds import MAINTENANCE_SECONDS
 
-HOME = "/console/operators"
-OPERATIONS = [operation for operation in CONSOLE_CALLS if HOME in operation]
+OPERATORS_PATH = "/console/operators"
+OPERATIONS = [operation for operation in CONSOLE_CALLS if OPERATORS_PATH in operation]
 MAX_TEXT_BYTES = 40_000
 
 
@@ -47,14 +47,14 @@ def operator_console(stack: Stack) -> Iterator[OwnerAtConsole]:
         yield console
 
 
-def events_of(owner: OwnerAtConsole, kind: str) -> list[dict[str, Any]]:
+def list_events(owner: OwnerAtConsole, kind: str) -> list[dict[str, Any]]:
     events = data(owner.api.get("/users/me/security-events", params={"limit": 100}))["items"]
     return [each for each in events if each["type"] == kind]
 
 
-def actions_of(operator: OwnerAtConsole) -> list[dict[str, Any]]:
+def list_actions(operator: OwnerAtConsole) -> list[dict[str, Any]]:
     """Return the actions that an operator has taken, newest first."""
-    return [each["detail"] for each in events_of(operator, "operator.acted")]
+    return [each["detail"] for each in list_events(operator, "operator.acted")]
 
 
 def test_operator_pages_return_404_to_everyone_who_is_not_an_operator(
@@ -62,30 +62,31 @@ def test_operator_pages_return_404_to_everyone_who_is_not_an_operator(
 ) -> None:
     values = {"user_id": 1, "order_id": 1, "job_id": 1}
     with at_console(stack) as owner:
-        assert HOME not in owner.see("/console")
-        nowhere = owner.see("/console/nowhere", 404)
+        assert OPERATORS_PATH not in owner.see("/console")
+        not_found_page = owner.see("/console/nowhere", 404)
         for operation in OPERATIONS:
             method, path = operation.format(**values).split(" ")
             # People who aren't operators get a 404 before the form token is checked.
-            assert shown(owner.visitor.client.request(method, path), 404) == nowhere
+            assert shown(owner.visitor.client.request(method, path), 404) == not_found_page
         printed(stack, "users", "operator", owner.owner.email, "on")
         # An operator without a second factor must set one up first.
-        reply = owner.visitor.get(HOME)
+        reply = owner.visitor.get(OPERATORS_PATH)
         assert reply.headers["location"].endswith("/account/factors")
         printed(stack, "users", "operator", owner.owner.email, "off")
-        assert owner.see(HOME, 404) == nowhere
+        assert owner.see(OPERATORS_PATH, 404) == not_found_page
 
 
 def test_every_operator_page_has_a_heading_and_names_a_cli_command(
     operator_console: OwnerAtConsole,
 ) -> None:
     navigation = operator_console.see("/console").split("</nav>")[0]
-    assert navigation.count(HOME) == 1
-    pages = re.findall(
-        rf'href="[^"]*({HOME}[^"?]*)"', operator_console.see(HOME).split("<section")[0]
+    assert navigation.count(OPERATORS_PATH) == 1
+    paths = re.findall(
+        rf'href="[^"]*({OPERATORS_PATH}[^"?]*)"',
+        operator_console.see(OPERATORS_PATH).split("<section")[0],
     )
-    assert len(set(pages)) == 5
-    for path in sorted(set(pages)):
+    assert len(set(paths)) == 5
+    for path in sorted(set(paths)):
         text = operator_console.see(path)
         assert heading(text)
         assert "<code>pressroom " in text
@@ -97,32 +98,34 @@ def test_operator_changes_the_plan_of_a_user_and_both_accounts_record_the_change
 ) -> None:
     with at_console(stack, stack.create_owner(plan=Plan.FREE)) as owner:
         email, user_id = owner.owner.email, owner.owner.user_id
-        path = f"{HOME}/users/{user_id}"
+        path = f"{OPERATORS_PATH}/users/{user_id}"
         for name in (email, email.upper(), str(user_id)):
-            reply = operator_console.visitor.get(f"{HOME}/users", user=f" {name} ")
+            reply = operator_console.visitor.get(f"{OPERATORS_PATH}/users", user=f" {name} ")
             assert reply.headers["location"].endswith(path)
-        text = operator_console.see(f"{HOME}/users", 404, user="no.such@example.com")
+        text = operator_console.see(f"{OPERATORS_PATH}/users", 404, user="no.such@example.com")
         assert "no.such@example.com" in wrong_beside(text, "user")
-        assert wrong_beside(operator_console.see(f"{HOME}/users", 422, user="no address"), "user")
-        operator_console.see(f"{HOME}/users", 404, user="9" * 30)
+        assert wrong_beside(
+            operator_console.see(f"{OPERATORS_PATH}/users", 422, user="no address"), "user"
+        )
+        operator_console.see(f"{OPERATORS_PATH}/users", 404, user="9" * 30)
         new_list(owner.api, slug=f"of-{user_id}")
-        rows = rows_of(operator_console.see(f"{HOME}/users"))
+        rows = rows_of(operator_console.see(f"{OPERATORS_PATH}/users"))
         assert [email, "Free", "1"] in [[row[0], row[2], row[3]] for row in rows]
         text = operator_console.see(path)
         assert heading(text) == email
         assert f"of-{user_id}" in text
-        quotas = rows_of(text)[1 : len(PlanQuota) + 1]
-        assert [row[0] for row in quotas] == [QUOTAS[quota] for quota in PlanQuota]
-        assert quotas[1] == ["Lists", "1", "5"]
+        quota_rows = rows_of(text)[1 : len(PlanQuota) + 1]
+        assert [row[0] for row in quota_rows] == [QUOTAS[quota] for quota in PlanQuota]
+        assert quota_rows[1] == ["Lists", "1", "5"]
         text = operator_console.do(path, plan="paid")
         assert "The user is now on the paid plan." in text
         assert data(owner.api.get("/users/me"))["plan"] == "paid"
         assert "The user was already on this plan." in operator_console.do(path, plan="paid")
-        for no_plan in ({}, {"plan": ""}, {"plan": "gold"}):
-            text = shown(operator_console.send(path, 0, ("plan",), **no_plan), 422)
+        for invalid_form in ({}, {"plan": ""}, {"plan": "gold"}):
+            text = shown(operator_console.send(path, 0, ("plan",), **invalid_form), 422)
             assert wrong_beside(text, "plan") == "Choose one of the listed plans."
         assert printed(stack, "users", "plan", email, "free")["plan"] == "free"
-        by_command, by_page = events_of(owner, "plan.changed")
+        by_command, by_page = list_events(owner, "plan.changed")
         assert by_page["detail"] == {"plan": "paid", "before": "free"}
         assert by_command["detail"] == {"plan": "free", "before": "paid"}
         for event in (by_command, by_page):
@@ -130,7 +133,7 @@ def test_operator_changes_the_plan_of_a_user_and_both_accounts_record_the_change
             assert (event["ip"], event["user_agent"]) == (None, None)
             assert event["credential"]["kind"] == "command"
         assert "plan.changed" in operator_console.see(path)
-    [action] = events_of(operator_console, "operator.acted")
+    [action] = list_events(operator_console, "operator.acted")
     assert action["detail"] == {"act": "plan.changed", "user_id": user_id, "plan": "paid"}
     assert action["ip"] == "127.0.0.1"
     assert action["credential"]["kind"] == "session"
@@ -140,20 +143,22 @@ def test_operator_change_requires_a_recent_login_and_a_valid_form_token(
     operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
     owner = stack.create_owner()
-    path = f"{HOME}/users/{owner.user_id}"
-    forged = operator_console.visitor.client.post(path, data={"plan": "free", "csrf_token": "x"})
-    assert forged.status_code == 403
+    path = f"{OPERATORS_PATH}/users/{owner.user_id}"
+    forged_reply = operator_console.visitor.client.post(
+        path, data={"plan": "free", "csrf_token": "x"}
+    )
+    assert forged_reply.status_code == 403
     with stack.resources.unit_of_work() as uow:
         cookie = sessions.begin_session(uow, operator_console.owner.user_id)
-    aged = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE id ="
-    newest = "(SELECT max(id) FROM user_sessions WHERE user_id = %s)"
-    stack.query(f"{aged} {newest}", operator_console.owner.user_id)
+    age_login = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE id ="
+    newest_session = "(SELECT max(id) FROM user_sessions WHERE user_id = %s)"
+    stack.query(f"{age_login} {newest_session}", operator_console.owner.user_id)
     with a_visitor(stack) as visitor:
         visitor.client.cookies.set(SESSION, cookie)
-        old = OwnerAtConsole(operator_console.owner, visitor, operator_console.api)
+        old_session = OwnerAtConsole(operator_console.owner, visitor, operator_console.api)
         # Viewing the page needs no recent login.
-        old.see(path)
-        reply = old.send(path, plan="free")
+        old_session.see(path)
+        reply = old_session.send(path, plan="free")
         assert reply.status_code == 303
         assert f"again=yes&next={path.replace('/', '%2F')}" in reply.headers["location"]
     with stack.resources.unit_of_work() as uow:
@@ -164,38 +169,39 @@ def test_operator_settles_an_order_in_review_only_once_and_the_action_is_recorde
     operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
     buyer: Owner = stack.create_owner()
-    first, second = new_order(stack, buyer.user_id), new_order(stack, None)
-    for terms in (first, second):
+    first_order = new_order(stack, buyer.user_id)
+    second_order = new_order(stack, None)
+    for terms in (first_order, second_order):
         settle(stack, terms, replace(payment_of(terms), amount_minor=499))
-    rows = rows_of(operator_console.see(f"{HOME}/orders"))
-    [row] = [row for row in rows if row[0] == str(first.order_id)]
-    why = "amount is 499 instead of 500"
-    assert row[1:5] == ["Review", why, "5.00 USD", "500"]
+    rows = rows_of(operator_console.see(f"{OPERATORS_PATH}/orders"))
+    [row] = [row for row in rows if row[0] == str(first_order.order_id)]
+    mismatch = "amount is 499 instead of 500"
+    assert row[1:5] == ["Review", mismatch, "5.00 USD", "500"]
     assert row[5] == buyer.email
-    assert f"{HOME}/orders?status=review" in operator_console.see(HOME)
-    path = f"{HOME}/orders/{first.order_id}"
-    assert why in operator_console.see(path)
+    assert f"{OPERATORS_PATH}/orders?status=review" in operator_console.see(OPERATORS_PATH)
+    path = f"{OPERATORS_PATH}/orders/{first_order.order_id}"
+    assert mismatch in operator_console.see(path)
     text = shown(operator_console.send(path), 422)
     assert "Choose one of the two options." in text
-    opened = operator_console.visitor.get(path)
+    order_page = operator_console.visitor.get(path)
     text = operator_console.do(path, resolution="credit")
     assert "the credits were added" in text
     assert [row[:2] for row in rows_of(text)[-1:]] == [["Paid", "Operator"]]
-    [(token,)] = [re.findall(r'name="csrf_token" value="([^"]+)"', opened.text)]
-    again = {"csrf_token": html.unescape(token), "resolution": "refunded"}
-    assert f"Order {first.order_id} is not in review." in shown(
-        operator_console.visitor.client.post(path, data=again), 409
+    [token] = re.findall(r'name="csrf_token" value="([^"]+)"', order_page.text)
+    repeated_form = {"csrf_token": html.unescape(token), "resolution": "refunded"}
+    assert f"Order {first_order.order_id} is not in review." in shown(
+        operator_console.visitor.client.post(path, data=repeated_form), 409
     )
     with stack.client(buyer.key) as api:
         assert data(api.get("/auxilia/credits/balance"))["balance_credit"] == 500
-    operator_console.do(f"{HOME}/orders/{second.order_id}", resolution="refunded")
-    of_status = rows_of(operator_console.see(f"{HOME}/orders", status="refunded"))
-    assert str(second.order_id) in [row[0] for row in of_status]
-    assert actions_of(operator_console)[:2] == [
-        {"act": "order.refunded", "order_id": second.order_id},
-        {"act": "order.credited", "order_id": first.order_id},
+    operator_console.do(f"{OPERATORS_PATH}/orders/{second_order.order_id}", resolution="refunded")
+    refunded_rows = rows_of(operator_console.see(f"{OPERATORS_PATH}/orders", status="refunded"))
+    assert str(second_order.order_id) in [row[0] for row in refunded_rows]
+    assert list_actions(operator_console)[:2] == [
+        {"act": "order.refunded", "order_id": second_order.order_id},
+        {"act": "order.credited", "order_id": first_order.order_id},
     ]
-    operator_console.see(f"{HOME}/orders/12345", 404)
+    operator_console.see(f"{OPERATORS_PATH}/orders/12345", 404)
 
 
 def test_operator_finds_and_cancels_and_retries_jobs_of_any_user(
@@ -208,49 +214,55 @@ def test_operator_finds_and_cancels_and_retries_jobs_of_any_user(
         list_id = new_list(owner.api)["id"]
         for _ in range(2):
             data(export(owner.api, list_id, "members", Prefer="respond-async"), 202)
-        broken, waiting = [
+        failed_job_id, cancelled_job_id = [
             each["id"] for each in data(owner.api.get("/jobs", params={"limit": 2}))["items"]
         ]
-        text = operator.see(f"{HOME}/jobs", status="queued", queue="export")
-        names = {f"Export of members, job {job_id} queue export" for job_id in (broken, waiting)}
-        assert names <= {row[0] for row in rows_of(text)}
-        [queue] = [row for row in rows_of(text) if row[0] == "export"]
-        assert int(queue[1]) >= 2
-        text = operator.see(f"{HOME}/jobs", status="queued", queue="media")
-        assert names.isdisjoint(row[0] for row in rows_of(text))
+        text = operator.see(f"{OPERATORS_PATH}/jobs", status="queued", queue="export")
+        row_names = {
+            f"Export of members, job {job_id} queue export"
+            for job_id in (failed_job_id, cancelled_job_id)
+        }
+        assert row_names <= {row[0] for row in rows_of(text)}
+        [queue_row] = [row for row in rows_of(text) if row[0] == "export"]
+        assert int(queue_row[1]) >= 2
+        text = operator.see(f"{OPERATORS_PATH}/jobs", status="queued", queue="media")
+        assert row_names.isdisjoint(row[0] for row in rows_of(text))
         assert "The job stops at its next step." in operator.do(
-            f"{HOME}/jobs/{waiting}", act="cancel"
+            f"{OPERATORS_PATH}/jobs/{cancelled_job_id}", act="cancel"
         )
-        assert data(owner.api.get(f"/jobs/{waiting}"))["status"] == "cancelled"
-        fail_job(stack_without_workers, broken, JOB_GIVEN_UP(reason="It broke.", hours=24))
-        rows = rows_of(operator.see(f"{HOME}/jobs"))
-        [row] = [each for each in rows if each[0].startswith(f"Export of members, job {broken} ")]
+        assert data(owner.api.get(f"/jobs/{cancelled_job_id}"))["status"] == "cancelled"
+        fail_job(stack_without_workers, failed_job_id, JOB_GIVEN_UP(reason="It broke.", hours=24))
+        rows = rows_of(operator.see(f"{OPERATORS_PATH}/jobs"))
+        [row] = [
+            each for each in rows if each[0].startswith(f"Export of members, job {failed_job_id} ")
+        ]
         assert row[1] == "Failed"
         assert "It broke." in row[2]
         assert row[3] == owner.owner.email
-        assert re.search(r"\d+ jobs?</a> failed in the last 24 hours", operator.see(HOME))
-        path = f"{HOME}/jobs/{broken}"
+        assert re.search(r"\d+ jobs?</a> failed in the last 24 hours", operator.see(OPERATORS_PATH))
+        path = f"{OPERATORS_PATH}/jobs/{failed_job_id}"
         text = operator.see(path)
         assert "It broke." in text
         assert '<button name="act" value="retry">' in text
         assert "The job will run again." in operator.do(path, act="retry")
-        assert data(owner.api.get(f"/jobs/{broken}"))["status"] == "queued"
-        assert actions_of(operator) == [
-            {"act": "job.retried", "job_id": broken},
-            {"act": "job.cancelled", "job_id": waiting},
+        assert data(owner.api.get(f"/jobs/{failed_job_id}"))["status"] == "queued"
+        assert list_actions(operator) == [
+            {"act": "job.retried", "job_id": failed_job_id},
+            {"act": "job.cancelled", "job_id": cancelled_job_id},
         ]
-        operator.see(f"{HOME}/jobs/999999999", 404)
+        operator.see(f"{OPERATORS_PATH}/jobs/999999999", 404)
 
 
 def test_operator_sees_maintenance_tasks_and_starts_a_maintenance_task(
     operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
-    path, name = f"{HOME}/maintenance", "maintenance.sweep_uploads"
+    path = f"{OPERATORS_PATH}/maintenance"
+    name = "maintenance.sweep_uploads"
     with resting_maintenance(stack):
-        fault = (
+        set_fault = (
             "UPDATE maintenance SET last_error = 'OSError: no room' WHERE name = 'credits.verify'"
         )
-        stack.query(fault)
+        stack.query(set_fault)
         text = operator_console.see(path)
         rows = {row[0].split()[-1]: row for row in rows_of(text)}
         assert rows.keys() - {"Task"} == MAINTENANCE_SECONDS.keys()
@@ -260,23 +272,28 @@ def test_operator_sees_maintenance_tasks_and_starts_a_maintenance_task(
             "1 hour",
         ]
         assert rows["maintenance.purge"][3].startswith("in ")
-        assert "Check the credit ledger: the last run failed" in operator_console.see(HOME)
-        ran = "SELECT last_finished_at FROM maintenance WHERE name = %s"
-        before = stack.query(ran, name)
-        number = sorted(MAINTENANCE_SECONDS).index(name)
+        assert "Check the credit ledger: the last run failed" in operator_console.see(
+            OPERATORS_PATH
+        )
+        last_finish = "SELECT last_finished_at FROM maintenance WHERE name = %s"
+        finish_before = stack.query(last_finish, name)
+        form_index = sorted(MAINTENANCE_SECONDS).index(name)
         assert (
             "The task “Delete abandoned uploads” will run within seconds."
-            in operator_console.do(path, number)
+            in operator_console.do(path, form_index)
         )
-        eventually(lambda: stack.query(ran, name) != before, what=f"a run of {name}")
-        assert actions_of(operator_console)[0] == {"act": "maintenance.begun", "maintenance": name}
-        operator_form = {"name": "maintenance.tidy"}
-        assert operator_console.send(path, **operator_form).status_code == 404
-        lease = f"UPDATE maintenance SET lease_expires_at = {{}} WHERE name = '{name}'"
-        stack.query(lease.format("now() + interval '1 minute'"))
-        text = shown(operator_console.send(path, number), 409)
+        eventually(lambda: stack.query(last_finish, name) != finish_before, what=f"a run of {name}")
+        assert list_actions(operator_console)[0] == {
+            "act": "maintenance.begun",
+            "maintenance": name,
+        }
+        unknown_task = {"name": "maintenance.tidy"}
+        assert operator_console.send(path, **unknown_task).status_code == 404
+        set_lease = f"UPDATE maintenance SET lease_expires_at = {{}} WHERE name = '{name}'"
+        stack.query(set_lease.format("now() + interval '1 minute'"))
+        text = shown(operator_console.send(path, form_index), 409)
         assert "running" in {row[3] for row in rows_of(text) if row[0].endswith(name)}
-        stack.query(lease.format("NULL"))
+        stack.query(set_lease.format("NULL"))
 
 
 def test_operator_overview_shows_a_card_only_for_work_that_needs_attention(
@@ -284,11 +301,11 @@ def test_operator_overview_shows_a_card_only_for_work_that_needs_attention(
 ) -> None:
     with resting_maintenance(stack):
         stack.query("UPDATE maintenance SET last_error = NULL, due_at = now() + interval '1 hour'")
-        text = operator_console.see(HOME)
+        text = operator_console.see(OPERATORS_PATH)
         assert '<h2 id="maintenance">' not in text
         assert "is overdue, and the last run of each task succeeded." in text
         stack.query("UPDATE maintenance SET last_error = 'OSError' WHERE name = 'credits.verify'")
-        text = operator_console.see(HOME)
+        text = operator_console.see(OPERATORS_PATH)
         assert '<h2 id="maintenance">' in text
         assert "is overdue, and the last run of each task succeeded." not in text
         stack.query("UPDATE maintenance SET last_error = NULL WHERE name = 'credits.verify'")
@@ -297,15 +314,17 @@ def test_operator_overview_shows_a_card_only_for_work_that_needs_attention(
 def test_operator_overview_counts_overdue_deletions(
     operator_console: OwnerAtConsole, stack: Stack
 ) -> None:
-    lapse = "UPDATE user_sessions SET expires_at = now() {} WHERE user_id = %s"
+    set_expiry = "UPDATE user_sessions SET expires_at = now() {} WHERE user_id = %s"
 
-    def overdue_sessions() -> int:
-        rows = {row[0]: row[1] for row in rows_of(operator_console.see(HOME)) if len(row) > 1}
+    def count_overdue_sessions() -> int:
+        rows = {
+            row[0]: row[1] for row in rows_of(operator_console.see(OPERATORS_PATH)) if len(row) > 1
+        }
         return int(rows.get("user_sessions", 0))
 
-    with resting_maintenance(stack), at_console(stack) as other:
-        before = overdue_sessions()
-        stack.query(lapse.format("- interval '1 day'"), other.owner.user_id)
-        assert overdue_sessions() == before + 1
-        stack.query(lapse.format("+ interval '1 day'"), other.owner.user_id)
-        assert overdue_sessions() == before
+    with resting_maintenance(stack), at_console(stack) as other_owner:
+        count_before = count_overdue_sessions()
+        stack.query(set_expiry.format("- interval '1 day'"), other_owner.owner.user_id)
+        assert count_overdue_sessions() == count_before + 1
+        stack.query(set_expiry.format("+ interval '1 day'"), other_owner.owner.user_id)
+        assert count_overdue_sessions() == count_before

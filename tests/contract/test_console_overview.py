@@ -12,7 +12,7 @@ from tests.support.lists.people_on_lists import subscribe
 from tests.support.lists.subscribers import new_address, new_list
 from tests.support.people.consoles import OwnerAtConsole, at_console, rows_of
 
-PAGE = "/console"
+OVERVIEW_PATH = "/console"
 STEPS = (
     "Create a list",
     "Add a form to your website, or import members",
@@ -32,7 +32,7 @@ def read_steps(text: str) -> dict[str, str]:
     return steps
 
 
-def list_red_buttons(text: str) -> list[str]:
+def list_main_buttons(text: str) -> list[str]:
     return re.findall(r'class="button" href="[^"]*">([^<]*)<', text)
 
 
@@ -50,63 +50,63 @@ def sign_up(console: OwnerAtConsole, list_id: int, page: str) -> None:
 def test_checklist_ticks_each_step_and_ends_after_the_last_step(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
-    text = console.see(PAGE)
+    text = console.see(OVERVIEW_PATH)
     assert read_steps(text) == {LIST: "next", FORM: "", SIGN_UP: "", KEY: "done"}
-    assert list_red_buttons(text) == ["Create a list"]
+    assert list_main_buttons(text) == ["Create a list"]
     assert "1 of 4 done" in text
 
-    made = new_list(console.api, title="The <i>Daily</i> Demo")
-    text = console.see(PAGE)
+    mailing_list = new_list(console.api, title="The <i>Daily</i> Demo")
+    text = console.see(OVERVIEW_PATH)
     assert read_steps(text) == {LIST: "done", FORM: "next", SIGN_UP: "", KEY: "done"}
-    assert list_red_buttons(text) == ["Get the form"]
+    assert list_main_buttons(text) == ["Get the form"]
     assert "<i>Daily" not in text
 
     # A sign-up on Pressroom's own page doesn't show that the owner has added a form to a website.
-    sign_up(console, made["id"], f"{stack.api_url}/s/{made['slug']}")
-    text = console.see(PAGE)
+    sign_up(console, mailing_list["id"], f"{stack.api_url}/s/{mailing_list['slug']}")
+    text = console.see(OVERVIEW_PATH)
     assert read_steps(text) == {LIST: "done", FORM: "next", SIGN_UP: "done", KEY: "done"}
 
-    sign_up(console, made["id"], "https://www.example.com/tea/join")
-    text = console.see(PAGE)
+    sign_up(console, mailing_list["id"], "https://www.example.com/tea/join")
+    text = console.see(OVERVIEW_PATH)
     assert "First steps" not in text
-    assert list_red_buttons(text) == []
+    assert list_main_buttons(text) == []
 
     [key] = data(console.api.get("/apikeys"))
     assert console.api.delete(f"/apikeys/{key['id']}").is_success
-    text = console.see(PAGE)
+    text = console.see(OVERVIEW_PATH)
     assert read_steps(text) == dict.fromkeys(STEPS, "done") | {KEY: "next"}
-    assert list_red_buttons(text) == ["Create an API key"]
+    assert list_main_buttons(text) == ["Create an API key"]
 
 
 def test_checklist_counts_an_import_only_until_it_is_undone(console: OwnerAtConsole) -> None:
-    made = new_list(console.api)
-    result = imported(console.api, made["id"], of_addresses(new_address()))
-    text = console.see(PAGE)
+    mailing_list = new_list(console.api)
+    result = imported(console.api, mailing_list["id"], of_addresses(new_address()))
+    text = console.see(OVERVIEW_PATH)
     assert read_steps(text) == {LIST: "done", FORM: "done", SIGN_UP: "next", KEY: "done"}
-    assert f'href="{console.visitor.stack.api_url}/s/{made["slug"]}"' in text
+    assert f'href="{console.visitor.stack.api_url}/s/{mailing_list["slug"]}"' in text
     data(console.api.delete(f"/imports/{result['import_id']}/members"))
-    assert read_steps(console.see(PAGE))[FORM] == "next"
+    assert read_steps(console.see(OVERVIEW_PATH))[FORM] == "next"
 
 
 def test_checklist_ends_when_the_account_has_more_than_ten_members(
     console: OwnerAtConsole,
 ) -> None:
-    made = new_list(console.api)
-    imported(console.api, made["id"], of_addresses(*addresses(10)))
-    text = console.see(PAGE)
+    mailing_list = new_list(console.api)
+    imported(console.api, mailing_list["id"], of_addresses(*addresses(10)))
+    text = console.see(OVERVIEW_PATH)
     assert read_steps(text)[SIGN_UP] == "next"
     assert "<svg" not in text
-    imported(console.api, made["id"], of_addresses(*addresses(1)))
-    text = console.see(PAGE)
+    imported(console.api, mailing_list["id"], of_addresses(*addresses(1)))
+    text = console.see(OVERVIEW_PATH)
     assert "First steps" not in text
     assert 'class="growing"' in text
-    assert list_red_buttons(text) == []
+    assert list_main_buttons(text) == []
 
 
 def test_checklist_of_the_free_plan_offers_no_import(stack: Stack) -> None:
     with at_console(stack, stack.create_owner(plan=Plan.FREE)) as console:
         new_list(console.api)
-        text = console.see(PAGE)
+        text = console.see(OVERVIEW_PATH)
         assert read_steps(text)["Add a form to your website"] == "next"
         assert "Import members" not in text
 
@@ -114,15 +114,15 @@ def test_checklist_of_the_free_plan_offers_no_import(stack: Stack) -> None:
 def test_overview_counts_the_same_lists_in_all_figures_and_in_the_chart(
     console: OwnerAtConsole,
 ) -> None:
-    kept, archived = new_list(console.api, title="Tea <b>"), new_list(console.api)
-    for number, made in ((11, kept), (4, archived)):
-        imported(console.api, made["id"], of_addresses(*addresses(number)))
-        data(lists.subscribe(console.api, made["id"], new_address()))
-    data(console.api.delete(f"/lists/{archived['id']}"))
-    text = console.see(PAGE)
-    assert read_figures(text) == [
-        *(("Members", "12"), ("Last 7 days", "+1"), ("Last 30 days", "+1"))
-    ]
+    active_list = new_list(console.api, title="Tea <b>")
+    archived_list = new_list(console.api)
+    for member_count, mailing_list in ((11, active_list), (4, archived_list)):
+        imported(console.api, mailing_list["id"], of_addresses(*addresses(member_count)))
+        data(lists.subscribe(console.api, mailing_list["id"], new_address()))
+    data(console.api.delete(f"/lists/{archived_list['id']}"))
+    text = console.see(OVERVIEW_PATH)
+    figures = [("Members", "12"), ("Last 7 days", "+1"), ("Last 30 days", "+1")]
+    assert read_figures(text) == figures
     title = "Net growth in 30 days, without 11 imported members"
     assert f'aria-label="{title}: 1 joined, 0 left, net +1."' in text
     assert ["Tea <b>", "12", "+1"] in rows_of(text)
@@ -131,11 +131,11 @@ def test_overview_counts_the_same_lists_in_all_figures_and_in_the_chart(
 def test_overview_shows_the_recent_activity_of_people_only(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
-    made = new_list(console.api, confirm_required=False)
-    imported(console.api, made["id"], of_addresses(*addresses(11)))
-    assert "Recent activity" not in console.see(PAGE)
-    person = subscribe(stack, made["id"])
-    [activity] = re.findall(r'<ul class="people">(.*?)</ul>', console.see(PAGE), re.S)
+    mailing_list = new_list(console.api, confirm_required=False)
+    imported(console.api, mailing_list["id"], of_addresses(*addresses(11)))
+    assert "Recent activity" not in console.see(OVERVIEW_PATH)
+    person = subscribe(stack, mailing_list["id"])
+    [activity] = re.findall(r'<ul class="people">(.*?)</ul>', console.see(OVERVIEW_PATH), re.S)
     assert activity.count("<li") == 1
     assert person.email in activity
     assert "subscribed, <time" in activity
@@ -144,25 +144,27 @@ def test_overview_shows_the_recent_activity_of_people_only(
 def test_overview_says_that_a_sign_up_still_needs_confirmation(
     console: OwnerAtConsole, stack: Stack
 ) -> None:
-    made = new_list(console.api, confirm_required=True)
-    subscribe(stack, made["id"])
+    mailing_list = new_list(console.api, confirm_required=True)
+    subscribe(stack, mailing_list["id"])
 
     def read_activity() -> str:
-        return "".join(re.findall(r'<ul class="people">(.*?)</ul>', console.see(PAGE), re.S))
+        return "".join(
+            re.findall(r'<ul class="people">(.*?)</ul>', console.see(OVERVIEW_PATH), re.S)
+        )
 
     eventually(lambda: bool(read_activity()), what="the sign-up")
     assert "signed up, not confirmed yet, <time" in read_activity()
 
 
 def test_overview_has_no_chart_when_all_members_were_imported(console: OwnerAtConsole) -> None:
-    made = new_list(console.api)
-    imported(console.api, made["id"], of_addresses(*addresses(11)))
-    text = console.see(PAGE)
+    mailing_list = new_list(console.api)
+    imported(console.api, mailing_list["id"], of_addresses(*addresses(11)))
+    text = console.see(OVERVIEW_PATH)
     assert "11 members were imported in the last 30 days. No one else joined or left." in text
     assert "<polyline" not in text
 
 
-def test_overview_tells_two_paused_webhooks_of_one_host_apart(console: OwnerAtConsole) -> None:
+def test_overview_distinguishes_two_paused_webhooks_of_one_host(console: OwnerAtConsole) -> None:
     for url in (
         "http://127.0.0.1:9/members?to=x",
         "http://127.0.0.1:9/orders",
@@ -172,7 +174,7 @@ def test_overview_tells_two_paused_webhooks_of_one_host_apart(console: OwnerAtCo
         endpoint = data(console.api.post("/webhook-endpoints", json=body))
         paused = {"state": "paused"}
         data(console.api.patch(f"/webhook-endpoints/{endpoint['id']}", json=paused))
-    warnings = re.findall(r"The webhook to (\S+) is paused\.", console.see(PAGE))
+    warnings = re.findall(r"The webhook to (\S+) is paused\.", console.see(OVERVIEW_PATH))
     assert sorted(warnings) == ["127.0.0.1:9/members", "127.0.0.1:9/orders", "127.0.0.2:9"]
 
 
@@ -184,7 +186,7 @@ def test_overview_shows_all_warnings_and_failed_imports_first(console: OwnerAtCo
         data(console.api.patch(f"/webhook-endpoints/{endpoint['id']}", json=paused))
     list_id = new_list(console.api)["id"]
     upload(console.api, list_id, b"name\nAda\n")
-    page = console.see(PAGE)
+    page = console.see(OVERVIEW_PATH)
     [visible, folded] = re.findall(r'<ul class="links">(.*?)</ul>', page, re.S)[:2]
     assert re.findall(r"The import of members\.csv failed|is paused", visible) == [
         "The import of members.csv failed",

@@ -62,13 +62,13 @@ def asset_bytes(sample_console: OwnerAtConsole) -> Callable[[str], int]:
     """A function that returns the compressed size of a script or style sheet in bytes."""
 
     @cache
-    def weight(url: str) -> int:
+    def measure_asset(url: str) -> int:
         asset = sample_console.visitor.client.get(url)
         assert asset.status_code == 200
         assert asset.headers["cache-control"] == "public, max-age=31536000, immutable"
         return len(gzip.compress(asset.content))
 
-    return weight
+    return measure_asset
 
 
 def test_every_console_page_has_a_heading_and_stays_below_its_size_limit(
@@ -77,10 +77,10 @@ def test_every_console_page_has_a_heading_and_stays_below_its_size_limit(
     assert heading(page_text)
     assert page_text.count("<main") == 1
     assert 'href="#main"' in page_text
-    loaded = re.findall(r'(?:script src|link rel="stylesheet" href)="([^"]+)"', page_text)
-    assert len(loaded) >= 2
+    asset_urls = re.findall(r'(?:script src|link rel="stylesheet" href)="([^"]+)"', page_text)
+    assert len(asset_urls) >= 2
     page_bytes = len(gzip.compress(page_text.encode()))
-    assert page_bytes + sum(map(asset_bytes, loaded)) <= MAX_PAGE_BYTES
+    assert page_bytes + sum(map(asset_bytes, asset_urls)) <= MAX_PAGE_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -122,10 +122,14 @@ def test_console_links_to_the_documentation_only_if_its_url_is_set(
 def test_console_shows_the_same_404_page_for_every_unknown_page_or_item(
     sample_console: OwnerAtConsole,
 ) -> None:
-    own = f"/console/lists/{new_list(sample_console.api)['id']}"
+    own_list_path = f"/console/lists/{new_list(sample_console.api)['id']}"
     paths = (
-        *("/console/nowhere", "/console/lists/1", "/console/lists/never-was"),
-        *(f"{own}/members/omar@example.com", f"{own}/members/1", f"{own}/segments/none"),
+        "/console/nowhere",
+        "/console/lists/1",
+        "/console/lists/never-was",
+        f"{own_list_path}/members/omar@example.com",
+        f"{own_list_path}/members/1",
+        f"{own_list_path}/segments/none",
     )
     pages = {sample_console.see(path, 404) for path in paths}
     assert len(pages) == 1
@@ -145,14 +149,14 @@ def test_console_asset_of_another_release_returns_the_current_file_uncached(
 def test_console_script_request_without_session_redirects_to_the_login(
     stack: Stack, stranger: httpx2.Client
 ) -> None:
-    current = f"{stack.api_url}/console/lists?cursor=1-2"
-    asked = {"HX-Request": "true", "HX-Current-URL": current}
-    reply = stranger.get("/console/lists/7/members", headers=asked)
+    current_url = f"{stack.api_url}/console/lists?cursor=1-2"
+    headers = {"HX-Request": "true", "HX-Current-URL": current_url}
+    reply = stranger.get("/console/lists/7/members", headers=headers)
     assert reply.status_code == 200
-    login = f"{stack.api_url}/login?next=%2Fconsole%2Flists%3Fcursor%3D1-2"
-    assert reply.headers["hx-redirect"] == login
-    asked["HX-Current-URL"] = "https://evil.example/"
-    reply = stranger.get("/console/lists/7", headers=asked)
+    login_url = f"{stack.api_url}/login?next=%2Fconsole%2Flists%3Fcursor%3D1-2"
+    assert reply.headers["hx-redirect"] == login_url
+    headers["HX-Current-URL"] = "https://evil.example/"
+    reply = stranger.get("/console/lists/7", headers=headers)
     assert reply.headers["hx-redirect"].endswith("/login?next=%2Fconsole%2Flists%2F7")
 
 

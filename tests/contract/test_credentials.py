@@ -1,3 +1,5 @@
+"""Tests of API keys: how they are sent, stored, restricted, revoked and expired."""
+
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,10 +13,10 @@ from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data, problem
 from tests.support.stack.without_workers import KEY_HEADER
 
-ME = "/users/me"
+USER_PATH = "/users/me"
 
 
-def as_bearer(key: str) -> dict[str, str]:
+def bearer_header(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
@@ -22,23 +24,23 @@ def test_api_key_is_accepted_as_bearer_token_and_in_its_header(
     stranger: httpx2.Client, owner: Owner
 ) -> None:
     for headers in (
-        as_bearer(owner.key),
+        bearer_header(owner.key),
         {"authorization": f"bearer {owner.key}"},
         {"Authorization": f"BEARER  {owner.key}"},
         {"X-API-Key": owner.key},
-        {**as_bearer(owner.key), "X-API-Key": owner.key},
+        {**bearer_header(owner.key), "X-API-Key": owner.key},
     ):
-        assert data(stranger.get(ME, headers=headers))["id"] == owner.user_id
+        assert data(stranger.get(USER_PATH, headers=headers))["id"] == owner.user_id
 
 
 def test_setting_changes_the_name_of_the_api_key_header(
     stack_without_workers: Stack, owner_without_workers: Owner
 ) -> None:
     with stack_without_workers.client() as client:
-        named = client.get(ME, headers={KEY_HEADER: owner_without_workers.key})
-        assert data(named)["id"] == owner_without_workers.user_id
-        usual = client.get(ME, headers={"X-API-Key": owner_without_workers.key})
-        problem(usual, 401, "auth.credentials_missing")
+        accepted_reply = client.get(USER_PATH, headers={KEY_HEADER: owner_without_workers.key})
+        assert data(accepted_reply)["id"] == owner_without_workers.user_id
+        rejected_reply = client.get(USER_PATH, headers={"X-API-Key": owner_without_workers.key})
+        problem(rejected_reply, 401, "auth.credentials_missing")
         schemes = client.get("/openapi.json").json()["components"]["securitySchemes"]
         assert schemes["apiKey"]["name"] == KEY_HEADER
 
@@ -46,17 +48,19 @@ def test_setting_changes_the_name_of_the_api_key_header(
 def test_request_with_two_different_credentials_is_rejected(
     stack: Stack, stranger: httpx2.Client, owner: Owner
 ) -> None:
-    other = stack.create_key(owner.user_id)
-    for second in (other, "nonsense", ""):
-        headers = {**as_bearer(owner.key), "X-API-Key": second}
-        problem(stranger.get(ME, headers=headers), 401, "auth.credentials_disagree")
-    twice = [("X-API-Key", owner.key), ("X-API-Key", other)]
-    problem(stranger.get(ME, headers=twice), 401, "auth.credentials_disagree")
+    other_key = stack.create_key(owner.user_id)
+    for second_credential in (other_key, "nonsense", ""):
+        headers = {**bearer_header(owner.key), "X-API-Key": second_credential}
+        problem(stranger.get(USER_PATH, headers=headers), 401, "auth.credentials_disagree")
+    repeated_header = [("X-API-Key", owner.key), ("X-API-Key", other_key)]
+    problem(stranger.get(USER_PATH, headers=repeated_header), 401, "auth.credentials_disagree")
 
 
-@pytest.mark.parametrize("sent", ["Basic dTpw", "Bearer", "prk_x", "Token prk_x", ""])
-def test_unsupported_authorization_scheme_is_rejected(stranger: httpx2.Client, sent: str) -> None:
-    reply = stranger.get(ME, headers={"Authorization": sent})
+@pytest.mark.parametrize("header_value", ["Basic dTpw", "Bearer", "prk_x", "Token prk_x", ""])
+def test_unsupported_authorization_scheme_is_rejected(
+    stranger: httpx2.Client, header_value: str
+) -> None:
+    reply = stranger.get(USER_PATH, headers={"Authorization": header_value})
     assert reply.status_code == 401
     assert reply.headers["www-authenticate"].startswith("Bearer")
 
@@ -64,7 +68,7 @@ def test_unsupported_authorization_scheme_is_rejected(stranger: httpx2.Client, s
 def test_malformed_or_unknown_api_key_is_rejected(stranger: httpx2.Client) -> None:
     for key in ("x", "prk_", "prk_" + "0" * 49, "pra_" + "0" * 49, "caf\xe9", API_KEY.generate()):
         headers = httpx2.Headers({"X-API-Key": key}, encoding="latin-1")
-        problem(stranger.get(ME, headers=headers), 401, "auth.invalid_credentials")
+        problem(stranger.get(USER_PATH, headers=headers), 401, "auth.invalid_credentials")
 
 
 def test_api_key_consists_of_prefix_and_secret_and_checksum(owner: Owner) -> None:
@@ -77,71 +81,77 @@ def test_mistyped_api_key_is_rejected_without_a_database_query(
     disconnected_api: httpx2.Client, owner_without_workers: Owner
 ) -> None:
     key = owner_without_workers.key
-    for place in (4, 20, len(key) - 1):
-        wrong = "x" if key[place] != "x" else "y"
-        typo = key[:place] + wrong + key[place + 1 :]
-        problem(disconnected_api.get(ME, headers=as_bearer(typo)), 401, "auth.invalid_credentials")
-    # A key in good form needs the database, which this process can't reach.
-    problem(disconnected_api.get(ME, headers=as_bearer(key)), 503, "service.unavailable")
+    for position in (4, 20, len(key) - 1):
+        wrong_character = "x" if key[position] != "x" else "y"
+        typo = key[:position] + wrong_character + key[position + 1 :]
+        problem(
+            disconnected_api.get(USER_PATH, headers=bearer_header(typo)),
+            401,
+            "auth.invalid_credentials",
+        )
+    # A key with a correct checksum needs a query, and this API process can't reach the database.
+    problem(disconnected_api.get(USER_PATH, headers=bearer_header(key)), 503, "service.unavailable")
 
 
 def test_revoked_api_key_is_rejected_on_the_next_request(
     client: httpx2.Client, stack: Stack
 ) -> None:
-    made = data(client.post("/apikeys", json={"name": "lost laptop"}))
-    with stack.client(made["key"]) as other:
-        data(other.get(ME))
-        assert data(client.delete(f"/apikeys/{made['id']}")) == 1
-        problem(other.get(ME), 401, "auth.invalid_credentials")
-    assert data(client.delete(f"/apikeys/{made['id']}")) == 0
-    listed = {each["id"]: each for each in data(client.get("/apikeys"))}
-    assert listed[made["id"]]["revoked_at"] is not None
+    api_key = data(client.post("/apikeys", json={"name": "lost laptop"}))
+    with stack.client(api_key["key"]) as key_client:
+        data(key_client.get(USER_PATH))
+        assert data(client.delete(f"/apikeys/{api_key['id']}")) == 1
+        problem(key_client.get(USER_PATH), 401, "auth.invalid_credentials")
+    assert data(client.delete(f"/apikeys/{api_key['id']}")) == 0
+    keys_by_id = {each["id"]: each for each in data(client.get("/apikeys"))}
+    assert keys_by_id[api_key["id"]]["revoked_at"] is not None
 
 
 def test_api_key_is_shown_only_at_creation_and_stored_only_as_hmac(
     client: httpx2.Client, stack: Stack
 ) -> None:
-    made = data(client.post("/apikeys", json={"name": "  import script "}))
-    assert made["name"] == "import script"
-    assert made["key"].endswith(made["last_four"])
-    listed = client.get("/apikeys").text
-    assert made["key"] not in listed
-    [(row,)] = stack.query("SELECT row_to_json(k)::text FROM api_keys k WHERE id = %s", made["id"])
-    assert made["key"] not in str(row)
-    assert made["key"][4:20] not in str(row)
+    api_key = data(client.post("/apikeys", json={"name": "  import script "}))
+    assert api_key["name"] == "import script"
+    assert api_key["key"].endswith(api_key["last_four"])
+    key_list = client.get("/apikeys").text
+    assert api_key["key"] not in key_list
+    [(row,)] = stack.query(
+        "SELECT row_to_json(k)::text FROM api_keys k WHERE id = %s", api_key["id"]
+    )
+    assert api_key["key"] not in str(row)
+    assert api_key["key"][4:20] not in str(row)
     query = "SELECT encode(secret_hmac, 'hex') FROM api_keys WHERE id = %s"
-    [(stored,)] = stack.query(query, made["id"])
-    expected = stack.settings().keyring.signer("api-key").digest(made["key"].encode())
-    assert stored == expected.hex()
+    [(stored_hmac,)] = stack.query(query, api_key["id"])
+    expected_hmac = stack.settings().keyring.signer("api-key").digest(api_key["key"].encode())
+    assert stored_hmac == expected_hmac.hex()
 
 
 def test_api_key_without_scopes_has_full_access(client: httpx2.Client, stack: Stack) -> None:
     for body in ({"name": "all"}, {"name": "all", "scopes": None}):
-        made = data(client.post("/apikeys", json=body))
-        assert (made["scopes"], made["expires_at"]) == (None, None)
-        with stack.client(made["key"]) as other:
-            data(other.get("/attachments"))
-            data(other.get("/apikeys"))
+        api_key = data(client.post("/apikeys", json=body))
+        assert (api_key["scopes"], api_key["expires_at"]) == (None, None)
+        with stack.client(api_key["key"]) as key_client:
+            data(key_client.get("/attachments"))
+            data(key_client.get("/apikeys"))
 
 
 def test_restricted_api_key_works_only_within_its_scopes_and_creates_no_keys(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    made = data(client.post("/apikeys", json={"name": "uploads", "scopes": ["attachment"]}))
-    assert made["scopes"] == ["attachment"]
-    with stack.client(made["key"]) as restricted:
-        data(restricted.get("/attachments"))
-        for method, path in (("GET", "/apikeys"), ("DELETE", f"/apikeys/{made['id']}")):
-            problem(restricted.request(method, path), 403, "auth.restricted_credential")
-        reply = restricted.post("/apikeys", json={"name": "more"})
+    api_key = data(client.post("/apikeys", json={"name": "uploads", "scopes": ["attachment"]}))
+    assert api_key["scopes"] == ["attachment"]
+    with stack.client(api_key["key"]) as restricted_client:
+        data(restricted_client.get("/attachments"))
+        for method, path in (("GET", "/apikeys"), ("DELETE", f"/apikeys/{api_key['id']}")):
+            problem(restricted_client.request(method, path), 403, "auth.restricted_credential")
+        reply = restricted_client.post("/apikeys", json={"name": "more"})
         problem(reply, 403, "auth.restricted_credential")
 
 
 def test_api_key_with_empty_scopes_has_no_access(client: httpx2.Client, stack: Stack) -> None:
-    made = data(client.post("/apikeys", json={"name": "nothing", "scopes": []}))
-    with stack.client(made["key"]) as other:
-        problem(other.get("/attachments"), 403, "auth.insufficient_scope")
-        problem(other.get("/apikeys"), 403, "auth.restricted_credential")
+    api_key = data(client.post("/apikeys", json={"name": "nothing", "scopes": []}))
+    with stack.client(api_key["key"]) as key_client:
+        problem(key_client.get("/attachments"), 403, "auth.insufficient_scope")
+        problem(key_client.get("/apikeys"), 403, "auth.restricted_credential")
 
 
 def test_delivery_scope_cannot_be_granted_through_the_api(client: httpx2.Client) -> None:
@@ -158,76 +168,82 @@ def test_api_key_requires_a_name_of_at_most_200_characters(client: httpx2.Client
 
 def test_credentials_in_query_parameters_are_ignored(stranger: httpx2.Client, owner: Owner) -> None:
     for name in ("api_key", "access_token", "X-API-Key"):
-        problem(stranger.get(ME, params={name: owner.key}), 401, "auth.credentials_missing")
+        problem(stranger.get(USER_PATH, params={name: owner.key}), 401, "auth.credentials_missing")
 
 
 def test_last_use_of_an_api_key_is_recorded(stack: Stack, owner: Owner) -> None:
     query = "SELECT last_used_at FROM api_keys WHERE user_id = %s"
 
-    def last_use() -> Any:
-        [(when,)] = stack.query(query, owner.user_id)
-        return when
+    def read_last_use() -> Any:
+        [(last_used_at,)] = stack.query(query, owner.user_id)
+        return last_used_at
 
     with stack.client(owner.key) as client:
-        data(client.get(ME))
-        first = eventually(last_use)
-        age = "UPDATE api_keys SET last_used_at = last_used_at - interval '1 hour'"
-        stack.query(f"{age} WHERE user_id = %s", owner.user_id)
-        data(client.get(ME))
-        assert eventually(lambda: last_use() > first)
+        data(client.get(USER_PATH))
+        first_use = eventually(read_last_use)
+        age_keys = "UPDATE api_keys SET last_used_at = last_used_at - interval '1 hour'"
+        stack.query(f"{age_keys} WHERE user_id = %s", owner.user_id)
+        data(client.get(USER_PATH))
+        assert eventually(lambda: read_last_use() > first_use)
 
 
-def in_days(days: float) -> str:
+def days_from_now(days: float) -> str:
     return (datetime.now(UTC) + timedelta(days=days)).isoformat()
 
 
 def test_api_key_is_rejected_after_its_expiry(stack: Stack, client: httpx2.Client) -> None:
-    made = data(client.post("/apikeys", json={"name": "short", "expires_at": in_days(1)}))
-    assert stack.is_accepted(made["key"])
-    age = "UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = %s"
-    stack.query(age, made["id"])
-    with stack.client(made["key"]) as late:
-        problem(late.get("/users/me"), 401, "auth.invalid_credentials")
-    [listed] = [each for each in data(client.get("/apikeys")) if each["id"] == made["id"]]
-    assert listed["revoked_at"] is None
-    assert listed["expires_at"] < in_days(0)
+    api_key = data(client.post("/apikeys", json={"name": "short", "expires_at": days_from_now(1)}))
+    assert stack.is_accepted(api_key["key"])
+    expire_key = "UPDATE api_keys SET expires_at = now() - interval '1 second' WHERE id = %s"
+    stack.query(expire_key, api_key["id"])
+    with stack.client(api_key["key"]) as expired_client:
+        problem(expired_client.get("/users/me"), 401, "auth.invalid_credentials")
+    [listed_key] = [each for each in data(client.get("/apikeys")) if each["id"] == api_key["id"]]
+    assert listed_key["revoked_at"] is None
+    assert listed_key["expires_at"] < days_from_now(0)
 
 
 def test_api_key_expiry_requires_a_future_time_with_time_zone(client: httpx2.Client) -> None:
-    reply = client.post("/apikeys", json={"name": "past", "expires_at": in_days(-1)})
+    reply = client.post("/apikeys", json={"name": "past", "expires_at": days_from_now(-1)})
     assert problem(reply, 422, "api_key.expiry")["errors"][0]["field"] == "expires_at"
-    for wrong in ("tomorrow", 1_900_000_000, "2030-01-01T00:00:00"):
-        reply = client.post("/apikeys", json={"name": "wrong", "expires_at": wrong})
+    for invalid_expiry in ("tomorrow", 1_900_000_000, "2030-01-01T00:00:00"):
+        reply = client.post("/apikeys", json={"name": "wrong", "expires_at": invalid_expiry})
         problem(reply, 422, "body.invalid")
 
 
 def test_api_key_created_by_another_key_expires_and_is_revoked_with_that_key(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    first = data(client.post("/apikeys", json={"name": "first", "expires_at": in_days(1)}))
-    with stack.client(first["key"]) as by_first:
-        for wanted in (None, in_days(2)):
-            made = data(by_first.post("/apikeys", json={"name": "n", "expires_at": wanted}))
-            assert made["expires_at"] == first["expires_at"]
-        second = data(by_first.post("/apikeys", json={"name": "s", "expires_at": in_days(0.5)}))
-        assert second["expires_at"] < first["expires_at"]
-    with stack.client(second["key"]) as by_second:
-        third = data(by_second.post("/apikeys", json={"name": "third"}))
-    assert data(client.delete(f"/apikeys/{first['id']}")) == 1
-    for each in (first, second, made, third):
+    first_key = data(
+        client.post("/apikeys", json={"name": "first", "expires_at": days_from_now(1)})
+    )
+    with stack.client(first_key["key"]) as first_client:
+        for requested_expiry in (None, days_from_now(2)):
+            child_key = data(
+                first_client.post("/apikeys", json={"name": "n", "expires_at": requested_expiry})
+            )
+            assert child_key["expires_at"] == first_key["expires_at"]
+        second_key = data(
+            first_client.post("/apikeys", json={"name": "s", "expires_at": days_from_now(0.5)})
+        )
+        assert second_key["expires_at"] < first_key["expires_at"]
+    with stack.client(second_key["key"]) as second_client:
+        third_key = data(second_client.post("/apikeys", json={"name": "third"}))
+    assert data(client.delete(f"/apikeys/{first_key['id']}")) == 1
+    for each in (first_key, second_key, child_key, third_key):
         assert not stack.is_accepted(each["key"])
-    assert data(client.delete(f"/apikeys/{third['id']}")) == 0
+    assert data(client.delete(f"/apikeys/{third_key['id']}")) == 0
     data(client.get("/users/me"))
 
 
 def test_scope_that_only_a_newer_release_knows_is_ignored(
     stack: Stack, owner: Owner, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    """During an upgrade, a newer release creates keys that this release must accept too."""
+    """During an upgrade, the newer release may create keys that this release must accept too."""
     key = stack.create_key(owner.user_id, Scope.CREDIT_READ, Scope.WEBHOOK)
     [record] = [each for each in data(client.get("/apikeys")) if each["scopes"]]
-    statement = "UPDATE api_keys SET scopes = '{credit.read,later.scope}' WHERE id = %s"
-    stack.query(statement, record["id"])
-    data(stranger.get("/auxilia/credits/balance", headers=as_bearer(key)))
+    add_unknown_scope = "UPDATE api_keys SET scopes = '{credit.read,later.scope}' WHERE id = %s"
+    stack.query(add_unknown_scope, record["id"])
+    data(stranger.get("/auxilia/credits/balance", headers=bearer_header(key)))
     [record] = [each for each in data(client.get("/apikeys")) if each["id"] == record["id"]]
     assert record["scopes"] == ["credit.read"]

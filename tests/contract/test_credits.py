@@ -1,4 +1,4 @@
-"""Balances, charges and the pages of the ledger, and that what is in it stays."""
+"""Tests of credit balances, charges and ledger pages, and that ledger entries never change."""
 
 import json
 from collections.abc import Iterator
@@ -27,18 +27,18 @@ def test_first_balance_request_opens_an_empty_credit_account(
 ) -> None:
     count = "SELECT count(*) FROM credit_accounts WHERE user_id = %s"
     assert stack.query(count, owner.user_id) == [(0,)]
-    first = data(client.get(BALANCE))
-    assert first == {
-        "id": first["id"],
+    account = data(client.get(BALANCE))
+    assert account == {
+        "id": account["id"],
         "user_id": owner.user_id,
         "balance_credit": 0,
         "debt_credit": 0,
         "status": "active",
-        "created_at": first["created_at"],
-        "updated_at": first["created_at"],
+        "created_at": account["created_at"],
+        "updated_at": account["created_at"],
     }
-    assert TIMESTAMP.fullmatch(first["created_at"])
-    assert data(client.get(BALANCE)) == first
+    assert TIMESTAMP.fullmatch(account["created_at"])
+    assert data(client.get(BALANCE)) == account
     assert stack.query(count, owner.user_id) == [(1,)]
 
 
@@ -71,17 +71,17 @@ def test_credit_charge_returns_its_ledger_entry_and_reduces_the_balance(
     assert data(client.get(BALANCE))["updated_at"] == entry["created_at"]
 
 
-@pytest.mark.parametrize("ends", ["revoked_at = now()", "expires_at = now()"])
+@pytest.mark.parametrize("change", ["revoked_at = now()", "expires_at = now()"])
 def test_revoked_or_expired_api_key_charges_no_credits(
-    stack: Stack, client: httpx2.Client, owner: Owner, ends: str
+    stack: Stack, client: httpx2.Client, owner: Owner, change: str
 ) -> None:
     grant(stack, owner.user_id, "10")
-    with stack.client(stack.create_key(owner.user_id)) as other:
-        data(consume(other))
+    with stack.client(stack.create_key(owner.user_id)) as key_client:
+        data(consume(key_client))
         key_id = "(SELECT max(id) FROM api_keys WHERE user_id = %s)"
-        stack.query(f"UPDATE api_keys SET {ends} WHERE id = {key_id} RETURNING 1", owner.user_id)
-        problem(consume(other), 401, "auth.invalid_credentials")
-        problem(consume(other, key="k" * 16), 401, "auth.invalid_credentials")
+        stack.query(f"UPDATE api_keys SET {change} WHERE id = {key_id} RETURNING 1", owner.user_id)
+        problem(consume(key_client), 401, "auth.invalid_credentials")
+        problem(consume(key_client, key="k" * 16), 401, "auth.invalid_credentials")
     assert balance(client) == 9
 
 
@@ -101,13 +101,13 @@ def test_credit_charge_above_the_balance_is_rejected_and_changes_nothing(
     problem(consume(client, "0.0001"), 402, "credits.insufficient")
     assert stack.query("SELECT 1 FROM credit_accounts WHERE user_id = %s", owner.user_id) == []
     grant(stack, owner.user_id, "5")
-    before = data(client.get(BALANCE))
+    account_before = data(client.get(BALANCE))
     reply = consume(client, "99999999999.9999")
     problem(reply, 402, "credits.insufficient")
     exact = credits.exactly(reply.text)
     assert (exact["balance_credit"], exact["needed"]) == (5, Decimal("99999999999.9999"))
     problem(consume(client, "5.0001", key="k" * 16), 402, "credits.insufficient")
-    assert data(client.get(BALANCE)) == before
+    assert data(client.get(BALANCE)) == account_before
     assert len(credits.entries(client)) == 1
     assert data(consume(client, "5"))["balance_after"] == 0
 
@@ -116,18 +116,31 @@ def test_credit_charge_rejects_amounts_that_are_not_positive_or_not_storable(
     client: httpx2.Client,
 ) -> None:
     for amount in [
-        *("0", "-1", "-0.0", "0.00001", "1.00001", "1e-5", "99999999999.99991"),
-        *("100000000000", "1e11", "1e400", "1e1000000", "1e99999999999999999999"),
-        *("1e-2000000", "1e-99999999999999999999", "1" * 5000, "0." + "0" * 5000 + "1"),
+        "0",
+        "-1",
+        "-0.0",
+        "0.00001",
+        "1.00001",
+        "1e-5",
+        "99999999999.99991",
+        "100000000000",
+        "1e11",
+        "1e400",
+        "1e1000000",
+        "1e99999999999999999999",
+        "1e-2000000",
+        "1e-99999999999999999999",
+        "1" * 5000,
+        "0." + "0" * 5000 + "1",
     ]:
         problem(consume(client, amount), 422, "credits.amount")
 
 
 def test_credit_charge_names_each_missing_or_malformed_field(client: httpx2.Client) -> None:
     for amount in ['"1"', "true", "null", "[1]", '{"n": 1}', '"NaN"']:
-        found = problem(consume(client, amount), 422, "body.invalid")
-        assert [each["field"] for each in found["errors"]] == ["body.amount_credit"]
-    for rest, code, field in [
+        error = problem(consume(client, amount), 422, "body.invalid")
+        assert [each["field"] for each in error["errors"]] == ["body.amount_credit"]
+    for other_fields, code, field in [
         ("", "body.invalid", "body.source_id"),
         (', "source_id": 7', "body.invalid", "body.source_id"),
         (r', "source_id": "a\u0000"', "body.invalid", "body.source_id"),
@@ -137,8 +150,8 @@ def test_credit_charge_names_each_missing_or_malformed_field(client: httpx2.Clie
         (', "source_id": "x", "meta": []', "body.invalid", "body.meta"),
         (r', "source_id": "x", "meta": {"a": "\u0000"}', "credits.meta", "body.meta"),
     ]:
-        found = problem(credits.send(client, f'{{"amount_credit": 1{rest}}}'), 422, code)
-        assert [each["field"] for each in found["errors"]] == [field]
+        error = problem(credits.send(client, f'{{"amount_credit": 1{other_fields}}}'), 422, code)
+        assert [each["field"] for each in error["errors"]] == [field]
 
 
 def test_credit_charge_rejects_a_body_that_is_not_json(client: httpx2.Client) -> None:
@@ -158,7 +171,7 @@ def test_credit_charge_accepts_the_longest_source_id_and_ignores_unknown_fields(
     assert (entry["source_id"], entry["meta"]) == ("ü" * 255, None)
 
 
-def with_meta(client: httpx2.Client, meta: str) -> httpx2.Response:
+def charge_with_meta(client: httpx2.Client, meta: str) -> httpx2.Response:
     return credits.send(client, f'{{"amount_credit": 1, "source_id": "m", "meta": {meta}}}')
 
 
@@ -174,7 +187,7 @@ def test_credit_charge_rejects_meta_that_cannot_be_stored(client: httpx2.Client)
         '{"a": [' + ",".join(["1e300"] * 30) + "]}",
         '{"a": ' + "[" * 300 + "]" * 300 + "}",
     ]:
-        problem(with_meta(client, meta), 422, "credits.meta")
+        problem(charge_with_meta(client, meta), 422, "credits.meta")
 
 
 @pytest.mark.parametrize(
@@ -192,7 +205,7 @@ def test_credit_charge_returns_meta_exactly_as_sent(
     stack: Stack, client: httpx2.Client, owner: Owner, meta: str
 ) -> None:
     grant(stack, owner.user_id, "1")
-    assert data(with_meta(client, meta))["meta"] == json.loads(meta)
+    assert data(charge_with_meta(client, meta))["meta"] == json.loads(meta)
     assert credits.entries(client)[0]["meta"] == json.loads(meta)
 
 
@@ -200,19 +213,22 @@ def test_erasure_keeps_the_ledger_of_a_user_without_name_and_address(stack: Stac
     person = stack.create_owner()
     grant(stack, person.user_id, "7")
     erase(stack.resources, person.email)
-    kept: list[tuple[Any, ...]] = stack.query(
+    rows: list[tuple[Any, ...]] = stack.query(
         "SELECT to_jsonb(e)::text, to_jsonb(a)::text, a.balance, u.email, u.name"
         " FROM credit_entries e JOIN credit_accounts a USING (user_id)"
         " JOIN users u ON u.id = user_id WHERE user_id = %s",
         person.user_id,
     )
-    [(entry, account, left, email, name)] = kept
-    assert (left, name) == (7, None)
+    [(entry, account, balance_left, email, name)] = rows
+    assert (balance_left, name) == (7, None)
     assert person.email not in entry + account + email
 
 
-def _spelt(units: int, form: int) -> str:
-    """Ten-thousandths as JSON: all four decimals, as short as can be, or with an exponent."""
+def _format_amount(units: int, form: int) -> str:
+    """Write a number of ten-thousandths as a JSON number.
+
+    ``form``: 0 for four decimal places, 1 for the shortest form, 2 for an exponent.
+    """
     amount = Decimal(units).scaleb(-4)
     return (f"{amount:.4f}", format(amount.normalize(), "f"), f"{units}e-4")[form]
 
@@ -222,11 +238,12 @@ def _spelt(units: int, form: int) -> str:
 def test_credit_charge_returns_any_amount_exactly(
     stack: Stack, client: httpx2.Client, owner: Owner, units: int, form: int
 ) -> None:
-    amount, text = Decimal(units).scaleb(-4), _spelt(units, form)
-    left = balance(client)
-    grant_up = Decimal("99999999999.9999") - left
-    if grant_up:
-        grant(stack, owner.user_id, str(grant_up))
+    amount = Decimal(units).scaleb(-4)
+    text = _format_amount(units, form)
+    balance_before = balance(client)
+    missing_credits = Decimal("99999999999.9999") - balance_before
+    if missing_credits:
+        grant(stack, owner.user_id, str(missing_credits))
     reply = consume(client, text)
     data(reply)
     entry = credits.exactly(reply.text)["data"]
@@ -234,11 +251,11 @@ def test_credit_charge_returns_any_amount_exactly(
     assert Decimal(entry["delta_credit"]) == -amount
     assert Decimal(entry["balance_after"]) == Decimal("99999999999.9999") - amount
     assert balance(client) == Decimal("99999999999.9999") - amount
-    # Whoever reads it as a double gets the same four decimals.
+    # A client that parses the amount as a double gets the same four decimal places.
     assert f"{reply.json()['data']['amount_credit']:.4f}" == f"{amount:.4f}"
 
 
-def fill(stack: Stack, owner: Owner, count: int) -> None:
+def grant_many(stack: Stack, owner: Owner, count: int) -> None:
     stack.query(
         "SELECT e.id FROM generate_series(1, %s) AS n CROSS JOIN LATERAL credit_append("
         "%s, 'grant', 1, 1, 'operator', n::text, NULL, NULL, NULL, NULL) AS e",
@@ -247,27 +264,30 @@ def fill(stack: Stack, owner: Owner, count: int) -> None:
     )
 
 
-def page(client: httpx2.Client, **query: Any) -> dict[str, Any]:
+def get_page(client: httpx2.Client, **query: Any) -> dict[str, Any]:
     return dict(data(client.get(LEDGER, params=query)))
 
 
-def places(found: dict[str, Any]) -> list[int]:
-    return [each["seq"] for each in found["items"]]
+def list_seqs(ledger_page: dict[str, Any]) -> list[int]:
+    return [each["seq"] for each in ledger_page["items"]]
 
 
 def test_credit_ledger_returns_sixteen_entries_newest_first_by_default(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
-    fill(stack, owner, 20)
-    first = page(client)
-    assert places(first) == list(range(20, 4, -1))
+    grant_many(stack, owner, 20)
+    first_page = get_page(client)
+    assert list_seqs(first_page) == list(range(20, 4, -1))
 
 
 @contextmanager
-def days_ago(stack: Stack, owner: Owner, first: int, last: int, days: int) -> Iterator[None]:
-    """These entries are so many days old, past the trigger that keeps entries.
+def backdated_entries(
+    stack: Stack, owner: Owner, first_seq: int, last_seq: int, days: int
+) -> Iterator[None]:
+    """Move the times of the entries from ``first_seq`` to ``last_seq`` into the past.
 
-    Afterwards they are as they were, and their hashes fit again: other tests verify this ledger.
+    The SQL skips the trigger that rejects changes to entries. At the end, the original times are
+    restored, so that the hashes match again, because other tests verify this ledger.
     """
 
     def move(hours: int) -> None:
@@ -277,8 +297,8 @@ def days_ago(stack: Stack, owner: Owner, first: int, last: int, days: int) -> It
             " WHERE user_id = %s AND seq BETWEEN %s AND %s",
             hours,
             owner.user_id,
-            first,
-            last,
+            first_seq,
+            last_seq,
         )
 
     move(24 * days)
@@ -286,16 +306,16 @@ def days_ago(stack: Stack, owner: Owner, first: int, last: int, days: int) -> It
     move(-24 * days)
 
 
-def walked(client: httpx2.Client, **query: Any) -> tuple[list[int], int]:
-    """The numbers of all entries that the query finds, and how many pages that took."""
-    seen: list[int] = []
+def walk_ledger(client: httpx2.Client, **query: Any) -> tuple[list[int], int]:
+    """Read all pages, and return the sequence numbers of the entries and the number of pages."""
+    seqs: list[int] = []
     cursor: dict[str, str] = {}
-    for pages in range(1, 100):
-        found = page(client, **query, **cursor)
-        seen += places(found)
-        if found["pagination"]["next_cursor"] is None:
-            return seen, pages
-        cursor = {"cursor": found["pagination"]["next_cursor"]}
+    for page_count in range(1, 100):
+        ledger_page = get_page(client, **query, **cursor)
+        seqs += list_seqs(ledger_page)
+        if ledger_page["pagination"]["next_cursor"] is None:
+            return seqs, page_count
+        cursor = {"cursor": ledger_page["pagination"]["next_cursor"]}
     raise AssertionError("no end")
 
 
@@ -305,15 +325,17 @@ def test_credit_ledger_filter_by_action_finds_entries_across_large_gaps(
     grant(stack, owner.user_id, "10")
     data(consume(client))
     for _ in range(20):
-        fill(stack, owner, MAX_SCANNED_ENTRIES // 10)
+        grant_many(stack, owner, MAX_SCANNED_ENTRIES // 10)
     data(consume(client))
-    newest = 2 * MAX_SCANNED_ENTRIES + 3
-    first = page(client, action="consume")
-    assert (places(first), first["pagination"]["next_cursor"] is None) == ([newest], False)
-    assert walked(client, action="consume") == ([newest, 2], 3)
-    assert walked(client, action="topup") == ([], 3)
-    assert places(page(client, action=["consume", "grant"], limit=2)) == [newest, newest - 1]
-    assert len(walked(client, action="grant", limit=1000)[0]) == newest - 2
+    newest_seq = 2 * MAX_SCANNED_ENTRIES + 3
+    consume_page = get_page(client, action="consume")
+    is_last_page = consume_page["pagination"]["next_cursor"] is None
+    assert (list_seqs(consume_page), is_last_page) == ([newest_seq], False)
+    assert walk_ledger(client, action="consume") == ([newest_seq, 2], 3)
+    assert walk_ledger(client, action="topup") == ([], 3)
+    both_actions_page = get_page(client, action=["consume", "grant"], limit=2)
+    assert list_seqs(both_actions_page) == [newest_seq, newest_seq - 1]
+    assert len(walk_ledger(client, action="grant", limit=1000)[0]) == newest_seq - 2
 
 
 def test_credit_ledger_filter_by_day_includes_the_first_and_last_day(
@@ -324,16 +346,16 @@ def test_credit_ledger_filter_by_day_includes_the_first_and_last_day(
     def day(ago: int) -> str:
         return (today - timedelta(days=ago)).isoformat()
 
-    assert page(client, **{"from": day(3)})["items"] == []
-    fill(stack, owner, 9)
-    with days_ago(stack, owner, 1, 3, 20), days_ago(stack, owner, 4, 7, 10):
-        assert places(page(client, **{"from": day(10), "to": day(10)})) == [7, 6, 5, 4]
-        assert places(page(client, **{"from": day(10)})) == [9, 8, 7, 6, 5, 4]
-        assert places(page(client, to=day(10))) == [7, 6, 5, 4, 3, 2, 1]
-        assert places(page(client, to=day(11), action="grant", limit=2)) == [3, 2]
-        assert page(client, **{"from": day(9), "to": day(2)})["items"] == []
-        assert page(client, to="9999-12-31", action="consume")["items"] == []
-        assert walked(client, **{"from": "0001-01-01", "limit": 2})[0] == list(range(9, 0, -1))
+    assert get_page(client, **{"from": day(3)})["items"] == []
+    grant_many(stack, owner, 9)
+    with backdated_entries(stack, owner, 1, 3, 20), backdated_entries(stack, owner, 4, 7, 10):
+        assert list_seqs(get_page(client, **{"from": day(10), "to": day(10)})) == [7, 6, 5, 4]
+        assert list_seqs(get_page(client, **{"from": day(10)})) == [9, 8, 7, 6, 5, 4]
+        assert list_seqs(get_page(client, to=day(10))) == [7, 6, 5, 4, 3, 2, 1]
+        assert list_seqs(get_page(client, to=day(11), action="grant", limit=2)) == [3, 2]
+        assert get_page(client, **{"from": day(9), "to": day(2)})["items"] == []
+        assert get_page(client, to="9999-12-31", action="consume")["items"] == []
+        assert walk_ledger(client, **{"from": "0001-01-01", "limit": 2})[0] == list(range(9, 0, -1))
 
 
 @pytest.mark.parametrize(
@@ -357,11 +379,11 @@ def test_credit_ledger_rejects_unknown_actions_and_malformed_filters(
 def test_database_rejects_changes_to_ledger_entries(
     stack: Stack, client: httpx2.Client, owner: Owner, statement: str
 ) -> None:
-    fill(stack, owner, 2)
-    before = page(client)
+    grant_many(stack, owner, 2)
+    page_before = get_page(client)
     with pytest.raises(psycopg2.IntegrityError):
         stack.query(statement, *([owner.user_id] if "%s" in statement else []))
-    assert page(client) == before
+    assert get_page(client) == page_before
 
 
 def test_credit_grant_beyond_the_largest_balance_is_rejected(
@@ -372,4 +394,4 @@ def test_credit_grant_beyond_the_largest_balance_is_rejected(
     grant(stack, owner.user_id, "99999999999.9999")
     with pytest.raises(DomainError, match="exceed the maximum credit balance"):
         grant(stack, owner.user_id, "0.0001")
-    assert places(page(client)) == [1]
+    assert list_seqs(get_page(client)) == [1]

@@ -42,7 +42,7 @@ def id_of_user_with_entries(ledger_stack: Stack, user_without_entries: Owner) ->
     return user_without_entries.user_id
 
 
-def faults(ledger_stack: Stack) -> list[tuple[int | None, str]]:
+def list_faults(ledger_stack: Stack) -> list[tuple[int | None, str]]:
     return [(each.seq, each.fault) for each in verify_ledger(ledger_stack, full=True).faults]
 
 
@@ -63,29 +63,29 @@ def test_cli_grants_and_adjusts_and_verifies_credits(
         "source_id": "welcome",
     }
     assert {name: granted[name] for name in expected} == expected
-    less = printed(ledger_stack, "credits", "adjust", user_without_entries.email, "-2.0001")
-    assert (less["action"], less["source_id"], less["seq"]) == ("adjust", "adjust", 2)
-    assert (less["amount_credit"], less["delta_credit"]) == (2.0001, -2.0001)
-    more = printed(
+    debit = printed(ledger_stack, "credits", "adjust", user_without_entries.email, "-2.0001")
+    assert (debit["action"], debit["source_id"], debit["seq"]) == ("adjust", "adjust", 2)
+    assert (debit["amount_credit"], debit["delta_credit"]) == (2.0001, -2.0001)
+    credit = printed(
         ledger_stack, "credits", "adjust", user_without_entries.email, "0.0001", "--reason", "again"
     )
-    assert (more["delta_credit"], more["balance_after"]) == (0.0001, 10.5)
+    assert (credit["delta_credit"], credit["balance_after"]) == (0.0001, 10.5)
     assert printed(ledger_stack, "credits", "verify") == []
     verification = pressroom(ledger_stack, "credits", "verify")
     assert verification.returncode == 0
-    read, verdict = verification.stdout.splitlines()
-    assert read.startswith("Checked 0 entries of ")
-    assert verdict == "All balances, debts, hashes and orders are correct."
+    progress_line, result_line = verification.stdout.splitlines()
+    assert progress_line.startswith("Checked 0 entries of ")
+    assert result_line == "All balances, debts, hashes and orders are correct."
     assert " and all orders." in pressroom(ledger_stack, "credits", "verify", "--full").stdout
-    stored_entries = "SELECT id FROM credit_entries WHERE user_id = %s ORDER BY seq DESC"
-    ids = [each["id"] for each in (more, less, granted)]
-    assert ledger_stack.query(stored_entries, user_without_entries.user_id) == [
-        (each,) for each in ids
+    select_entry_ids = "SELECT id FROM credit_entries WHERE user_id = %s ORDER BY seq DESC"
+    entry_ids = [each["id"] for each in (credit, debit, granted)]
+    assert ledger_stack.query(select_entry_ids, user_without_entries.user_id) == [
+        (each,) for each in entry_ids
     ]
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "arguments"),
     [
         ("user.not_found", ["grant", "nobody@example.com", "1"]),
         ("credits.amount", ["grant", "", "much"]),
@@ -95,9 +95,9 @@ def test_cli_grants_and_adjusts_and_verifies_credits(
     ],
 )
 def test_cli_credits_command_with_an_error_exits_with_1_and_changes_nothing(
-    stack: Stack, owner: Owner, code: str, words: list[str]
+    stack: Stack, owner: Owner, code: str, arguments: list[str]
 ) -> None:
-    fails_with(stack, code, "credits", *(word or owner.email for word in words))
+    fails_with(stack, code, "credits", *(argument or owner.email for argument in arguments))
     assert stack.query("SELECT 1 FROM credit_entries WHERE user_id = %s", owner.user_id) == []
 
 
@@ -106,9 +106,9 @@ def test_ledger_verification_exits_with_1_and_names_account_and_entry(
 ) -> None:
     assert printed(ledger_stack, "credits", "verify") == []
     falsify_tables(ledger_stack, "UPDATE credit_entries SET source_id = 'y' WHERE seq = 3")
-    done = pressroom(ledger_stack, "credits", "verify", "--full", "--json")
-    assert done.returncode == 1
-    assert json.loads(done.stdout) == [
+    process = pressroom(ledger_stack, "credits", "verify", "--full", "--json")
+    assert process.returncode == 1
+    assert json.loads(process.stdout) == [
         {
             "user_id": id_of_user_with_entries,
             "seq": 3,
@@ -141,7 +141,7 @@ def test_ledger_verification_detects_a_changed_entry(
         ledger_stack,
         f"UPDATE credit_entries SET {change} WHERE user_id = {id_of_user_with_entries} AND seq = 3",
     )
-    assert {place for place, _ in faults(ledger_stack)} & {3, 4, None}
+    assert {seq for seq, _ in list_faults(ledger_stack)} & {3, 4, None}
 
 
 @pytest.mark.parametrize("seq", [1, 3, 5])
@@ -149,7 +149,7 @@ def test_ledger_verification_detects_a_deleted_entry(
     ledger_stack: Stack, id_of_user_with_entries: int, seq: int
 ) -> None:
     falsify_tables(ledger_stack, f"DELETE FROM credit_entries WHERE seq = {seq}")
-    ledger_faults = faults(ledger_stack)
+    ledger_faults = list_faults(ledger_stack)
     if seq < 5:
         assert (seq + 1, "the previous entry is missing") in ledger_faults
     assert (None, "the last entries are missing") in ledger_faults
@@ -164,34 +164,38 @@ def test_ledger_verification_detects_swapped_entries(
         "UPDATE credit_entries SET seq = seq + 100 WHERE seq IN (2, 3)",
         "UPDATE credit_entries SET seq = 5 - (seq - 100) WHERE seq > 100",
     )
-    assert {seq for seq, _ in faults(ledger_stack)} == {2, 3, 4}
+    assert {seq for seq, _ in list_faults(ledger_stack)} == {2, 3, 4}
 
 
 def test_ledger_verification_detects_a_forged_chain_that_differs_from_the_account_hash(
     ledger_stack: Stack, id_of_user_with_entries: int
 ) -> None:
-    last_but_one = "(SELECT hash FROM credit_entries WHERE seq = 4)"
+    previous_hash = "(SELECT hash FROM credit_entries WHERE seq = 4)"
     falsify_tables(
         ledger_stack,
         "UPDATE credit_entries SET source_id = 'y' WHERE seq = 5",
-        f"UPDATE credit_entries e SET hash = credit_entry_hash({last_but_one}, e) WHERE seq = 5",
+        f"UPDATE credit_entries e SET hash = credit_entry_hash({previous_hash}, e) WHERE seq = 5",
     )
-    assert faults(ledger_stack) == [(None, "the account does not match the hash of the last entry")]
+    assert list_faults(ledger_stack) == [
+        (None, "the account does not match the hash of the last entry")
+    ]
 
 
 def test_ledger_verification_detects_a_balance_without_entries_or_a_missing_account(
     ledger_stack: Stack, id_of_user_with_entries: int
 ) -> None:
-    other = ledger_stack.create_owner().user_id
-    ledger.read_account(ledger_stack.resources.database, other)
-    assert faults(ledger_stack) == []
-    falsify_tables(ledger_stack, f"UPDATE credit_accounts SET balance = 1 WHERE user_id = {other}")
-    assert (None, "the balance does not match the sum of the entries") in faults(ledger_stack)
+    other_user_id = ledger_stack.create_owner().user_id
+    ledger.read_account(ledger_stack.resources.database, other_user_id)
+    assert list_faults(ledger_stack) == []
+    falsify_tables(
+        ledger_stack, f"UPDATE credit_accounts SET balance = 1 WHERE user_id = {other_user_id}"
+    )
+    assert (None, "the balance does not match the sum of the entries") in list_faults(ledger_stack)
     falsify_tables(ledger_stack, "DELETE FROM credit_accounts")
-    assert faults(ledger_stack) == [(None, "the entries have no account")]
+    assert list_faults(ledger_stack) == [(None, "the entries have no account")]
 
 
-def order_faults(ledger_stack: Stack) -> set[tuple[int | None, str]]:
+def list_order_faults(ledger_stack: Stack) -> set[tuple[int | None, str]]:
     return {(each.order_id, each.fault) for each in verify_ledger(ledger_stack, full=True).faults}
 
 
@@ -207,18 +211,19 @@ def refunded_order(ledger_stack: Stack, user_without_entries: Owner) -> Terms:
     )
     settle(ledger_stack, terms, replace(payment_of(terms), refunded_minor=200))
     assert ledger_stack.query("SELECT balance, debt FROM credit_accounts") == [(0, 150)]
-    assert order_faults(ledger_stack) == set()
+    assert list_order_faults(ledger_stack) == set()
     return terms
 
 
 def test_cli_lists_orders_and_shows_an_order_with_its_history(
     ledger_stack: Stack, refunded_order: Terms
 ) -> None:
-    anonymous = new_order(ledger_stack, None)
-    listed = printed(ledger_stack, "credits", "orders", "list")
-    assert [each["order_id"] for each in listed] == [anonymous.order_id, refunded_order.order_id]
-    [paid] = printed(ledger_stack, "credits", "orders", "list", "--status", "paid")
-    assert (paid["amount"], paid["currency"], paid["credit_amount"]) == ("5", "USD", "500")
+    anonymous_order = new_order(ledger_stack, None)
+    orders = printed(ledger_stack, "credits", "orders", "list")
+    order_ids = [each["order_id"] for each in orders]
+    assert order_ids == [anonymous_order.order_id, refunded_order.order_id]
+    [order] = printed(ledger_stack, "credits", "orders", "list", "--status", "paid")
+    assert (order["amount"], order["currency"], order["credit_amount"]) == ("5", "USD", "500")
     order = printed(ledger_stack, "credits", "orders", "show", str(refunded_order.order_id))
     assert (order["refunded_amount"], order["credited"], order["taken"]) == ("2.00", "500", "200")
     assert [line.split()[1] for line in order["history"]] == ["created", "pending", "paid"]
@@ -229,27 +234,26 @@ def test_cli_lists_orders_and_shows_an_order_with_its_history(
 def test_cli_credits_or_refunds_an_order_in_review_only_once(
     ledger_stack: Stack, user_without_entries: Owner
 ) -> None:
-    first, second = (
-        new_order(ledger_stack, user_without_entries.user_id),
-        new_order(ledger_stack, None),
-    )
-    for terms in (first, second):
+    first_order = new_order(ledger_stack, user_without_entries.user_id)
+    second_order = new_order(ledger_stack, None)
+    for terms in (first_order, second_order):
         settle(ledger_stack, terms, replace(payment_of(terms), amount_minor=499))
-    listed = printed(ledger_stack, "credits", "orders", "list", "--status", "review")
-    assert {each["order_id"] for each in listed} == {first.order_id, second.order_id}
-    order = printed(ledger_stack, "credits", "orders", "show", str(first.order_id))
+    reviewed_orders = printed(ledger_stack, "credits", "orders", "list", "--status", "review")
+    reviewed_ids = {each["order_id"] for each in reviewed_orders}
+    assert reviewed_ids == {first_order.order_id, second_order.order_id}
+    order = printed(ledger_stack, "credits", "orders", "show", str(first_order.order_id))
     assert order["mismatch"] == "amount is 499 instead of 500"
-    review = ("credits", "orders", "review", str(first.order_id))
+    review = ("credits", "orders", "review", str(first_order.order_id))
     fails_with(ledger_stack, "order.resolution", *review)
     fails_with(ledger_stack, "order.resolution", *review, "--credit", "--refunded")
     assert printed(ledger_stack, *review, "--credit")["status"] == "paid"
     fails_with(ledger_stack, "order.not_in_review", *review, "--refunded")
     assert ledger_stack.query("SELECT balance FROM credit_accounts") == [(500,)]
-    given_back = printed(
-        ledger_stack, "credits", "orders", "review", str(second.order_id), "--refunded"
+    refund = printed(
+        ledger_stack, "credits", "orders", "review", str(second_order.order_id), "--refunded"
     )
-    assert given_back["status"] == "refunded"
-    assert order_faults(ledger_stack) == set()
+    assert refund["status"] == "refunded"
+    assert list_order_faults(ledger_stack) == set()
 
 
 def test_reviewed_anonymous_order_waits_for_its_claim_and_can_be_refunded(
@@ -260,7 +264,7 @@ def test_reviewed_anonymous_order_waits_for_its_claim_and_can_be_refunded(
     review = ("credits", "orders", "review", str(terms.order_id))
     assert printed(ledger_stack, *review, "--credit")["status"] == "paid_unclaimed"
     settle(ledger_stack, terms, replace(payment_of(terms), refunded_minor=500))
-    assert order_faults(ledger_stack) == set()
+    assert list_order_faults(ledger_stack) == set()
 
 
 @pytest.mark.parametrize(
@@ -316,48 +320,48 @@ def test_ledger_verification_names_every_manual_change_to_orders_and_entries(
     ledger_stack: Stack, refunded_order: Terms, change: str, fault: str
 ) -> None:
     falsify_tables(ledger_stack, change)
-    ledger_faults = order_faults(ledger_stack)
+    ledger_faults = list_order_faults(ledger_stack)
     assert fault in {each for _, each in ledger_faults}
-    named = {order_id for order_id, _ in ledger_faults if order_id is not None}
-    assert named <= {refunded_order.order_id}
+    order_ids = {order_id for order_id, _ in ledger_faults if order_id is not None}
+    assert order_ids <= {refunded_order.order_id}
 
 
 def test_ledger_verification_exits_with_1_and_names_the_order(
     ledger_stack: Stack, refunded_order: Terms, user_without_entries: Owner
 ) -> None:
     falsify_tables(ledger_stack, "UPDATE payment_orders SET taken = 100")
-    done = pressroom(ledger_stack, "credits", "verify", "--full", "--json")
-    assert done.returncode == 1
+    process = pressroom(ledger_stack, "credits", "verify", "--full", "--json")
+    assert process.returncode == 1
     assert {
         "user_id": user_without_entries.user_id,
         "seq": None,
         "fault": "the reclaimed amount does not match the refund",
         "order_id": refunded_order.order_id,
-    } in json.loads(done.stdout)
+    } in json.loads(process.stdout)
 
 
 def test_ledger_verification_covers_disputed_orders(
     ledger_stack: Stack, user_without_entries: Owner
 ) -> None:
     terms = new_order(ledger_stack, user_without_entries.user_id)
-    opened = Evidence(payment_id=terms.payment_id, disputes_minor=300)
-    settle(ledger_stack, terms, payment_of(terms), opened)
-    assert order_faults(ledger_stack) == set()
-    settle(ledger_stack, terms, replace(opened, disputes_ended_minor=300))
-    assert order_faults(ledger_stack) == set()
+    first_dispute = Evidence(payment_id=terms.payment_id, disputes_minor=300)
+    settle(ledger_stack, terms, payment_of(terms), first_dispute)
+    assert list_order_faults(ledger_stack) == set()
+    settle(ledger_stack, terms, replace(first_dispute, disputes_ended_minor=300))
+    assert list_order_faults(ledger_stack) == set()
     actions = [
         action for (action,) in ledger_stack.query("SELECT action FROM credit_entries ORDER BY seq")
     ]
     assert actions == ["topup", "topup_refund", "adjust"]
-    second = replace(opened, disputes_minor=500, disputes_ended_minor=300)
-    settle(ledger_stack, terms, second)
-    assert order_faults(ledger_stack) == set()
-    lost = replace(second, disputes_ended_minor=500, disputes_lost_minor=200)
-    settle(ledger_stack, terms, lost)
-    assert order_faults(ledger_stack) == set()
+    second_dispute = replace(first_dispute, disputes_minor=500, disputes_ended_minor=300)
+    settle(ledger_stack, terms, second_dispute)
+    assert list_order_faults(ledger_stack) == set()
+    lost_dispute = replace(second_dispute, disputes_ended_minor=500, disputes_lost_minor=200)
+    settle(ledger_stack, terms, lost_dispute)
+    assert list_order_faults(ledger_stack) == set()
     assert ledger_stack.query("SELECT balance FROM credit_accounts") == [(300,)]
     falsify_tables(ledger_stack, "UPDATE payment_orders SET disputes_lost_minor = 0")
-    assert {fault for _, fault in order_faults(ledger_stack)} == {
+    assert {fault for _, fault in list_order_faults(ledger_stack)} == {
         "the reclaimed amount does not match the refund",
         "the dispute state does not match the disputed amounts",
     }

@@ -30,9 +30,9 @@ from tests.support.lists.subscribers import (
 )
 from tests.support.stack.maintenance import run_maintenance
 
-ALPHABET = set(string.ascii_lowercase + string.digits)
-_REMIND_NOW = "UPDATE subscriptions SET remind_at = now() WHERE list_id = %s"
-DELIVERY = DeliveryId(list_id=7, user_id=2**53 - 1, mailing_id=2**52, day=date(2031, 2, 3))
+ALLOWED_CHARACTERS = set(string.ascii_lowercase + string.digits)
+_MAKE_REMINDER_DUE = "UPDATE subscriptions SET remind_at = now() WHERE list_id = %s"
+SAMPLE_DELIVERY = DeliveryId(list_id=7, user_id=2**53 - 1, mailing_id=2**52, day=date(2031, 2, 3))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def keyring(stack: Stack) -> Keyring:
     return stack.resources.keyring
 
 
-def read_header(mail: dict[str, Any]) -> str:
+def read_delivery_header(mail: dict[str, Any]) -> str:
     headers = {name.lower(): value for name, value in dict(mail["headers"]).items()}
     return str(headers["x-pressroom-delivery"])
 
@@ -51,21 +51,21 @@ def test_delivery_id_has_52_lower_case_letters_and_digits_and_names_its_mail() -
         delivery = DeliveryId(list_id, user_id, mailing_id, date(2190, 1, 1))
         text = create_delivery_id(ring, delivery)
         assert len(text) == 52
-        assert set(text) <= ALPHABET
+        assert set(text) <= ALLOWED_CHARACTERS
         assert read_delivery_id(ring, text) == delivery
         assert read_delivery_id(ring, text.upper()) == delivery
 
 
 def test_delivery_id_of_a_retired_key_is_valid(keyring: Keyring) -> None:
     assert keyring.current != RETIRED_KEY
-    text = create_delivery_id(Keyring([RETIRED_KEY]), DELIVERY)
-    assert text != create_delivery_id(keyring, DELIVERY)
-    assert read_delivery_id(keyring, text) == DELIVERY
+    text = create_delivery_id(Keyring([RETIRED_KEY]), SAMPLE_DELIVERY)
+    assert text != create_delivery_id(keyring, SAMPLE_DELIVERY)
+    assert read_delivery_id(keyring, text) == SAMPLE_DELIVERY
 
 
-def test_delivery_id_has_a_subkey_of_its_own() -> None:
+def test_delivery_id_is_signed_with_its_own_subkey() -> None:
     key = Key("a", b"a" * 32)
-    text = create_delivery_id(Keyring([key]), DELIVERY)
+    text = create_delivery_id(Keyring([key]), SAMPLE_DELIVERY)
     content = (int(text[2:], 32) >> 2).to_bytes(31, "big")
     for purpose in ("trace", "api-key", "opt-out"):
         signer = Keyring([key]).signer(purpose, length=8)
@@ -75,20 +75,31 @@ def test_delivery_id_has_a_subkey_of_its_own() -> None:
 
 def test_only_one_encoding_of_a_delivery_id_is_valid() -> None:
     ring = Keyring([Key("a", b"a" * 32)])
-    text = create_delivery_id(ring, DELIVERY)
-    digits = string.digits + "abcdefghijklmnopqrstuv"
-    flipped = [
-        text[:at] + digits[(digits.find(text[at]) + step) % 32] + text[at + 1 :]
-        for at in range(2, 52)
+    text = create_delivery_id(ring, SAMPLE_DELIVERY)
+    base32_digits = string.digits + "abcdefghijklmnopqrstuv"
+    changed_ids = [
+        text[:position]
+        + base32_digits[(base32_digits.find(text[position]) + step) % 32]
+        + text[position + 1 :]
+        for position in range(2, 52)
         for step in range(1, 32)
     ]
-    odd = (
-        *("", text[:-1], text + "0", text + "\n", " " + text, "d2" + text[2:], text + text),
-        *(text[:9] + "_" + text[10:], "d1+" + text[3:], text.replace("d1", "\u212a1")),
+    malformed_ids = (
+        "",
+        text[:-1],
+        text + "0",
+        text + "\n",
+        " " + text,
+        "d2" + text[2:],
+        text + text,
+        text[:9] + "_" + text[10:],
+        "d1+" + text[3:],
+        # The Kelvin sign, whose lower case is the letter k, and an Arabic digit.
+        text.replace("d1", "\u212a1"),
         text[:-1] + "\u0661",
     )
-    for other in (*flipped, *odd):
-        assert read_delivery_id(ring, other) is None, other
+    for invalid_id in (*changed_ids, *malformed_ids):
+        assert read_delivery_id(ring, invalid_id) is None, invalid_id
 
 
 def test_roster_contains_a_delivery_id_of_each_recipient_and_creates_a_labelled_mailing(
@@ -101,9 +112,9 @@ def test_roster_contains_a_delivery_id_of_each_recipient_and_creates_a_labelled_
     data(add(client, list_id, new_address(), new_address()))
     body = {"kind": "delivery", "label": "Tea in November"}
     job = data(delivery_client.post(f"/lists/{list_id}/exports", json=body))
-    rows = unpacked(job["result"]["url"])
+    roster_rows = unpacked(job["result"]["url"])
     today = datetime.now(UTC).date()
-    for row in rows:
+    for row in roster_rows:
         delivery = read_delivery_id(keyring, row["delivery_id"])
         assert delivery is not None
         assert (delivery.list_id, delivery.user_id) == (list_id, int(row["user_id"]))
@@ -129,19 +140,21 @@ def test_each_mail_to_a_reader_has_a_delivery_id_in_its_header(
     email = new_address()
     data(subscribe(stranger, list_id, email))
     [confirmation] = mailed(stack, email)
-    stack.query(_REMIND_NOW, list_id)
+    stack.query(_MAKE_REMINDER_DUE, list_id)
     run_maintenance(stack, mails.ENQUEUE_REMINDERS.name)
     mailed(stack, email, 2)
     confirm(stranger, confirmation)
     mailed(stack, email, 3)
     user_id = known_member(client, list_id, email)["user_id"]
     stranger.post("/preferences/ask", params={"list": list_id}, data={"email": email})
-    sent = mailed(stack, email, 4)
+    all_mails = mailed(stack, email, 4)
     deliveries = [
-        delivery for mail in sent if (delivery := read_delivery_id(keyring, read_header(mail)))
+        delivery
+        for mail in all_mails
+        if (delivery := read_delivery_id(keyring, read_delivery_header(mail)))
     ]
     assert {(each.list_id, each.user_id) for each in deliveries} == {(list_id, user_id)}
-    assert len({each.mailing_id for each in deliveries}) == len(sent)
+    assert len({each.mailing_id for each in deliveries}) == len(all_mails)
 
 
 def test_no_route_accepts_a_delivery_id_as_a_credential(
@@ -149,8 +162,8 @@ def test_no_route_accepts_a_delivery_id_as_a_credential(
 ) -> None:
     reader.joins(list_id)
     today = datetime.now(UTC).date()
-    delivery = create_delivery_id(keyring, DeliveryId(list_id, reader.user_id, 1, today))
-    body = {"trace_id": delivery}
+    delivery_id = create_delivery_id(keyring, DeliveryId(list_id, reader.user_id, 1, today))
+    body = {"trace_id": delivery_id}
     for reply in (
         stranger.request("DELETE", f"/subscriptions/{list_id}", json=body),
         stranger.post(f"/subscriptions/{list_id}/delete", json=body),
@@ -161,6 +174,6 @@ def test_no_route_accepts_a_delivery_id_as_a_credential(
         stranger.post("/preferences/ask", params=body),
     ):
         assert reply.status_code == 403, reply.url
-    for headers in ({"Authorization": f"Bearer {delivery}"}, {"X-API-Key": delivery}):
+    for headers in ({"Authorization": f"Bearer {delivery_id}"}, {"X-API-Key": delivery_id}):
         problem(stranger.get("/users/me", headers=headers), 401, "auth.invalid_credentials")
     assert reader.stands(list_id) == ("active", True)

@@ -1,3 +1,5 @@
+"""Tests of signed links to encrypted files, and of the rotation of encryption keys."""
+
 import io
 import time
 from datetime import datetime
@@ -29,11 +31,11 @@ def test_signed_link_shows_an_encrypted_file_without_login(
 def test_signed_link_response_contains_its_expiry(
     client: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
-    link = data(request_link(client, encrypted_attachment, 3600))
-    assert set(link) == {"url", "expires_at"}
-    expires = int(httpx2.URL(link["url"]).params["expires"])
+    signed_link = data(request_link(client, encrypted_attachment, 3600))
+    assert set(signed_link) == {"url", "expires_at"}
+    expires = int(httpx2.URL(signed_link["url"]).params["expires"])
     assert abs(expires - time.time() - 3600) < 60
-    assert datetime.fromisoformat(link["expires_at"]).timestamp() == expires
+    assert datetime.fromisoformat(signed_link["expires_at"]).timestamp() == expires
 
 
 @pytest.mark.parametrize("expires_in", [0, -1, 604_801, 1.5, "60", None])
@@ -49,8 +51,8 @@ def test_signed_link_with_a_changed_parameter_returns_404(
 ) -> None:
     url = new_link(client, encrypted_attachment)
     expires, signature = url.params["expires"], url.params["signature"]
-    other = data(send(client, photo(), "o.jpg", encrypted="1"))
-    forged = [
+    other_attachment = data(send(client, photo(), "o.jpg", encrypted="1"))
+    forged_urls = [
         url.copy_merge_params({"expires": str(int(expires) + 1)}),
         url.copy_merge_params({"expires": f"{expires}0"}),
         url.copy_merge_params({"expires": f" {expires}"}),
@@ -58,9 +60,9 @@ def test_signed_link_with_a_changed_parameter_returns_404(
         url.copy_merge_params({"signature": signature[:-1]}),
         url.copy_merge_params({"signature": ""}),
         url.copy_merge_params({"signature": "." + signature.partition(".")[2]}),
-        url.copy_with(path=f"/{other['pathname']}"),
+        url.copy_with(path=f"/{other_attachment['pathname']}"),
     ]
-    assert [stranger.get(each).status_code for each in forged] == [404] * len(forged)
+    assert [stranger.get(each).status_code for each in forged_urls] == [404] * len(forged_urls)
 
 
 def test_expired_signed_link_returns_404(
@@ -81,23 +83,25 @@ def test_signed_link_request_for_an_unencrypted_file_is_rejected(client: httpx2.
 def test_encryption_key_rotation_rewraps_data_keys_without_rewriting_stored_objects(
     stack: Stack, client: httpx2.Client, encrypted_attachment: dict[str, object]
 ) -> None:
-    key = str(encrypted_attachment["pathname"])
-    before = stack.resources.objects.get(key)
+    object_key = str(encrypted_attachment["pathname"])
+    stored_object = stack.resources.objects.get(object_key)
     list_id = new_list(client)["id"]
     imported(client, list_id, of_addresses(*addresses(2)))
     export_url = data(export(client, list_id, "members"))["result"]["url"]
     new_endpoint(client, "http://127.0.0.1:9/")
     data(client.post("/senders", json={"name": "Ours", "provider": "generic"}))
-    old = stack.environment["PRESSROOM_ENCRYPTION_KEYS"]
-    new = "rotated:" + "b" * 43
-    done = printed(stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{new},{old}")
-    assert done["key"] == "rotated"
-    assert done["rewrapped"] >= 1
+    old_keys = stack.environment["PRESSROOM_ENCRYPTION_KEYS"]
+    new_key = "rotated:" + "b" * 43
+    result = printed(
+        stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{new_key},{old_keys}"
+    )
+    assert result["key"] == "rotated"
+    assert result["rewrapped"] >= 1
     for table in ("attachments", "imports", "exports", "webhook_secrets", "sender_secrets"):
         rows = stack.query(f"SELECT DISTINCT wrapped_by FROM {table} WHERE wrapped_by IS NOT NULL")
         assert rows == [("rotated",)]
-    assert stack.resources.objects.get(key) == before
-    # The API knows only the old key until it is told of the new one; put things back for it.
-    printed(stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{old},{new}")
+    assert stack.resources.objects.get(object_key) == stored_object
+    # Rotate back, because the API process of this stack knows only the old key.
+    printed(stack, "encryption", "rotate", PRESSROOM_ENCRYPTION_KEYS=f"{old_keys},{new_key}")
     assert client.get(str(encrypted_attachment["view_url"])).status_code == 200
     assert len(unpacked(export_url)) == 2

@@ -1,4 +1,4 @@
-"""A list as a file: for its owner, and for who sends its mail."""
+"""Tests of exports: files of members for the owner, and of recipients for the sending app."""
 
 import csv
 import gzip
@@ -37,11 +37,32 @@ from tests.support.imports.product_files import PRODUCT_FILES
 from tests.support.lists.subscribers import Reader, known_member, member, new_address, new_list
 
 COLUMNS = [
-    *("email", "name", "status", "tier", "paid_expiry", "email_enabled", "source"),
-    *("user_id", "created_at", "joined_at", "consent_at", "consent_how", "consent_ip"),
-    *("consent_url", "consent_wording", "consent_confirmed_at", "consent_confirmed_ip"),
-    *("consent_claimed_by", "tags"),
-    *("utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content", "referrer", "landing"),
+    "email",
+    "name",
+    "status",
+    "tier",
+    "paid_expiry",
+    "email_enabled",
+    "source",
+    "user_id",
+    "created_at",
+    "joined_at",
+    "consent_at",
+    "consent_how",
+    "consent_ip",
+    "consent_url",
+    "consent_wording",
+    "consent_confirmed_at",
+    "consent_confirmed_ip",
+    "consent_claimed_by",
+    "tags",
+    "utm_source",
+    "utm_medium",
+    "utm_campaign",
+    "utm_term",
+    "utm_content",
+    "referrer",
+    "landing",
 ]
 
 
@@ -54,19 +75,20 @@ def test_member_export_contains_all_members_except_removed_ones(
     imported(client, list_id, sheet(header, *rows))
     user_id = known_member(client, list_id, removed)["user_id"]
     data(client.delete(f"/subscriptions/{list_id}/members/{user_id}"))
-    left, quiet = make_reader().joins(list_id).leaves(list_id), make_reader().joins(list_id)
-    quiet.wants_mail(list_id, False)
+    opted_out = make_reader().joins(list_id).leaves(list_id)
+    without_mail = make_reader().joins(list_id)
+    without_mail.wants_mail(list_id, False)
     job = data(export(client, list_id, "members"))
     assert (job["kind"], job["status"], job["result"]["rows"]) == ("export.members", "succeeded", 3)
-    rows_ = unpacked(job["result"]["url"])
-    assert list(rows_[0]) == COLUMNS
-    found = {row["email"]: row for row in rows_}
-    assert set(found) == {ada, left.email, quiet.email}
-    shown = known_member(client, list_id, ada)
-    moments = ("created_at", "joined_at", "consent_at")
-    assert found[ada] == {
+    exported_rows = unpacked(job["result"]["url"])
+    assert list(exported_rows[0]) == COLUMNS
+    rows_by_email = {row["email"]: row for row in exported_rows}
+    assert set(rows_by_email) == {ada, opted_out.email, without_mail.email}
+    member_record = known_member(client, list_id, ada)
+    timestamp_columns = ("created_at", "joined_at", "consent_at")
+    assert rows_by_email[ada] == {
         **dict.fromkeys(COLUMNS, ""),
-        **dict.fromkeys(moments, shown["created_at"]),
+        **dict.fromkeys(timestamp_columns, member_record["created_at"]),
         "email": ada,
         "name": "Ada, Countess",
         "status": "active",
@@ -74,12 +96,13 @@ def test_member_export_contains_all_members_except_removed_ones(
         "paid_expiry": "2031-05-06T00:00:00.000000Z",
         "email_enabled": "true",
         "source": "import",
-        "user_id": str(shown["user_id"]),
+        "user_id": str(member_record["user_id"]),
         "consent_how": "import",
         "consent_claimed_by": "owner",
     }
-    assert found[left.email]["status"] == "unsubscribed"
-    assert (found[quiet.email]["email_enabled"], found[quiet.email]["source"]) == ("false", "login")
+    assert rows_by_email[opted_out.email]["status"] == "unsubscribed"
+    row = rows_by_email[without_mail.email]
+    assert (row["email_enabled"], row["source"]) == ("false", "login")
 
 
 def test_exported_file_can_be_imported_into_another_list_without_loss(
@@ -88,28 +111,32 @@ def test_exported_file_can_be_imported_into_another_list_without_loss(
     names = ["=1+1", "+49 Ada", "-x", "@handle", 'Quote "Q"', "Comma, Name", "Zoë 李", "'Twas", ""]
     tiers = ["free", "silver", "gold"]
     rows = [
-        [email, name, tiers[place % 3], "2031-05-06" if place % 3 else ""]
-        for place, (email, name) in enumerate(zip(addresses(len(names)), names, strict=True))
+        [email, name, tiers[index % 3], "2031-05-06" if index % 3 else ""]
+        for index, (email, name) in enumerate(zip(addresses(len(names)), names, strict=True))
     ]
     imported(client, list_id, sheet(["Email", "Name", "Tier", "Paid until"], *rows))
-    # A sheet's guard is none of a request's: who writes a name like this means its apostrophe.
-    plus = {"email": "+plus@example.com", "name": "'=x"}
-    data(add(client, list_id, "=dangerous@example.com", plus))
+    # An import removes the apostrophe before a formula in a file. In a request, the apostrophe is a
+    # part of the name.
+    member_with_apostrophe = {"email": "+plus@example.com", "name": "'=x"}
+    data(add(client, list_id, "=dangerous@example.com", member_with_apostrophe))
     assert known_member(client, list_id, "+plus@example.com")["name"] == "'=x"
     reader.joins(list_id).leaves(list_id)
-    other = new_list(client)["id"]
+    other_list_id = new_list(client)["id"]
     url = file_of(client, list_id)
-    result = imported(client, other, httpx2.get(url).content, "list-members.csv.gz")
+    result = imported(client, other_list_id, httpx2.get(url).content, "list-members.csv.gz")
     assert (result["added"], result["opted_out"]) == (len(names) + 2, 1)
-    kept = ("name", "type", "paid_expiry", "status", "email_enabled")
+    compared_attributes = ("name", "type", "paid_expiry", "status", "email_enabled")
 
-    def shown(of: int) -> dict[str, list[Any]]:
-        return {email: [one[k] for k in kept] for email, one in everybody(client, of).items()}
+    def read_members(source_list_id: int) -> dict[str, list[Any]]:
+        return {
+            email: [record[attribute] for attribute in compared_attributes]
+            for email, record in everybody(client, source_list_id).items()
+        }
 
-    assert shown(other) == shown(list_id)
+    assert read_members(other_list_id) == read_members(list_id)
     assert {row["name"] for row in unpacked(url)} >= {"'=1+1", "'+49 Ada", "'-x", "'@handle"}
     assert {row["email"] for row in unpacked(url)} >= {"'=dangerous@example.com"}
-    assert member(client, other, reader.email) is None
+    assert member(client, other_list_id, reader.email) is None
 
 
 def test_export_file_is_a_gzip_download_that_must_not_be_cached(
@@ -127,7 +154,7 @@ def test_export_file_is_a_gzip_download_that_must_not_be_cached(
     head = httpx2.head(result["url"])
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-length"] == reply.headers["content-length"]
-    # An empty list has a header still.
+    # The export of an empty list contains only the header.
     text = gzip.decompress(reply.content).decode()
     assert (result["rows"], next(csv.reader(io.StringIO(text)))) == (0, COLUMNS)
 
@@ -135,26 +162,28 @@ def test_export_file_is_a_gzip_download_that_must_not_be_cached(
 def test_export_link_opens_only_its_own_file_and_expires_after_fifteen_minutes(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    first, second = (httpx2.URL(file_of(client, list_id)) for _ in range(2))
+    first_url, second_url = (httpx2.URL(file_of(client, list_id)) for _ in range(2))
     for url in (
-        first.copy_with(query=None),
-        first.copy_with(path=second.path),
-        first.copy_set_param("expires", str(int(first.params["expires"]) + 1)),
-        first.copy_set_param("expires", "x"),
-        first.copy_set_param("signature", "x"),
-        first.copy_set_param("signature", "ä"),
+        first_url.copy_with(query=None),
+        first_url.copy_with(path=second_url.path),
+        first_url.copy_set_param("expires", str(int(first_url.params["expires"]) + 1)),
+        first_url.copy_set_param("expires", "x"),
+        first_url.copy_set_param("signature", "x"),
+        first_url.copy_set_param("signature", "ä"),
     ):
         problem(httpx2.get(url), 403, "link.invalid")
-        # A credential is none for a file, and does no harm.
+        # An API key doesn't open a file without a valid signature.
         problem(client.get(str(url)), 403, "link.invalid")
-    assert client.get(str(first)).status_code == 200
+    assert client.get(str(first_url)).status_code == 200
     base = stack.settings().public_base
-    make = partial(FILE_URLS.create, stack.resources.keyring, base=base, lifetime=FILE_URL_LIFETIME)
+    create_url = partial(
+        FILE_URLS.create, stack.resources.keyring, base=base, lifetime=FILE_URL_LIFETIME
+    )
     for age, status in ((timedelta(minutes=14, seconds=30), 200), (timedelta(minutes=15), 403)):
-        link, _ = make(first.path, now=clock.now() - age)
+        link, _ = create_url(first_url.path, now=clock.now() - age)
         assert httpx2.get(link).status_code == status
-    nothing, _ = make("/exports/0/file.csv.gz", now=clock.now())
-    problem(httpx2.get(nothing), 404, "export.not_found")
+    url_of_missing_export, _ = create_url("/exports/0/file.csv.gz", now=clock.now())
+    problem(httpx2.get(url_of_missing_export), 404, "export.not_found")
 
 
 def test_export_shows_one_consistent_snapshot_despite_concurrent_changes(
@@ -162,15 +191,15 @@ def test_export_shows_one_consistent_snapshot_despite_concurrent_changes(
 ) -> None:
     emails = addresses(30)
     imported(client, list_id, of_addresses(*emails))
-    # One row at a time, with a change of the list after the first of them.
+    # Read one row per batch, so that the test can change the list after the first row.
     monkeypatch.setattr(exports, "_BATCH_ROWS", 1)
     sheet = export_sheets.build_members_sheet(list_id, {}, {})
     batches = exports._read_batches(stack.resources, sheet, failures=0)
-    [first] = next(batches)
+    [first_row] = next(batches)
     stack.query("UPDATE subscriptions SET name = 'Changed' WHERE list_id = %s", list_id)
     stack.query("DELETE FROM subscriptions WHERE list_id = %s AND email = %s", list_id, emails[9])
     data(add(client, list_id, new_address()))
-    rows = [first, *(row for [row] in batches)]
+    rows = [first_row, *(row for [row] in batches)]
     assert [email for email, *_ in rows] == emails
     assert {name for _, name, *_ in rows} == {None}
     assert len(exported(client, list_id)) == 30
@@ -222,12 +251,12 @@ def test_export_file_changed_in_storage_is_never_delivered_completely(
         httpx2.get(url)
     stack.resources.objects.put(name, sealed, "text/plain")
     assert len(unpacked(url)) == 3
-    [(key,)] = stack.query("SELECT wrapped_by FROM exports WHERE id = %s", export_id)
-    wrapped = "UPDATE exports SET wrapped_by = %s WHERE id = %s"
-    stack.query(wrapped, "gone", export_id)
+    [(key_id,)] = stack.query("SELECT wrapped_by FROM exports WHERE id = %s", export_id)
+    set_key_id = "UPDATE exports SET wrapped_by = %s WHERE id = %s"
+    stack.query(set_key_id, "gone", export_id)
     problem(httpx2.get(url), 500, "media.damaged")
-    # A rotation of the keys stops at a row whose key is gone.
-    stack.query(wrapped, key, export_id)
+    # Restore the key id, because a key rotation fails at a row whose key is unknown.
+    stack.query(set_key_id, key_id, export_id)
 
 
 def test_delivery_export_requires_the_delivery_scope_and_is_visible_only_to_its_creator(
@@ -238,14 +267,14 @@ def test_delivery_export_requires_the_delivery_scope_and_is_visible_only_to_its_
     delivery_client: httpx2.Client,
     list_id: int,
 ) -> None:
-    for who in (client, read_only_client):
-        problem(export(who, list_id, "delivery"), 403, "auth.insufficient_scope")
+    for api_client in (client, read_only_client):
+        problem(export(api_client, list_id, "delivery"), 403, "auth.insufficient_scope")
     problem(export(delivery_client, list_id, "members"), 403, "auth.insufficient_scope")
     assert data(export(read_only_client, list_id, "members"))["result"]["rows"] == 0
     problem(export(stranger, list_id, "delivery"), 401, "auth.credentials_missing")
     problem(export(delivery_client, 999_999_999, "delivery"), 404, "list.not_found")
     job = data(export(delivery_client, list_id, "delivery"))
-    # Only its own maker sees the job, and the link in it.
+    # Only the caller who started the export can see its job, which contains the link.
     problem(client.get(f"/jobs/{job['id']}"), 404, "job.not_found")
     assert data(delivery_client.get(f"/jobs/{job['id']}"))["result"]["rows"] == 0
 
@@ -253,8 +282,8 @@ def test_delivery_export_requires_the_delivery_scope_and_is_visible_only_to_its_
 def test_delivery_export_of_an_owner_is_hidden_from_their_keys_without_delivery_scope(
     stack: Stack, client: httpx2.Client, owner: Any, list_id: int
 ) -> None:
-    with stack.client(stack.create_key(owner.user_id, Scope.DELIVERY)) as sending:
-        job = data(export(sending, list_id, "delivery"))
+    with stack.client(stack.create_key(owner.user_id, Scope.DELIVERY)) as sending_app:
+        job = data(export(sending_app, list_id, "delivery"))
     problem(client.get(f"/jobs/{job['id']}"), 403, "auth.insufficient_scope")
     assert job["id"] not in {each["id"] for each in data(client.get("/jobs"))["items"]}
 
@@ -262,51 +291,66 @@ def test_delivery_export_of_an_owner_is_hidden_from_their_keys_without_delivery_
 def test_delivery_export_of_a_list_without_email_channel_is_rejected(
     client: httpx2.Client, delivery_client: httpx2.Client
 ) -> None:
-    silent = new_list(client, email_channel_enabled=False)["id"]
-    problem(export(delivery_client, silent, "delivery"), 409, "list.email_channel_disabled")
-    assert data(export(client, silent, "members"))["result"]["rows"] == 0
+    list_id = new_list(client, email_channel_enabled=False)["id"]
+    problem(export(delivery_client, list_id, "delivery"), 409, "list.email_channel_disabled")
+    assert data(export(client, list_id, "members"))["result"]["rows"] == 0
 
 
-# What a member is to the owner of a list; another record has ids and moments of its own.
-SAME = (
-    *("email", "name", "status", "type", "paid_expiry", "email_enabled", "joined_at", "tags"),
+# The attributes of a member that must survive an export and an import. The ids and the times of
+# creation of the new record differ.
+COMPARED_ATTRIBUTES = (
+    "email",
+    "name",
+    "status",
+    "type",
+    "paid_expiry",
+    "email_enabled",
+    "joined_at",
+    "tags",
     "origin",
 )
 
 
 @pytest.mark.parametrize(
-    ("product", "form"), list(zip(PRODUCT_FILES, cycle(("csv", "jsonl")), strict=False))
+    ("product", "file_format"), list(zip(PRODUCT_FILES, cycle(("csv", "jsonl")), strict=False))
 )
 def test_import_file_of_another_product_is_unchanged_after_export_and_reimport(
-    stack: Stack, client: httpx2.Client, list_id: int, product: str, form: str
+    stack: Stack, client: httpx2.Client, list_id: int, product: str, file_format: str
 ) -> None:
     content = PRODUCT_FILES[product].format(d=f"{random_hash_id(8)}.example.com")
     imported(client, list_id, content.encode(), create_fields="1")
-    first = gzip.decompress(httpx2.get(file_of(client, list_id, format=form), timeout=30).content)
-    with stack.client(stack.create_owner().key) as another:
-        there = new_list(another)["id"]
-        result = imported(another, there, first, f"members.{form}", create_fields="1")
+    exported_file = gzip.decompress(
+        httpx2.get(file_of(client, list_id, format=file_format), timeout=30).content
+    )
+    with stack.client(stack.create_owner().key) as other_client:
+        other_list_id = new_list(other_client)["id"]
+        result = imported(
+            other_client, other_list_id, exported_file, f"members.{file_format}", create_fields="1"
+        )
         assert result["ignored_columns"] == ["source", "user_id", "consent_claimed_by"]
-        before, after = shown(client, list_id), shown(another, there)
-        assert set(before) == set(after)
-        for email, member in before.items():
-            assert after[email] == member
+        members_before = describe_members(client, list_id)
+        members_after = describe_members(other_client, other_list_id)
+        assert set(members_before) == set(members_after)
+        for email, member in members_before.items():
+            assert members_after[email] == member
 
 
-def shown(client: httpx2.Client, list_id: int) -> dict[str, Any]:
-    """All that the owner knows of each member, by their addresses."""
+def describe_members(client: httpx2.Client, list_id: int) -> dict[str, Any]:
+    """Map each member's address to the values that must survive an export and an import."""
     return {
         email: {
-            **{name: member[name] for name in SAME},
-            "fields": {key: value for key, value in member["fields"].items() if value is not None},
-            "consent": consent(client, list_id, member["user_id"]),
+            **{name: member_record[name] for name in COMPARED_ATTRIBUTES},
+            "fields": {
+                key: value for key, value in member_record["fields"].items() if value is not None
+            },
+            "consent": read_consents(client, list_id, member_record["user_id"]),
         }
-        for email, member in everybody(client, list_id).items()
+        for email, member_record in everybody(client, list_id).items()
     }
 
 
-def consent(client: httpx2.Client, list_id: int, user_id: int) -> set[tuple[str, ...]]:
-    """What other products claimed; where the claim came from last is another matter."""
+def read_consents(client: httpx2.Client, list_id: int, user_id: int) -> set[tuple[str, ...]]:
+    """Return the consents that another product recorded, without the source of each record."""
     entries = data(client.get(f"/lists/{list_id}/members/{user_id}/consent"))["items"]
     names = ("at", "ip", "url", "wording")
     return {tuple(str(each[name]) for name in names) for each in entries if each["ip"]}

@@ -15,7 +15,7 @@ from tests.support.lists.subscribers import Reader, new_address, new_list, subsc
 from tests.support.people.erasure import erase
 from tests.support.people.oauth import log_in, register
 
-LOW = "/auxilia/credits/low-balance"
+LOW_BALANCE_PATH = "/auxilia/credits/low-balance"
 
 
 @pytest.fixture
@@ -38,24 +38,26 @@ def test_every_event_type_is_emitted_by_its_action_and_matches_its_schema(
     scene: Scene, kind: FeedEventType
 ) -> None:
     ACTIONS[kind](scene)
-    *_, found = events(scene.client, type=kind.value)
-    assert TIMESTAMP.fullmatch(found["occurred_at"])
-    entry = CATALOGUE[kind]
-    assert found["subject"]["kind"] == entry.subject
-    assert set(found["data"]) == set(entry.data.model_fields)
-    entry.data.model_validate(found["data"], strict=True)
-    assert found["list_id"] is None or found["list_id"] == scene.list_id or "transfer" in kind
+    *_, event = events(scene.client, type=kind.value)
+    assert TIMESTAMP.fullmatch(event["occurred_at"])
+    catalogue_entry = CATALOGUE[kind]
+    assert event["subject"]["kind"] == catalogue_entry.subject
+    assert set(event["data"]) == set(catalogue_entry.data.model_fields)
+    catalogue_entry.data.model_validate(event["data"], strict=True)
+    assert event["list_id"] is None or event["list_id"] == scene.list_id or "transfer" in kind
     # The action must create an event of this type for its own owner only.
-    with scene.stack.client(scene.stack.create_owner().key) as other:
-        assert kind == FeedEventType.KEY_CREATED or page(other, type=kind.value)["items"] == []
+    with scene.stack.client(scene.stack.create_owner().key) as other_client:
+        assert (
+            kind == FeedEventType.KEY_CREATED or page(other_client, type=kind.value)["items"] == []
+        )
 
 
 def test_member_event_contains_address_and_name_until_the_member_is_erased(
     scene: Scene,
 ) -> None:
     scene.reader.joins(scene.list_id)
-    [found] = events(scene.client, list_id=scene.list_id)
-    told = {
+    [event] = events(scene.client, list_id=scene.list_id)
+    event_data = {
         "user_id": scene.reader.user_id,
         "action": "subscribed",
         "via": "login",
@@ -66,13 +68,13 @@ def test_member_event_contains_address_and_name_until_the_member_is_erased(
         "changed": None,
         "reason": None,
     }
-    assert found["data"] == told
+    assert event["data"] == event_data
     erase(scene.stack.resources, scene.reader.email)
-    created, removed = events(scene.client, 2, list_id=scene.list_id)
-    assert created == {**found, "data": {**told, "email": None, "name": None}}
-    assert removed["type"] == "subscription.removed"
-    expected = {"user_id": told["user_id"], "action": "erased", "email": None, "name": None}
-    assert expected.items() <= removed["data"].items()
+    created_event, removed_event = events(scene.client, 2, list_id=scene.list_id)
+    assert created_event == {**event, "data": {**event_data, "email": None, "name": None}}
+    assert removed_event["type"] == "subscription.removed"
+    expected = {"user_id": event_data["user_id"], "action": "erased", "email": None, "name": None}
+    assert expected.items() <= removed_event["data"].items()
 
 
 def test_member_events_appear_in_the_order_in_which_they_happened(scene: Scene) -> None:
@@ -81,17 +83,17 @@ def test_member_events_appear_in_the_order_in_which_they_happened(scene: Scene) 
     reader.wants_mail(list_id, False)
     data(scene.client.delete(scene.member))
     reader.joins(list_id)
-    told = [each["type"].partition(".")[2] for each in events(scene.client, 6, list_id=list_id)]
-    assert told == ["created", "left", "created", "email_off", "removed", "created"]
+    actions = [each["type"].partition(".")[2] for each in events(scene.client, 6, list_id=list_id)]
+    assert actions == ["created", "left", "created", "email_off", "removed", "created"]
 
 
 def test_transfer_emits_an_event_on_both_lists(scene: Scene) -> None:
     ACTIONS[FeedEventType.SUBSCRIPTION_TRANSFERRED](scene)
-    away, there = events(scene.client, 2, type="subscription.transferred")
-    assert away["list_id"] == away["data"]["from_list_id"] == scene.list_id
-    assert there["list_id"] == there["data"]["to_list_id"] != scene.list_id
-    assert (away["data"]["status"], there["data"]["status"]) == ("removed", "active")
-    # And of nothing else.
+    source_event, target_event = events(scene.client, 2, type="subscription.transferred")
+    assert source_event["list_id"] == source_event["data"]["from_list_id"] == scene.list_id
+    assert target_event["list_id"] == target_event["data"]["to_list_id"] != scene.list_id
+    assert (source_event["data"]["status"], target_event["data"]["status"]) == ("removed", "active")
+    # The transfer emits no other events.
     assert [each["type"] for each in events(scene.client, 2, list_id=scene.list_id)] == [
         "subscription.created",
         "subscription.transferred",
@@ -104,30 +106,30 @@ def test_bulk_action_on_many_members_emits_one_event_with_counts(
     result = imported(client, list_id, of_addresses(*addresses(50), "not an address"))
     assert data(add(client, list_id, *addresses(3))) == 3
     assert data(client.delete(f"/imports/{result['import_id']}/members")) == 50
-    of_file, of_call, undone = events(client, 3, list_id=list_id)
-    assert {*COUNTS, "updated"} <= of_file["data"].keys()
-    assert {name: result[name] for name in COUNTS}.items() <= of_file["data"].items()
-    assert (of_file["data"]["source"], of_call["data"]["source"]) == ("file", "members")
-    assert of_call["data"]["added"] == 3
-    assert (undone["type"], undone["data"]["changed"]) == ("bulk.ended", 50)
-    job = data(client.get(of_file["data"]["path"]))
-    assert (job["id"], job["result"]["added"]) == (of_file["data"]["job_id"], 50)
-    query = "SELECT count(*) FROM feed_events WHERE user_id = %s AND list_id = %s"
-    assert stack.query(query, owner.user_id, list_id) == [(3,)]
+    import_event, add_event, undo_event = events(client, 3, list_id=list_id)
+    assert {*COUNTS, "updated"} <= import_event["data"].keys()
+    assert {name: result[name] for name in COUNTS}.items() <= import_event["data"].items()
+    assert (import_event["data"]["source"], add_event["data"]["source"]) == ("file", "members")
+    assert add_event["data"]["added"] == 3
+    assert (undo_event["type"], undo_event["data"]["changed"]) == ("bulk.ended", 50)
+    job = data(client.get(import_event["data"]["path"]))
+    assert (job["id"], job["result"]["added"]) == (import_event["data"]["job_id"], 50)
+    count_events = "SELECT count(*) FROM feed_events WHERE user_id = %s AND list_id = %s"
+    assert stack.query(count_events, owner.user_id, list_id) == [(3,)]
 
 
 def test_failed_import_emits_an_import_ended_event(client: httpx2.Client, list_id: int) -> None:
     reply = add(client, list_id, "not an address")
     problem(reply, 422, reply.json()["code"])
-    [found] = events(client, type="import.ended")
-    assert (found["data"]["status"], found["data"]["invalid"]) == ("failed", 1)
+    [event] = events(client, type="import.ended")
+    assert (event["data"]["status"], event["data"]["invalid"]) == ("failed", 1)
 
 
 def test_low_balance_event_is_emitted_only_when_the_balance_falls_below_the_threshold(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
     credits.grant(stack, owner.user_id, "150")
-    # A charge that is refused tells nothing.
+    # A rejected charge emits no event.
     problem(credits.consume(client, "151"), 402, "credits.insufficient")
     for amount in ("49.9999", "0.0001", "0.0001", "60"):
         data(credits.consume(client, amount))
@@ -136,31 +138,34 @@ def test_low_balance_event_is_emitted_only_when_the_balance_falls_below_the_thre
         {"balance_credit": 99.9999, "below": 100.0}
     ]
     data(credits.consume(client, "11"))
-    told = events(client, 2, type="credits.low")
-    assert [each["data"]["balance_credit"] for each in told] == [99.9999, 98.9999]
+    low_events = events(client, 2, type="credits.low")
+    assert [each["data"]["balance_credit"] for each in low_events] == [99.9999, 98.9999]
 
 
 def test_owner_changes_the_low_balance_threshold(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
-    assert data(client.get(LOW)) == {"below_credit": 100}
-    assert [data(client.put(LOW, json={"below_credit": 250.5})) for _ in range(2)] == [1, 0]
-    assert data(client.get(LOW)) == {"below_credit": 250.5}
+    assert data(client.get(LOW_BALANCE_PATH)) == {"below_credit": 100}
+    threshold = {"below_credit": 250.5}
+    assert [data(client.put(LOW_BALANCE_PATH, json=threshold)) for _ in range(2)] == [1, 0]
+    assert data(client.get(LOW_BALANCE_PATH)) == {"below_credit": 250.5}
     credits.grant(stack, owner.user_id, "251")
     data(credits.consume(client, "1"))
-    [told] = events(client, type="credits.low")
-    assert told["data"] == {"balance_credit": 250.0, "below": 250.5}
-    assert data(client.put(LOW, json={"below_credit": 0})) == 1
+    [event] = events(client, type="credits.low")
+    assert event["data"] == {"balance_credit": 250.0, "below": 250.5}
+    assert data(client.put(LOW_BALANCE_PATH, json={"below_credit": 0})) == 1
     data(credits.consume(client, "250"))
     assert len(events(client, type="credits.low")) == 1
 
 
 def test_malformed_low_balance_threshold_is_rejected(client: httpx2.Client) -> None:
-    for below in ["-1", "0.00001", "1e12", "1e400", '"1"', "true", "null"]:
+    for threshold in ["-1", "0.00001", "1e12", "1e400", '"1"', "true", "null"]:
         headers = {"Content-Type": "application/json"}
-        reply = client.put(LOW, content=f'{{"below_credit": {below}}}', headers=headers)
+        reply = client.put(
+            LOW_BALANCE_PATH, content=f'{{"below_credit": {threshold}}}', headers=headers
+        )
         problem(reply, 422, reply.json()["code"])
-        assert data(client.get(LOW)) == {"below_credit": 100}
+        assert data(client.get(LOW_BALANCE_PATH)) == {"below_credit": 100}
 
 
 def test_event_pages_continue_with_cursors_and_the_last_page_has_a_cursor_too(
@@ -168,31 +173,32 @@ def test_event_pages_continue_with_cursors_and_the_last_page_has_a_cursor_too(
 ) -> None:
     for _ in range(5):
         data(subscribe(stranger, list_id, new_address()))
-    whole = events(client, 5, list_id=list_id)
-    read, query = [], {"list_id": list_id, "limit": 2}
+    all_events = events(client, 5, list_id=list_id)
+    paged_events = []
+    query = {"list_id": list_id, "limit": 2}
     for has_more in (True, True, False, False):
-        found = page(client, **query)
-        assert found["pagination"]["limit"] == 2
-        assert found["pagination"]["has_more"] is has_more
-        read += found["items"]
-        query["cursor"] = found["pagination"]["next_cursor"]
-    assert read == whole
-    assert found["items"] == []
+        events_page = page(client, **query)
+        assert events_page["pagination"]["limit"] == 2
+        assert events_page["pagination"]["has_more"] is has_more
+        paged_events += events_page["items"]
+        query["cursor"] = events_page["pagination"]["next_cursor"]
+    assert paged_events == all_events
+    assert events_page["items"] == []
     data(subscribe(stranger, list_id, new_address()))
-    [last] = events(client, cursor=query["cursor"], list_id=list_id)
-    assert last["id"] not in [each["id"] for each in whole]
+    [new_event] = events(client, cursor=query["cursor"], list_id=list_id)
+    assert new_event["id"] not in [each["id"] for each in all_events]
 
 
 def test_empty_event_feed_returns_a_cursor_that_finds_later_events(stack: Stack) -> None:
     owner = stack.create_owner()
     key = stack.create_key(owner.user_id, Scope.SUBSCRIPTION_READ)
-    with stack.client(key) as reading, stack.client(owner.key) as client:
-        empty = page(reading)
-        assert empty["items"] == []
+    with stack.client(key) as reading_client, stack.client(owner.key) as client:
+        empty_page = page(reading_client)
+        assert empty_page["items"] == []
         with stack.client() as stranger:
             data(subscribe(stranger, new_list(client)["id"], new_address()))
-        [found] = events(reading, cursor=empty["pagination"]["next_cursor"])
-        assert found["type"] == "subscription.created"
+        [event] = events(reading_client, cursor=empty_page["pagination"]["next_cursor"])
+        assert event["type"] == "subscription.created"
 
 
 def test_event_feed_rejects_malformed_cursors(client: httpx2.Client) -> None:
@@ -204,8 +210,8 @@ def test_event_feed_rejects_malformed_cursors(client: httpx2.Client) -> None:
 def test_event_feed_rejects_unknown_types_and_limits_and_lists(client: httpx2.Client) -> None:
     for query in ("type=subscription.sold", "type=", "limit=0", "limit=1001", "list_id=x"):
         problem(client.get(f"/events?{query}"), 400, "request.invalid")
-    for unknown in (2**64 - 1, 1):
-        problem(client.get(f"/events?list_id={unknown}"), 404, "list.not_found")
+    for unknown_list_id in (2**64 - 1, 1):
+        problem(client.get(f"/events?list_id={unknown_list_id}"), 404, "list.not_found")
 
 
 def test_api_key_sees_only_event_types_of_its_scopes(
@@ -213,19 +219,19 @@ def test_api_key_sees_only_event_types_of_its_scopes(
 ) -> None:
     data(send(client))
     imported(client, list_id, of_addresses(*addresses(1)))
-    all_of_them = {"attachment.ready", "import.ended", "key.created"}
-    assert {each["type"] for each in events(client, 3)} >= all_of_them
+    expected_types = {"attachment.ready", "import.ended", "key.created"}
+    assert {each["type"] for each in events(client, 3)} >= expected_types
     assert {each["type"] for each in events(read_only_client)} == {"import.ended"}
     for kind, code in (
         ("attachment.ready", "auth.insufficient_scope"),
         ("key.created", "auth.restricted_credential"),
     ):
-        wanted = {"type": ["import.ended", kind]}
-        problem(read_only_client.get("/events", params=wanted), 403, code)
-    with stack.client(stack.create_key(owner.user_id, Scope.COMPOSER)) as composing:
-        assert page(composing)["items"] == []
-    with stack.client(stack.create_key(owner.user_id, Scope.SUBSCRIPTION_FULL)) as editing:
-        assert [each["type"] for each in events(editing)] == ["import.ended"]
+        params = {"type": ["import.ended", kind]}
+        problem(read_only_client.get("/events", params=params), 403, code)
+    with stack.client(stack.create_key(owner.user_id, Scope.COMPOSER)) as composer_client:
+        assert page(composer_client)["items"] == []
+    with stack.client(stack.create_key(owner.user_id, Scope.SUBSCRIPTION_FULL)) as full_client:
+        assert [each["type"] for each in events(full_client)] == ["import.ended"]
 
 
 def test_oauth_client_sees_only_event_types_of_its_granted_scopes(
@@ -247,6 +253,6 @@ def test_event_feed_returns_several_types_in_chronological_order(
     for _ in range(2):
         imported(client, list_id, of_addresses(*addresses(1)))
         data(send(client))
-    wanted = ["attachment.ready", "import.ended"]
-    found = [each["type"] for each in events(client, 4, type=wanted)]
-    assert found == ["import.ended", "attachment.ready"] * 2
+    requested_types = ["attachment.ready", "import.ended"]
+    types = [each["type"] for each in events(client, 4, type=requested_types)]
+    assert types == ["import.ended", "attachment.ready"] * 2

@@ -1,4 +1,4 @@
-"""Fields of an owner: made, renamed and retired without a change of any member."""
+"""Tests of an owner's custom fields: their values, and changes of their keys, types and choices."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,7 +13,8 @@ from tests.support.imports.bulk import everybody, imported, sheet
 from tests.support.lists.segments import new_field, new_segment, put
 from tests.support.lists.subscribers import members, new_address
 
-TYPES: dict[str, tuple[list[Any], list[Any]]] = {
+# Maps each field type to valid and to invalid values.
+VALUES_BY_TYPE: dict[str, tuple[list[Any], list[Any]]] = {
     "text": (["Paris", "a\nb", "x" * 1000], [1, True, "x" * 1001, "a\0b"]),
     "number": ([3, 2.5, -40, 0], ["3", True, 2**53 + 2]),
     "date": (["1990-02-28"], ["1990-02-30", "28.2.1990", "19900228", 5]),
@@ -22,24 +23,24 @@ TYPES: dict[str, tuple[list[Any], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("type_", VALUES_BY_TYPE)
 def test_custom_field_accepts_only_values_of_its_type(
     client: httpx2.Client, list_id: int, type_: str
 ) -> None:
     choices = {"choices": ["Red", "Blue"]} if type_ == "choice" else {}
     new_field(client, "thing", type_, **choices)
-    right, wrong = TYPES[type_]
+    valid_values, invalid_values = VALUES_BY_TYPE[type_]
     email = new_address()
-    for value in right:
+    for value in valid_values:
         member = put(client, list_id, email, fields={"thing": value})
         assert member["fields"] == {"thing": value}
         assert type(member["fields"]["thing"]) is type(value)
         assert members(client, list_id, email=email)[0]["fields"] == {"thing": value}
-    for value in wrong:
+    for value in invalid_values:
         reply = client.put(f"/lists/{list_id}/members/{email}", json={"fields": {"thing": value}})
         error = problem(reply, 422, "field.value")
         assert [each["field"] for each in error["errors"]] == ["body.fields.thing"]
-    assert members(client, list_id, email=email)[0]["fields"] == {"thing": right[-1]}
+    assert members(client, list_id, email=email)[0]["fields"] == {"thing": valid_values[-1]}
 
 
 def test_null_or_blank_text_removes_a_field_value_and_keeps_the_others(
@@ -51,10 +52,9 @@ def test_null_or_blank_text_removes_a_field_value_and_keeps_the_others(
     put(client, list_id, email, fields={"one": "1", "two": "2", "three": "3"})
     assert put(client, list_id, email, fields={"one": None, "two": ""})["fields"] == {"three": "3"}
     assert put(client, list_id, email)["fields"] == {"three": "3"}
-    # Spaces at the ends go.
-    assert put(client, list_id, email, fields={"one": " a b\n", "three": " "})["fields"] == {
-        "one": "a b"
-    }
+    # White space at both ends is removed.
+    member = put(client, list_id, email, fields={"one": " a b\n", "three": " "})
+    assert member["fields"] == {"one": "a b"}
 
 
 def test_each_invalid_field_value_is_named_and_the_member_stays_unchanged(
@@ -62,7 +62,7 @@ def test_each_invalid_field_value_is_named_and_the_member_stays_unchanged(
 ) -> None:
     new_field(client, "visits", "number")
     email = new_address()
-    before = put(client, list_id, email, fields={"visits": 1})
+    member_before = put(client, list_id, email, fields={"visits": 1})
     body = {"name": "New", "fields": {"visits": "many", "unknown": 1}}
     error = problem(
         client.patch(f"/lists/{list_id}/members/{email}", json=body), 422, "field.value"
@@ -71,7 +71,7 @@ def test_each_invalid_field_value_is_named_and_the_member_stays_unchanged(
         "body.fields.visits",
         "body.fields.unknown",
     ]
-    assert put(client, list_id, email) == before
+    assert put(client, list_id, email) == member_before
 
 
 def test_custom_field_is_returned_as_created(client: httpx2.Client) -> None:
@@ -83,11 +83,12 @@ def test_custom_field_is_returned_as_created(client: httpx2.Client) -> None:
         "choices": ["Red", "Blue"],
         "public": True,
     }
-    made = data(client.post("/fields", json=body))
-    assert {name: made[name] for name in body} == body
-    assert data(client.get("/fields")) == [made]
-    plain = new_field(client, "a")
-    assert (plain["description"], plain["choices"], plain["public"]) == (None, [], False)
+    field = data(client.post("/fields", json=body))
+    assert {name: field[name] for name in body} == body
+    assert data(client.get("/fields")) == [field]
+    default_field = new_field(client, "a")
+    default_values = {name: default_field[name] for name in ("description", "choices", "public")}
+    assert default_values == {"description": None, "choices": [], "public": False}
     assert [each["key"] for each in data(client.get("/fields"))] == ["colour", "a"]
 
 
@@ -102,8 +103,8 @@ def test_custom_field_that_breaks_a_rule_is_rejected(client: httpx2.Client) -> N
         ({"type": "choice", "choices": [str(n) for n in range(101)]}, "field.choices"),
         ({"type": "colour"}, "body.invalid"),
     ]
-    for wrong, code in cases:
-        body = {"key": "thing", "label": "Thing", "type": "text", **wrong}
+    for invalid_values, code in cases:
+        body = {"key": "thing", "label": "Thing", "type": "text", **invalid_values}
         problem(client.post("/fields", json=body), 422, code)
         assert data(client.get("/fields")) == []
 
@@ -114,14 +115,14 @@ def test_custom_field_key_change_takes_effect_without_rewriting_members(
     field_id = new_field(client, "city")["id"]
     email = new_address()
     put(client, list_id, email, fields={"city": "Paris"})
-    rows = "SELECT xmin, ctid, * FROM subscriptions WHERE list_id = %s"
-    before = stack.query(rows, list_id)
-    changed = data(client.patch(f"/fields/{field_id}", json={"key": "town", "label": "Town"}))
-    assert (changed["key"], changed["label"], changed["type"]) == ("town", "Town", "text")
+    select_rows = "SELECT xmin, ctid, * FROM subscriptions WHERE list_id = %s"
+    rows_before = stack.query(select_rows, list_id)
+    field = data(client.patch(f"/fields/{field_id}", json={"key": "town", "label": "Town"}))
+    assert (field["key"], field["label"], field["type"]) == ("town", "Town", "text")
     assert members(client, list_id, email=email)[0]["fields"] == {"town": "Paris"}
-    assert stack.query(rows, list_id) == before
-    former = {"fields": {"city": "Rome"}}
-    reply = client.patch(f"/lists/{list_id}/members/{email}", json=former)
+    assert stack.query(select_rows, list_id) == rows_before
+    body_with_old_key = {"fields": {"city": "Rome"}}
+    reply = client.patch(f"/lists/{list_id}/members/{email}", json=body_with_old_key)
     problem(reply, 422, "field.value")
 
 
@@ -139,10 +140,10 @@ def test_retired_custom_field_is_hidden_and_its_key_can_be_reused(
     new_field(client, "city", "number")
     assert members(client, list_id, email=email)[0]["fields"] == {}
     assert put(client, list_id, email, fields={"city": 75})["fields"] == {"city": 75}
-    # The values of the retired one stay until the person is erased.
-    [(stored,)] = stack.query("SELECT fields FROM subscriptions WHERE list_id = %s", list_id)
-    assert isinstance(stored, dict)
-    assert stored[str(field_id)] == "Paris"
+    # The values of the retired field stay stored until the person is erased.
+    [(stored_fields,)] = stack.query("SELECT fields FROM subscriptions WHERE list_id = %s", list_id)
+    assert isinstance(stored_fields, dict)
+    assert stored_fields[str(field_id)] == "Paris"
 
 
 def test_members_keep_a_custom_field_choice_that_was_removed_later(
@@ -153,18 +154,18 @@ def test_members_keep_a_custom_field_choice_that_was_removed_later(
     email = new_address()
     put(client, list_id, email, fields={"colour": "Red"})
     data(client.patch(f"/fields/{field_id}", json={"choices": ["Blue"]}))
-    kept = put(client, list_id, email, fields={"size": "XL"})
-    assert kept["fields"] == {"colour": "Red", "size": "XL"}
+    member = put(client, list_id, email, fields={"size": "XL"})
+    assert member["fields"] == {"colour": "Red", "size": "XL"}
     reply = client.put(f"/lists/{list_id}/members/{email}", json={"fields": {"colour": "Red"}})
     problem(reply, 422, "field.value")
 
 
 def test_custom_field_key_is_unique_per_owner(client: httpx2.Client) -> None:
-    first, second = (new_field(client, key)["id"] for key in ("city", "town"))
+    city_id, town_id = (new_field(client, key)["id"] for key in ("city", "town"))
     body = {"key": "city", "label": "x", "type": "date"}
     problem(client.post("/fields", json=body), 409, "field.key_taken")
-    problem(client.patch(f"/fields/{second}", json={"key": "city"}), 409, "field.key_taken")
-    assert data(client.patch(f"/fields/{first}", json={"key": "city"}))["key"] == "city"
+    problem(client.patch(f"/fields/{town_id}", json={"key": "city"}), 409, "field.key_taken")
+    assert data(client.patch(f"/fields/{city_id}", json={"key": "city"}))["key"] == "city"
 
 
 def test_concurrent_requests_never_exceed_the_limit_of_custom_fields(
@@ -173,32 +174,32 @@ def test_concurrent_requests_never_exceed_the_limit_of_custom_fields(
     for number in range(MAX_FIELDS - 1):
         new_field(client, f"field{number}")
 
-    def make(number: int) -> int:
+    def create_field(number: int) -> int:
         body = {"key": f"last{number}", "label": "x", "type": "text"}
         return client.post("/fields", json=body).status_code
 
     with ThreadPoolExecutor(4) as pool:
-        assert sorted(pool.map(make, range(4))) == [200, 409, 409, 409]
-    found = data(client.get("/fields"))
-    assert len(found) == MAX_FIELDS
-    data(client.delete(f"/fields/{found[0]['id']}"))
+        assert sorted(pool.map(create_field, range(4))) == [200, 409, 409, 409]
+    fields = data(client.get("/fields"))
+    assert len(fields) == MAX_FIELDS
+    data(client.delete(f"/fields/{fields[0]['id']}"))
     new_field(client, "another")
 
 
-def a_field(client: httpx2.Client, list_id: int, values: list[Any]) -> str:
-    """The path of a field of texts of which members have these values."""
+def create_text_field(client: httpx2.Client, list_id: int, values: list[Any]) -> str:
+    """Create a text field and one member with each value, and return the path of the field."""
     field = new_field(client, "worth", "text")
     for value in values:
         put(client, list_id, new_address(), fields={"worth": value})
     return f"/fields/{field['id']}"
 
 
-def worths(client: httpx2.Client, list_id: int) -> set[Any]:
+def read_values(client: httpx2.Client, list_id: int) -> set[Any]:
     return {each["fields"]["worth"] for each in members(client, list_id)}
 
 
 @pytest.mark.parametrize(
-    ("values", "type_", "after"),
+    ("values", "type_", "expected_values"),
     [
         (["594,08", "1.000,5"], "number", {594.08, 1000.5}),
         (["20.08.2025", "31/12/2024"], "date", {"2025-08-20", "2024-12-31"}),
@@ -206,13 +207,13 @@ def worths(client: httpx2.Client, list_id: int) -> set[Any]:
     ],
 )
 def test_field_type_change_converts_every_stored_value(
-    client: httpx2.Client, list_id: int, values: list[str], type_: str, after: set[Any]
+    client: httpx2.Client, list_id: int, values: list[str], type_: str, expected_values: set[Any]
 ) -> None:
-    path = a_field(client, list_id, values)
+    path = create_text_field(client, list_id, values)
     assert data(client.patch(path, json={"type": type_}))["type"] == type_
-    assert worths(client, list_id) == after
+    assert read_values(client, list_id) == expected_values
     data(client.patch(path, json={"type": "text"}))
-    assert all(isinstance(each, str) for each in worths(client, list_id))
+    assert all(isinstance(each, str) for each in read_values(client, list_id))
 
 
 @pytest.mark.parametrize(
@@ -221,21 +222,21 @@ def test_field_type_change_converts_every_stored_value(
 def test_field_type_change_that_a_value_does_not_fit_is_rejected(
     client: httpx2.Client, list_id: int, values: list[str], type_: str
 ) -> None:
-    path = a_field(client, list_id, values)
+    path = create_text_field(client, list_id, values)
     reply = client.patch(path, json={"type": type_, "label": "Other"})
     assert repr(values[-1]) in problem(reply, 409, "field.values_unfit")["detail"]
-    assert worths(client, list_id) == set(values)
+    assert read_values(client, list_id) == set(values)
     assert [each["label"] for each in data(client.get("/fields"))] == ["Worth"]
 
 
 def test_field_type_cannot_change_while_a_segment_uses_the_field(
     client: httpx2.Client, list_id: int
 ) -> None:
-    path = a_field(client, list_id, ["12"])
-    written = {"not": {"field": "fields.worth", "is": "12"}}
-    segment = new_segment(client, list_id, written, "Twelve")
-    used = problem(client.patch(path, json={"type": "number"}), 409, "field.in_use")
-    assert used["used_by"] == [{"kind": "segment", "id": segment["id"], "name": "Twelve"}]
+    path = create_text_field(client, list_id, ["12"])
+    segment_filter = {"not": {"field": "fields.worth", "is": "12"}}
+    segment = new_segment(client, list_id, segment_filter, "Twelve")
+    error = problem(client.patch(path, json={"type": "number"}), 409, "field.in_use")
+    assert error["used_by"] == [{"kind": "segment", "id": segment["id"], "name": "Twelve"}]
     data(client.delete(f"/lists/{list_id}/segments/{segment['id']}"))
     assert data(client.patch(path, json={"type": "number"}))["type"] == "number"
 
@@ -243,11 +244,11 @@ def test_field_type_cannot_change_while_a_segment_uses_the_field(
 def test_import_undo_converts_old_values_to_the_current_field_type(
     client: httpx2.Client, list_id: int
 ) -> None:
-    path = a_field(client, list_id, ["12"])
+    path = create_text_field(client, list_id, ["12"])
     [email] = everybody(client, list_id)
     file = sheet(["Email", "Worth"], [email, "13"])
     result = imported(client, list_id, file, on_existing="update")
     data(client.patch(path, json={"type": "number"}))
-    assert worths(client, list_id) == {13}
+    assert read_values(client, list_id) == {13}
     data(client.delete(f"/imports/{result['import_id']}/members", headers={"Prefer": "wait=30"}))
-    assert worths(client, list_id) == {12}
+    assert read_values(client, list_id) == {12}

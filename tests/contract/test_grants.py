@@ -28,16 +28,16 @@ def test_oauth_grant_lists_every_scope_that_the_person_agreed_to(
 ) -> None:
     assert data(client.get("/grants")) == []
     ledger_program.tokens(logged_in_owner, "credit.read")
-    [first] = data(client.get("/grants"))
-    assert first["client_id"] == ledger_program.client_id
-    assert first["client_name"] == "Ledger & reader"
-    assert first["scopes"] == ["credit.read"]
+    [first_grant] = data(client.get("/grants"))
+    assert first_grant["client_id"] == ledger_program.client_id
+    assert first_grant["client_name"] == "Ledger & reader"
+    assert first_grant["scopes"] == ["credit.read"]
     ledger_program.tokens(logged_in_owner, "attachment")
-    [second] = data(client.get("/grants"))
-    assert second["id"] == first["id"]
-    assert second["scopes"] == ["attachment", "credit.read"]
-    assert second["created_at"] == first["created_at"]
-    assert second["updated_at"] > first["updated_at"]
+    [second_grant] = data(client.get("/grants"))
+    assert second_grant["id"] == first_grant["id"]
+    assert second_grant["scopes"] == ["attachment", "credit.read"]
+    assert second_grant["created_at"] == first_grant["created_at"]
+    assert second_grant["updated_at"] > first_grant["updated_at"]
 
 
 def test_cli_registers_and_lists_and_revokes_oauth_clients(
@@ -45,8 +45,15 @@ def test_cli_registers_and_lists_and_revokes_oauth_clients(
 ) -> None:
     registration = printed(
         stack,
-        *("oauth-clients", "create", " Reader ", "--redirect-uri", REDIRECT),
-        *("--redirect-uri", "http://127.0.0.1/cb", "--scope", "credit.read"),
+        "oauth-clients",
+        "create",
+        " Reader ",
+        "--redirect-uri",
+        REDIRECT,
+        "--redirect-uri",
+        "http://127.0.0.1/cb",
+        "--scope",
+        "credit.read",
     )
     assert registration["name"] == "Reader"
     assert registration["public"] is False
@@ -54,9 +61,9 @@ def test_cli_registers_and_lists_and_revokes_oauth_clients(
     assert registration["scopes"] == ["credit.read"]
     program = Program(stack, registration["client_id"], registration["client_secret"])
     tokens = program.tokens(logged_in_owner)
-    listed = {each["client_id"]: each for each in printed(stack, "oauth-clients", "list")}
-    assert listed[registration["client_id"]]["revoked_at"] is None
-    assert registration["client_secret"] not in json.dumps(listed)
+    clients_by_id = {each["client_id"]: each for each in printed(stack, "oauth-clients", "list")}
+    assert clients_by_id[registration["client_id"]]["revoked_at"] is None
+    assert registration["client_secret"] not in json.dumps(clients_by_id)
     assert printed(stack, "oauth-clients", "revoke", registration["client_id"])["revoked"] == 1
     assert printed(stack, "oauth-clients", "revoke", registration["client_id"])["revoked"] == 0
     assert not stack.is_accepted(tokens["access_token"])
@@ -66,8 +73,8 @@ def test_cli_registers_and_lists_and_revokes_oauth_clients(
 def test_public_oauth_client_is_registered_without_a_secret(
     stack: Stack, logged_in_owner: Person
 ) -> None:
-    words = ("create", "App", "--public", "--redirect-uri", "com.example.app:/cb")
-    registration = printed(stack, "oauth-clients", *words, "--scope", "attachment")
+    arguments = ("create", "App", "--public", "--redirect-uri", "com.example.app:/cb")
+    registration = printed(stack, "oauth-clients", *arguments, "--scope", "attachment")
     assert (registration["public"], registration["client_secret"]) == (True, None)
     program = Program(stack, registration["client_id"], None, "com.example.app:/cb")
     consent_page = logged_in_owner.browser.get(program.request("attachment"))
@@ -76,7 +83,7 @@ def test_public_oauth_client_is_registered_without_a_secret(
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("arguments", "error_text"),
     [
         (("--redirect-uri", "http://client.example/", "--scope", "credit.read"), "must use https"),
         (("--redirect-uri", REDIRECT, "--scope", "delivery"), "delivery"),
@@ -86,12 +93,12 @@ def test_public_oauth_client_is_registered_without_a_secret(
     ],
 )
 def test_cli_rejects_an_invalid_oauth_client(
-    stack: Stack, words: tuple[str, ...], complaint: str
+    stack: Stack, arguments: tuple[str, ...], error_text: str
 ) -> None:
-    done = pressroom(stack, "oauth-clients", "create", "Wrong", *words)
-    assert done.returncode != 0
-    assert complaint in done.stderr
-    assert "Traceback" not in done.stderr
+    process = pressroom(stack, "oauth-clients", "create", "Wrong", *arguments)
+    assert process.returncode != 0
+    assert error_text in process.stderr
+    assert "Traceback" not in process.stderr
     assert stack.query("SELECT 1 FROM oauth_clients WHERE name = 'Wrong'") == []
 
 
@@ -106,8 +113,8 @@ def test_erasure_revokes_and_deletes_oauth_grants_of_the_person(
     erase(stack.resources, logged_in_owner.owner.email)
     assert not stack.is_accepted(tokens["access_token"])
     assert ledger_program.refresh(tokens["refresh_token"]).status_code == 400
-    of_person = "SELECT 1 FROM oauth_grants WHERE user_id = %s"
-    assert stack.query(of_person, logged_in_owner.owner.user_id) == []
+    select_grants = "SELECT 1 FROM oauth_grants WHERE user_id = %s"
+    assert stack.query(select_grants, logged_in_owner.owner.user_id) == []
 
 
 @pytest.fixture(params=["confidential", "public"])
@@ -116,9 +123,9 @@ def program_of_each_kind(stack: Stack, request: pytest.FixtureRequest) -> Progra
     return register(stack, public=request.param == "public")
 
 
-def agree(person: Person, asking: str) -> str:
+def grant_access(person: Person, authorization_url: str) -> str:
     """Grant access in the browser, and return the URL to which the browser is redirected."""
-    path = asking.removeprefix(person.stack.api_url)
+    path = authorization_url.removeprefix(person.stack.api_url)
     assert path.startswith("/oauth/authorize?")
     return str(person.answer(path, "credit.read").headers["location"])
 
@@ -127,7 +134,7 @@ def test_authlib_client_reads_the_balance_but_cannot_spend_credits(
     stack: Stack, program_of_each_kind: Program, logged_in_owner: Person
 ) -> None:
     grant(stack, logged_in_owner.owner.user_id, "12.5")
-    found = httpx2.get(f"{stack.api_url}/.well-known/oauth-authorization-server").json()
+    server_metadata = httpx2.get(f"{stack.api_url}/.well-known/oauth-authorization-server").json()
     with OAuth2Client(
         program_of_each_kind.client_id,
         program_of_each_kind.secret,
@@ -138,12 +145,12 @@ def test_authlib_client_reads_the_balance_but_cannot_spend_credits(
         base_url=stack.api_url,
         timeout=60,
     ) as client:
-        asking, state = client.create_authorization_url(
-            found["authorization_endpoint"], code_verifier=program_of_each_kind.verifier
+        authorization_url, state = client.create_authorization_url(
+            server_metadata["authorization_endpoint"], code_verifier=program_of_each_kind.verifier
         )
         token = client.fetch_token(
-            found["token_endpoint"],
-            authorization_response=agree(logged_in_owner, asking),
+            server_metadata["token_endpoint"],
+            authorization_response=grant_access(logged_in_owner, authorization_url),
             state=state,
             code_verifier=program_of_each_kind.verifier,
         )
@@ -154,13 +161,13 @@ def test_authlib_client_reads_the_balance_but_cannot_spend_credits(
         reply = client.post("/auxilia/credits/consume", json=body)
         problem(reply, 403, "auth.insufficient_scope")
         assert 'error="insufficient_scope"' in reply.headers["www-authenticate"]
-        refreshed = client.refresh_token(found["token_endpoint"])
-        assert refreshed["access_token"] != token["access_token"]
+        refreshed_token = client.refresh_token(server_metadata["token_endpoint"])
+        assert refreshed_token["access_token"] != token["access_token"]
         assert data(client.get("/users/me"))["id"] == logged_in_owner.owner.user_id
-        revoked = client.revoke_token(
-            found["revocation_endpoint"], token=refreshed["refresh_token"]
+        revocation_reply = client.revoke_token(
+            server_metadata["revocation_endpoint"], token=refreshed_token["refresh_token"]
         )
-        assert revoked.status_code == 200
+        assert revocation_reply.status_code == 200
         problem(client.get("/users/me"), 401, "auth.invalid_credentials")
 
 
@@ -181,24 +188,26 @@ def test_javascript_oauth_client_reads_the_balance_but_cannot_spend_credits(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    ) as running:
-        assert running.stdin
-        assert running.stdout
-        first = running.stdout.readline()
-        if first:
-            running.stdin.write(agree(logged_in_owner, json.loads(first)["asking"]) + "\n")
-            running.stdin.flush()
-        out, complaint = running.communicate(timeout=60)
-    assert running.returncode == 0, complaint
-    told: dict[str, Any] = json.loads(out)
-    assert told["scope"] == "credit.read"
-    assert told["balance"] == 12.5
-    assert told["error"]["status"] == 403
-    assert told["error"]["scheme"] == "bearer"
-    assert told["error"]["challenge"]["error"] == "insufficient_scope"
-    assert told["error"]["challenge"]["scope"] == "credit.full"
-    assert told["sub"] == str(logged_in_owner.owner.user_id)
-    assert told["refreshed"] is True
-    assert told["isActive"] is (True if program_of_each_kind.secret else None)
-    with stack.client(told["accessToken"]) as client:
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        first_line = process.stdout.readline()
+        if first_line:
+            process.stdin.write(
+                grant_access(logged_in_owner, json.loads(first_line)["asking"]) + "\n"
+            )
+            process.stdin.flush()
+        output, error_output = process.communicate(timeout=60)
+    assert process.returncode == 0, error_output
+    result: dict[str, Any] = json.loads(output)
+    assert result["scope"] == "credit.read"
+    assert result["balance"] == 12.5
+    assert result["error"]["status"] == 403
+    assert result["error"]["scheme"] == "bearer"
+    assert result["error"]["challenge"]["error"] == "insufficient_scope"
+    assert result["error"]["challenge"]["scope"] == "credit.full"
+    assert result["sub"] == str(logged_in_owner.owner.user_id)
+    assert result["refreshed"] is True
+    assert result["isActive"] is (True if program_of_each_kind.secret else None)
+    with stack.client(result["accessToken"]) as client:
         problem(client.get("/users/me"), 401, "auth.invalid_credentials")

@@ -20,7 +20,7 @@ from tests.support.imports import bulk
 from tests.support.imports.bulk import addresses, finished
 from tests.support.lists.subscribers import new_list
 
-JSON = {"Content-Type": "application/json"}
+JSON_HEADERS = {"Content-Type": "application/json"}
 Request = dict[str, Any]
 
 
@@ -31,31 +31,32 @@ class KeyedRoute:
     path: str
     request: Request
     # Valid requests, each of which differs from the sample in `request`.
-    others: list[Request]
-    refused: Request
+    different_requests: list[Request]
+    invalid_request: Request
+    # The status and the error code of the response to `invalid_request`.
     error: tuple[int, str]
     # A function that counts the items that requests to the route have created.
-    made: Callable[[], int]
+    count_items: Callable[[], int]
 
     def send(
-        self, client: httpx2.Client, idempotency_key: str | None = None, **changed: Any
+        self, client: httpx2.Client, idempotency_key: str | None = None, **changes: Any
     ) -> httpx2.Response:
-        request = {"path": self.path, "headers": {}, **self.request, **changed}
-        named = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-        headers = httpx2.Headers(request.pop("headers") | named, encoding="latin-1")
+        request = {"path": self.path, "headers": {}, **self.request, **changes}
+        key_header = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+        headers = httpx2.Headers(request.pop("headers") | key_header, encoding="latin-1")
         return client.post(request.pop("path"), headers=headers, **request)
 
 
-def upload(_: Stack, client: httpx2.Client) -> KeyedRoute:
-    def picture(name: str = "picture.png", kind: str = "PNG") -> Request:
-        return {"files": {"file": (name, encoded(kind))}}
+def build_upload_route(_: Stack, client: httpx2.Client) -> KeyedRoute:
+    def image_request(filename: str = "picture.png", image_format: str = "PNG") -> Request:
+        return {"files": {"file": (filename, encoded(image_format))}}
 
     return KeyedRoute(
         "/attachments",
-        picture(),
+        image_request(),
         [
-            picture("renamed.png"),
-            picture(kind="GIF"),
+            image_request("renamed.png"),
+            image_request(image_format="GIF"),
             {"data": {"caption": "Sea"}},
             {"params": {"encrypted": "true"}},
         ],
@@ -65,55 +66,72 @@ def upload(_: Stack, client: httpx2.Client) -> KeyedRoute:
     )
 
 
-def charge(stack: Stack, client: httpx2.Client) -> KeyedRoute:
-    def body(amount: str = "1.50", source_id: str = "ü", more: str = "") -> Request:
+def build_charge_route(stack: Stack, client: httpx2.Client) -> KeyedRoute:
+    def charge_request(amount: str = "1.50", source_id: str = "ü", extra_json: str = "") -> Request:
         meta = '{"z": 1e-7, "a": [1.10, "é"]}'
-        text = f'{{"amount_credit": {amount}, "source_id": "{source_id}", "meta": {meta}{more}}}'
-        return {"content": text, "headers": JSON}
+        text = (
+            f'{{"amount_credit": {amount}, "source_id": "{source_id}", "meta": {meta}{extra_json}}}'
+        )
+        return {"content": text, "headers": JSON_HEADERS}
 
     grant(stack, data(client.get("/users/me"))["id"], "10")
     return KeyedRoute(
         CONSUME,
-        body(),
-        [body("2"), body(source_id="y"), body(more=', "x": 1'), {"params": {"a": "1"}}],
-        body("11"),
+        charge_request(),
+        [
+            charge_request("2"),
+            charge_request(source_id="y"),
+            charge_request(extra_json=', "x": 1'),
+            {"params": {"a": "1"}},
+        ],
+        charge_request("11"),
         (402, "credits.insufficient"),
         lambda: len(credits.entries(client)) - 1,
     )
 
 
-def add(_: Stack, client: httpx2.Client) -> KeyedRoute:
-    def members(*emails: str) -> Request:
+def build_add_route(_: Stack, client: httpx2.Client) -> KeyedRoute:
+    def add_request(*emails: str) -> Request:
         return {"json": {"members": [{"email": email} for email in emails]}}
 
-    list_id, emails = new_list(client)["id"], addresses(2)
+    list_id = new_list(client)["id"]
+    emails = addresses(2)
     return KeyedRoute(
         f"/auxilia/subscriptions/{list_id}/members/add",
-        members(*emails),
-        [members(emails[0]), {"params": {"a": "1"}}],
-        members("nobody"),
+        add_request(*emails),
+        [add_request(emails[0]), {"params": {"a": "1"}}],
+        add_request("nobody"),
         (422, "members.all_invalid"),
-        # Refused requests are also recorded as imports, so count only successful ones.
+        # Rejected requests are also recorded as imports, so count only successful imports.
         lambda: sum(each["added"] > 0 for each in data(client.get("/imports"))["items"]),
     )
 
 
-def order(_: Stack, client: httpx2.Client) -> KeyedRoute:
-    def body(amount: str = "5", more: str = "") -> Request:
-        text = f'{{"amount": {amount}, "redirect_url": "{topups.SHOP}"{more}}}'
-        return {"content": text, "headers": JSON}
+def build_topup_route(_: Stack, client: httpx2.Client) -> KeyedRoute:
+    def topup_request(amount: str = "5", extra_json: str = "") -> Request:
+        text = f'{{"amount": {amount}, "redirect_url": "{topups.SHOP}"{extra_json}}}'
+        return {"content": text, "headers": JSON_HEADERS}
 
     return KeyedRoute(
         topups.TOPUP,
-        body(),
-        [body("6"), body(more=', "currency": "EUR"'), {"params": {"a": "1"}}],
-        body("0.49"),
+        topup_request(),
+        [
+            topup_request("6"),
+            topup_request(extra_json=', "currency": "EUR"'),
+            {"params": {"a": "1"}},
+        ],
+        topup_request("0.49"),
         (422, "topup.amount_too_small"),
         lambda: len(data(client.get(topups.ORDERS))["items"]),
     )
 
 
-KEYED_ROUTES = {"upload": upload, "charge": charge, "add": add, "order": order}
+KEYED_ROUTES = {
+    "upload": build_upload_route,
+    "charge": build_charge_route,
+    "add": build_add_route,
+    "order": build_topup_route,
+}
 every_keyed_route = pytest.mark.parametrize("keyed_route", KEYED_ROUTES, indirect=True)
 
 
@@ -139,11 +157,11 @@ def idempotency_key() -> str:
     return token_hex(16)
 
 
-def replayed(reply: httpx2.Response) -> bool:
+def is_replayed(reply: httpx2.Response) -> bool:
     return "true" in reply.headers.get_list("idempotent-replayed")
 
 
-def content(reply: httpx2.Response) -> str:
+def json_text(reply: httpx2.Response) -> str:
     """Return the JSON text of a response up to the timestamp, to compare it byte by byte."""
     data(reply)
     return reply.text.rpartition(',"ts":')[0]
@@ -154,26 +172,26 @@ def test_repeated_request_with_the_same_idempotency_key_returns_the_first_respon
     keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
     replies = [keyed_route.send(client, idempotency_key) for _ in range(3)]
-    assert len(set(map(content, replies))) == 1
-    assert list(map(replayed, replies)) == [False, True, True]
-    assert keyed_route.made() == 1
+    assert len(set(map(json_text, replies))) == 1
+    assert list(map(is_replayed, replies)) == [False, True, True]
+    assert keyed_route.count_items() == 1
 
 
 @every_keyed_route
 def test_idempotency_ignores_trailing_slash_and_parameter_order(
     keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
-    first = keyed_route.send(client, idempotency_key, params={"note": "x", "encrypted": "0"})
+    first_reply = keyed_route.send(client, idempotency_key, params={"note": "x", "encrypted": "0"})
     path = f"{keyed_route.path}/?encrypted=0&note=x"
-    assert content(keyed_route.send(client, idempotency_key, path=path)) == content(first)
-    assert keyed_route.made() == 1
+    assert json_text(keyed_route.send(client, idempotency_key, path=path)) == json_text(first_reply)
+    assert keyed_route.count_items() == 1
 
 
 @every_keyed_route
 def test_requests_without_idempotency_key_are_never_replayed(
     keyed_route: KeyedRoute, client: httpx2.Client
 ) -> None:
-    assert not any(replayed(keyed_route.send(client)) for _ in range(2))
+    assert not any(is_replayed(keyed_route.send(client)) for _ in range(2))
 
 
 @every_keyed_route
@@ -181,9 +199,10 @@ def test_idempotency_key_of_a_different_request_is_rejected(
     keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
     data(keyed_route.send(client, idempotency_key))
-    for other in keyed_route.others:
-        problem(keyed_route.send(client, idempotency_key, **other), 422, "idempotency.key_reused")
-    assert keyed_route.made() == 1
+    for different_request in keyed_route.different_requests:
+        reply = keyed_route.send(client, idempotency_key, **different_request)
+        problem(reply, 422, "idempotency.key_reused")
+    assert keyed_route.count_items() == 1
 
 
 @every_keyed_route
@@ -197,12 +216,12 @@ def test_idempotency_key_belongs_to_the_user_and_not_to_the_credential(
     owner: Owner,
     idempotency_key: str,
 ) -> None:
-    first = keyed_route.send(client, idempotency_key)
-    theirs = make_keyed_route(other_owner).send(other_owner, idempotency_key)
-    assert not replayed(theirs)
-    assert data(theirs) != data(first) or keyed_route.path.endswith("/add")
-    with stack.client(stack.create_key(owner.user_id)) as again:
-        assert content(keyed_route.send(again, idempotency_key)) == content(first)
+    first_reply = keyed_route.send(client, idempotency_key)
+    other_reply = make_keyed_route(other_owner).send(other_owner, idempotency_key)
+    assert not is_replayed(other_reply)
+    assert data(other_reply) != data(first_reply) or keyed_route.path.endswith("/add")
+    with stack.client(stack.create_key(owner.user_id)) as second_client:
+        assert json_text(keyed_route.send(second_client, idempotency_key)) == json_text(first_reply)
 
 
 @every_keyed_route
@@ -210,28 +229,29 @@ def test_concurrent_requests_with_the_same_idempotency_key_take_effect_once(
     stack: Stack, keyed_route: KeyedRoute, owner: Owner, idempotency_key: str
 ) -> None:
     def call(_: int) -> httpx2.Response:
-        with stack.client(owner.key) as own:
-            return keyed_route.send(own, idempotency_key)
+        with stack.client(owner.key) as own_client:
+            return keyed_route.send(own_client, idempotency_key)
 
     with ThreadPoolExecutor(6) as pool:
         replies = list(pool.map(call, range(6)))
-    assert len(set(map(content, replies))) == 1
-    assert sorted(map(replayed, replies)) == [False] + [True] * 5
-    assert keyed_route.made() == 1
+    assert len(set(map(json_text, replies))) == 1
+    assert sorted(map(is_replayed, replies)) == [False] + [True] * 5
+    assert keyed_route.count_items() == 1
     # A repeated call leaves no file in the object storage, even if it came too late.
     names = [name.rpartition("/")[2] for name in stack.stored("originals/")]
-    known = stack.query("SELECT hash_id FROM attachments")
-    assert set(names) <= {str(hash_id) for (hash_id,) in known}
+    attachment_rows = stack.query("SELECT hash_id FROM attachments")
+    assert set(names) <= {str(hash_id) for (hash_id,) in attachment_rows}
 
 
 @every_keyed_route
 def test_failed_request_releases_its_idempotency_key(
     keyed_route: KeyedRoute, client: httpx2.Client, idempotency_key: str
 ) -> None:
-    problem(keyed_route.send(client, idempotency_key, **keyed_route.refused), *keyed_route.error)
+    reply = keyed_route.send(client, idempotency_key, **keyed_route.invalid_request)
+    problem(reply, *keyed_route.error)
     reply = keyed_route.send(client, idempotency_key)
     data(reply)
-    assert not replayed(reply)
+    assert not is_replayed(reply)
 
 
 @every_keyed_route
@@ -240,10 +260,11 @@ def test_expired_idempotency_key_can_be_reused_and_is_kept_for_24_hours_again(
 ) -> None:
     data(keyed_route.send(client, idempotency_key))
     stack.query("UPDATE idempotency_records SET expires_at = now() WHERE key = %s", idempotency_key)
-    [other, *_] = keyed_route.others
-    later = keyed_route.send(client, idempotency_key, **other)
-    assert not replayed(later)
-    assert content(keyed_route.send(client, idempotency_key, **other)) == content(later)
+    [different_request, *_] = keyed_route.different_requests
+    later_reply = keyed_route.send(client, idempotency_key, **different_request)
+    assert not is_replayed(later_reply)
+    repeated_reply = keyed_route.send(client, idempotency_key, **different_request)
+    assert json_text(repeated_reply) == json_text(later_reply)
     [(hours,)] = stack.query(
         "SELECT round(extract(epoch FROM expires_at - now()) / 3600)::int"
         " FROM idempotency_records WHERE key = %s",
@@ -256,11 +277,15 @@ def test_expired_idempotency_key_can_be_reused_and_is_kept_for_24_hours_again(
 def test_idempotency_key_must_have_16_to_255_printable_characters(
     keyed_route: KeyedRoute, client: httpx2.Client
 ) -> None:
-    for bad in ("", "short", "x" * 15, "x" * 256, "caf\xe9" * 8):
-        problem(keyed_route.send(client, bad), 400, "idempotency.key_invalid")
-    assert keyed_route.made() == 0
-    for good in (token_hex(8), token_hex(200)[:255], f'"quoted, with ~ ! spaces" {token_hex(8)}'):
-        data(keyed_route.send(client, good))
+    for invalid_key in ("", "short", "x" * 15, "x" * 256, "caf\xe9" * 8):
+        problem(keyed_route.send(client, invalid_key), 400, "idempotency.key_invalid")
+    assert keyed_route.count_items() == 0
+    for valid_key in (
+        token_hex(8),
+        token_hex(200)[:255],
+        f'"quoted, with ~ ! spaces" {token_hex(8)}',
+    ):
+        data(keyed_route.send(client, valid_key))
 
 
 def test_routes_without_idempotency_ignore_the_key(client: httpx2.Client) -> None:
@@ -274,45 +299,47 @@ def test_routes_without_idempotency_ignore_the_key(client: httpx2.Client) -> Non
 def test_idempotent_replay_of_an_asynchronous_upload_returns_the_current_state(
     client: httpx2.Client, idempotency_key: str
 ) -> None:
-    first = data(
+    first_record = data(
         send(client, photo(), "a.jpg", key=idempotency_key, prefer="respond-async"),
         200,
         202,
     )
-    again = send(client, photo(), "a.jpg", key=idempotency_key)
-    assert replayed(again)
-    assert (data(again)["id"], data(again)["status"]) == (first["id"], 2)
+    repeated_reply = send(client, photo(), "a.jpg", key=idempotency_key)
+    assert is_replayed(repeated_reply)
+    assert (data(repeated_reply)["id"], data(repeated_reply)["status"]) == (first_record["id"], 2)
 
 
 def test_idempotent_replay_of_an_unfinished_upload_returns_202_again(
     client_without_workers: httpx2.Client, idempotency_key: str
 ) -> None:
-    first = send(client_without_workers, key=idempotency_key, prefer="respond-async")
-    again = send(client_without_workers, key=idempotency_key, prefer="respond-async")
-    assert data(first, 202) == data(again, 202)
-    assert replayed(again)
-    assert again.headers["location"] == first.headers["location"]
+    first_reply = send(client_without_workers, key=idempotency_key, prefer="respond-async")
+    repeated_reply = send(client_without_workers, key=idempotency_key, prefer="respond-async")
+    assert data(first_reply, 202) == data(repeated_reply, 202)
+    assert is_replayed(repeated_reply)
+    assert repeated_reply.headers["location"] == first_reply.headers["location"]
 
 
 def test_failed_conversion_releases_the_idempotency_key(
     client: httpx2.Client, idempotency_key: str
 ) -> None:
-    cut = encoded("PNG")[:-40]
+    truncated_image = encoded("PNG")[:-40]
     for _ in range(2):
-        assert send(client, cut, key=idempotency_key).status_code == 422
+        assert send(client, truncated_image, key=idempotency_key).status_code == 422
     reply = send(client, key=idempotency_key)
     data(reply)
-    assert not replayed(reply)
+    assert not is_replayed(reply)
 
 
 def test_cancelled_upload_releases_the_idempotency_key(
     client_without_workers: httpx2.Client, idempotency_key: str
 ) -> None:
-    first = data(send(client_without_workers, key=idempotency_key, prefer="respond-async"), 202)
-    assert data(client_without_workers.delete(f"/attachments/{first['hash_id']}")) == 1
-    again = send(client_without_workers, key=idempotency_key, prefer="respond-async")
-    assert not replayed(again)
-    assert data(again, 202)["id"] != first["id"]
+    first_record = data(
+        send(client_without_workers, key=idempotency_key, prefer="respond-async"), 202
+    )
+    assert data(client_without_workers.delete(f"/attachments/{first_record['hash_id']}")) == 1
+    repeated_reply = send(client_without_workers, key=idempotency_key, prefer="respond-async")
+    assert not is_replayed(repeated_reply)
+    assert data(repeated_reply, 202)["id"] != first_record["id"]
 
 
 def test_idempotent_replay_of_a_deleted_attachment_creates_no_new_attachment(
@@ -328,11 +355,11 @@ def test_idempotent_replay_returns_the_first_charge_despite_later_balance_change
     stack: Stack, client: httpx2.Client, owner: Owner, idempotency_key: str
 ) -> None:
     grant(stack, owner.user_id, "10")
-    first = consume(client, "10.00", key=idempotency_key)
-    assert '"amount_credit": 10.0000' in first.text
+    first_reply = consume(client, "10.00", key=idempotency_key)
+    assert '"amount_credit": 10.0000' in first_reply.text
     problem(consume(client), 402, "credits.insufficient")
     grant(stack, owner.user_id, "1")
-    assert content(consume(client, "10.00", key=idempotency_key)) == content(first)
+    assert json_text(consume(client, "10.00", key=idempotency_key)) == json_text(first_reply)
     assert credits.balance(client) == 1
 
 
@@ -346,7 +373,7 @@ def test_same_idempotency_key_on_another_route_is_independent(
         owner.user_id,
         idempotency_key,
     )
-    assert not replayed(consume(client, key=idempotency_key))
+    assert not is_replayed(consume(client, key=idempotency_key))
 
 
 @pytest.mark.tier("timing")
@@ -356,15 +383,15 @@ def test_credit_charge_blocked_by_another_returns_409_and_releases_its_idempoten
     grant(stack, owner.user_id, "10")
     with closing(psycopg2.connect(stack.environment["PRESSROOM_DATABASE_URL"])) as connection:
         with connection.cursor() as cursor:
-            hold = "SELECT 1 FROM credit_accounts WHERE user_id = %s FOR UPDATE"
-            cursor.execute(hold, (owner.user_id,))
+            lock_account = "SELECT 1 FROM credit_accounts WHERE user_id = %s FOR UPDATE"
+            cursor.execute(lock_account, (owner.user_id,))
             with ThreadPoolExecutor(2) as pool:
-                keyed = pool.submit(consume, client, key=idempotency_key)
-                plain = pool.submit(consume, client)
-                problem(keyed.result(), 409, "idempotency.in_progress")
-                problem(plain.result(), 503, "service.unavailable")
+                charge_with_key = pool.submit(consume, client, key=idempotency_key)
+                charge_without_key = pool.submit(consume, client)
+                problem(charge_with_key.result(), 409, "idempotency.in_progress")
+                problem(charge_without_key.result(), 503, "service.unavailable")
         connection.rollback()
-    assert not replayed(consume(client, key=idempotency_key))
+    assert not is_replayed(consume(client, key=idempotency_key))
     assert credits.balance(client) == 9
 
 
@@ -376,6 +403,6 @@ def test_idempotent_replay_of_an_asynchronous_bulk_add_returns_the_current_job_s
         bulk.add(client, list_id, *emails, key=idempotency_key, prefer="respond-async"), 202
     )
     finished(client, job_id)
-    again = bulk.add(client, list_id, *emails, key=idempotency_key, prefer="respond-async")
-    assert data(again) == 2
-    assert replayed(again)
+    repeated_reply = bulk.add(client, list_id, *emails, key=idempotency_key, prefer="respond-async")
+    assert data(repeated_reply) == 2
+    assert is_replayed(repeated_reply)

@@ -29,7 +29,7 @@ from tests.support.lists.segments import new_field
 from tests.support.lists.subscribers import new_address, new_list
 
 HEADER = ["Email", "Name", "Company", "Tags", "created_at", "Notes"]
-JOINED = "2019-05-06T07:08:09.000000Z"
+JOIN_TIME = "2019-05-06T07:08:09.000000Z"
 
 
 @pytest.fixture
@@ -58,11 +58,11 @@ def test_import_maps_columns_to_fields_and_tags_and_join_date_and_names_ignored_
     ]
     assert result["ignored_columns"] == ["Notes"]
     assert "preview" not in result
-    found = everybody(client, list_id)
-    assert found[ada]["fields"] == {"company": "Acme"}
-    assert found[ada]["tags"] == ["news", "vip"]
-    assert found[ada]["joined_at"] == JOINED
-    assert (found[ben]["fields"], found[ben]["tags"]) == ({}, [])
+    members_by_email = everybody(client, list_id)
+    assert members_by_email[ada]["fields"] == {"company": "Acme"}
+    assert members_by_email[ada]["tags"] == ["news", "vip"]
+    assert members_by_email[ada]["joined_at"] == JOIN_TIME
+    assert (members_by_email[ben]["fields"], members_by_email[ben]["tags"]) == ({}, [])
     record = data(client.get(f"/imports/{result['import_id']}"))
     assert record["ignored_columns"] == ["Notes"]
     assert record["columns"][2]["becomes"] == "fields.company"
@@ -72,9 +72,9 @@ def test_import_mails_its_counts_to_the_owner_unless_disabled(
     client: httpx2.Client, list_id: int, stack: Stack, owner: Owner
 ) -> None:
     assert data(client.get("/users/me"))["import_mails"] is True
-    people = addresses(3)
-    data(client.patch("/deny-list", json={"add_addresses": people[:1]}))
-    imported(client, list_id, of_addresses(*people), name="people.csv")
+    emails = addresses(3)
+    data(client.patch("/deny-list", json={"add_addresses": emails[:1]}))
+    imported(client, list_id, of_addresses(*emails), name="people.csv")
     imported(client, list_id, of_addresses(new_address()), dry_run="1")
     eventually(lambda: stack.mails(owner.email), what="the mail")
     [mail] = stack.mails(owner.email)
@@ -85,11 +85,11 @@ def test_import_mails_its_counts_to_the_owner_unless_disabled(
     assert data(client.patch("/users/me", json={"import_mails": False}))["import_mails"] is False
     job = data(upload(client, list_id, of_addresses(new_address()), prefer=None), 202)
     assert finished(client, job["id"])["status"] == "succeeded"
-    asked = stack.query(
+    mail_counts = stack.query(
         "SELECT count(*) FROM account_mails WHERE kind = 'import_ended' AND user_id = %s",
         owner.user_id,
     )
-    assert asked == [(1,)]
+    assert mail_counts == [(1,)]
 
 
 def test_import_rejects_a_malformed_column_mapping(client: httpx2.Client, list_id: int) -> None:
@@ -101,10 +101,11 @@ def test_import_rejects_a_malformed_column_mapping(client: httpx2.Client, list_i
 def test_import_with_a_mapping_of_an_unknown_column_fails(
     client: httpx2.Client, list_id: int
 ) -> None:
-    file, code = of_addresses(new_address()), "import.mapping_column"
-    problem(upload(client, list_id, file, mapping='{"Post": "email"}'), 422, code)
+    file = of_addresses(new_address())
+    error_code = "import.mapping_column"
+    problem(upload(client, list_id, file, mapping='{"Post": "email"}'), 422, error_code)
     [record] = data(client.get("/imports"))["items"]
-    assert (record["status"], record["error"]["code"]) == ("failed", code)
+    assert (record["status"], record["error"]["code"]) == ("failed", error_code)
 
 
 @pytest.mark.parametrize(
@@ -122,15 +123,15 @@ def test_queued_import_is_cancelled_immediately_and_its_file_is_deleted(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
-    before = objects(stack_without_workers)
+    objects_before = objects(stack_without_workers)
     job = data(
         upload(client_without_workers, list_id, of_addresses(*addresses(3)), prefer=None), 202
     )
-    assert len(objects(stack_without_workers) - before) == 1
+    assert len(objects(stack_without_workers) - objects_before) == 1
     assert data(client_without_workers.delete(f"/jobs/{job['id']}")) == 1
     [record] = data(client_without_workers.get("/imports"))["items"]
     assert (record["status"], record["error"]["code"]) == ("cancelled", "job.cancelled")
-    assert objects(stack_without_workers) == before
+    assert objects(stack_without_workers) == objects_before
     problem(client_without_workers.post(f"/jobs/{job['id']}/retry"), 409, "job.not_retryable")
 
 
@@ -140,33 +141,36 @@ def test_running_import_is_cancelled_between_chunks_and_keeps_finished_chunks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
-    before, emails = objects(stack_without_workers), addresses(35)
+    objects_before = objects(stack_without_workers)
+    emails = addresses(35)
     job = data(upload(client_without_workers, list_id, of_addresses(*emails), prefer=None), 202)
     importing = Importing(stack_without_workers)
-    apply, shown, one_by_one = applying.apply_chunk, dict[str, Any](), Lock()
+    apply_chunk = applying.apply_chunk
+    running_job: dict[str, Any] = {}
+    lock = Lock()
 
     def apply_and_cancel(
         uow: UnitOfWork, task: MemberImport, chunk: PreparedChunk, tag_ids: TagIds
     ) -> applying.AppliedChunk:
         """Cancel the import after two chunks, so that later chunks have no effect."""
         if chunk.number >= 2:
-            with one_by_one:
+            with lock:
                 eventually(lambda: importing.of_job(job["id"]).applied == 2, what="two chunks")
-                if not shown:
-                    shown.update(data(client_without_workers.get(f"/jobs/{job['id']}")))
+                if not running_job:
+                    running_job.update(data(client_without_workers.get(f"/jobs/{job['id']}")))
                     client_without_workers.delete(f"/jobs/{job['id']}").raise_for_status()
-        return apply(uow, task, chunk, tag_ids)
+        return apply_chunk(uow, task, chunk, tag_ids)
 
     monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 10)
     monkeypatch.setattr(applying, "apply_chunk", apply_and_cancel)
     assert importing.work(job["id"]).status == "cancelled"
     assert importing.helpers(job["id"]) == []
-    assert (shown["status"], shown["progress"]["done"]) == ("running", 20)
-    assert (shown["progress"]["total"], shown["result"]) == (35, None)
+    assert (running_job["status"], running_job["progress"]["done"]) == ("running", 20)
+    assert (running_job["progress"]["total"], running_job["result"]) == (35, None)
     record = data(client_without_workers.get("/imports"))["items"][0]
     assert (record["status"], record["received"], record["added"]) == ("cancelled", 35, 20)
     assert set(everybody(client_without_workers, list_id)) == set(emails[:20])
-    assert objects(stack_without_workers) == before
+    assert objects(stack_without_workers) == objects_before
 
 
 def test_import_filename_is_stored_without_folders_and_at_most_255_characters() -> None:
@@ -176,20 +180,21 @@ def test_import_filename_is_stored_without_folders_and_at_most_255_characters() 
     assert accepting.tidy_filename("") is accepting.tidy_filename(None) is None
 
 
-DATED = ["Email", "created_at"]
+DATE_HEADER = ["Email", "created_at"]
 
 
-def joined(client: httpx2.Client, list_id: int, emails: list[str]) -> list[str]:
-    found = everybody(client, list_id)
-    return [found[email]["joined_at"][:10] for email in emails]
+def read_join_dates(client: httpx2.Client, list_id: int, emails: list[str]) -> list[str]:
+    members_by_email = everybody(client, list_id)
+    return [members_by_email[email]["joined_at"][:10] for email in emails]
 
 
-def brought(
+def import_dates(
     client: httpx2.Client, list_id: int, dates: list[str], **params: str
 ) -> tuple[dict[str, Any], list[str]]:
+    """Import a member with each join date, and return the result and the members' addresses."""
     emails = addresses(len(dates))
     rows = zip(emails, dates, strict=True)
-    return imported(client, list_id, sheet(DATED, *rows), **params), emails
+    return imported(client, list_id, sheet(DATE_HEADER, *rows), **params), emails
 
 
 def test_date_at_the_end_of_a_long_import_file_decides_the_date_order_of_all_rows(
@@ -197,12 +202,12 @@ def test_date_at_the_end_of_a_long_import_file_decides_the_date_order_of_all_row
 ) -> None:
     # The file is longer than the sample from which the date format is guessed.
     dates = ["03/04/2025"] * 900 + ["12/31/2024"]
-    result, emails = brought(client, list_id, dates)
+    result, emails = import_dates(client, list_id, dates)
     assert (result["added"], result["left_out"]) == (len(dates), 0)
     assert result["columns"][1]["written"] == "mdy"
-    found = everybody(client, list_id)
-    assert {found[email]["joined_at"][:10] for email in emails[:-1]} == {"2025-03-04"}
-    assert found[emails[-1]]["joined_at"][:10] == "2024-12-31"
+    members_by_email = everybody(client, list_id)
+    assert {members_by_email[email]["joined_at"][:10] for email in emails[:-1]} == {"2025-03-04"}
+    assert members_by_email[emails[-1]]["joined_at"][:10] == "2024-12-31"
 
 
 @pytest.mark.parametrize("dates", [["03/04/2025", "05/06/2025"], ["31/12/2024", "12/31/2024"]])
@@ -210,9 +215,9 @@ def test_import_with_ambiguous_date_order_adds_nobody_and_asks_for_the_order(
     client: httpx2.Client, list_id: int, dates: list[str]
 ) -> None:
     emails = addresses(2)
-    file = sheet(DATED, *zip(emails, dates, strict=True))
-    asked = problem(upload(client, list_id, file), 422, "import.date_order_needed")
-    assert "'created_at'" in asked["detail"]
+    file = sheet(DATE_HEADER, *zip(emails, dates, strict=True))
+    error = problem(upload(client, list_id, file), 422, "import.date_order_needed")
+    assert "'created_at'" in error["detail"]
     assert everybody(client, list_id) == {}
     problem(upload(client, list_id, file, date_order="ymd"), 400, "request.invalid")
     data(upload(client, list_id, file, date_order="mdy"))
@@ -221,16 +226,16 @@ def test_import_with_ambiguous_date_order_adds_nobody_and_asks_for_the_order(
     # Dates that don't fit the given order are left out and counted.
     assert record["left_out"] == (0 if dates[0] == "03/04/2025" else 1)
     if not record["left_out"]:
-        assert joined(client, list_id, emails) == ["2025-03-04", "2025-05-06"]
+        assert read_join_dates(client, list_id, emails) == ["2025-03-04", "2025-05-06"]
     assert len(everybody(client, list_id)) == 2
 
 
 def test_requested_date_order_does_not_override_a_column_with_unambiguous_dates(
     client: httpx2.Client, list_id: int
 ) -> None:
-    result, emails = brought(client, list_id, ["03/04/2025", "31/12/2024"], date_order="mdy")
+    result, emails = import_dates(client, list_id, ["03/04/2025", "31/12/2024"], date_order="mdy")
     assert result["columns"][1]["written"] == "dmy"
-    assert joined(client, list_id, emails) == ["2025-04-03", "2024-12-31"]
+    assert read_join_dates(client, list_id, emails) == ["2025-04-03", "2024-12-31"]
 
 
 def test_import_recognises_german_numbers_and_dates_and_booleans_in_new_fields(
@@ -240,9 +245,8 @@ def test_import_recognises_german_numbers_and_dates_and_booleans_in_new_fields(
     header = ["Email", "Umsatz", "Geburtstag", "Stammkunde", "Liste"]
     file = sheet(header, [email, "1.594,08", "03.04.1980", "ja", "1,2"])
     result = imported(client, list_id, file, create_fields="1")
-    assert [each.get("creates") for each in result["columns"]] == [
-        *(None, "number", "date", "boolean", "text")
-    ]
+    created_types = [each.get("creates") for each in result["columns"]]
+    assert created_types == [None, "number", "date", "boolean", "text"]
     fields = everybody(client, list_id)[email]["fields"]
     assert fields == {
         "umsatz": 1594.08,
@@ -258,16 +262,16 @@ def test_import_mapping_sets_the_type_of_a_new_field(client: httpx2.Client, list
     mapping = '{"Code": "fields.code:text", "Since": "fields.since"}'
     imported(client, list_id, file, create_fields="1", mapping=mapping)
     assert everybody(client, list_id)[email]["fields"] == {"code": "12", "since": "2020-01-02"}
-    for type_, rule in [
+    for type_, expected_text in [
         ("number", "already has the type text"),
         ("choice", "already has the type text"),
     ]:
-        wrong = upload(client, list_id, file, mapping=f'{{"Code": "fields.code:{type_}"}}')
-        assert rule in problem(wrong, 422, "import.mapping_type")["detail"]
-    wrong = upload(
+        reply = upload(client, list_id, file, mapping=f'{{"Code": "fields.code:{type_}"}}')
+        assert expected_text in problem(reply, 422, "import.mapping_type")["detail"]
+    reply = upload(
         client, list_id, file, create_fields="1", mapping='{"Code": "fields.other:choice"}'
     )
-    assert "one of text, number" in problem(wrong, 422, "import.mapping_type")["detail"]
+    assert "one of text, number" in problem(reply, 422, "import.mapping_type")["detail"]
 
 
 def test_import_problems_are_grouped_by_column_and_rule_with_three_examples(
@@ -275,13 +279,13 @@ def test_import_problems_are_grouped_by_column_and_rule_with_three_examples(
 ) -> None:
     emails = addresses(5)
     rows = [[email, "soon"] for email in emails]
-    result = imported(client, list_id, sheet(DATED, *rows, ["ada@", ""]), dry_run="1")
+    result = imported(client, list_id, sheet(DATE_HEADER, *rows, ["ada@", ""]), dry_run="1")
     assert result["problems"][0] == {
         "column": "created_at",
         "rule": "must be a date",
         "rows": 5,
         "examples": [{"line": line, "cell": "soon"} for line in (2, 3, 4)],
     }
-    [other] = result["problems"][1:]
-    assert (other["column"], other["rows"]) == (None, 1)
-    assert other["examples"] == [{"line": 7, "cell": "ada@"}]
+    [address_problem] = result["problems"][1:]
+    assert (address_problem["column"], address_problem["rows"]) == (None, 1)
+    assert address_problem["examples"] == [{"line": 7, "cell": "ada@"}]

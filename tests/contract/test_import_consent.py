@@ -1,4 +1,4 @@
-"""Consent columns of imported files: who becomes a member or opt-out, and what is reported."""
+"""Tests of consent columns in imported files, which decide who is added and who is opted out."""
 
 import secrets
 from typing import Any
@@ -100,12 +100,12 @@ def test_import_rejects_rows_of_unknown_status_until_the_status_is_mapped(
     preview = imported_list.imported(file, dry_run="1")
     assert counts(preview) == {"received": 4, "invalid": 4}
     assert preview["unknown_status"] == 4
-    unknown = [("2", 2), ("1", 1), ("3", 1)]
+    unknown_values = [("2", 2), ("1", 1), ("3", 1)]
     assert preview["unknown_values"] == [
-        {"column": "STATUS", "value": value, "rows": rows} for value, rows in unknown
+        {"column": "STATUS", "value": value, "rows": rows} for value, rows in unknown_values
     ]
     assert preview["columns"][1]["values"] == [
-        {"value": value, "rows": rows, "read_as": "unknown"} for value, rows in unknown
+        {"value": value, "rows": rows, "read_as": "unknown"} for value, rows in unknown_values
     ]
     assert "values" not in preview["columns"][2]
     assert {each["code"] for each in preview["preview"]} == {"row.status_unknown"}
@@ -150,14 +150,14 @@ def test_import_recognises_status_codes_and_german_status_words(
 def test_import_skips_unconfirmed_people_who_can_be_added_later(
     client: httpx2.Client, imported_list: ImportedList
 ) -> None:
-    confirmed = imported_list.imported("email,confirmed\nin1@,1\nwaits1@,0\n")
-    assert imported_list.codes(confirmed) == {"waits1": "row.not_subscribed"}
-    listed = imported_list.imported(
+    first_result = imported_list.imported("email,confirmed\nin1@,1\nwaits1@,0\n")
+    assert imported_list.codes(first_result) == {"waits1": "row.not_subscribed"}
+    second_result = imported_list.imported(
         "id,email,confirmed,blacklisted,optedin,bouncecount,entered\n"
         "1,in2@,1,0,0,0,2020-01-02 10:00:00\n2,out2@,1,1,0,0,2020-01-02 10:00:00\n"
         "3,waits2@,0,0,0,0,2020-01-02 10:00:00\n"
     )
-    assert imported_list.codes(listed) == {"waits2": "row.not_subscribed"}
+    assert imported_list.codes(second_result) == {"waits2": "row.not_subscribed"}
     assert imported_list.members() == {"in1", "in2"}
     assert imported_list.opt_outs() == {"out2": "import"}
     assert data(add(client, imported_list.list_id, imported_list.file("waits1@").decode())) == 1
@@ -170,8 +170,8 @@ def test_bounce_import_opts_out_only_permanently_failing_addresses(
     imported_list.imported("email\n" + "".join(f"{name}@\n" for name in names))
     types = {"hard": "HardBounce", "auto": "AutoResponder", "soft": "SoftBounce"}
     types |= {"later": "Transient", "dns": "DnsError", "wish": "Subscribe"}
-    postmark = "".join(f"1,{type_},{name}@,2024-01-01\n" for name, type_ in types.items())
-    result = imported_list.imported(f"ID,Type,Email,BouncedAt\n{postmark}", kind="bounces")
+    postmark_rows = "".join(f"1,{type_},{name}@,2024-01-01\n" for name, type_ in types.items())
+    result = imported_list.imported(f"ID,Type,Email,BouncedAt\n{postmark_rows}", kind="bounces")
     assert imported_list.codes(result) == dict.fromkeys(list(types)[1:], "row.may_pass")
     result = imported_list.imported(
         "email,event,timestamp\ndelivered@,delivered,1\nevent@,bounce,1\nopen@,strange,1\n",
@@ -192,8 +192,8 @@ def test_import_asks_about_an_ambiguous_consent_column_and_counts_ignored_opt_ou
 ) -> None:
     file = "email,Opt-in/Opt-out\na@,yes\nb@,no\n"
     reply = upload(client, imported_list.list_id, imported_list.file(file))
-    asked = problem(reply, 422, "import.column_ambiguous")
-    assert "'Opt-in/Opt-out'" in asked["detail"]
+    error = problem(reply, 422, "import.column_ambiguous")
+    assert "'Opt-in/Opt-out'" in error["detail"]
     mapping = '{"Opt-in/Opt-out": "subscribed"}'
     preview = imported_list.imported(file, mapping=mapping, dry_run="1")
     assert preview["columns"][1]["becomes"] == "subscribed"

@@ -1,4 +1,4 @@
-"""Imports of files whose encoding is not Unicode."""
+"""Tests of imports of files whose encoding is not Unicode."""
 
 import httpx2
 
@@ -9,7 +9,7 @@ from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import OwnerAtConsole, ended, shown, wrong_beside
 
 # The bytes of these names are plausible in several encodings.
-UNCLEAR = ("Marić", "Kovačić", "Anđela")
+AMBIGUOUS_NAMES = ("Marić", "Kovačić", "Anđela")
 
 
 def file_of(emails: list[str], names: tuple[str, ...], encoding: str) -> bytes:
@@ -23,23 +23,23 @@ def test_import_with_unclear_encoding_adds_nobody_and_previews_each_candidate(
     client: httpx2.Client, list_id: int
 ) -> None:
     emails = addresses(3)
-    file = file_of(emails, UNCLEAR, "cp1250")
+    file = file_of(emails, AMBIGUOUS_NAMES, "cp1250")
 
-    asked = problem(upload(client, list_id, file), 422, "import.encoding_needed")
+    error = problem(upload(client, list_id, file), 422, "import.encoding_needed")
 
-    assert "cp1250" in asked["detail"]
-    [rows] = [each for each in asked["errors"] if each["message"].startswith("cp1250: ")]
-    assert (rows["field"], rows["code"]) == ("query.encoding", "import.encoding_needed")
-    assert all(name in rows["message"] for name in UNCLEAR)
+    assert "cp1250" in error["detail"]
+    [candidate] = [each for each in error["errors"] if each["message"].startswith("cp1250: ")]
+    assert (candidate["field"], candidate["code"]) == ("query.encoding", "import.encoding_needed")
+    assert all(name in candidate["message"] for name in AMBIGUOUS_NAMES)
     [job] = data(client.get("/jobs", params={"limit": 1}))["items"]
-    assert data(client.get(f"/jobs/{job['id']}"))["error"]["errors"] == asked["errors"]
+    assert data(client.get(f"/jobs/{job['id']}"))["error"]["errors"] == error["errors"]
     assert everybody(client, list_id) == {}
 
     problem(upload(client, list_id, file, encoding="rot13"), 422, "import.encoding")
     result = imported(client, list_id, file, encoding="Windows-1250")
     assert counts(result) == {"received": 3, "added": 3}
-    found = everybody(client, list_id)
-    assert [found[email]["name"] for email in emails] == [*UNCLEAR]
+    members_by_email = everybody(client, list_id)
+    assert [members_by_email[email]["name"] for email in emails] == [*AMBIGUOUS_NAMES]
     record = data(client.get(f"/imports/{result['import_id']}"))
     assert (record["encoding"], record["description"]["encoding"]) == ("cp1250", "cp1250")
 
@@ -64,7 +64,7 @@ def test_one_late_name_decides_the_encoding_of_a_large_import_file(
 def test_console_import_lets_the_owner_choose_the_encoding(console: OwnerAtConsole) -> None:
     list_id = new_list(console.api)["id"]
     emails = addresses(3)
-    path = preview_import(console, list_id, file_of(emails, UNCLEAR, "cp1250"))
+    path = preview_import(console, list_id, file_of(emails, AMBIGUOUS_NAMES, "cp1250"))
     text = console.see(path)
     assert "The encoding of the file could not be detected" in text
     assert "Central Europe (Windows-1250)" in text
@@ -78,5 +78,5 @@ def test_console_import_lets_the_owner_choose_the_encoding(console: OwnerAtConso
     console.send(path, act="start")
     ended(console, path)
 
-    found = everybody(console.api, list_id)
-    assert [found[email]["name"] for email in emails] == [*UNCLEAR]
+    members_by_email = everybody(console.api, list_id)
+    assert [members_by_email[email]["name"] for email in emails] == [*AMBIGUOUS_NAMES]

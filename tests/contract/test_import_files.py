@@ -1,4 +1,4 @@
-"""How a file comes in, what is told of the rows that were not added, and how long that is kept."""
+"""Tests of uploads of import files, of the files with rejected rows, and of their deletion."""
 
 import asyncio
 import codecs
@@ -50,8 +50,8 @@ def test_import_accepts_a_raw_request_body_as_file(client: httpx2.Client, list_i
     )
     result = data(reply)["result"]
     assert counts(result) == {"received": 3, "added": 3}
-    shown = data(client.get(f"/imports/{result['import_id']}"))
-    assert (shown["filename"], shown["description"]["delimiter"]) == ("people.tsv", "\t")
+    record = data(client.get(f"/imports/{result['import_id']}"))
+    assert (record["filename"], record["description"]["delimiter"]) == ("people.tsv", "\t")
 
 
 def test_import_decodes_an_encoded_filename_and_derives_the_delimiter(
@@ -62,14 +62,14 @@ def test_import_decodes_an_encoded_filename_and_derives_the_delimiter(
     body = make_multipart(b"name=file; filename*=utf-8''%C3%A9t%C3%A9.tsv", rows)
     headers = {"Prefer": "wait=30", **MULTIPART_HEADER}
     reply = client.post(f"/lists/{list_id}/imports", content=body, headers=headers)
-    shown = data(client.get(f"/imports/{data(reply)['result']['import_id']}"))
-    assert (shown["filename"], shown["description"]["delimiter"]) == ("été.tsv", "\t")
+    record = data(client.get(f"/imports/{data(reply)['result']['import_id']}"))
+    assert (record["filename"], record["description"]["delimiter"]) == ("été.tsv", "\t")
 
 
 def test_import_rejects_a_body_without_exactly_one_file_and_stores_nothing(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    for body, headers, code in [
+    for body, headers, error_code in [
         (b"", {}, "import.empty"),
         (make_multipart(PART, b""), MULTIPART_HEADER, "import.empty"),
         (
@@ -84,15 +84,15 @@ def test_import_rejects_a_body_without_exactly_one_file_and_stores_nothing(
         (make_multipart(PART, b"x"), {"Content-Type": "multipart/form-data"}, "body.malformed"),
         (b"--" + b"x" * 100_000, MULTIPART_HEADER, "body.malformed"),
     ]:
-        before = objects(stack)
+        objects_before = objects(stack)
         reply = client.post(f"/lists/{list_id}/imports", content=body, headers=headers)
-        problem(reply, 400, code)
-        assert objects(stack) <= before
+        problem(reply, 400, error_code)
+        assert objects(stack) <= objects_before
         assert data(client.get("/imports"))["items"] == []
 
 
 @pytest.mark.parametrize(
-    ("content", "code", "said"),
+    ("content", "code", "expected_text"),
     [
         (b"Colour,Shape\nred,round\n", "import.no_email_column", "Colour"),
         (encoded("JPEG"), "import.unknown_format", "The file is a picture (JPEG). "),
@@ -101,41 +101,48 @@ def test_import_rejects_a_body_without_exactly_one_file_and_stores_nothing(
     ids=["table", "jpeg", "json"],
 )
 def test_import_of_an_unreadable_file_fails_and_adds_nobody(
-    stack: Stack, client: httpx2.Client, list_id: int, *, content: bytes, code: str, said: str
+    stack: Stack,
+    client: httpx2.Client,
+    list_id: int,
+    *,
+    content: bytes,
+    code: str,
+    expected_text: str,
 ) -> None:
-    before = objects(stack)
-    assert said in problem(upload(client, list_id, content), 422, code)["message"]
+    objects_before = objects(stack)
+    assert expected_text in problem(upload(client, list_id, content), 422, code)["message"]
     assert count(client, list_id) == 0
     [record] = data(client.get("/imports"))["items"]
     assert (record["status"], record["error"]["code"]) == ("failed", code)
-    eventually(lambda: objects(stack) <= before)
+    eventually(lambda: objects(stack) <= objects_before)
 
 
 def test_import_reassembles_a_file_that_was_stored_in_several_parts(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    before, emails = objects(stack), addresses(100)
-    # Long cells that nobody reads, so that few rows make a large file.
+    objects_before = objects(stack)
+    emails = addresses(100)
+    # Long cells in an ignored column make a large file with few rows.
     rows = [[email, "x" * 90_000] for email in emails]
     content = sheet(["Email", "Notes"], *rows)
     assert PART_BYTES < len(content) < 2 * PART_BYTES
     assert counts(imported(client, list_id, content)) == {"received": 100, "added": 100}
     assert set(everybody(client, list_id)) == set(emails)
-    eventually(lambda: objects(stack) <= before)
+    eventually(lambda: objects(stack) <= objects_before)
 
 
-class Store:
-    """An object store that records the keys of uploads and discards their content."""
+class RecordingStore:
+    """An object store that records the keys of uploaded objects and discards their content."""
 
     def __init__(self) -> None:
         self.put_keys: list[str] = []
-        self.forgotten: list[str] = []
+        self.removed_prefixes: list[str] = []
 
     def put(self, key: str, _: bytes, __: str) -> None:
         self.put_keys.append(key)
 
 
-def arrive(store: Store, pieces: list[bytes]) -> None:
+def send_upload(store: RecordingStore, pieces: list[bytes]) -> None:
     """Send a request body in pieces to ``store_upload``."""
     from fastapi import Request
 
@@ -147,26 +154,27 @@ def arrive(store: Store, pieces: list[bytes]) -> None:
         scope = {"type": "http", "headers": [], "pressroom.extend_deadline": lambda: None}
         scope["pressroom.body"] = BoundedBody(LIMITS[0], receive, BodyBudget())
         writer = PartWriter(cast("ObjectStore", store), "imports/x", b"k" * 32)
-        forget = store.forgotten.append
-        await store_upload(Request(scope, receive), writer, None, forget, caller_id=1)
+        remove_prefix = store.removed_prefixes.append
+        await store_upload(Request(scope, receive), writer, None, remove_prefix, caller_id=1)
 
     asyncio.run(run())
 
 
 def test_import_upload_enforces_the_size_limit_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.bodies.upload_stream.MAX_IMPORT_FILE_BYTES", PART_BYTES + 10)
-    fits, over = Store(), Store()
-    arrive(fits, [b"x" * PART_BYTES, b"x" * 10])
-    assert (len(fits.put_keys), fits.forgotten) == (2, [])
+    store = RecordingStore()
+    send_upload(store, [b"x" * PART_BYTES, b"x" * 10])
+    assert (len(store.put_keys), store.removed_prefixes) == (2, [])
+    store = RecordingStore()
     with pytest.raises(Exception, match="2 GB"):
-        arrive(over, [b"x" * PART_BYTES, b"x" * 11])
-    assert over.forgotten == ["imports/x"]
+        send_upload(store, [b"x" * PART_BYTES, b"x" * 11])
+    assert store.removed_prefixes == ["imports/x"]
 
 
 def test_interrupted_import_upload_leaves_no_stored_parts(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
-    before = objects(stack)
+    objects_before = objects(stack)
     head = (
         f"POST /lists/{list_id}/imports HTTP/1.1",
         f"Authorization: Bearer {owner.key}",
@@ -174,38 +182,38 @@ def test_interrupted_import_upload_leaves_no_stored_parts(
     )
     with RawRequest(stack, *head) as request:
         request.send(b"x" * (PART_BYTES + 1000))
-        eventually(lambda: objects(stack) - before, what="the first part")
-    eventually(lambda: objects(stack) <= before, what="its removal")
+        eventually(lambda: objects(stack) - objects_before, what="the first part")
+    eventually(lambda: objects(stack) <= objects_before, what="the removal of the part")
     assert data(client.get("/imports"))["items"] == []
 
 
-def within(seconds: float, app: Any) -> list[Message]:
+def run_with_deadline(seconds: float, app: Any) -> list[Message]:
     """Return the messages of an application that must begin its response within ``seconds``."""
-    sent: list[Message] = []
+    messages: list[Message] = []
 
     async def receive() -> Message:
         return {"type": "http.request", "body": b"", "more_body": False}
 
     async def send(message: Message) -> None:
-        sent.append(message)
+        messages.append(message)
 
     scope = {"type": "http", "path": "/", "method": "POST", "headers": [], "state": {}}
     asyncio.run(DeadlineMiddleware(app, seconds)(scope, receive, send))
-    return sent
+    return messages
 
 
 def test_request_deadline_is_extended_while_the_body_keeps_arriving() -> None:
-    async def arriving(scope: Scope, _: Receive, send: Send) -> None:
+    async def app_with_arriving_body(scope: Scope, _: Receive, send: Send) -> None:
         for _piece in range(8):
             await asyncio.sleep(0.05)
             extend_deadline(scope)
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
-    async def silent(_: Scope, __: Receive, ___: Send) -> None:
+    async def app_without_body(_: Scope, __: Receive, ___: Send) -> None:
         await asyncio.sleep(10)
 
-    assert within(0.2, arriving)[0]["status"] == 200
-    assert within(0.2, silent)[0]["status"] == 504
+    assert run_with_deadline(0.2, app_with_arriving_body)[0]["status"] == 200
+    assert run_with_deadline(0.2, app_without_body)[0]["status"] == 504
 
 
 FILE_WITH_REJECTED_ROWS = (
@@ -231,35 +239,36 @@ def result_with_rejected_rows(
 def test_import_error_file_keeps_original_columns_and_names_the_line_of_each_row(
     reader: Reader, result_with_rejected_rows: dict[str, Any]
 ) -> None:
-    found = errors(result_with_rejected_rows["errors_url"])
-    assert list(found[0])[:6] == ["Mail", "Full name", "Notes", *OURS]
-    assert [[each[name] for name in ("line", "code")] for each in found] == [
+    rejected_rows = errors(result_with_rejected_rows["errors_url"])
+    assert list(rejected_rows[0])[:6] == ["Mail", "Full name", "Notes", *OURS]
+    assert [[each[name] for name in ("line", "code")] for each in rejected_rows] == [
         ["5", "email.invalid"],
         ["7", "member.opted_out"],
         ["8", "row.duplicate"],
     ]
-    assert [each["Full name"] for each in found] == ["'=2+3", "Left", "Twice"]
-    assert found[1]["Mail"] == reader.email
-    assert found[1]["Notes"] == ""
+    assert [each["Full name"] for each in rejected_rows] == ["'=2+3", "Left", "Twice"]
+    assert rejected_rows[1]["Mail"] == reader.email
+    assert rejected_rows[1]["Notes"] == ""
     # Cells beyond the header come after the columns that Pressroom adds.
-    assert [*found[2].values()][-1] == ["beyond", "the header"]
+    assert [*rejected_rows[2].values()][-1] == ["beyond", "the header"]
 
 
 def test_import_error_file_can_be_corrected_and_imported_again(
     client: httpx2.Client, list_id: int, result_with_rejected_rows: dict[str, Any]
 ) -> None:
-    sent = httpx2.get(result_with_rejected_rows["errors_url"]).content
+    error_file = httpx2.get(result_with_rejected_rows["errors_url"]).content
     # Without a byte-order mark, Excel would decode the file as Windows-1252.
-    assert (sent.startswith(codecs.BOM_UTF8), sent.count(codecs.BOM_UTF8)) == (True, 1)
-    again = imported(client, list_id, sent, "errors.csv")
+    assert (error_file.startswith(codecs.BOM_UTF8), error_file.count(codecs.BOM_UTF8)) == (True, 1)
+    second_result = imported(client, list_id, error_file, "errors.csv")
     # The address that the file contained twice belongs to a member by now.
-    assert counts(again) == {"received": 3, "already": 1, "opted_out": 1, "invalid": 1}
-    mended = new_address()
-    sent = httpx2.get(again["errors_url"]).content.replace(b"nobody", mended.encode())
-    third = imported(client, list_id, sent, "errors.csv")
-    assert counts(third) == {"received": 3, "added": 1, "already": 1, "opted_out": 1}
-    assert known_member(client, list_id, mended)["name"] == "=2+3"
-    assert [each["name"] for each in third["columns"]][:3] == ["Mail", "Full name", "Notes"]
+    assert counts(second_result) == {"received": 3, "already": 1, "opted_out": 1, "invalid": 1}
+    corrected_email = new_address()
+    error_file = httpx2.get(second_result["errors_url"]).content
+    corrected_file = error_file.replace(b"nobody", corrected_email.encode())
+    third_result = imported(client, list_id, corrected_file, "errors.csv")
+    assert counts(third_result) == {"received": 3, "added": 1, "already": 1, "opted_out": 1}
+    assert known_member(client, list_id, corrected_email)["name"] == "=2+3"
+    assert [each["name"] for each in third_result["columns"]][:3] == ["Mail", "Full name", "Notes"]
 
 
 def test_import_error_file_is_a_csv_download_that_must_not_be_cached(
@@ -280,17 +289,17 @@ def test_import_error_file_link_is_renewed_by_each_request_of_the_job_or_import(
 ) -> None:
     job = data(client.get("/jobs"))["items"][0]
     for path in (f"/jobs/{job['id']}", f"/imports/{result_with_rejected_rows['import_id']}"):
-        shown = data(client.get(path))
-        assert errors((shown.get("result") or shown)["errors_url"])
+        record = data(client.get(path))
+        assert errors((record.get("result") or record)["errors_url"])
 
 
 def test_import_and_export_files_are_deleted_seven_days_after_completion(
     stack: Stack, client: httpx2.Client, list_id: int, result_with_rejected_rows: dict[str, Any]
 ) -> None:
     export = data(client.post(f"/lists/{list_id}/exports", json={"kind": "members"}))["result"]
-    written = objects(stack, "exports")
-    assert written
-    # Counted from the end: a job may wait for a server for long.
+    export_objects = objects(stack, "exports")
+    assert export_objects
+    # The seven days start at the end of the export, because an export may wait long for a worker.
     stack.query("UPDATE exports SET created_at = now() - interval '20 days'")
     bulk_files.remove_old_files(stack.resources, now=clock.now() + timedelta(days=6, hours=23))
     assert errors(result_with_rejected_rows["errors_url"])
@@ -299,37 +308,38 @@ def test_import_and_export_files_are_deleted_seven_days_after_completion(
     problem(httpx2.get(result_with_rejected_rows["errors_url"]), 404, "import.errors_gone")
     problem(httpx2.get(export["url"]), 404, "export.not_found")
     assert objects(stack, "exports") == set()
-    # A copy of the file that was kept elsewhere opens no more.
+    # The data key is deleted too, so that a copy of the file elsewhere can't be decrypted.
     for table in ("imports", "exports"):
-        keys = stack.query(
+        wrapped_keys = stack.query(
             f"SELECT DISTINCT wrapped_key FROM {table} WHERE files_removed_at IS NOT NULL"
         )
-        assert keys == [(None,)]
+        assert wrapped_keys == [(None,)]
     assert data(client.get(f"/imports/{result_with_rejected_rows['import_id']}"))["invalid"] == 1
 
 
 def test_files_left_by_a_crash_are_deleted_but_files_of_queued_imports_are_kept(
     stack_without_workers: Stack,
 ) -> None:
-    of_others = stored(stack_without_workers)
+    earlier_objects = list_stored_objects(stack_without_workers)
     with stack_without_workers.client(stack_without_workers.create_owner().key) as client:
         list_id = new_list(client)["id"]
         data(upload(client, list_id, of_addresses(new_address()), prefer=None), 202)
-    own = stored(stack_without_workers) - of_others
+    import_objects = list_stored_objects(stack_without_workers) - earlier_objects
     for key in ("imports/stray/file/00000", "imports/stray/chunks/000000", "exports/stray/x"):
         stack_without_workers.resources.objects.put(key, b"x", "text/plain")
-    strays = stored(stack_without_workers) - of_others - own
-    assert (len(own), len(strays)) == (1, 3)
+    stray_objects = list_stored_objects(stack_without_workers) - earlier_objects - import_objects
+    assert (len(import_objects), len(stray_objects)) == (1, 3)
     bulk_files.remove_old_files(
         stack_without_workers.resources, now=clock.now() + timedelta(hours=23)
     )
-    assert own | strays <= stored(stack_without_workers)
+    assert import_objects | stray_objects <= list_stored_objects(stack_without_workers)
     bulk_files.remove_old_files(
         stack_without_workers.resources, now=clock.now() + timedelta(days=30)
     )
-    # The import still waits for a worker, however long it takes.
-    assert stored(stack_without_workers) & (own | strays) == own
+    # The file of the queued import is kept, however long the import waits for a worker.
+    remaining_objects = list_stored_objects(stack_without_workers)
+    assert remaining_objects & (import_objects | stray_objects) == import_objects
 
 
-def stored(stack: Stack) -> set[str]:
+def list_stored_objects(stack: Stack) -> set[str]:
     return objects(stack) | objects(stack, "exports")

@@ -1,4 +1,4 @@
-"""Imports of Excel workbooks, by the API, the console and the command line."""
+"""Tests of imports of Excel workbooks through the API, the console and the command line."""
 
 import datetime
 from pathlib import Path
@@ -15,14 +15,14 @@ from tests.support.imports.workbooks import cell, package, sheet_xml, workbook
 from tests.support.lists.subscribers import new_list
 from tests.support.people.consoles import OwnerAtConsole, ended
 
-DAY = datetime.date(2025, 4, 3)
-NAME = "members.xlsx"
+JOIN_DAY = datetime.date(2025, 4, 3)
+FILENAME = "members.xlsx"
 
 
-def people(emails: list[str]) -> list[list[object]]:
+def member_rows(emails: list[str]) -> list[list[object]]:
     return [
         ["Email", "Name", "Joined at", "Postcode", "Member since"],
-        *([email, "Ann", DAY, 10115 + place, DAY] for place, email in enumerate(emails)),
+        *([email, "Ann", JOIN_DAY, 10115 + index, JOIN_DAY] for index, email in enumerate(emails)),
     ]
 
 
@@ -30,19 +30,19 @@ def test_import_of_a_workbook_keeps_dates_and_numbers_and_lists_the_sheets(
     client: httpx2.Client, list_id: int
 ) -> None:
     emails = addresses(3)
-    rows = people(emails)
-    rows.insert(2, ["no address", "Ben", DAY, 1, DAY])
+    rows = member_rows(emails)
+    rows.insert(2, ["no address", "Ben", JOIN_DAY, 1, JOIN_DAY])
     file = workbook({"Notes": [["To do"]], "Members": rows}, C="dd/mm/yyyy", E="mm/dd/yyyy")
 
     options = {"create_fields": "1"}
-    preview = imported(client, list_id, file, NAME, dry_run="1", **options)
+    preview = imported(client, list_id, file, FILENAME, dry_run="1", **options)
     assert (preview["sheet"], preview["sheets"]) == (
         "Members",
         [{"name": "Notes", "hidden": False}, {"name": "Members", "hidden": False}],
     )
     assert everybody(client, list_id) == {}
 
-    result = imported(client, list_id, file, NAME, **options)
+    result = imported(client, list_id, file, FILENAME, **options)
     assert counts(result) == {"received": 4, "added": 3, "invalid": 1}
     assert (result["sheet"], result["sheets"]) == (preview["sheet"], preview["sheets"])
     record = data(client.get(f"/imports/{result['import_id']}"))
@@ -50,9 +50,9 @@ def test_import_of_a_workbook_keeps_dates_and_numbers_and_lists_the_sheets(
     member = everybody(client, list_id)[emails[0]]
     assert member["fields"] == {"postcode": 10115, "member_since": "2025-04-03"}
     assert member["joined_at"].startswith("2025-04-03T")
-    [rejected] = errors(result["errors_url"])
-    assert (rejected["line"], rejected["code"]) == ("3", "email.invalid")
-    assert rejected["Joined at"] == "2025-04-03"
+    [rejected_row] = errors(result["errors_url"])
+    assert (rejected_row["line"], rejected_row["code"]) == ("3", "email.invalid")
+    assert rejected_row["Joined at"] == "2025-04-03"
 
 
 def test_number_in_a_text_field_has_no_decimal_places(client: httpx2.Client, list_id: int) -> None:
@@ -60,29 +60,29 @@ def test_number_in_a_text_field_has_no_decimal_places(client: httpx2.Client, lis
     field = {"key": "code", "label": "Code", "type": "text"}
     assert client.post("/fields", json=field).status_code == 200
     file = workbook({"Members": [["Email", "Code"], [email, 12345]]})
-    imported(client, list_id, file, NAME)
+    imported(client, list_id, file, FILENAME)
     assert everybody(client, list_id)[email]["fields"] == {"code": "12345"}
 
 
 def test_sheet_option_chooses_the_sheet_of_a_workbook(client: httpx2.Client, list_id: int) -> None:
-    first, second = addresses(2)
-    file = workbook({"Members": [["Email"], [first]], "Friends": [["Email"], [second]]})
+    first_email, second_email = addresses(2)
+    file = workbook({"Members": [["Email"], [first_email]], "Friends": [["Email"], [second_email]]})
 
-    result = imported(client, list_id, file, NAME, sheet="Friends")
+    result = imported(client, list_id, file, FILENAME, sheet="Friends")
     assert result["sheet"] == "Friends"
-    assert [*everybody(client, list_id)] == [second]
+    assert [*everybody(client, list_id)] == [second_email]
     record = data(client.get(f"/imports/{result['import_id']}"))
     assert record["sheet"] == "Friends"
 
-    refused = problem(
-        upload(client, list_id, file, NAME, sheet="Readers"), 422, "import.sheet_not_found"
+    error = problem(
+        upload(client, list_id, file, FILENAME, sheet="Readers"), 422, "import.sheet_not_found"
     )
-    assert "'Members', 'Friends'" in refused["detail"]
+    assert "'Members', 'Friends'" in error["detail"]
     [record] = data(client.get("/imports", params={"limit": 1}))["items"]
     assert [each["name"] for each in record["description"]["sheets"]] == ["Members", "Friends"]
-    reply = upload(client, list_id, file, NAME, sheet="a\0b")
+    reply = upload(client, list_id, file, FILENAME, sheet="a\0b")
     problem(reply, 400, "request.invalid")
-    assert [*everybody(client, list_id)] == [second]
+    assert [*everybody(client, list_id)] == [second_email]
 
 
 def test_cell_with_an_error_is_listed_as_a_problem(client: httpx2.Client, list_id: int) -> None:
@@ -91,35 +91,37 @@ def test_cell_with_an_error_is_listed_as_a_problem(client: httpx2.Client, list_i
         '<row r="1">' + cell("A1", "Email") + cell("B1", "Tags") + "</row>"
         '<row r="5">' + cell("A5", email) + '<c r="B5" t="e"><v>#N/A</v></c></row>'
     )
-    result = imported(client, list_id, package(sheet_xml(rows)), NAME)
+    result = imported(client, list_id, package(sheet_xml(rows)), FILENAME)
     assert (result["added"], result["left_out"]) == (1, 1)
-    [found] = result["problems"]
-    assert (found["column"], found["rule"], found["rows"]) == (
+    [import_problem] = result["problems"]
+    assert (import_problem["column"], import_problem["rule"], import_problem["rows"]) == (
         "Tags",
         "the cell contains the error #N/A",
         1,
     )
-    [rejected] = errors(result["errors_url"])
-    assert (rejected["line"], rejected["code"]) == ("5", "row.left_out")
+    [rejected_row] = errors(result["errors_url"])
+    assert (rejected_row["line"], rejected_row["code"]) == ("5", "row.left_out")
 
 
 def test_workbook_that_would_use_up_all_memory_fails_only_its_own_import(
     client: httpx2.Client, list_id: int
 ) -> None:
-    corners = cell("A1", "Email") + cell("XFD1048576", "x")
-    bomb = package(sheet_xml(f'<row r="1">{corners}</row>'))
-    refused = problem(upload(client, list_id, bomb, NAME), 422, "import.workbook_too_large")
-    assert "16,384 columns" in refused["detail"]
-    assert "Save the sheet with the members as CSV" in refused["detail"]
-    result = imported(client, list_id, workbook({"Members": people(addresses(2))}), NAME)
+    corner_cells = cell("A1", "Email") + cell("XFD1048576", "x")
+    huge_workbook = package(sheet_xml(f'<row r="1">{corner_cells}</row>'))
+    error = problem(
+        upload(client, list_id, huge_workbook, FILENAME), 422, "import.workbook_too_large"
+    )
+    assert "16,384 columns" in error["detail"]
+    assert "Save the sheet with the members as CSV" in error["detail"]
+    result = imported(client, list_id, workbook({"Members": member_rows(addresses(2))}), FILENAME)
     assert result["added"] == 2
 
 
 def test_workbook_of_suppressions_opts_people_out(client: httpx2.Client, list_id: int) -> None:
     [email] = addresses(1)
-    rows: list[list[object]] = [["Email", "Reason", "Created"], [email, "Hard bounce", DAY]]
+    rows: list[list[object]] = [["Email", "Reason", "Created"], [email, "Hard bounce", JOIN_DAY]]
     file = workbook({"Suppressions": rows}, C="dd/mm/yyyy")
-    result = imported(client, list_id, file, NAME, kind="suppressions")
+    result = imported(client, list_id, file, FILENAME, kind="suppressions")
     assert counts(result) == {"received": 1, "opted_out": 1}
 
 
@@ -127,16 +129,16 @@ def test_console_previews_a_workbook_and_lets_the_owner_choose_another_sheet(
     console: OwnerAtConsole,
 ) -> None:
     list_id = new_list(console.api)["id"]
-    first, second = addresses(2)
+    first_email, second_email = addresses(2)
     file = workbook(
         {
             "Notes": [["To do"]],
-            "Members": [["Email", "Notes"], [first, "A word"]],
-            "Friends": [["Email", "Nickname"], [second, "Bee"]],
+            "Members": [["Email", "Notes"], [first_email, "A word"]],
+            "Friends": [["Email", "Nickname"], [second_email, "Bee"]],
         }
     )
     assert 'accept=".xlsx,' in console.see(NEW_IMPORT)
-    path = preview_import(console, list_id, file, NAME)
+    path = preview_import(console, list_id, file, FILENAME)
     text = console.see(path)
     assert "from the sheet <bdi>Members</bdi>" in text
     assert '<option value="Members" selected>Members</option>' in text
@@ -150,7 +152,7 @@ def test_console_previews_a_workbook_and_lets_the_owner_choose_another_sheet(
     assert "Nickname" in text
     console.send(path, act="start")
     ended(console, path)
-    assert [*everybody(console.api, list_id)] == [second]
+    assert [*everybody(console.api, list_id)] == [second_email]
 
 
 def test_console_offers_another_sheet_if_no_sheet_has_an_address_column(
@@ -159,9 +161,9 @@ def test_console_offers_another_sheet_if_no_sheet_has_an_address_column(
     list_id = new_list(console.api)["id"]
     [email] = addresses(1)
     # The address column is recognised neither by its header nor by the first rows.
-    rows = [["Where", "Who"], *(["", f"Person {place}"] for place in range(800)), [email, "Ada"]]
+    rows = [["Where", "Who"], *(["", f"Person {number}"] for number in range(800)), [email, "Ada"]]
     file = workbook({"Notes": [["To do"], ["Party"]], "Readers": rows})
-    path = preview_import(console, list_id, file, NAME)
+    path = preview_import(console, list_id, file, FILENAME)
     assert "No column with e-mail addresses was found" in console.see(path)
     console.send(path, sheet="Readers", act="look")
     text = ended(console, path)
@@ -183,11 +185,13 @@ def test_console_explains_why_a_workbook_is_refused(console: OwnerAtConsole) -> 
 
 
 def test_cli_imports_a_sheet_of_a_workbook(stack: Stack, list_id: int, tmp_path: Path) -> None:
-    first, second = addresses(2)
-    file = tmp_path / NAME
-    file.write_bytes(workbook({"Members": [["Email"], [first]], "Friends": [["Email"], [second]]}))
+    first_email, second_email = addresses(2)
+    file = tmp_path / FILENAME
+    file.write_bytes(
+        workbook({"Members": [["Email"], [first_email]], "Friends": [["Email"], [second_email]]})
+    )
     result = printed(stack, "import", str(list_id), str(file), "--sheet", "Friends")
     assert (result["added"], result["sheet"]) == (1, "Friends")
-    text = ended_command(stack.environment, "import", str(list_id), str(file), "--dry-run").stdout
-    assert "sheets\n  Members\n  Friends\n" in text
+    output = ended_command(stack.environment, "import", str(list_id), str(file), "--dry-run").stdout
+    assert "sheets\n  Members\n  Friends\n" in output
     fails_with(stack, "import.sheet_not_found", "import", str(list_id), str(file), "--sheet", "X")
