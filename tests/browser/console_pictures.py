@@ -36,7 +36,8 @@ _ROOT = Path(__file__).parents[2]
 PICTURES = _ROOT / "docs" / "console"
 COMPARED = _ROOT / "build" / "pictures"
 _WIDTHS = (1280, 360)
-_WIDTH, _HEIGHT = 1040, 800
+_WIDTH = 1040
+_HEIGHT = 800
 # Text and a few colours: more of them make the files four times as large, and nothing clearer.
 _COLOURS = 64
 _NAMES = ("Ada", "Björn", "Chidi", "Dolores", "Emeka", "Fatima", "Goran", "Hana", "Ines", "Jun")

@@ -84,7 +84,8 @@ def test_person_can_reset_password_and_log_out_another_browser(
 def test_person_can_change_password_and_address_and_recover_the_account(
     stack: Stack, page: Page, mailbox_reader: Visitor
 ) -> None:
-    email, new = new_account(stack), new_address()
+    email = new_account(stack)
+    new = new_address()
     page.goto(f"{stack.api_url}/account/password")
     shows(page, "Log in")
     page.get_by_label("E-mail address").fill(email)

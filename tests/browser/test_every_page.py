@@ -130,7 +130,8 @@ def sample_account(stack: Stack) -> Iterator[World]:
 
 def _fill_list(world: World) -> None:
     """Set all texts and figures on the list's pages, and add a member with a long address."""
-    client, list_id = world.client, world.values["list_id"]
+    client = world.client
+    list_id = world.values["list_id"]
     texts = dict.fromkeys(("sign_up_text", "thanks_text", "consent_wording"), LONG_WORD * 4)
     look = {
         "colour": "#0f5c6e",

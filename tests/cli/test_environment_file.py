@@ -227,7 +227,9 @@ def test_generated_env_file_satisfies_every_compose_process(
 
 
 def _filled(found: re.Match[str], values: dict[str, str]) -> str:
-    name, operator, otherwise = found[1], found[2], found[3]
+    name = found[1]
+    operator = found[2]
+    otherwise = found[3]
     value = values.get(name, "")
     if operator == ":?":
         assert value, f"Compose stops without {name}"

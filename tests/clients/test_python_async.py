@@ -123,7 +123,8 @@ def test_asynchronous_client_uploads_paths_bytes_and_streams(
 def test_asynchronous_client_uploads_an_asynchronous_file_under_the_name_of_the_file(
     run: Run, tmp_path: Path
 ) -> None:
-    path, table = tmp_path / "photo.jpg", tmp_path / "members.csv"
+    path = tmp_path / "photo.jpg"
+    table = tmp_path / "members.csv"
     path.write_bytes(photo())
     table.write_text("email\nzoe@example.com\n")
 
@@ -334,14 +335,16 @@ def test_asynchronous_token_source_keeps_tokens_if_a_task_is_cancelled_during_th
     async def scenario(client: Any, expired: Any) -> None:
         stored: list[Any] = []
         source = package.AsyncTokenSource(client, expired, on_change=stored.append)
-        is_refreshed, can_continue = asyncio.Event(), asyncio.Event()
+        is_refreshed = asyncio.Event()
+        can_continue = asyncio.Event()
 
         async def delay_response(_: httpx2.Response) -> None:
             is_refreshed.set()
             await can_continue.wait()
 
         http.event_hooks = {"response": [delay_response]}
-        cancelled, other = asyncio.create_task(source()), asyncio.create_task(source())
+        cancelled = asyncio.create_task(source())
+        other = asyncio.create_task(source())
         await is_refreshed.wait()
         cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -359,7 +362,8 @@ def test_asynchronous_token_source_stores_tokens_if_a_task_is_cancelled_during_o
 ) -> None:
     async def scenario(client: Any, expired: Any) -> None:
         stored: list[Any] = []
-        is_storing, can_continue = asyncio.Event(), asyncio.Event()
+        is_storing = asyncio.Event()
+        can_continue = asyncio.Event()
 
         async def store(tokens: Any) -> None:
             is_storing.set()

@@ -44,7 +44,8 @@ def delivered() -> bytes:
 def test_unknown_sender_and_missing_or_wrong_proof_get_the_same_answer(
     stack: Stack, client: httpx2.Client, delivered: bytes
 ) -> None:
-    sender, other = new_sender(client), new_sender(client)
+    sender = new_sender(client)
+    other = new_sender(client)
     paused = new_sender(client)
     data(client.patch(f"/senders/{paused['id']}", json={"state": "paused"}))
     deleted = new_sender(client)
@@ -131,7 +132,8 @@ def test_any_content_type_is_accepted(client: httpx2.Client, delivered: bytes) -
 
 
 def test_body_that_is_too_large_is_rejected(client: httpx2.Client) -> None:
-    sender, provider = new_sender(client), new_sender(client, provider="brevo")
+    sender = new_sender(client)
+    provider = new_sender(client, provider="brevo")
     large = b" " * (2 * 1024 * 1024 + 1)
     reply = post_body(client, sender["id"], large, signed(sender["secret"], large))
     problem(reply, 413, "body.too_large")
@@ -195,8 +197,10 @@ def test_deletion_of_a_sender_waits_for_no_worker_and_drops_all_waiting_bodies(
     client_without_workers: httpx2.Client,
     waiting_sender: dict[str, Any],
 ) -> None:
-    stack, client = stack_without_workers, client_without_workers
-    list_id, email = int(new_list(client)["id"]), new_address()
+    stack = stack_without_workers
+    client = client_without_workers
+    list_id = int(new_list(client)["id"])
+    email = new_address()
     path = f"/senders/{waiting_sender['id']}"
     data(client.patch(path, json={"list_ids": [list_id]}))
     for _ in range(2):
@@ -218,7 +222,8 @@ def test_body_that_no_key_of_the_installation_decrypts_is_invalid_and_delays_no_
     client_without_workers: httpx2.Client,
     waiting_sender: dict[str, Any],
 ) -> None:
-    stack, client = stack_without_workers, client_without_workers
+    stack = stack_without_workers
+    client = client_without_workers
     for _ in range(2):
         data(post(client, waiting_sender, report("delivered", email=new_address())))
     stack.query(

@@ -115,7 +115,8 @@ def test_list_logo_must_be_an_unencrypted_image_of_the_same_owner(
     client: httpx2.Client, other_owner: httpx2.Client
 ) -> None:
     made = new_list(client)
-    foreign, secret = picture(other_owner), picture(client, encrypted="1")
+    foreign = picture(other_owner)
+    secret = picture(client, encrypted="1")
     for hash_id in (foreign, secret, "000000000000", "../../etc", ""):
         reply = change(client, made["id"], logo_hash_id=hash_id)
         if hash_id:
@@ -216,7 +217,8 @@ def test_owner_previews_list_pages_and_confirmation_mail(
 
 def test_owner_previews_list_changes_without_saving_them(client: httpx2.Client) -> None:
     made = new_list(client, title="Tea", consent_wording="Old.")
-    path, before = f"/lists/{made['id']}", data(client.get(f"/lists/{made['id']}"))
+    path = f"/lists/{made['id']}"
+    before = data(client.get(f"/lists/{made['id']}"))
     change_to = {"title": "Coffee", "colour": BLUE, "consent_wording": "New.", "sender_name": "B"}
     shown = data(client.post(f"{path}/previews/sign_up", json=change_to))["html"]
     for text in ("Coffee", BLUE, "New."):

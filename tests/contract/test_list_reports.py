@@ -18,7 +18,8 @@ from tests.support.people.visiting import hidden
 from tests.support.stack.maintenance import run_maintenance
 
 TITLE = "The Morning Letter"
-ASKS, THANKS = "Report this list", "Thank you for your report"
+ASKS = "Report this list"
+THANKS = "Thank you for your report"
 
 
 def reported(stranger: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
@@ -146,7 +147,8 @@ def test_abuse_report_from_the_sign_up_page_counts_only_once_per_network(
 def test_anonymous_abuse_reports_are_limited_per_network_and_per_list(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    list_id, network = new_list(client), secrets.token_bytes(32)
+    list_id = new_list(client)
+    network = secrets.token_bytes(32)
 
     def report(digest: bytes) -> int:
         with stack.resources.unit_of_work() as uow:

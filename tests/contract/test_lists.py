@@ -139,7 +139,8 @@ def test_list_patch_changes_only_given_fields_and_null_clears_a_field(
 
 
 def test_list_slug_can_be_changed_and_the_old_slug_becomes_free(client: httpx2.Client) -> None:
-    made, slug = new_list(client), new_slug()
+    made = new_list(client)
+    slug = new_slug()
     assert data(client.patch(f"/lists/{made['id']}", json={"slug": slug}))["slug"] == slug
     assert data(client.get(f"/lists/{slug}"))["id"] == made["id"]
     problem(client.get(f"/lists/{made['slug']}"), 404, "list.not_found")
@@ -230,7 +231,9 @@ def test_list_statistics_count_every_join_and_leave_by_source(
     list_id: int,
     make_reader: Callable[[], Reader],
 ) -> None:
-    leaving, removed, moving = make_reader(), make_reader(), make_reader()
+    leaving = make_reader()
+    removed = make_reader()
+    moving = make_reader()
     other = new_list(client)["id"]
     for reader in (leaving, removed, moving):
         reader.joins(list_id)

@@ -70,7 +70,8 @@ def test_only_an_hmac_of_the_session_cookie_is_stored_and_never_logged(
 def test_failed_login_looks_the_same_for_wrong_password_and_unknown_account(
     visitor: Visitor, email: str
 ) -> None:
-    passwordless, answers = new_account(visitor.stack, password=None), []
+    passwordless = new_account(visitor.stack, password=None)
+    answers = []
     for address, password in (
         (email, "not the password"),
         *((passwordless, word) for word in ("", "None", PASSWORD)),
@@ -285,7 +286,8 @@ def test_session_has_the_same_access_as_its_user(
 def test_session_cannot_request_a_delivery_export(
     logged_in_visitor: Visitor, stack: Stack, list_id: int
 ) -> None:
-    path, origin = f"/lists/{list_id}/exports", {"Origin": stack.api_url}
+    path = f"/lists/{list_id}/exports"
+    origin = {"Origin": stack.api_url}
     reply = logged_in_visitor.client.post(path, json={"kind": "delivery"}, headers=origin)
     problem(reply, 403, "auth.insufficient_scope")
 

@@ -303,8 +303,10 @@ def test_unsubscribe_request_with_an_unknown_action_changes_nothing(
 def test_forged_trace_ids_get_the_same_error_page_that_reveals_nothing(
     stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    before, answers = subscriber.kept(), set()
-    version, rest = subscriber.trace_id[:1], subscriber.trace_id[1:]
+    before = subscriber.kept()
+    answers = set()
+    version = subscriber.trace_id[:1]
+    rest = subscriber.trace_id[1:]
     for forged in (
         "junk",
         "x" * 5000,

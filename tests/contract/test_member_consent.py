@@ -57,7 +57,8 @@ def shown(entry: dict[str, Any], *names: str) -> dict[str, Any]:
 def test_sign_up_form_records_consent_with_page_and_wording(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    list_id, email = new_list(client, consent_wording=f"  {WORDING} ")["id"], new_address()
+    list_id = new_list(client, consent_wording=f"  {WORDING} ")["id"]
+    email = new_address()
     subscribe(stranger, list_id, email)
     [entry] = consent(client, list_id, user_of(client, list_id, email))
     assert TIMESTAMP.fullmatch(entry.pop("at"))
@@ -85,7 +86,8 @@ def test_sign_up_form_records_consent_with_page_and_wording(
 def test_sign_up_request_and_its_confirmation_record_one_consent_each(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    made, email = new_list(client, confirm_required=True, consent_wording=WORDING), new_address()
+    made = new_list(client, confirm_required=True, consent_wording=WORDING)
+    email = new_address()
     list_id = made["id"]
     for _ in range(2):
         subscribe(stranger, list_id, email)
@@ -213,7 +215,8 @@ def move(client: httpx2.Client, source: int, user_id: int, target: int) -> None:
 def test_transfer_copies_the_consent_of_the_source_list(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    source, email = new_list(client, consent_wording="Of the source")["id"], new_address()
+    source = new_list(client, consent_wording="Of the source")["id"]
+    email = new_address()
     target = new_list(client, consent_wording="Of the target")["id"]
     subscribe(stranger, source, email)
     user_id = user_of(client, source, email)
@@ -241,7 +244,8 @@ def test_transfer_copies_the_consent_of_the_source_list(
 def test_consent_is_not_duplicated_by_repeated_transfers(
     client: httpx2.Client, list_id: int
 ) -> None:
-    email, other = new_address(), new_list(client)["id"]
+    email = new_address()
+    other = new_list(client)["id"]
     import_id = imported(client, list_id, of_addresses(email))["import_id"]
     user_id = user_of(client, list_id, email)
     for _ in range(2):

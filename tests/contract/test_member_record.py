@@ -188,7 +188,8 @@ def test_member_is_found_only_by_the_address_that_the_list_knows(
     stack: Stack, client: httpx2.Client, other_owner: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
-    elsewhere, foreign = new_address(), new_address()
+    elsewhere = new_address()
+    foreign = new_address()
     put(other_owner, new_list(other_owner)["id"], foreign)
     stack.query("UPDATE users SET email = %s WHERE id = %s", elsewhere, reader.user_id)
     for unknown in (elsewhere, foreign, new_address()):
@@ -233,7 +234,8 @@ def test_member_of_several_lists_has_separate_fields_and_tags_on_each_list(
     client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "city")
-    other, email = new_list(client)["id"], new_address()
+    other = new_list(client)["id"]
+    email = new_address()
     first = put(client, list_id, email, fields={"city": "Paris"}, tags=["VIP"])
     put(client, other, email, fields={"city": "Rome"}, tags=["press"])
     path = f"/subscriptions/{list_id}/members/{first['user_id']}/subs"
@@ -275,7 +277,8 @@ def test_transfer_copies_fields_and_tags_to_the_target_list(
     client: httpx2.Client, list_id: int
 ) -> None:
     new_field(client, "city")
-    target, email = new_list(client)["id"], new_address()
+    target = new_list(client)["id"]
+    email = new_address()
     put(client, target, new_address(), tags=["vip"])
     made = put(client, list_id, email, fields={"city": "Paris"}, tags=["VIP", "press"])
     move = f"/subscriptions/{list_id}/members/{made['user_id']}/transfer"
@@ -290,7 +293,8 @@ def test_transfer_keeps_target_values_unless_the_target_had_removed_the_member(
 ) -> None:
     for key in ("city", "size", "pet"):
         new_field(client, key)
-    target, email = new_list(client)["id"], new_address()
+    target = new_list(client)["id"]
+    email = new_address()
     there = put(client, target, email, fields={"city": "Rome", "pet": "cat"}, tags=["press"])
     put(client, list_id, email, fields={"city": "Paris", "size": "XL"}, tags=["VIP"])
     base = f"/members/{there['user_id']}"

@@ -134,9 +134,11 @@ def test_member_patch_cannot_change_status_or_mail_or_address(
 def test_owner_sees_subscriptions_of_a_member_only_on_their_own_lists(
     client: httpx2.Client, other_owner: httpx2.Client, make_reader: Callable[[], Reader]
 ) -> None:
-    reader, bystander = make_reader(), make_reader()
+    reader = make_reader()
+    bystander = make_reader()
     mine = [new_list(client) for _ in range(3)]
-    archived, theirs = new_list(client), new_list(other_owner)
+    archived = new_list(client)
+    theirs = new_list(other_owner)
     for each in (*mine, archived, theirs):
         reader.joins(each["id"])
     bystander.joins(mine[0]["id"])

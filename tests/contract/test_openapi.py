@@ -188,7 +188,8 @@ def test_served_openapi_document_contains_the_url_of_the_installation(
 ) -> None:
     reply = stranger.get("/openapi.json")
     assert reply.status_code == 200
-    served, base = reply.json(), stack.settings().public_base
+    served = reply.json()
+    base = stack.settings().public_base
     assert [each["url"] for each in served["servers"]] == [base]
     flow = served["components"]["securitySchemes"]["oauth2"]["flows"]["authorizationCode"]
     assert flow["authorizationUrl"] == f"{base}/oauth/authorize"

@@ -31,7 +31,8 @@ PathValues = dict[str, Any]
 @pytest.fixture
 def path_values(client: httpx2.Client, reader: Reader) -> PathValues:
     """Values for the path parameters of owner routes: a list, a member and a second list."""
-    list_id, other = new_list(client)["id"], new_list(client)["id"]
+    list_id = new_list(client)["id"]
+    other = new_list(client)["id"]
     reader.joins(list_id)
     others = {"dst_list_id": other, "part": "thanks", "as_whom": "reader"}
     return others | named("list_id", list_id) | named("user_id", reader.user_id)

@@ -55,7 +55,8 @@ def _create_list(client: httpx2.Client) -> str:
 
 
 def _create_member(client: httpx2.Client) -> str:
-    list_id, address = new_list(client)["id"], new_address()
+    list_id = new_list(client)["id"]
+    address = new_address()
     imported(client, list_id, of_addresses(address))
     path = f"/lists/{list_id}/members/{address}"
     data(client.patch(path, json={"type": "gold", "name": "Ada", "tags": ["VIP"]}))

@@ -233,7 +233,8 @@ def test_address_change_revokes_preferences_links_and_sessions(
     browser: httpx2.Client,
     client: httpx2.Client,
 ) -> None:
-    list_id, new = new_list(client), new_address()
+    list_id = new_list(client)
+    new = new_address()
     join(logged_in_visitor, list_id)
     user_id = user_id_of(stack, email)
     before = Subscriber(stack, list_id, user_id, email)
@@ -440,7 +441,8 @@ def test_reader_is_erased_after_confirmation_in_the_preferences(
 def test_preferences_link_cannot_erase_a_person_with_an_account(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client
 ) -> None:
-    list_id, person = new_list(client), stack.create_owner()
+    list_id = new_list(client)
+    person = stack.create_owner()
     put(client, list_id, person.email)
     stack.query("UPDATE users SET password_hash = 'x' WHERE id = %s RETURNING id", person.user_id)
     reader = Subscriber(stack, list_id, person.user_id, person.email)

@@ -235,7 +235,8 @@ def test_owner_without_storage_creates_no_rows_but_readers_can_still_join(
         eventually(lambda: len(receiver.hooks) == 1, what="the first event")
         set_plan(stack, owner, Plan.FREE)
         store(stack, owner.user_id, 500 * MB)
-        segments, hook = f"/lists/{list_id}/segments", f"/webhook-endpoints/{endpoint['id']}"
+        segments = f"/lists/{list_id}/segments"
+        hook = f"/webhook-endpoints/{endpoint['id']}"
         path = f"{segments}/{segment['id']}"
         for reply in (
             client.post(segments, json={"name": "Another", "filter": VIP}),
@@ -309,12 +310,14 @@ def test_composer_calls_and_photo_searches_beyond_the_daily_quota_are_rejected(
 def test_import_beyond_the_member_quota_fails_but_records_every_opt_out(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    list_id, other_id = new_list(client)["id"], new_list(client)["id"]
+    list_id = new_list(client)["id"]
+    other_id = new_list(client)["id"]
     member = new_address()
     data(add(client, list_id, member))
     # The quota counts the members of all lists of the owner.
     leave_room_for_members(stack, other_id, room=4)
-    new, leaving = [new_address() for _ in range(5)], new_address()
+    new = [new_address() for _ in range(5)]
+    leaving = new_address()
     rows = [[each, "subscribed"] for each in new]
     rows[1:1] = [[member, "unsubscribed"]]
     file = sheet(["Email", "Status"], *rows, [leaving, "unsubscribed"])

@@ -101,7 +101,8 @@ def mail_of(stack: Stack, email: str, subject: str) -> dict[str, Any]:
 def test_mails_use_the_language_in_which_the_reader_subscribed(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    made, email = new_list(client, title="Tee", confirm_required=True), new_address()
+    made = new_list(client, title="Tee", confirm_required=True)
+    email = new_address()
     sent = stranger.post(
         f"/s/{made['slug']}", data={"email": email}, headers={**BROWSER_HEADERS, **GERMAN}
     )
@@ -141,7 +142,8 @@ def test_language_of_a_known_reader_changes_only_after_confirmation(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     """A stranger who writes the address of a reader changes nothing of theirs."""
-    made, email = new_list(client, title="Tee"), new_address()
+    made = new_list(client, title="Tee")
+    email = new_address()
     path = f"/subscriptions/{made['id']}"
     data(stranger.post(path, json={"email": email}, headers=ENGLISH))
     stranger.post(path, data={"email": email}, headers={**BROWSER_HEADERS, **GERMAN})

@@ -65,8 +65,10 @@ MAILGUN = {"name": "Theirs", "provider": "mailgun", "signing_key": "k"}
 _SENDERS = "/console/developers/senders"
 HOOK = {"url": "http://127.0.0.1:9/hook", "types": ["subscription.created"]}
 REMOVAL = {"filter": EVERYBODY, "action": "remove"}
-_LIST, _IMAGE = "/console/lists/{list_id}", "/console/images/{hash_id}"
-_HOOK, _OPERATORS = "/console/developers/webhooks", "/console/operators"
+_LIST = "/console/lists/{list_id}"
+_IMAGE = "/console/images/{hash_id}"
+_HOOK = "/console/developers/webhooks"
+_OPERATORS = "/console/operators"
 BULK_FORM = f"POST {_LIST}/bulk-actions/new"
 # The order matters, because the test makes one owner perform all of these actions in turn.
 RECENT_ACTS = (
@@ -304,7 +306,8 @@ def attempts(stack: Stack) -> Iterator[Attempts]:
 def test_session_with_old_login_is_rejected_by_every_route_that_requires_a_recent_login(
     attempts: Attempts,
 ) -> None:
-    csrf_token, before = attempts.owner.visitor.csrf_token(), attempts.made()
+    csrf_token = attempts.owner.visitor.csrf_token()
+    before = attempts.made()
     attempts.age(15)
     for route in API:
         problem(attempts.call(attempts.session, route), 403, "auth.login_again")
@@ -325,7 +328,8 @@ def test_session_with_old_login_is_rejected_by_every_route_that_requires_a_recen
 def test_bulk_action_that_removes_nobody_requires_no_recent_login(attempts: Attempts) -> None:
     attempts.age(15)
     bulk = f"/lists/{attempts.values['list_id']}/members/bulk"
-    headers, client = {"Origin": attempts.stack.api_url}, attempts.session
+    headers = {"Origin": attempts.stack.api_url}
+    client = attempts.session
     data(client.post(bulk, json=REMOVAL, params={"dry_run": 1}, headers=headers))
     email_off = {"filter": EVERYBODY, "action": "email_off"}
     data(client.post(bulk, json=email_off, headers=headers), 202)
@@ -366,7 +370,8 @@ def test_session_reads_smaller_member_pages_and_many_pages_raise_a_security_even
     with stack.client(stack.create_key(user_id_of(stack, email))) as program:
         list_id = new_list(program)["id"]
         fill(stack, list_id, [new_reader() for _ in range(MAX_MEMBERS_PER_SESSION_PAGE + 1)])
-        path, search = f"/lists/{list_id}/subscriptions", f"/lists/{list_id}/members/search"
+        path = f"/lists/{list_id}/subscriptions"
+        search = f"/lists/{list_id}/members/search"
         body = {"filter": EVERYBODY, "limit": 1000}
         origin = {"Origin": stack.api_url}
 

@@ -153,7 +153,8 @@ def test_complaint_about_a_mailing_from_before_a_transfer_holds_on_all_later_lis
     email = new_address()
     data(add(client, list_id, email))
     user_id = known_member(client, list_id, email)["user_id"]
-    second, third = new_list(client)["id"], new_list(client)["id"]
+    second = new_list(client)["id"]
+    third = new_list(client)["id"]
     for source, target in ((list_id, second), (second, third)):
         path = f"/subscriptions/{source}/members/{user_id}/transfer"
         assert data(client.post(path, params={"dst_list_id": target})) == 1
@@ -250,7 +251,8 @@ def test_only_an_open_by_a_person_ends_soft_bounces(
 def test_report_on_a_former_address_concerns_the_person_who_had_the_address(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
 ) -> None:
-    former, current = new_address(), new_address()
+    former = new_address()
+    current = new_address()
     user_id = brought(client, list_id, former)
     change_address(stack.resources, former, current)
     deliver(stack, client, sender, report("delivered", email=former))
@@ -277,7 +279,8 @@ def test_late_reports_change_no_figures_but_still_opt_out(
 def test_report_about_a_list_that_the_sender_does_not_cover_is_unmatched(
     stack: Stack, client: httpx2.Client, other_owner: httpx2.Client, list_id: int
 ) -> None:
-    theirs, email = new_list(other_owner)["id"], new_address()
+    theirs = new_list(other_owner)["id"]
+    email = new_address()
     data(add(other_owner, theirs, email))
     user_id = known_member(other_owner, theirs, email)["user_id"]
     own = new_sender(client)
@@ -318,7 +321,8 @@ def test_address_that_is_no_address_is_unmatched_and_not_shown(
 def test_sender_for_any_list_matches_only_by_delivery_id(
     stack: Stack, owner: Owner, other_owner: httpx2.Client, client: httpx2.Client
 ) -> None:
-    theirs, email = new_list(other_owner)["id"], new_address()
+    theirs = new_list(other_owner)["id"]
+    email = new_address()
     data(add(other_owner, theirs, email))
     user_id = known_member(other_owner, theirs, email)["user_id"]
     with stack.client(stack.create_key(owner.user_id, "sender", "delivery")) as central:  # type: ignore[arg-type]
@@ -336,7 +340,8 @@ def test_sender_for_any_list_matches_only_by_delivery_id(
 def test_complaint_by_address_opts_out_of_all_covered_lists(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
 ) -> None:
-    other, email = new_list(client)["id"], new_address()
+    other = new_list(client)["id"]
+    email = new_address()
     for each in (list_id, other):
         data(add(client, each, email))
     deliver(
@@ -410,7 +415,8 @@ def test_thousand_complaints_of_unknown_addresses_need_one_statement(
 def test_complaint_about_a_mail_to_an_erased_person_is_kept_on_the_list_of_the_mail(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    other, email = int(new_list(client)["id"]), new_address()
+    other = int(new_list(client)["id"])
+    email = new_address()
     data(add(client, list_id, email))
     delivery_id = delivery_for(stack, list_id, known_member(client, list_id, email)["user_id"])
     erase(stack.resources, email)
@@ -435,7 +441,8 @@ def test_complaint_about_a_mail_to_an_erased_person_is_kept_on_the_list_of_the_m
 def test_complaint_about_a_confirmation_mail_ends_the_request(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], stranger: httpx2.Client
 ) -> None:
-    list_id, email = int(new_list(client, confirm_required=True)["id"]), new_address()
+    list_id = int(new_list(client, confirm_required=True)["id"])
+    email = new_address()
     data(subscribe(stranger, list_id, email))
     [mail] = mailed(stack, email)
     delivery_id = dict(mail["headers"])["X-Pressroom-Delivery"]

@@ -145,7 +145,8 @@ def test_trailing_slash_is_accepted_without_redirect(client: httpx2.Client) -> N
     ["/users/me", "/jobs", "/auxilia/credits/balance", "/healthz", "/readyz", "/openapi.json"],
 )
 def test_head_returns_the_headers_of_get_without_a_body(client: httpx2.Client, path: str) -> None:
-    get, head = client.get(path), client.head(path)
+    get = client.get(path)
+    head = client.head(path)
     assert head.status_code == get.status_code == 200
     assert head.content == b""
     for header in ("content-type", "content-length"):

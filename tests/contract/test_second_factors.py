@@ -92,8 +92,10 @@ def test_encryption_key_rotation_rewraps_authenticator_secrets(
 ) -> None:
     app = add_app(logged_in_visitor)
     let_half_a_minute_pass(logged_in_visitor, email)
-    new, old = Key("rotated", b"r" * 32), stack.settings().encryption_keyring
-    rotated, alone = KeyWrapper(Keyring([new, *old])), KeyWrapper(Keyring([new]))
+    new = Key("rotated", b"r" * 32)
+    old = stack.settings().encryption_keyring
+    rotated = KeyWrapper(Keyring([new, *old]))
+    alone = KeyWrapper(Keyring([new]))
     user_id = user_id_of(stack, email)
     uow = stack.resources.unit_of_work()
     try:
@@ -348,7 +350,8 @@ def test_password_change_removes_a_passkey_only_if_ticked(
     shown = logged_in_visitor.get("/account/password")
     assert f'name="end_passkey.{passkey_id}"' in shown.text
     assert " checked" not in shown.text
-    path, passwords = "/account/password", {"current": PASSWORD, "password": OTHER_PASSWORD}
+    path = "/account/password"
+    passwords = {"current": PASSWORD, "password": OTHER_PASSWORD}
     location(logged_in_visitor.fill_in(path, **passwords))
     assert stack.query(own, user_id_of(stack, email)) == [(1,)]
     passwords = {"current": OTHER_PASSWORD, "password": PASSWORD}

@@ -104,7 +104,8 @@ def test_every_account_change_is_a_security_event(
 def test_creation_and_revocation_of_keys_and_grants_are_security_events(
     stack: Stack, owner: Owner
 ) -> None:
-    program, person = register(stack), log_in_owner(stack, owner)
+    program = register(stack)
+    person = log_in_owner(stack, owner)
     with person.browser as browser, stack.client(owner.key) as client:
         made = data(client.post("/apikeys", json={"name": "one"}))
         with stack.client(made["key"]) as maker:

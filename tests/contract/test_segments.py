@@ -85,7 +85,8 @@ def test_segment_rejects_an_empty_or_long_or_multiline_name(
 def test_malformed_segment_filter_is_rejected_with_the_place_of_the_error(
     client: httpx2.Client, list_id: int, written: Any, place: str
 ) -> None:
-    path, made = f"/lists/{list_id}/segments", new_segment(client, list_id)
+    path = f"/lists/{list_id}/segments"
+    made = new_segment(client, list_id)
     for reply in (
         client.post(path, json={"name": "Another", "filter": written}),
         client.patch(f"{path}/{made['id']}", json={"filter": written}),
@@ -99,7 +100,8 @@ def test_malformed_segment_filter_is_rejected_with_the_place_of_the_error(
 def test_filter_of_a_segment_or_export_is_rejected_above_the_maximum_size(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
-    path, made = f"/lists/{list_id}/segments", new_segment(client, list_id)
+    path = f"/lists/{list_id}/segments"
+    made = new_segment(client, list_id)
     largest, larger = (filter_of_bytes(size) for size in (MAX_FILTER_BYTES, MAX_FILTER_BYTES + 1))
     exports = f"/lists/{list_id}/exports"
     with stack.client(stack.create_key(owner.user_id, Scope.DELIVERY)) as sender:
@@ -207,7 +209,8 @@ def test_list_has_a_maximum_number_of_segments(
 def test_segment_is_accessible_only_through_its_own_list_and_owner(
     client: httpx2.Client, other_owner: httpx2.Client, list_id: int
 ) -> None:
-    made, other = new_segment(client, list_id), new_list(client)["id"]
+    made = new_segment(client, list_id)
+    other = new_list(client)["id"]
     theirs = new_list(other_owner)["id"]
     for at, caller in ((other, client), (theirs, other_owner)):
         one = f"/lists/{at}/segments/{made['id']}"
@@ -358,7 +361,8 @@ def test_tag_is_accessible_only_through_its_own_list_and_owner(
     client: httpx2.Client, other_owner: httpx2.Client, list_id: int, member_address: str
 ) -> None:
     change(client, list_id, member_address, tags=["VIP"])
-    own, other = tag_id(client, list_id, "VIP"), new_list(client)["id"]
+    own = tag_id(client, list_id, "VIP")
+    other = new_list(client)["id"]
     theirs = new_list(other_owner)["id"]
     for caller, lists in ((client, [other]), (other_owner, [theirs])):
         for each in lists:

@@ -28,8 +28,11 @@ from tests.support.senders.posting import (
 )
 from tests.support.stack.maintenance import run_maintenance
 
-FAILING, RECOVERED, ALARM = "sender.failing", "sender.recovered", "mailing.alarm"
-FAILING_MAIL, RECOVERED_MAIL = "A sender needs your attention", "A sender works again"
+FAILING = "sender.failing"
+RECOVERED = "sender.recovered"
+ALARM = "mailing.alarm"
+FAILING_MAIL = "A sender needs your attention"
+RECOVERED_MAIL = "A sender works again"
 ALARM_MAIL = "A mailing had many bounces or complaints"
 LATE = timedelta(hours=49)
 
@@ -159,7 +162,8 @@ def test_only_senders_that_should_have_reported_about_a_mailing_fail(
 def test_sender_does_not_fail_while_another_sender_reports_about_the_list(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    silent, working = new_sender(client), new_sender(client, list_ids=[list_id])
+    silent = new_sender(client)
+    working = new_sender(client, list_ids=[list_id])
     age_sender(stack, silent)
     new_mailing(stack, list_id, rows=1000, age=LATE)
     deliver(stack, client, working, report("delivered", email=new_address()))
@@ -307,7 +311,8 @@ def test_console_shows_addresses_only_of_members_of_the_owner(
     path = f"/console/developers/senders/{sender_id}"
     emails = {}
     for api in (console.api, client):
-        list_id, email = int(new_list(api)["id"]), new_address()
+        list_id = int(new_list(api)["id"])
+        email = new_address()
         data(add(api, list_id, email))
         user_id = known_member(api, list_id, email)["user_id"]
         stack.query(_INSERT_REPORT, sender_id, list_id, user_id)

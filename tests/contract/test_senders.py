@@ -275,7 +275,8 @@ def test_recent_reports_are_paged_and_filtered(
 def test_erasure_blanks_reports_and_deletes_marks_of_the_person(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    person, former = stack.create_owner(), "zoe@former.example"
+    person = stack.create_owner()
+    former = "zoe@former.example"
     change_address(stack.resources, person.email, former)
     change_address(stack.resources, former, person.email)
     sender_id = new_sender(client)["id"]

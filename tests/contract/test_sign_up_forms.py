@@ -64,7 +64,8 @@ def test_sign_up_form_subscribes_and_redirects_to_the_thanks_page(
 def test_sign_up_form_redirects_unless_only_json_is_accepted(
     client: httpx2.Client, stranger: httpx2.Client, form_list_id: int, accept: str
 ) -> None:
-    headers, in_parts = {"Accept": accept}, {"email": (None, new_address())}
+    headers = {"Accept": accept}
+    in_parts = {"email": (None, new_address())}
     for reply in (
         send(stranger, form_list_id, headers, email=new_address()),
         stranger.post(f"/subscriptions/{form_list_id}", files=in_parts, headers=headers),
@@ -189,7 +190,8 @@ def test_sign_up_form_shows_the_challenge_again_until_the_challenge_is_passed(
 ) -> None:
     fields = {"challenge_enabled": True, "challenge_provider": provider}
     list_id = new_list(client, **fields)["id"]
-    name, email = WIDGET_FIELDS[provider], new_address()
+    name = WIDGET_FIELDS[provider]
+    email = new_address()
     other = "pass-of-another-provider"
     for sent, status in (
         ({}, 422),
@@ -214,7 +216,8 @@ def test_cross_site_sign_up_form_ignores_the_session_of_a_logged_in_person(
     stack: Stack, client: httpx2.Client, form_list_id: int
 ) -> None:
     victim: Owner = stack.create_owner()
-    person, email = log_in(stack, victim), new_address()
+    person = log_in(stack, victim)
+    email = new_address()
     foreign = {**BROWSER_HEADERS, "Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
     with person.browser as browser:
         # A browser would not even send the cookie along.
@@ -234,7 +237,8 @@ def test_thanks_page_requires_a_valid_list_id(stranger: httpx2.Client) -> None:
 def test_redirect_origins_are_normalized_and_deduplicated(
     client: httpx2.Client, form_list_id: int
 ) -> None:
-    path, ten = f"/lists/{form_list_id}", [f"https://{n}.example" for n in range(10)]
+    path = f"/lists/{form_list_id}"
+    ten = [f"https://{n}.example" for n in range(10)]
     twice = ["https://A.example", "https://a.example:443", "http://[::1]:8080"]
     for sent, kept in ((twice, ["https://a.example", "http://[::1]:8080"]), (ten, ten), ([], [])):
         assert data(client.patch(path, json={"redirect_origins": sent}))["redirect_origins"] == kept

@@ -140,7 +140,8 @@ def test_origin_of_a_stranger_takes_effect_only_with_the_confirmation(
 def test_sign_up_page_copies_campaign_and_referring_host_into_its_form(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    mailing_list, email = new_list(client), new_address()
+    mailing_list = new_list(client)
+    email = new_address()
     path = f"/s/{mailing_list['slug']}"
     query = {"utm_source": 'Fair"><b>', "utm_medium": "Poster", "utm_term": "a@b.example"}
     page = stranger.get(
@@ -167,7 +168,8 @@ def test_sign_up_page_copies_campaign_and_referring_host_into_its_form(
 def test_corrected_sign_up_keeps_its_origin_and_first_of_all_the_answers(
     client: httpx2.Client, browser_client: httpx2.Client, name: str
 ) -> None:
-    mailing_list, email = new_list(client, confirm_required=True), new_address()
+    mailing_list = new_list(client, confirm_required=True)
+    email = new_address()
     path = f"/s/{mailing_list['slug']}"
     long_origin = dict.fromkeys(UTM_NAMES, "\u8336" * 100) if name else {}
     sent = {"email": email, "name": name, "utm_source": "fair", **long_origin}

@@ -109,7 +109,8 @@ def previewed(stranger: httpx2.Client, mailing_list: dict[str, Any]) -> dict[str
 def test_sign_up_page_subscribes_a_person_with_their_field_values(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    made, email = new_list(client, title=TITLE), new_address()
+    made = new_list(client, title=TITLE)
+    email = new_address()
     answers = {
         "city": " Paris ",
         "visits": "2",
@@ -136,7 +137,8 @@ def test_sign_up_page_subscribes_a_person_with_their_field_values(
 def test_consent_from_the_sign_up_page_records_its_url_and_wording(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    made, email = new_list(client, consent_wording=WORDING), new_address()
+    made = new_list(client, consent_wording=WORDING)
+    email = new_address()
     send(stranger, f"/s/{made['slug']}", email=email)
     user_id = known_member(client, made["id"], email)["user_id"]
     [entry] = data(client.get(f"/lists/{made['id']}/members/{user_id}/consent"))["items"]
@@ -175,7 +177,8 @@ def test_sign_up_page_redirects_only_to_allowed_origins_of_the_list(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, redirect_origins=[OWNER_ORIGIN])
-    path, url = f"/s/{made['slug']}", f"{OWNER_ORIGIN}/thanks"
+    path = f"/s/{made['slug']}"
+    url = f"{OWNER_ORIGIN}/thanks"
     page = stranger.get(path, params={"redirect_url": url})
     assert f'name="redirect_url" value="{url}"' in page.text
     assert "form-action 'self' https:" in page.headers["content-security-policy"]
@@ -192,7 +195,8 @@ def test_sign_up_page_and_embedded_form_contain_the_challenge_widget(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, challenge_enabled=True, challenge_provider="turnstile")
-    path, email = f"/s/{made['slug']}", new_address()
+    path = f"/s/{made['slug']}"
+    email = new_address()
     shown = 'data-sitekey="sandbox-turnstile-site-key" data-action="subscribe"'
     assert shown in stranger.get(path).text
     pasted = data(client.get(f"/lists/{made['id']}/embed"))["html"]
@@ -270,7 +274,8 @@ def test_sign_up_page_never_reveals_the_redirect_origins_of_the_list(
 def test_embedded_form_subscribes_its_sender(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    made, email = new_list(client), new_address()
+    made = new_list(client)
+    email = new_address()
     told = data(client.get(f"/lists/{made['slug']}/embed"))
     answers = {**dict.fromkeys(inputs(told["html"]), ""), "email": email}
     reply = stranger.post(told["action"], data=answers, headers=BROWSER_HEADERS)

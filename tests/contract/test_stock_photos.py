@@ -79,7 +79,8 @@ def test_photo_search_results_are_cached_across_owners(
     client: httpx2.Client, unsplash_client: httpx2.Client, stack: Stack
 ) -> None:
     query = fresh()
-    first, second = search(client, query), search(client, query)
+    first = search(client, query)
+    second = search(client, query)
     assert data(second) == data(first)
     assert second.headers["pressroom-source"] == "unsplash; cached"
     assert len(calls(unsplash_client, query)) == 1

@@ -236,7 +236,8 @@ def test_import_with_an_option_in_the_body_is_rejected_and_imports_nothing(
     headers: dict[str, str],
     name: str,
 ) -> None:
-    before, list_id = objects(stack_without_workers), new_list(client_without_workers)["id"]
+    before = objects(stack_without_workers)
+    list_id = new_list(client_without_workers)["id"]
     file: Part = ("file", ("mail.csv", of_addresses(*addresses(2))))
     option = _part(name, OPTIONS[name])
     for parts in ([option, file], [file, option]):

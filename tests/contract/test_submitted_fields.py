@@ -97,7 +97,8 @@ def test_confirmation_applies_the_sign_up_values_submitted_before_its_mail(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     """A stranger who writes the same address later sets nothing by the reader's own mail."""
-    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
+    list_id = new_list(client, confirm_required=True)["id"]
+    email = new_address()
     say(stranger, list_id, email, fields={"city": "Paris"})
     # Within ten minutes no other mail goes out, so nothing else waits for one.
     say(stranger, list_id, email, fields={"city": "Rome"})
@@ -108,7 +109,8 @@ def test_confirmation_applies_the_sign_up_values_submitted_before_its_mail(
 def test_sign_up_values_are_merged_across_several_confirmation_mails(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
+    list_id = new_list(client, confirm_required=True)["id"]
+    email = new_address()
     say(stranger, list_id, email, name="Ada", fields={"city": "Paris"})
     mailed(stack, email)
     stack.query(
@@ -175,7 +177,8 @@ def test_logged_in_person_sets_and_changes_their_own_public_fields(
 def test_sign_up_values_follow_a_pending_member_to_another_list(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    email, target = new_address(), new_list(client)["id"]
+    email = new_address()
+    target = new_list(client)["id"]
     made = put(client, list_id, email, fields={"city": "Paris"})
     base = f"/subscriptions/{list_id}/members/{made['user_id']}"
     data(client.delete(base))
@@ -196,7 +199,8 @@ def test_sign_up_page_of_each_list_asks_only_for_the_chosen_public_fields(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     new_field(client, "company", public=True)
-    first, second = new_list(client), new_list(client)
+    first = new_list(client)
+    second = new_list(client)
     assert (first["asked_fields"], first["required_fields"]) == (None, [])
     assert inputs_of(stranger, first["slug"]) == {"city", "company", "visits"}
     changed = data(client.patch(f"/lists/{first['id']}", json={"asked_fields": ["city"]}))
@@ -214,7 +218,8 @@ def test_sign_up_without_a_required_field_is_rejected(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     made = new_list(client, required_fields=["city"])
-    path, email = f"/subscriptions/{made['id']}", new_address()
+    path = f"/subscriptions/{made['id']}"
+    email = new_address()
     refused = problem(stranger.post(path, json={"email": email}), 422, "field.value")
     assert refused["errors"] == [
         {"field": "body.fields.city", "code": "field.required", "message": "is required"}

@@ -158,7 +158,8 @@ def opponent(caller: httpx2.Client, **query: object) -> httpx2.Response:
 def test_person_reads_their_own_subscription_by_list_id_or_slug(
     make_reader: Callable[[], Reader], mailing_list: dict[str, Any]
 ) -> None:
-    one, two = make_reader().joins(mailing_list["id"]), make_reader().joins(mailing_list["id"])
+    one = make_reader().joins(mailing_list["id"])
+    two = make_reader().joins(mailing_list["id"])
     for name in (mailing_list["id"], mailing_list["slug"]):
         found = data(one.client.get(f"/subscriptions/{name}/rel"))
         assert (found["user_id"], found["email"]) == (one.user_id, one.email)
@@ -186,7 +187,8 @@ def test_person_lists_their_subscriptions_newest_first_without_ended_ones(
     stranger: httpx2.Client,
     make_reader: Callable[[], Reader],
 ) -> None:
-    reader, other = make_reader(), make_reader()
+    reader = make_reader()
+    other = make_reader()
     left, removed, archived, kept = (new_list(client)["id"] for _ in range(4))
     theirs = new_list(other_owner)["id"]
     pending = new_list(client, confirm_required=True)["id"]
@@ -228,7 +230,8 @@ def test_trace_id_shows_the_list_and_a_masked_subscription(
 def test_subscription_lookup_rejects_missing_or_invalid_trace_ids_and_credentials(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
-    trace_id, other = trace_for(stack, list_id, reader.user_id), new_list(client)["id"]
+    trace_id = trace_for(stack, list_id, reader.user_id)
+    other = new_list(client)["id"]
     reader.joins(other)
     cases: list[tuple[httpx2.Client, dict[str, object], int, str]] = [
         (stranger, {}, 401, "auth.credentials_missing"),

@@ -145,7 +145,8 @@ def remind(stack: Stack, *addresses: str) -> None:
 def test_pending_person_is_reminded_only_once_in_their_language(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    made, email = new_list(client, title="Tee", confirm_required=True), new_address()
+    made = new_list(client, title="Tee", confirm_required=True)
+    email = new_address()
     ask(stranger, made["id"], email, **{"Accept-Language": "de"})
     [first] = mailed(stack, email)
     [(_, after)] = stack.query(_TIMES, email)
@@ -241,7 +242,8 @@ def test_person_who_confirmed_or_declined_or_is_on_the_deny_list_gets_no_reminde
 def test_concurrent_hosts_enqueue_one_reminder_and_a_later_denial_cancels_the_mail(
     stack_without_workers: Stack, client_without_workers: httpx2.Client
 ) -> None:
-    list_id, email = new_list(client_without_workers, confirm_required=True)["id"], new_address()
+    list_id = new_list(client_without_workers, confirm_required=True)["id"]
+    email = new_address()
     with stack_without_workers.client() as stranger:
         ask(stranger, list_id, email)
     stack_without_workers.query(_DUE, [email])

@@ -60,7 +60,8 @@ def test_topup_ledger_entry_names_order_and_rate(
 def test_delayed_payment_is_credited_only_after_the_money_arrived(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    kept, broken = topups.ordered(client)["order_id"], topups.ordered(client)["order_id"]
+    kept = topups.ordered(client)["order_id"]
+    broken = topups.ordered(client)["order_id"]
     for order_id in (kept, broken):
         sandbox_payments.promise(order_id)
         eventually(partial(delivered, sandbox_payments, order_id), what="the webhook")

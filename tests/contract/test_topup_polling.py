@@ -158,7 +158,8 @@ def test_abandoned_order_costs_five_provider_calls_and_closes_its_checkout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[str] = []
-    send, checkout = StripeHttpClient.request, sandbox_payments.session(unpaid_order_id)["id"]
+    send = StripeHttpClient.request
+    checkout = sandbox_payments.session(unpaid_order_id)["id"]
 
     def counting(self: StripeHttpClient, method: str, url: str, *sent: Any, **more: Any) -> Any:
         # Ignore calls about orders of other tests, which may be due at the same time.

@@ -129,7 +129,8 @@ def test_slow_payment_page_returns_504_and_a_retry_with_the_same_key_returns_the
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     sandbox_payments.trouble(count=1, seconds=2.0)
-    key, body = token_hex(16), f'{{"amount": 5, "redirect_url": "{SHOP}"}}'
+    key = token_hex(16)
+    body = f'{{"amount": 5, "redirect_url": "{SHOP}"}}'
     problem(topups.send(client, body, key, Prefer="wait=1"), 504, "request.too_slow")
     reply = topups.send(client, body, key)
     assert reply.headers["idempotent-replayed"] == "true"

@@ -30,7 +30,8 @@ from tests.support.people.erasure import erase
 from tests.support.people.visiting import PASSWORD, Visitor, a_visitor, user_id_of
 
 UINT64_MAX = 2**64 - 1
-SOONER, LATER = "2030-01-01T00:00:00.000000Z", "2035-01-01T00:00:00.000000Z"
+SOONER = "2030-01-01T00:00:00.000000Z"
+LATER = "2035-01-01T00:00:00.000000Z"
 # The tier of a member, and the time when the paid period of the tier ends.
 Paid = tuple[str, str | None]
 
@@ -262,7 +263,8 @@ def test_confirmation_mail_follows_a_pending_member_who_is_transferred(
 ) -> None:
     """The mail stays unsent because the test stack runs no workers."""
     source = new_list(client_without_workers, confirm_required=True)["id"]
-    target, email = new_list(client_without_workers)["id"], new_address()
+    target = new_list(client_without_workers)["id"]
+    email = new_address()
     subscribe(client_without_workers, source, email)
     waiting = known_member(client_without_workers, source, email)
     assert data(move(client_without_workers, source, waiting["user_id"], target)) == 1
@@ -286,7 +288,8 @@ def test_transfer_target_must_be_another_existing_list_of_the_same_owner(
     client: httpx2.Client, other_owner: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
-    theirs, archived = new_list(other_owner)["id"], new_list(client)["id"]
+    theirs = new_list(other_owner)["id"]
+    archived = new_list(client)["id"]
     assert data(client.delete(f"/lists/{archived}")) == 1
     problem(move(client, list_id, reader.user_id, list_id), 400, "transfer.same_list")
     problem(move(client, list_id, reader.user_id, theirs), 403, "list.not_owner")
@@ -379,7 +382,8 @@ def test_import_treats_former_and_new_address_as_one_person(
     logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int
 ) -> None:
     join(logged_in_visitor, list_id)
-    new, other = moved(logged_in_visitor), new_address()
+    new = moved(logged_in_visitor)
+    other = new_address()
     user_id = user_id_of(logged_in_visitor.stack, new)
     assert data(client.delete(f"/subscriptions/{list_id}/members/{user_id}")) == 1
     rows = [email, "Ada"], [new, "Eve"], [other, "Other"]

@@ -54,7 +54,8 @@ def test_trace_id_unsubscribes_its_person_wherever_the_request_carries_the_trace
 def test_logged_in_person_unsubscribes_only_themselves(
     client: httpx2.Client, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
-    leaving, staying = make_reader().joins(list_id), make_reader().joins(list_id)
+    leaving = make_reader().joins(list_id)
+    staying = make_reader().joins(list_id)
     for _ in range(2):
         leaving.leaves(list_id)
     assert leaving.stands(list_id)[0] == "unsubscribed"
@@ -67,7 +68,8 @@ def test_request_with_a_trace_id_ignores_other_credentials(
 ) -> None:
     reader.joins(list_id)
     trace_id = trace_for(stack, list_id, reader.user_id)
-    path, bystander = f"/subscriptions/{list_id}", make_reader().joins(list_id)
+    path = f"/subscriptions/{list_id}"
+    bystander = make_reader().joins(list_id)
     read_key = stack.create_key(bystander.user_id, Scope.SUBSCRIPTION_READ)
     for key in ("prk_nonsense", bystander.key, read_key):
         with stack.client(key) as caller:
@@ -146,7 +148,8 @@ def set_by_trace(
 def test_trace_id_or_login_switches_mail_off_and_on_for_its_own_person(
     stack: Stack, stranger: httpx2.Client, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
-    one, two = make_reader().joins(list_id), make_reader().joins(list_id)
+    one = make_reader().joins(list_id)
+    two = make_reader().joins(list_id)
     trace_id = trace_for(stack, list_id, one.user_id)
     for enabled in (False, False, True, True, False):
         assert data(set_by_trace(stranger, list_id, trace_id, enabled)) == 1
@@ -252,7 +255,8 @@ def test_unsubscribe_routes_require_a_trace_id_or_a_login(
 def test_unsubscribe_routes_reject_trace_ids_and_credentials_that_do_not_match(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, method: str, name: str
 ) -> None:
-    letter, other = new_list(client), new_list(client)["id"]
+    letter = new_list(client)
+    other = new_list(client)["id"]
     person = stack.create_owner()
     trace_id = trace_for(stack, letter["id"], person.user_id)
 

@@ -97,7 +97,8 @@ def test_webhook_receiver_that_closes_connections_loses_no_event(
 def test_webhook_receives_only_its_event_types_and_list(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
-    list_id, other_id = new_list(client)["id"], new_list(client)["id"]
+    list_id = new_list(client)["id"]
+    other_id = new_list(client)["id"]
     new_endpoint(client, receiver.url, CREATED, list_id=list_id)
     before = len(event_ids(stack, owner, CREATED))
     happen(stack, owner, CREATED, list_id=other_id)
@@ -411,7 +412,8 @@ def test_webhook_delivery_pages_return_each_delivery_exactly_once(
 def test_deleted_webhook_endpoint_receives_no_more_events(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
-    gone, stays = new_endpoint(client, receiver.url), new_endpoint(client, receiver.url)
+    gone = new_endpoint(client, receiver.url)
+    stays = new_endpoint(client, receiver.url)
     data(client.delete(f"{PATH}/{gone['id']}"))
     happen(stack, owner)
     eventually(lambda: receiver.hooks, what="the event")

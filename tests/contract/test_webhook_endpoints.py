@@ -422,7 +422,8 @@ def test_event_type_added_to_a_webhook_endpoint_delivers_only_later_events(
     change(client, endpoint, types=[LEFT, CREATED])
     happen(stack, owner, CREATED)
     happen(stack, owner, LEFT)
-    created, left = event_ids(stack, owner, CREATED), event_ids(stack, owner, LEFT)
+    created = event_ids(stack, owner, CREATED)
+    left = event_ids(stack, owner, LEFT)
     expected = [left[0], created[-1], left[1]]
     eventually(lambda: arrived(receiver, expected), what="what is new")
 
@@ -443,7 +444,8 @@ def test_resumed_webhook_gets_missed_events_only_of_types_configured_at_that_tim
     change(client, endpoint, types=[LEFT, CREATED, CHANGED])
     for kind in (CHANGED, CREATED):
         happen(stack, owner, kind)
-    created, left = event_ids(stack, owner, CREATED), event_ids(stack, owner, LEFT)
+    created = event_ids(stack, owner, CREATED)
+    left = event_ids(stack, owner, LEFT)
     changed = event_ids(stack, owner, CHANGED)
     change(client, endpoint, state="active")
     expected = [left[0], left[1], created[1], changed[2], created[2]]
@@ -495,7 +497,8 @@ def test_concurrent_event_type_changes_lose_no_webhook_event(
     eventually(lambda: len(event_ids(stack, owner, CREATED)) > known + 5, what="more events")
     enough.set()
     writer.join()
-    left, created = event_ids(stack, owner, LEFT), event_ids(stack, owner, CREATED)
+    left = event_ids(stack, owner, LEFT)
+    created = event_ids(stack, owner, CREATED)
     later = {*left, *created[known:]}
     eventually(lambda: later <= set(receiver.ids), what="all events", within=60)
     got = [each for each in receiver.ids if each in created]

@@ -53,7 +53,8 @@ async def test_bulkhead_limits_how_many_callers_wait_for_a_thread(gate: threadin
 async def test_hanging_work_in_one_bulkhead_takes_no_thread_of_another(
     gate: threading.Event,
 ) -> None:
-    hanging, other = Bulkhead("hanging", 1), Bulkhead("other", 1)
+    hanging = Bulkhead("hanging", 1)
+    other = Bulkhead("other", 1)
     stuck = asyncio.ensure_future(hanging.run(gate.wait, 30))
     assert await other.run(lambda: 8) == 8
     assert not stuck.done()
@@ -107,10 +108,8 @@ async def test_calls_with_one_key_never_take_all_threads_of_a_bulkhead(
     assert await shares.run(1, lambda: 9) == 9
 
 
-LARGE, SMALL = (
-    8 * HOLDER_FRACTION * MAX_SMALL_BODY_BYTES,
-    4 * HOLDER_FRACTION * MAX_SMALL_BODY_BYTES,
-)
+LARGE = 8 * HOLDER_FRACTION * MAX_SMALL_BODY_BYTES
+SMALL = 4 * HOLDER_FRACTION * MAX_SMALL_BODY_BYTES
 
 
 @pytest.fixture
@@ -159,7 +158,8 @@ MAX_CALLERS = 60
 
 
 async def test_concurrent_password_hashes_and_waiting_logins_are_limited() -> None:
-    go_on, all_busy = threading.Event(), threading.Event()
+    go_on = threading.Event()
+    all_busy = threading.Event()
     guard = threading.Lock()
     running: list[int] = []
     most: list[int] = []

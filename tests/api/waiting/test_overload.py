@@ -16,7 +16,8 @@ pytestmark = pytest.mark.tier("timing")
 MODULE = "tests.support.probe.asking"
 WORK_SECONDS = 0.5
 # Of two workers, in as many seconds.
-SECONDS, CAPACITY = 5, 20
+SECONDS = 5
+CAPACITY = 20
 
 
 @pytest.fixture(scope="module")

@@ -151,7 +151,8 @@ async def test_work_is_cancelled_when_its_caller_disconnects() -> None:
     assert cancelled.is_set()
 
 
-ANNA, BERT = "192.0.2.1", "192.0.2.2"
+ANNA = "192.0.2.1"
+BERT = "192.0.2.2"
 
 
 @pytest.fixture

@@ -167,13 +167,15 @@ def test_request_is_withdrawn_if_its_caller_disconnects_while_enqueueing(
 def assert_nothing_stays(probe_stack: Stack) -> None:
     # The API clears up when it has answered: the caller need not wait for that.
     # Canaries come and go by themselves.
-    redis, canaries = probe_stack.resources.redis, {b"pressroom:canaries"}
+    redis = probe_stack.resources.redis
+    canaries = {b"pressroom:canaries"}
     eventually(lambda: set(redis.scan_iter("pressroom:*")) <= canaries, what="no keys")
 
 
 SAME = {"same": "one-question", "text": "shared"}
 KEYS = request_scripts.build_keys(request_scripts.build_request_id(Queue.REQUEST, SAME["same"]))
-WAITING, RUNNING = KEYS[0], KEYS[2]
+WAITING = KEYS[0]
+RUNNING = KEYS[2]
 
 
 def asked_at_once(
