@@ -1,4 +1,4 @@
-"""Senders in the console: creating a sender, trying a request body, and receiving a bounce."""
+"""Tests in a browser of senders: creating a sender, trying a report and receiving a bounce."""
 
 import httpx2
 import pytest

@@ -18,9 +18,9 @@ from tests.support.lists.subscribers import known_member, new_address, new_list
 from tests.support.people.oauth import log_in, register
 from tests.support.senders.mailings import new_mailing
 
-FEW = 2
+MIN_ITEMS = 2
 # The routes that return pages with a cursor. `full_account` provides the path parameters.
-LISTS = (
+CURSOR_ROUTES = (
     "/attachments",
     "/lists",
     "/imports",
@@ -36,27 +36,27 @@ LISTS = (
     "/users/me/security-events",
 )
 # The routes that return a bare array, with the link to the next page in a header.
-ARRAYS = (
+ARRAY_ROUTES = (
     "/subscriptions",
     "/subscriptions/{list_id}/members/{user_id}/subs",
     "/apikeys",
     "/grants",
 )
 # Routes whose pages are read by tests in other modules.
-WALKED_ELSEWHERE = (
+ROUTES_TESTED_ELSEWHERE = (
     "/apikeys/{key_id}/requests",
     "/events",
     "/senders/{sender_id}/reports",
     "/webhook-endpoints/{endpoint_id}/deliveries",
 )
-NAMES = ("id", "order_id", "hash_id", "action", "at")
+IDENTIFYING_FIELDS = ("id", "order_id", "hash_id", "action", "at")
 
 FullAccount = tuple[httpx2.Client, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def full_account(stack: Stack) -> FullAccount:
-    """An API client and path parameters. The owner has more than `FEW` items of each kind."""
+    """An API client and path parameters. The owner has more than `MIN_ITEMS` items of each kind."""
     owner = stack.create_owner()
     client = stack.client(owner.key)
     list_ids = [new_list(client)["id"] for _ in range(5)]
@@ -86,46 +86,46 @@ def full_account(stack: Stack) -> FullAccount:
     return client, {"list_id": list_id, "user_id": user_id}
 
 
-def named(items: list[Any]) -> list[Any]:
-    return [[each.get(name) for name in NAMES] for each in items]
+def identify(items: list[Any]) -> list[Any]:
+    return [[each.get(name) for name in IDENTIFYING_FIELDS] for each in items]
 
 
 def test_paging_tests_cover_every_documented_route_with_a_limit() -> None:
-    takes_limit = {
+    routes_with_limit = {
         path
         for path, operations in openapi_document()["paths"].items()
         for parameter in operations.get("get", {}).get("parameters", [])
         # The stock photo provider numbers its pages and has no cursors.
         if parameter.get("name") == "limit" and "/photos/" not in path
     }
-    assert takes_limit == {*LISTS, *ARRAYS, *WALKED_ELSEWHERE}
+    assert routes_with_limit == {*CURSOR_ROUTES, *ARRAY_ROUTES, *ROUTES_TESTED_ELSEWHERE}
 
 
-@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("path", CURSOR_ROUTES)
 @pytest.mark.parametrize("limit", [1, 3])
 def test_cursor_pages_return_the_same_items_as_one_large_page(
     full_account: FullAccount, path: str, limit: int
 ) -> None:
     client, values = full_account
-    address = path.format(**values)
-    whole = data(client.get(address, params={"limit": 1000}))
-    assert whole["pagination"]["next_cursor"] is None
-    assert len(whole["items"]) > FEW
-    assert named(walk_pages(client, address, limit)) == named(whole["items"])
+    url = path.format(**values)
+    large_page = data(client.get(url, params={"limit": 1000}))
+    assert large_page["pagination"]["next_cursor"] is None
+    assert len(large_page["items"]) > MIN_ITEMS
+    assert identify(walk_pages(client, url, limit)) == identify(large_page["items"])
 
 
-@pytest.mark.parametrize("path", ARRAYS)
+@pytest.mark.parametrize("path", ARRAY_ROUTES)
 @pytest.mark.parametrize("limit", [1, 3])
 def test_link_header_pages_return_the_same_items_as_one_array(
     full_account: FullAccount, path: str, limit: int
 ) -> None:
     client, values = full_account
-    address = path.format(**values)
-    whole = client.get(address)
-    assert "link" not in whole.headers
-    assert len(data(whole)) > FEW
+    base_url = path.format(**values)
+    full_reply = client.get(base_url)
+    assert "link" not in full_reply.headers
+    assert len(data(full_reply)) > MIN_ITEMS
     items: list[Any] = []
-    url: str | None = f"{address}?limit={limit}"
+    url: str | None = f"{base_url}?limit={limit}"
     while url is not None:
         page = client.get(url)
         items += data(page)
@@ -133,44 +133,44 @@ def test_link_header_pages_return_the_same_items_as_one_array(
         if url is not None:
             assert len(data(page)) == limit
             url = str(page.url.join(url))
-    assert named(items) == named(data(whole))
+    assert identify(items) == identify(data(full_reply))
 
 
 # The routes that also accept an offset instead of a cursor.
-BY_OFFSET = [each for each in LISTS if each != "/users/me/security-events"]
+OFFSET_ROUTES = [each for each in CURSOR_ROUTES if each != "/users/me/security-events"]
 
 
-@pytest.mark.parametrize("path", BY_OFFSET)
+@pytest.mark.parametrize("path", OFFSET_ROUTES)
 def test_offset_pages_return_the_same_items_as_one_large_page(
     full_account: FullAccount, path: str
 ) -> None:
     client, values = full_account
-    address = path.format(**values)
-    whole = data(client.get(address, params={"limit": 1000}))["items"]
+    url = path.format(**values)
+    all_items = data(client.get(url, params={"limit": 1000}))["items"]
     items: list[Any] = []
     while True:
-        found = data(client.get(address, params={"limit": FEW, "offset": str(len(items))}))
-        items += found["items"]
-        assert found["pagination"]["next_offset"] == len(items)
-        if len(found["items"]) < FEW:
+        page = data(client.get(url, params={"limit": MIN_ITEMS, "offset": str(len(items))}))
+        items += page["items"]
+        assert page["pagination"]["next_offset"] == len(items)
+        if len(page["items"]) < MIN_ITEMS:
             break
-    assert named(items) == named(whole)
+    assert identify(items) == identify(all_items)
 
 
-@pytest.mark.parametrize("path", [*LISTS, "/apikeys"])
+@pytest.mark.parametrize("path", [*CURSOR_ROUTES, "/apikeys"])
 def test_listings_return_the_newest_item_first(full_account: FullAccount, path: str) -> None:
     client, values = full_account
     found = data(client.get(path.format(**values)))
-    items = found if path in ARRAYS else found["items"]
+    items = found if path in ARRAY_ROUTES else found["items"]
     [when] = {"created_at", "occurred_at", "at"} & set(items[0])
     moments = [each[when] for each in items]
     assert moments == sorted(moments, reverse=True)
-    if path in BY_OFFSET:
+    if path in OFFSET_ROUTES:
         page = {"offset": 0, "next_offset": len(items), "next_cursor": None}
         assert found["pagination"] | page == found["pagination"]
 
 
-@pytest.mark.parametrize("path", [*LISTS, *ARRAYS])
+@pytest.mark.parametrize("path", [*CURSOR_ROUTES, *ARRAY_ROUTES])
 def test_listings_reject_malformed_cursors(full_account: FullAccount, path: str) -> None:
     client, values = full_account
     for cursor in ("", "x", "-1", "1.5", "1e3", "٣", "9" * 30, "1-", "0x1", "1 ", "\0"):
@@ -178,14 +178,14 @@ def test_listings_reject_malformed_cursors(full_account: FullAccount, path: str)
         problem(reply, 400, "cursor.invalid")
 
 
-@pytest.mark.parametrize("path", [*LISTS, *ARRAYS])
+@pytest.mark.parametrize("path", [*CURSOR_ROUTES, *ARRAY_ROUTES])
 def test_listings_reject_limits_and_offsets_out_of_bounds(
     full_account: FullAccount, path: str
 ) -> None:
     client, values = full_account
     address = path.format(**values)
     wrong = {"limit": ["0", "1001", "-1", "abc", "", "1.5", "9" * 30]}
-    if path in BY_OFFSET:
+    if path in OFFSET_ROUTES:
         wrong["offset"] = ["-1", "abc", "", "1.5", str(2**53), str(2**64), "9" * 5000]
         behind = data(client.get(address, params={"offset": 2**53 - 1}))
         assert (behind["items"], behind["pagination"]["next_offset"]) == ([], 2**53 - 1)
@@ -199,10 +199,10 @@ def test_item_created_between_two_pages_does_not_shift_the_next_page(stack: Stac
     owner = stack.create_owner()
     with stack.client(owner.key) as client:
         before = [new_list(client)["id"] for _ in range(4)][::-1]
-        first = data(client.get("/lists", params={"limit": FEW}))
+        first = data(client.get("/lists", params={"limit": MIN_ITEMS}))
         new_list(client)
         cursor = first["pagination"]["next_cursor"]
-        second = data(client.get("/lists", params={"limit": FEW, "cursor": cursor}))
+        second = data(client.get("/lists", params={"limit": MIN_ITEMS, "cursor": cursor}))
     assert [each["id"] for each in first["items"] + second["items"]] == before
 
 
@@ -212,7 +212,7 @@ def test_cursor_pages_return_items_with_equal_timestamps_exactly_once(
     with stack.client(owner.key) as client:
         made = {new_list(client)["id"] for _ in range(5)}
         stack.query("UPDATE lists SET created_at = now() WHERE user_id = %s", owner.user_id)
-        shown = [each["id"] for each in walk_pages(client, "/lists", FEW)]
+        shown = [each["id"] for each in walk_pages(client, "/lists", MIN_ITEMS)]
     assert sorted(shown) == sorted(made)
     assert shown == sorted(shown, reverse=True)
 
