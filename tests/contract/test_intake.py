@@ -149,48 +149,50 @@ def test_waiting_body_is_encrypted_and_counts_as_no_job_and_no_storage(
     stack_without_workers: Stack, client_without_workers: httpx2.Client, waiting_sender: Any
 ) -> None:
     email = new_address()
-    stored_bytes = "SELECT user_id, bytes FROM storage_uses ORDER BY user_id"
-    before = stack_without_workers.query(stored_bytes)
+    select_stored_bytes = "SELECT user_id, bytes FROM storage_uses ORDER BY user_id"
+    bytes_before = stack_without_workers.query(select_stored_bytes)
     data(post(client_without_workers, waiting_sender, report("delivered", email=email)))
-    [(row,)] = stack_without_workers.query(
+    [(stored_body,)] = stack_without_workers.query(
         "SELECT encode(body, 'escape') FROM sender_bodies WHERE sender_id = %s",
         waiting_sender["id"],
     )
-    assert email not in str(row)
+    assert email not in str(stored_body)
     assert data(client_without_workers.get("/jobs"))["items"] == []
     assert not stack_without_workers.query("SELECT 1 FROM jobs WHERE kind LIKE 'sender%%'")
-    assert stack_without_workers.query(stored_bytes) == before
+    assert stack_without_workers.query(select_stored_bytes) == bytes_before
 
 
-@pytest.mark.parametrize(("rows", "size"), [(MAX_WAITING_BODIES, 1), (1, MAX_WAITING_BYTES)])
+@pytest.mark.parametrize(
+    ("body_count", "body_bytes"), [(MAX_WAITING_BODIES, 1), (1, MAX_WAITING_BYTES)]
+)
 def test_sender_with_too_many_waiting_bodies_is_busy(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     waiting_sender: dict[str, Any],
     *,
-    rows: int,
-    size: int,
+    body_count: int,
+    body_bytes: int,
 ) -> None:
     client = client_without_workers
-    row = report("delivered", email=new_address())
-    assert data(post(client, waiting_sender, row)) == 1
+    delivery = report("delivered", email=new_address())
+    assert data(post(client, waiting_sender, delivery)) == 1
     stack_without_workers.query(
         "INSERT INTO sender_bodies (sender_id, size, context, wrapped_key, wrapped_by, body)"
         " SELECT %s, %s, '', '', '', '' FROM generate_series(1, %s)",
         waiting_sender["id"],
-        size,
-        rows,
+        body_bytes,
+        body_count,
     )
-    reply = post(client, waiting_sender, row)
+    reply = post(client, waiting_sender, delivery)
     problem(reply, 429, "sender.busy")
     assert int(reply.headers["retry-after"]) > 0
-    body = body_of(row)
+    body = body_of(delivery)
     headers = signed(waiting_sender["secret"], body)
     problem(
         post_body(client, waiting_sender["id"], body, headers | SNS_HEADERS), 503, "sender.busy"
     )
     # The limit applies per sender, so another sender can still post reports.
-    assert data(post(client, new_sender(client), row)) == 1
+    assert data(post(client, new_sender(client), delivery)) == 1
     stack_without_workers.query(
         "DELETE FROM sender_bodies WHERE sender_id = %s", waiting_sender["id"]
     )
@@ -214,10 +216,10 @@ def test_deletion_of_a_sender_waits_for_no_worker_and_drops_all_waiting_bodies(
         lock = "SELECT id FROM sender_bodies WHERE sender_id = :id ORDER BY id LIMIT 1 FOR UPDATE"
         uow.session.execute(sqlalchemy.text(lock), {"id": waiting_sender["id"]})
         assert data(client.delete(path)) == 1
-    count = "SELECT count(*) FROM sender_bodies WHERE sender_id = %s"
-    assert stack.query(count, waiting_sender["id"]) == [(1,)]
+    count_bodies = "SELECT count(*) FROM sender_bodies WHERE sender_id = %s"
+    assert stack.query(count_bodies, waiting_sender["id"]) == [(1,)]
     applying.apply_waiting_bodies(stack.resources)
-    assert stack.query(count, waiting_sender["id"]) == [(0,)]
+    assert stack.query(count_bodies, waiting_sender["id"]) == [(0,)]
     assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", list_id) == []
 
 

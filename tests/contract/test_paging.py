@@ -160,14 +160,14 @@ def test_offset_pages_return_the_same_items_as_one_large_page(
 @pytest.mark.parametrize("path", [*CURSOR_ROUTES, "/apikeys"])
 def test_listings_return_the_newest_item_first(full_account: FullAccount, path: str) -> None:
     client, values = full_account
-    found = data(client.get(path.format(**values)))
-    items = found if path in ARRAY_ROUTES else found["items"]
-    [when] = {"created_at", "occurred_at", "at"} & set(items[0])
-    moments = [each[when] for each in items]
-    assert moments == sorted(moments, reverse=True)
+    listing = data(client.get(path.format(**values)))
+    items = listing if path in ARRAY_ROUTES else listing["items"]
+    [time_name] = {"created_at", "occurred_at", "at"} & set(items[0])
+    times = [each[time_name] for each in items]
+    assert times == sorted(times, reverse=True)
     if path in OFFSET_ROUTES:
-        page = {"offset": 0, "next_offset": len(items), "next_cursor": None}
-        assert found["pagination"] | page == found["pagination"]
+        expected_pagination = {"offset": 0, "next_offset": len(items), "next_cursor": None}
+        assert listing["pagination"] | expected_pagination == listing["pagination"]
 
 
 @pytest.mark.parametrize("path", [*CURSOR_ROUTES, *ARRAY_ROUTES])
@@ -183,38 +183,41 @@ def test_listings_reject_limits_and_offsets_out_of_bounds(
     full_account: FullAccount, path: str
 ) -> None:
     client, values = full_account
-    address = path.format(**values)
-    wrong = {"limit": ["0", "1001", "-1", "abc", "", "1.5", "9" * 30]}
+    url = path.format(**values)
+    invalid_values = {"limit": ["0", "1001", "-1", "abc", "", "1.5", "9" * 30]}
     if path in OFFSET_ROUTES:
-        wrong["offset"] = ["-1", "abc", "", "1.5", str(2**53), str(2**64), "9" * 5000]
-        behind = data(client.get(address, params={"offset": 2**53 - 1}))
-        assert (behind["items"], behind["pagination"]["next_offset"]) == ([], 2**53 - 1)
-    for name, each in wrong.items():
-        for value in each:
-            body = problem(client.get(address, params={name: value}), 400, "request.invalid")
+        invalid_values["offset"] = ["-1", "abc", "", "1.5", str(2**53), str(2**64), "9" * 5000]
+        page_beyond_the_end = data(client.get(url, params={"offset": 2**53 - 1}))
+        assert (page_beyond_the_end["items"], page_beyond_the_end["pagination"]["next_offset"]) == (
+            [],
+            2**53 - 1,
+        )
+    for name, values_of_name in invalid_values.items():
+        for value in values_of_name:
+            body = problem(client.get(url, params={name: value}), 400, "request.invalid")
             assert body["errors"][0]["field"] == f"query.{name}"
 
 
 def test_item_created_between_two_pages_does_not_shift_the_next_page(stack: Stack) -> None:
     owner = stack.create_owner()
     with stack.client(owner.key) as client:
-        before = [new_list(client)["id"] for _ in range(4)][::-1]
-        first = data(client.get("/lists", params={"limit": MIN_ITEMS}))
+        list_ids = [new_list(client)["id"] for _ in range(4)][::-1]
+        first_page = data(client.get("/lists", params={"limit": MIN_ITEMS}))
         new_list(client)
-        cursor = first["pagination"]["next_cursor"]
-        second = data(client.get("/lists", params={"limit": MIN_ITEMS, "cursor": cursor}))
-    assert [each["id"] for each in first["items"] + second["items"]] == before
+        cursor = first_page["pagination"]["next_cursor"]
+        second_page = data(client.get("/lists", params={"limit": MIN_ITEMS, "cursor": cursor}))
+    assert [each["id"] for each in first_page["items"] + second_page["items"]] == list_ids
 
 
 def test_cursor_pages_return_items_with_equal_timestamps_exactly_once(
     stack: Stack, owner: Owner
 ) -> None:
     with stack.client(owner.key) as client:
-        made = {new_list(client)["id"] for _ in range(5)}
+        created_ids = {new_list(client)["id"] for _ in range(5)}
         stack.query("UPDATE lists SET created_at = now() WHERE user_id = %s", owner.user_id)
-        shown = [each["id"] for each in walk_pages(client, "/lists", MIN_ITEMS)]
-    assert sorted(shown) == sorted(made)
-    assert shown == sorted(shown, reverse=True)
+        listed_ids = [each["id"] for each in walk_pages(client, "/lists", MIN_ITEMS)]
+    assert sorted(listed_ids) == sorted(created_ids)
+    assert listed_ids == sorted(listed_ids, reverse=True)
 
 
 def test_cursor_of_one_owner_reveals_nothing_to_another_owner(
@@ -222,11 +225,11 @@ def test_cursor_of_one_owner_reveals_nothing_to_another_owner(
 ) -> None:
     client, _ = full_account
     cursor = data(client.get("/lists", params={"limit": 1}))["pagination"]["next_cursor"]
-    with stack.client(owner.key) as other:
-        assert data(other.get("/lists", params={"cursor": cursor}))["items"] == []
+    with stack.client(owner.key) as other_client:
+        assert data(other_client.get("/lists", params={"cursor": cursor}))["items"] == []
 
 
-MAX_ANSWER_BYTES = 4_000_000
+MAX_RESPONSE_BYTES = 4_000_000
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +238,7 @@ def large_list(stack: Stack) -> Iterator[tuple[httpx2.Client, int]]:
     with stack.client(stack.create_owner().key) as client:
         list_id = new_list(client)["id"]
         fields = [new_field(client, f"field_{number}")["id"] for number in range(50)]
-        values = {str(each): "ö" * 1000 for each in fields}
+        values = {str(field_id): "ö" * 1000 for field_id in fields}
         data(add(client, list_id, *(new_address() for _ in range(90))))
         stack.query(
             "UPDATE subscriptions SET fields = %s WHERE list_id = %s", json.dumps(values), list_id
@@ -249,27 +252,29 @@ def large_list(stack: Stack) -> Iterator[tuple[httpx2.Client, int]]:
 
 
 @pytest.mark.parametrize("query", [{}, {"filter": '{"field": "email", "exists": true}'}])
-@pytest.mark.parametrize("rest", ["subscriptions", "segments"])
+@pytest.mark.parametrize("collection", ["subscriptions", "segments"])
 def test_paged_response_ends_below_4_mb_and_its_cursor_finds_the_remaining_items(
-    large_list: tuple[httpx2.Client, int], rest: str, query: dict[str, str]
+    large_list: tuple[httpx2.Client, int], collection: str, query: dict[str, str]
 ) -> None:
     client, list_id = large_list
-    path = f"/lists/{list_id}/{rest}"
-    asked = {"limit": "1000", **query}
-    first = client.get(path, params=asked)
-    assert MAX_ANSWER_BYTES / 2 < len(first.content) < MAX_ANSWER_BYTES
-    [items, pagination] = [data(first)[name] for name in ("items", "pagination")]
+    path = f"/lists/{list_id}/{collection}"
+    params = {"limit": "1000", **query}
+    first_reply = client.get(path, params=params)
+    assert MAX_RESPONSE_BYTES / 2 < len(first_reply.content) < MAX_RESPONSE_BYTES
+    [items, pagination] = [data(first_reply)[name] for name in ("items", "pagination")]
     assert pagination["next_offset"] == len(items)
-    by_cursor = [*items]
+    items_by_cursor = [*items]
     while cursor := pagination["next_cursor"]:
-        reply = client.get(path, params={**asked, "cursor": cursor})
-        assert len(reply.content) < MAX_ANSWER_BYTES
-        by_cursor += data(reply)["items"]
+        reply = client.get(path, params={**params, "cursor": cursor})
+        assert len(reply.content) < MAX_RESPONSE_BYTES
+        items_by_cursor += data(reply)["items"]
         pagination = data(reply)["pagination"]
-    ids = [each["id"] for each in by_cursor]
+    ids = [each["id"] for each in items_by_cursor]
     assert ids == sorted(set(ids), reverse=True)
-    assert len(ids) == {"subscriptions": 90, "segments": 500}[rest]
+    assert len(ids) == {"subscriptions": 90, "segments": 500}[collection]
     if not query:
-        by_offset = data(client.get(path, params={**asked, "offset": len(items)}))
-        assert [each["id"] for each in by_offset["items"]][:1] == ids[len(items) :][:1]
-        assert by_offset["pagination"]["next_offset"] == len(items) + len(by_offset["items"])
+        page_by_offset = data(client.get(path, params={**params, "offset": len(items)}))
+        assert [each["id"] for each in page_by_offset["items"]][:1] == ids[len(items) :][:1]
+        assert page_by_offset["pagination"]["next_offset"] == len(items) + len(
+            page_by_offset["items"]
+        )

@@ -1,4 +1,4 @@
-"""The request bodies of all PATCH operations, in the OpenAPI document and in the API."""
+"""Tests of the request bodies of all PATCH operations, in the OpenAPI document and in the API."""
 
 from collections.abc import Callable
 from typing import Any

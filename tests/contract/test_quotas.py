@@ -76,27 +76,29 @@ def set_plan(stack: Stack, owner: Owner, plan: Plan) -> None:
 
 def test_free_plan_has_the_documented_quotas(free_client: httpx2.Client) -> None:
     me = data(free_client.get("/users/me"))
-    used = dict.fromkeys(FREE_QUOTAS, 0) | {"keys": 1}
+    expected_use = dict.fromkeys(FREE_QUOTAS, 0) | {"keys": 1}
     assert me["plan"] == "free"
-    assert me["quotas"] == {n: {"used": used[n], "limit": most} for n, most in FREE_QUOTAS.items()}
+    assert me["quotas"] == {
+        name: {"used": expected_use[name], "limit": limit} for name, limit in FREE_QUOTAS.items()
+    }
 
 
 def test_paid_plan_limits_only_members(client: httpx2.Client) -> None:
-    found = read_quotas(client)
-    assert found.pop("members") == {"used": 0, "limit": MOST_MEMBERS}
-    assert set(found) == set(FREE_QUOTAS) - {"members"}
-    assert {each["limit"] for each in found.values()} == {None}
+    plan_quotas = read_quotas(client)
+    assert plan_quotas.pop("members") == {"used": 0, "limit": MOST_MEMBERS}
+    assert set(plan_quotas) == set(FREE_QUOTAS) - {"members"}
+    assert {plan_quota["limit"] for plan_quota in plan_quotas.values()} == {None}
 
 
 def test_list_beyond_the_plan_is_rejected_and_archived_lists_do_not_count(
     free_client: httpx2.Client,
 ) -> None:
-    made = [new_list(free_client) for _ in range(5)]
+    created_lists = [new_list(free_client) for _ in range(5)]
     body = {"title": "One more", "slug": "one-more"}
     require_exceeded(free_client.post("/lists", json=body), "lists", used=5, limit=5)
     assert read_quotas(free_client)["lists"] == {"used": 5, "limit": 5}
     # Archived lists don't count towards the quota.
-    data(free_client.delete(f"/lists/{made[0]['id']}"))
+    data(free_client.delete(f"/lists/{created_lists[0]['id']}"))
     new_list(free_client)
     require_exceeded(free_client.post("/lists", json=body), "lists", used=5, limit=5)
 
@@ -104,14 +106,14 @@ def test_list_beyond_the_plan_is_rejected_and_archived_lists_do_not_count(
 def test_downgrade_keeps_existing_lists_but_prevents_new_lists(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
-    made = [new_list(client)["id"] for _ in range(7)]
+    created_ids = [new_list(client)["id"] for _ in range(7)]
     set_plan(stack, owner, Plan.FREE)
-    listed = [each["id"] for each in data(client.get("/lists"))["items"]]
-    assert sorted(listed) == sorted(made)
+    listed_ids = [each["id"] for each in data(client.get("/lists"))["items"]]
+    assert sorted(listed_ids) == sorted(created_ids)
     assert read_quotas(client)["lists"] == {"used": 7, "limit": 5}
     body = {"title": "One more", "slug": "one-more"}
     require_exceeded(client.post("/lists", json=body), "lists", used=7, limit=5)
-    data(client.patch(f"/lists/{made[0]}", json={"title": "Another title"}))
+    data(client.patch(f"/lists/{created_ids[0]}", json={"title": "Another title"}))
 
 
 def test_api_key_beyond_the_plan_is_rejected_and_revoked_or_expired_keys_do_not_count(
