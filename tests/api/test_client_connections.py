@@ -6,14 +6,14 @@ from devstack import LOOPBACK
 from devstack.harness.stack import Stack
 
 REQUEST_COUNT = 50
-REQUEST = b"GET /healthz HTTP/1.1\r\nHost: " + LOOPBACK.encode() + b"\r\n\r\n"
+HEALTH_REQUEST = b"GET /healthz HTTP/1.1\r\nHost: " + LOOPBACK.encode() + b"\r\n\r\n"
 
 
 def test_response_body_arrives_completely(stack: Stack) -> None:
     """If the body were missing after the head, callers behind a proxy would wait for it."""
     with socket.create_connection((LOOPBACK, stack.api_port), timeout=30) as connection:
         for _ in range(REQUEST_COUNT):
-            connection.sendall(REQUEST)
+            connection.sendall(HEALTH_REQUEST)
             head, separator, body = connection.recv(65_536).partition(b"\r\n\r\n")
             [length] = [
                 int(line.partition(b":")[2])

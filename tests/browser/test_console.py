@@ -50,8 +50,8 @@ def test_owner_can_create_list_find_members_and_undo_bulk_action(
     console_page.get_by_role("button", name="Create list").click()
     expect(console_page.get_by_role("heading", level=1)).to_have_text("The Daily Demo")
     expect(console_page.get_by_role("status")).to_contain_text("was created.")
-    [made] = data(client.get("/lists"))["items"]
-    imported(client, made["id"], of_addresses("ada@example.com", "bob@example.com"))
+    [mailing_list] = data(client.get("/lists"))["items"]
+    imported(client, mailing_list["id"], of_addresses("ada@example.com", "bob@example.com"))
 
     console_page.get_by_role("link", name="Members").click()
     expect(console_page.get_by_role("link", name="bob@example.com")).to_be_visible()
@@ -84,7 +84,7 @@ def test_owner_can_create_list_find_members_and_undo_bulk_action(
     expect(state.filter(has_text="Done: 2 of 2 members changed")).to_be_visible()
     console_page.get_by_role("button", name="Undo bulk action").click()
     expect(state.filter(has_text="Undone: 2 members restored")).to_be_visible()
-    ada = data(client.get(f"/lists/{made['id']}/members/ada@example.com"))
+    ada = data(client.get(f"/lists/{mailing_list['id']}/members/ada@example.com"))
     assert (ada["name"], ada["tags"], ada["email_enabled"]) == ("Ada", ["vip"], True)
 
 

@@ -46,7 +46,7 @@ PageOpener = Callable[..., Page]
 SCOPES = tuple(SCOPE_EXPLANATIONS)
 LONG_NAME = LONG_WORD * 2
 LONG_ADDRESS = "maria-magdalena.oberhuber.kreuzberger@verwaltung.gemeinde-musterstadt.example"
-SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+SCREENSHOTS_FOLDER = Path(__file__).parents[2] / "build" / "screenshots"
 TAKES_SCREENSHOTS = IS_THOROUGH or os.environ.get("PRESSROOM_PICTURES") == "1"
 _BACKGROUND_COLOUR = "getComputedStyle(document.body).backgroundColor"
 
@@ -76,7 +76,7 @@ def _console_visits() -> Iterator[tuple[str, Visit]]:
             yield path, Visit(visitor, path, value_names=call.values)
 
 
-PAGES = {
+VISITS = {
     **dict(_console_visits()),
     "an import that was looked at": Visit("owner", "/console/imports/{looked_at_id}"),
     "an order in review": Visit("operator", "/console/operators/orders/{doubtful_order_id}"),
@@ -243,13 +243,13 @@ def page_of(
         pytest.param(
             name, marks=pytest.mark.tier(*["fast"] * (name in PAGES_OF_FAST_TIER), "browser")
         )
-        for name in PAGES
+        for name in VISITS
     ],
 )
 def test_every_page_is_accessible_and_fits_a_narrow_screen(
     stack: Stack, page_of: PageOpener, path_values: dict[str, object], *, name: str
 ) -> None:
-    visit = PAGES[name]
+    visit = VISITS[name]
     renamed_values = {
         path_name: path_values[value_name]
         for path_name, value_name in (visit.value_names or {}).items()
@@ -309,4 +309,4 @@ def test_address_in_a_narrow_table_of_members_is_shown_whole_beside_its_box(
 def _take_screenshot(page: Page, name: str) -> None:
     """Save a screenshot for a visual check, if screenshots are enabled."""
     if TAKES_SCREENSHOTS:
-        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+        page.screenshot(path=SCREENSHOTS_FOLDER / f"{name}.png", full_page=True)

@@ -23,7 +23,7 @@ from tests.support.stack.maintenance import run_maintenance
 from workers.flower_server import load_flower_script
 from workers.task_queues import list_task_queues
 
-MAX_PIXELS_APART = 1.0
+MAX_OFFSET_PIXELS = 1.0
 # Run these tests only in the browser tier, because only a new release of Flower or of its table
 # script can break them.
 browser_tier = pytest.mark.tier("browser")
@@ -100,7 +100,7 @@ def test_flower_names_tasks_by_queue_and_kind_and_omits_periodic_tasks(
     assert not {"", "None"} & shown_names
 
 
-_EDGES = """selectors => selectors.map(selector =>
+_MEASURE_EDGES = """selectors => selectors.map(selector =>
     [...document.querySelectorAll(selector)].filter(cell => cell.offsetParent).map(cell => {
         const box = cell.getBoundingClientRect();
         return [box.left, box.right];
@@ -128,7 +128,7 @@ def test_flower_table_headers_align_with_their_columns(
 
 
 def _is_aligned(page: Page, table: str) -> bool:
-    return _measure_offset(page, table) <= MAX_PIXELS_APART
+    return _measure_offset(page, table) <= MAX_OFFSET_PIXELS
 
 
 def _measure_offset(page: Page, table: str) -> float:
@@ -137,7 +137,7 @@ def _measure_offset(page: Page, table: str) -> float:
     One script measures all edges, because the page may redraw the table at any time.
     """
     selectors = f".{table}-card thead th", f"#{table} tbody tr:first-child td"
-    header_edges, cell_edges = page.evaluate(_EDGES, selectors)
+    header_edges, cell_edges = page.evaluate(_MEASURE_EDGES, selectors)
     assert len(header_edges) == len(cell_edges) > 5
     offset: float = max(
         abs(header_edge - cell_edge)

@@ -18,7 +18,7 @@ class FaultyClient:
         self.url = url
         self.pressroom = package.Pressroom(url, key, **options)
 
-    def seen(self) -> list[dict[str, str | None]]:
+    def received_calls(self) -> list[dict[str, str | None]]:
         with plain_client() as client:
             calls: list[dict[str, str | None]] = client.get(f"{self.url}/seen").json()
         return calls
@@ -39,7 +39,7 @@ def test_python_client_retries_with_the_same_idempotency_key_and_one_effect(
 ) -> None:
     faulty = make_faulty_client(fault)
     attachment = faulty.pressroom.upload_attachment(PhotoFile())
-    first_call, second_call = faulty.seen()
+    first_call, second_call = faulty.received_calls()
     assert first_call["key"]
     assert first_call["key"] == second_call["key"]
     assert [each["id"] for each in faulty.pressroom.list_attachments()] == [attachment["id"]]
@@ -52,7 +52,7 @@ def test_python_client_sends_a_new_idempotency_key_per_call_unless_given_one(
     faulty.pressroom.upload_attachment(PhotoFile())
     faulty.pressroom.upload_attachment(PhotoFile())
     faulty.pressroom.upload_attachment(PhotoFile(), idempotency_key="order-7-0123456789")
-    keys = [each["key"] for each in faulty.seen()]
+    keys = [each["key"] for each in faulty.received_calls()]
     assert len(set(keys)) == 3
     assert keys[-1] == "order-7-0123456789"
 
@@ -71,7 +71,7 @@ def test_python_client_raises_error_if_retry_after_is_too_long(
     with pytest.raises(package.ApiError) as error:
         faulty.pressroom.read_me()
     assert error.value.retry_after == 3600
-    assert len(faulty.seen()) == 1
+    assert len(faulty.received_calls()) == 1
 
 
 def test_python_client_limits_the_number_of_retries(
@@ -80,11 +80,11 @@ def test_python_client_limits_the_number_of_retries(
     faulty = make_faulty_client("429", "429", "429", "429")
     with pytest.raises(package.ApiError):
         faulty.pressroom.read_me()
-    assert len(faulty.seen()) == 3
+    assert len(faulty.received_calls()) == 3
     client_without_retries = make_faulty_client("429", retries=package.Retries(max_retries=0))
     with pytest.raises(package.ApiError):
         client_without_retries.pressroom.read_me()
-    assert len(client_without_retries.seen()) == 1
+    assert len(client_without_retries.received_calls()) == 1
 
 
 def test_python_client_does_not_retry_a_lost_call_without_idempotency_key(
@@ -93,7 +93,7 @@ def test_python_client_does_not_retry_a_lost_call_without_idempotency_key(
     faulty = make_faulty_client("lost")
     with pytest.raises(package.NotReached):
         faulty.pressroom.create_list({"title": "Garden", "slug": f"g-{time.time_ns()}"})
-    assert len(faulty.seen()) == 1
+    assert len(faulty.received_calls()) == 1
 
 
 def test_python_client_does_not_retry_a_consumed_stream(
@@ -102,7 +102,7 @@ def test_python_client_does_not_retry_a_consumed_stream(
     faulty = make_faulty_client("429")
     with pytest.raises(package.ApiError):
         faulty.pressroom.import_members(7, iter([b"email\n", b"ben@example.com\n"]))
-    assert len(faulty.seen()) == 1
+    assert len(faulty.received_calls()) == 1
 
 
 def test_python_client_raises_not_reached_for_an_unreachable_api(package: ModuleType) -> None:
@@ -130,7 +130,7 @@ def test_python_client_resumes_a_broken_job_event_stream(
     assert job["status"] in {"queued", "running"}
     finished_job = faulty.pressroom.wait_for_job(job, timeout=90)
     assert finished_job["result"]["added"] == 30_000
-    streams = [each for each in faulty.seen() if str(each["path"]).endswith("/events")]
+    streams = [each for each in faulty.received_calls() if str(each["path"]).endswith("/events")]
     assert streams[0]["last_event_id"] is None
     assert streams[1]["last_event_id"]
 

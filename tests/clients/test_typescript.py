@@ -37,7 +37,7 @@ pytestmark = pytest.mark.tier("clients")
 TESTS_FOLDER = Path(__file__).parent / "typescript"
 # The names of the package's tests that `make test` runs.
 _FAST_TEST_NAMES = (
-    "a file is uploaded|an error has its code|each operation is a method|iterating goes on"
+    "a file is uploaded|an error has its code|each operation is a method|iteration continues"
 )
 
 
@@ -66,7 +66,7 @@ def api_details(stack: Stack, owner: Owner, tmp_path: Path) -> dict[str, Any]:
 def javascript_input(
     stack: Stack, network_url: str, owner: Owner, api_details: dict[str, Any], pressroom: Any
 ) -> dict[str, Any]:
-    """All input of the JavaScript tests, which they read from the environment variable GIVEN."""
+    """All input of the JavaScript tests, which they read from the variable TEST_INPUT."""
     program = oauth.register(stack, scopes=(Scope.CREDIT_READ, Scope.ATTACHMENT))
     return api_details | {
         "network": network_url,
@@ -96,7 +96,7 @@ def test_built_typescript_client_calls_the_api(
     output = _run_node(
         *("--test", f"--test-name-pattern={_FAST_TEST_NAMES}", "tests/client.test.mjs"),
         folder=project,
-        GIVEN=json.dumps(api_details),
+        TEST_INPUT=json.dumps(api_details),
     )
     assert f"# pass {1 + _FAST_TEST_NAMES.count('|')}\n" in output
 
@@ -106,7 +106,10 @@ def test_typescript_client_passes_its_own_tests(
     name: str, typescript_project: Path, javascript_input: dict[str, Any]
 ) -> None:
     _run_node(
-        "--test", f"tests/{name}", folder=typescript_project, GIVEN=json.dumps(javascript_input)
+        "--test",
+        f"tests/{name}",
+        folder=typescript_project,
+        TEST_INPUT=json.dumps(javascript_input),
     )
 
 
@@ -131,7 +134,7 @@ def test_every_example_in_the_typescript_readme_compiles_strictly(typescript_pro
     folder.mkdir()
     for number, program in enumerate(programs):
         (folder / f"example{number}.ts").write_text(program)
-    names = sorted(f"readme/{each.name}" for each in folder.iterdir())
+    names = sorted(f"readme/{file.name}" for file in folder.iterdir())
     assert len(names) > 1
     _compile(typescript_project, "tests/ambient.d.ts", *names)
 

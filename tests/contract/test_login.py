@@ -266,21 +266,23 @@ def test_password_hash_with_outdated_parameters_is_renewed_at_login(
         assert second_browser.log_in(email).status_code == 303
 
 
-ME = "/users/me"
-NEW_KEY = {"name": "from a session"}
+ME_PATH = "/users/me"
+NEW_KEY_BODY = {"name": "from a session"}
 
 
 def test_session_has_the_same_access_as_its_user(
     logged_in_visitor: Visitor, stack: Stack, email: str
 ) -> None:
-    assert data(logged_in_visitor.get(ME))["email"] == email
+    assert data(logged_in_visitor.get(ME_PATH))["email"] == email
     for path in ("/lists", "/attachments", "/apikeys", "/jobs", "/auxilia/credits/balance"):
         data(logged_in_visitor.get(path))
     created_key = data(
-        logged_in_visitor.client.post("/apikeys", json=NEW_KEY, headers={"Origin": stack.api_url})
+        logged_in_visitor.client.post(
+            "/apikeys", json=NEW_KEY_BODY, headers={"Origin": stack.api_url}
+        )
     )
     with stack.client(created_key["key"]) as client:
-        assert data(client.get(ME))["email"] == email
+        assert data(client.get(ME_PATH))["email"] == email
 
 
 def test_session_cannot_request_a_delivery_export(
@@ -323,14 +325,14 @@ def test_write_request_with_session_but_without_valid_csrf_proof_is_rejected(
         sent_headers = {name: value.format(**placeholders) for name, value in headers.items()}
         for method, path in (("POST", "/apikeys"), ("DELETE", "/apikeys/1"), ("PATCH", "/lists/1")):
             reply = logged_in_visitor.client.request(
-                method, path, json=NEW_KEY, headers=sent_headers
+                method, path, json=NEW_KEY_BODY, headers=sent_headers
             )
             problem(reply, 403, "auth.csrf")
         assert data(logged_in_visitor.get("/apikeys")) == []
 
 
 def test_cross_origin_page_cannot_read_responses_to_a_session(logged_in_visitor: Visitor) -> None:
-    reply = logged_in_visitor.client.get(ME, headers={"Origin": "https://evil.example"})
+    reply = logged_in_visitor.client.get(ME_PATH, headers={"Origin": "https://evil.example"})
     assert reply.headers["access-control-allow-origin"] == "*"
     # Without this header, browsers hide responses to requests with cookies from other origins.
     assert "access-control-allow-credentials" not in reply.headers
@@ -338,9 +340,15 @@ def test_cross_origin_page_cannot_read_responses_to_a_session(logged_in_visitor:
 
 def test_csrf_token_is_accepted_in_a_header_but_not_in_the_url(logged_in_visitor: Visitor) -> None:
     token = logged_in_visitor.csrf_token()
-    reply = logged_in_visitor.client.post("/apikeys", params={"csrf_token": token}, json=NEW_KEY)
+    reply = logged_in_visitor.client.post(
+        "/apikeys", params={"csrf_token": token}, json=NEW_KEY_BODY
+    )
     problem(reply, 403, "auth.csrf")
-    data(logged_in_visitor.client.post("/apikeys", headers={"X-CSRF-Token": token}, json=NEW_KEY))
+    data(
+        logged_in_visitor.client.post(
+            "/apikeys", headers={"X-CSRF-Token": token}, json=NEW_KEY_BODY
+        )
+    )
 
 
 def test_csrf_token_is_accepted_in_a_form_field(logged_in_visitor: Visitor) -> None:
@@ -357,7 +365,7 @@ def test_malformed_or_unknown_session_cookie_is_rejected(stack: Stack, value: st
     with plain_client(base_url=stack.api_url) as client:
         cookie = f"{SESSION}={value}".encode("latin-1")
         code = "auth.invalid_credentials" if value else "auth.credentials_missing"
-        problem(client.get(ME, headers=[(b"Cookie", cookie)]), 401, code)
+        problem(client.get(ME_PATH, headers=[(b"Cookie", cookie)]), 401, code)
 
 
 @pytest.mark.parametrize(
@@ -370,9 +378,9 @@ def test_session_expires_after_its_lifetime_or_inactivity(
     stack.query(statement, age - timedelta(minutes=2), user_id_of(stack, email))
     if column == "last_used_at":
         # A session that is used before its expiry stays valid for another full period.
-        data(logged_in_visitor.get(ME))
+        data(logged_in_visitor.get(ME_PATH))
     stack.query(statement, age + timedelta(seconds=1), user_id_of(stack, email))
-    problem(logged_in_visitor.get(ME), 401, "auth.invalid_credentials")
+    problem(logged_in_visitor.get(ME_PATH), 401, "auth.invalid_credentials")
     assert logged_in_visitor.get("/account").status_code == 303
 
 
@@ -382,13 +390,13 @@ def test_last_use_of_a_session_is_recorded_at_most_once_per_minute(
     user_id = user_id_of(stack, email)
     query = "SELECT last_used_at FROM user_sessions WHERE user_id = %s"
     before = stack.query(query, user_id)
-    data(logged_in_visitor.get(ME))
+    data(logged_in_visitor.get(ME_PATH))
     assert stack.query(query, user_id) == before
     stack.query(
         "UPDATE user_sessions SET last_used_at = now() - interval '2 minutes' WHERE user_id = %s",
         user_id,
     )
-    data(logged_in_visitor.get(ME))
+    data(logged_in_visitor.get(ME_PATH))
     assert stack.query(query, user_id) > before
 
 
@@ -403,7 +411,7 @@ def test_api_key_takes_precedence_over_a_session_of_the_same_person(
         )
     )
     headers = {"Authorization": f"Bearer {created_key['key']}"}
-    data(logged_in_visitor.client.get(ME, headers=headers))
+    data(logged_in_visitor.client.get(ME_PATH, headers=headers))
     reply = logged_in_visitor.client.get("/lists", headers=headers)
     problem(reply, 403, "auth.insufficient_scope")
     # A request with an API key needs no CSRF token, because other sites don't know the key.
@@ -415,7 +423,9 @@ def test_api_key_and_session_of_different_people_are_rejected(
     logged_in_visitor: Visitor, owner: Owner
 ) -> None:
     for headers in ({"Authorization": f"Bearer {owner.key}"}, {"X-API-Key": owner.key}):
-        problem(logged_in_visitor.client.get(ME, headers=headers), 401, "auth.credentials_disagree")
+        problem(
+            logged_in_visitor.client.get(ME_PATH, headers=headers), 401, "auth.credentials_disagree"
+        )
 
 
 def test_charge_with_a_cached_api_key_and_the_session_of_another_person_is_rejected(
@@ -436,7 +446,7 @@ def test_revoked_session_is_ignored_next_to_a_valid_api_key(
     with stack.resources.unit_of_work() as uow:
         assert sessions.revoke_sessions(uow, user_id_of(stack, email)) == 1
     headers = {"Authorization": f"Bearer {owner.key}"}
-    assert data(logged_in_visitor.client.get(ME, headers=headers))["id"] == owner.user_id
+    assert data(logged_in_visitor.client.get(ME_PATH, headers=headers))["id"] == owner.user_id
 
 
 def test_forged_trace_id_is_rejected_despite_a_valid_session(logged_in_visitor: Visitor) -> None:
@@ -448,4 +458,4 @@ def test_malformed_session_cookie_is_rejected_without_a_database_query(
     disconnected_api: httpx2.Client,
 ) -> None:
     cookies = {"Cookie": f"{SESSION}=short"}
-    problem(disconnected_api.get(ME, headers=cookies), 401, "auth.invalid_credentials")
+    problem(disconnected_api.get(ME_PATH, headers=cookies), 401, "auth.invalid_credentials")

@@ -1,4 +1,4 @@
-"""Texts of mailing lists and fields that exceed their maximum length."""
+"""Tests of texts of mailing lists and fields that exceed their maximum length."""
 
 from typing import Any
 

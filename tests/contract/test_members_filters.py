@@ -163,16 +163,16 @@ Json = dict[str, Any]
 
 
 def search_members(
-    client: httpx2.Client, list_id: int, member_filter: object, **options: object
+    client: httpx2.Client, list_id: int, condition: object, **options: object
 ) -> Json:
-    body = {"filter": member_filter, **options}
+    body = {"filter": condition, **options}
     return dict(data(client.post(f"/lists/{list_id}/members/search", json=body)))
 
 
 def list_members(
-    client: httpx2.Client, list_id: int, member_filter: object, **options: str | int
+    client: httpx2.Client, list_id: int, condition: object, **options: str | int
 ) -> Json:
-    query: dict[str, str | int] = {"filter": json.dumps(member_filter), **options}
+    query: dict[str, str | int] = {"filter": json.dumps(condition), **options}
     return dict(data(client.get(f"/lists/{list_id}/subscriptions", params=query)))
 
 

@@ -22,8 +22,8 @@ from tests.support.people.oauth import (
     register,
 )
 
-ME = "/users/me"
-BALANCE = "/auxilia/credits/balance"
+ME_PATH = "/users/me"
+BALANCE_PATH = "/auxilia/credits/balance"
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +46,8 @@ def test_authorization_code_is_exchanged_for_tokens_with_the_granted_scope(
     assert ACCESS_TOKEN.matches(tokens["access_token"])
     assert REFRESH_TOKEN.matches(tokens["refresh_token"])
     with stack.client(tokens["access_token"]) as client:
-        assert data(client.get(BALANCE))["user_id"] == logged_in_owner.owner.user_id
-        assert data(client.get(ME))["id"] == logged_in_owner.owner.user_id
+        assert data(client.get(BALANCE_PATH))["user_id"] == logged_in_owner.owner.user_id
+        assert data(client.get(ME_PATH))["id"] == logged_in_owner.owner.user_id
 
 
 def test_authorization_response_contains_state_and_issuer(
@@ -99,7 +99,7 @@ def test_person_can_grant_fewer_scopes_than_requested_but_not_none(
     assert tokens["scope"] == "attachment"
     with stack.client(tokens["access_token"]) as client:
         data(client.get("/attachments"))
-        problem(client.get(BALANCE), 403, "auth.insufficient_scope")
+        problem(client.get(BALANCE_PATH), 403, "auth.insufficient_scope")
     assert fields_of(logged_in_owner.answer(path).headers["location"])["error"] == "access_denied"
 
 
@@ -126,7 +126,7 @@ def test_oauth_refresh_returns_a_new_token_pair_with_the_same_scopes(
     narrow_tokens = program.refresh(second_tokens["refresh_token"], scope="attachment").json()
     assert narrow_tokens["scope"] == "attachment"
     with stack.client(narrow_tokens["access_token"]) as client:
-        problem(client.get(BALANCE), 403, "auth.insufficient_scope")
+        problem(client.get(BALANCE_PATH), 403, "auth.insufficient_scope")
     assert (
         program.refresh(narrow_tokens["refresh_token"]).json()["scope"] == "attachment credit.read"
     )
@@ -140,7 +140,7 @@ def test_expired_oauth_tokens_are_rejected(
     signer = stack.resources.keyring.signer("oauth-token")
     stack.query(expire, signer.digest(tokens["access_token"].encode()))
     with stack.client(tokens["access_token"]) as client:
-        reply = client.get(ME)
+        reply = client.get(ME_PATH)
     problem(reply, 401, "auth.invalid_credentials")
     assert 'error="invalid_token"' in reply.headers["www-authenticate"]
     stack.query(expire, signer.digest(tokens["refresh_token"].encode()))

@@ -131,6 +131,6 @@ def test_field_that_a_patch_body_omits_keeps_its_value(path: str, client: httpx2
     record_path = RECORDS[path](client)
     # The API has no operation that reads one field.
     read_path = "/fields" if path == "/fields/{field_id}" else record_path
-    before = data(client.get(read_path))
+    record_before = data(client.get(read_path))
     assert client.patch(record_path, json={}).status_code == 200
-    assert data(client.get(read_path)) == before
+    assert data(client.get(read_path)) == record_before

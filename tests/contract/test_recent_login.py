@@ -41,17 +41,18 @@ from tests.support.people.visiting import (
 )
 
 REPOSITORY = Path(__file__).parents[2]
-EVERYBODY = {"field": "email", "exists": True}
+ALL_MEMBERS_FILTER = {"field": "email", "exists": True}
 
 
 @dataclass(frozen=True)
-class RecentAct:
-    """An act that needs a recent login, and all routes by which a session can do it.
+class ProtectedAction:
+    """An action that needs a recent login, and all routes by which a session can perform it.
 
     Attributes:
-        documented: the act in docs/accounts.md.
-        promised: the act in SECURITY.md, where that page names it.
-        api: JSON bodies of operations, and ``pages``: forms of pages, both by their route.
+        documented: the action in docs/accounts.md.
+        promised: the action in SECURITY.md, if that page names it.
+        api: maps the operations of the API to their JSON bodies.
+        pages: maps the routes of pages to their forms.
     """
 
     documented: str
@@ -60,19 +61,19 @@ class RecentAct:
     pages: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
-SENDER = {"name": "Ours", "provider": "generic"}
-MAILGUN = {"name": "Theirs", "provider": "mailgun", "signing_key": "k"}
+SENDER_BODY = {"name": "Ours", "provider": "generic"}
+MAILGUN_BODY = {"name": "Theirs", "provider": "mailgun", "signing_key": "k"}
 _SENDERS_PATH = "/console/developers/senders"
-HOOK = {"url": "http://127.0.0.1:9/hook", "types": ["subscription.created"]}
-REMOVAL = {"filter": EVERYBODY, "action": "remove"}
+WEBHOOK_BODY = {"url": "http://127.0.0.1:9/hook", "types": ["subscription.created"]}
+REMOVAL_BODY = {"filter": ALL_MEMBERS_FILTER, "action": "remove"}
 _LIST_PATH = "/console/lists/{list_id}"
 _IMAGE_PATH = "/console/images/{hash_id}"
 _WEBHOOKS_PATH = "/console/developers/webhooks"
 _OPERATORS_PATH = "/console/operators"
-BULK_FORM = f"POST {_LIST_PATH}/bulk-actions/new"
+BULK_ACTION_ROUTE = f"POST {_LIST_PATH}/bulk-actions/new"
 # The order matters, because the test makes one owner perform all of these actions in turn.
-RECENT_ACTS = (
-    RecentAct(
+PROTECTED_ACTIONS = (
+    ProtectedAction(
         "making API keys",
         api={"POST /apikeys": {"name": "k"}},
         pages={
@@ -80,11 +81,11 @@ RECENT_ACTS = (
             "POST /console/developers/keys/new": {"name": "k", "reach": "all", "lifetime": "90"},
         },
     ),
-    RecentAct(
+    ProtectedAction(
         "making or changing webhook endpoints",
         api={
-            "POST /webhook-endpoints": HOOK,
-            "PATCH /webhook-endpoints/{endpoint_id}": {"url": f"{HOOK['url']}/2"},
+            "POST /webhook-endpoints": WEBHOOK_BODY,
+            "PATCH /webhook-endpoints/{endpoint_id}": {"url": f"{WEBHOOK_BODY['url']}/2"},
             "POST /webhook-endpoints/{endpoint_id}/rotate": None,
         },
         pages={
@@ -97,28 +98,28 @@ RECENT_ACTS = (
             f"POST {_WEBHOOKS_PATH}/{{endpoint_id}}/rotate": {},
         },
     ),
-    RecentAct(
+    ProtectedAction(
         "making senders or changing their secrets",
         api={
-            "POST /senders": SENDER,
+            "POST /senders": SENDER_BODY,
             "PATCH /senders/{mailgun_id}": {"signing_key": "another"},
             "POST /senders/{sender_id}/rotate": None,
         },
         pages={
             f"GET {_SENDERS_PATH}/new": {},
-            f"POST {_SENDERS_PATH}/new": SENDER,
+            f"POST {_SENDERS_PATH}/new": SENDER_BODY,
             f"GET {_SENDERS_PATH}/{{sender_id}}/rotate": {},
             f"POST {_SENDERS_PATH}/{{sender_id}}/rotate": {},
         },
     ),
-    RecentAct(
+    ProtectedAction(
         "giving programs access",
         pages={
             "GET /oauth/authorize": {},
             "POST /oauth/authorize": {"decision": "allow", "scope.credit.read": "on"},
         },
     ),
-    RecentAct(
+    ProtectedAction(
         "changing password or address",
         pages={
             "GET /account/password": {},
@@ -129,7 +130,7 @@ RECENT_ACTS = (
             "POST /account/email/confirm": {},
         },
     ),
-    RecentAct(
+    ProtectedAction(
         "changing second factors",
         pages={
             "GET /account/factors/app": {},
@@ -140,7 +141,7 @@ RECENT_ACTS = (
             "POST /account/factors": {},
         },
     ),
-    RecentAct(
+    ProtectedAction(
         "exporting",
         "export",
         api={
@@ -153,13 +154,13 @@ RECENT_ACTS = (
             "GET /console/exports/{export_id}/file": {},
         },
     ),
-    RecentAct(
+    ProtectedAction(
         "removing many members at once",
         "remove members in bulk",
-        api={"POST /lists/{list_id}/members/bulk": REMOVAL},
-        pages={BULK_FORM: {"action": "remove", "filter": json.dumps(EVERYBODY)}},
+        api={"POST /lists/{list_id}/members/bulk": REMOVAL_BODY},
+        pages={BULK_ACTION_ROUTE: {"action": "remove", "filter": json.dumps(ALL_MEMBERS_FILTER)}},
     ),
-    RecentAct(
+    ProtectedAction(
         "undoing imports",
         "undo an import",
         api={"DELETE /imports/{import_id}/members": None},
@@ -168,23 +169,23 @@ RECENT_ACTS = (
             "POST /console/imports/{import_id}/undo": {},
         },
     ),
-    RecentAct(
+    ProtectedAction(
         "opening the rows that an import did not add",
         "open the rows that an import rejected",
         pages={"GET /console/imports/{import_id}/not-added": {}},
     ),
-    RecentAct(
+    ProtectedAction(
         "making links to encrypted files",
         "create a link to an encrypted file",
         api={"POST /attachments/{hash_id}/links": {"expires_in": 3600}},
         pages={f"GET {_IMAGE_PATH}/link": {}, f"POST {_IMAGE_PATH}/link": {"lasts": "3600"}},
     ),
-    RecentAct(
+    ProtectedAction(
         "revoking the trace ids of a list",
         "revoke trace ids",
         api={"DELETE /lists/{list_id}/traces": None},
     ),
-    RecentAct(
+    ProtectedAction(
         "changes by an operator",
         pages={
             f"POST {_OPERATORS_PATH}/texts": {},
@@ -195,8 +196,8 @@ RECENT_ACTS = (
         },
     ),
 )
-API_BODIES = {route: body for act in RECENT_ACTS for route, body in act.api.items()}
-PAGE_FORMS = {route: form for act in RECENT_ACTS for route, form in act.pages.items()}
+API_BODIES = {route: body for act in PROTECTED_ACTIONS for route, body in act.api.items()}
+PAGE_FORMS = {route: form for act in PROTECTED_ACTIONS for route, form in act.pages.items()}
 
 
 def remove_parameter_names(routes: Iterable[str]) -> set[str]:
@@ -225,7 +226,7 @@ def test_recent_login_tests_cover_every_route_that_requires_a_recent_login() -> 
     }
     assert remove_parameter_names(documented_routes) == remove_parameter_names(API_BODIES)
     # These routes require a recent login without this dependency.
-    routes_without_dependency = {"GET /oauth/authorize", "POST /oauth/authorize", BULK_FORM}
+    routes_without_dependency = {"GET /oauth/authorize", "POST /oauth/authorize", BULK_ACTION_ROUTE}
     assert remove_parameter_names(
         checked_routes | routes_without_dependency
     ) == remove_parameter_names(PAGE_FORMS)
@@ -240,21 +241,21 @@ def test_every_form_that_requires_a_recent_login_has_a_page_at_its_path() -> Non
 
 
 def test_recent_login_tests_cover_exactly_the_documented_actions() -> None:
-    accounts = (REPOSITORY / "docs/accounts.md").read_text()
-    [acts] = re.findall(
-        r"These actions require a login within the last 15 minutes:\n\n((?:- .*\n)+)", accounts
+    accounts_page = (REPOSITORY / "docs/accounts.md").read_text()
+    [actions] = re.findall(
+        r"These actions require a login within the last 15 minutes:\n\n((?:- .*\n)+)", accounts_page
     )
-    assert re.findall(r"- (.*)", acts) == [each.documented for each in RECENT_ACTS]
-    security = " ".join((REPOSITORY / "SECURITY.md").read_text().split())
-    [promises] = re.findall(
-        r"A session whose login is older than 15 minutes can't (.*?)\. ", security
+    assert re.findall(r"- (.*)", actions) == [each.documented for each in PROTECTED_ACTIONS]
+    security_page = " ".join((REPOSITORY / "SECURITY.md").read_text().split())
+    [promise_list] = re.findall(
+        r"A session whose login is older than 15 minutes can't (.*?)\. ", security_page
     )
-    promised = {each.promised for each in RECENT_ACTS} - {""}
-    assert set(re.split(r", or |, ", promises)) == promised
+    promised_actions = {each.promised for each in PROTECTED_ACTIONS} - {""}
+    assert set(re.split(r", or |, ", promise_list)) == promised_actions
 
 
 @dataclass
-class AccountOfAttempts:
+class ProtectedAccount:
     """An owner who is also an operator, with one object of each kind that the actions need."""
 
     stack: Stack
@@ -281,7 +282,7 @@ class AccountOfAttempts:
         form = {"csrf_token": csrf_token, **PAGE_FORMS[route]} if method == "POST" else None
         return self.session.request(method, url, data=form)
 
-    def made(self) -> list[tuple[object, ...]]:
+    def count_objects(self) -> list[tuple[object, ...]]:
         """Count the owner's objects of each kind that outlasts a session."""
         tables = ("api_keys", "webhook_endpoints", "senders", "oauth_grants", "exports", "jobs")
         counts = [f"(SELECT count(*) FROM {table} WHERE user_id = %s)" for table in tables]
@@ -290,7 +291,7 @@ class AccountOfAttempts:
 
 
 @pytest.fixture(scope="module")
-def attempts(stack: Stack) -> Iterator[AccountOfAttempts]:
+def protected_account(stack: Stack) -> Iterator[ProtectedAccount]:
     with at_operators_console(stack) as owner:
         program = owner.api
         list_id = new_list(program)["id"]
@@ -299,66 +300,68 @@ def attempts(stack: Stack) -> Iterator[AccountOfAttempts]:
             "list_id": list_id,
             "user_id": owner.owner.user_id,
             "hash_id": data(send(program, photo(), "a.jpg", encrypted="1"))["hash_id"],
-            "endpoint_id": data(program.post("/webhook-endpoints", json=HOOK))["id"],
-            "sender_id": data(program.post("/senders", json=SENDER))["id"],
-            "mailgun_id": data(program.post("/senders", json=MAILGUN))["id"],
+            "endpoint_id": data(program.post("/webhook-endpoints", json=WEBHOOK_BODY))["id"],
+            "sender_id": data(program.post("/senders", json=SENDER_BODY))["id"],
+            "mailgun_id": data(program.post("/senders", json=MAILGUN_BODY))["id"],
             "job_id": job["id"],
             "export_id": job["result"]["export_id"],
             "import_id": imported(program, list_id, of_addresses("a@example.com"))["import_id"],
         }
-        yield AccountOfAttempts(stack, owner, values, register(stack).request("credit.read"))
+        yield ProtectedAccount(stack, owner, values, register(stack).request("credit.read"))
 
 
 def test_session_with_old_login_is_rejected_by_every_route_that_requires_a_recent_login(
-    attempts: AccountOfAttempts,
+    protected_account: ProtectedAccount,
 ) -> None:
-    csrf_token = attempts.owner.visitor.csrf_token()
-    counts_before = attempts.made()
-    attempts.age(15)
+    csrf_token = protected_account.owner.visitor.csrf_token()
+    counts_before = protected_account.count_objects()
+    protected_account.age(15)
     for route in API_BODIES:
-        problem(attempts.call(attempts.session, route), 403, "auth.login_again")
+        problem(protected_account.call(protected_account.session, route), 403, "auth.login_again")
     for route in PAGE_FORMS:
-        reply = attempts.visit(route, csrf_token)
-        if route == BULK_FORM:
+        reply = protected_account.visit(route, csrf_token)
+        if route == BULK_ACTION_ROUTE:
             # The response is the form itself, so that the selection of members isn't lost.
             assert "This request requires a login within the last 15 minutes" in shown(reply, 403)
         else:
             assert reply.status_code == 303, route
             assert "/login?again=yes&next=" in reply.headers["location"], route
-    assert attempts.made() == counts_before
+    assert protected_account.count_objects() == counts_before
     # Old URLs of an image page state the lifetime of a link in the query. They create no link now.
-    image_page = attempts.owner.see(f"/console/images/{attempts.values['hash_id']}", link="604800")
+    image_page = protected_account.owner.see(
+        f"/console/images/{protected_account.values['hash_id']}", link="604800"
+    )
     assert "signature=" not in image_page
 
 
 def test_bulk_action_that_removes_nobody_requires_no_recent_login(
-    attempts: AccountOfAttempts,
+    protected_account: ProtectedAccount,
 ) -> None:
-    attempts.age(15)
-    bulk_path = f"/lists/{attempts.values['list_id']}/members/bulk"
-    headers = {"Origin": attempts.stack.api_url}
-    client = attempts.session
-    data(client.post(bulk_path, json=REMOVAL, params={"dry_run": 1}, headers=headers))
-    email_off = {"filter": EVERYBODY, "action": "email_off"}
+    protected_account.age(15)
+    bulk_path = f"/lists/{protected_account.values['list_id']}/members/bulk"
+    headers = {"Origin": protected_account.stack.api_url}
+    client = protected_account.session
+    data(client.post(bulk_path, json=REMOVAL_BODY, params={"dry_run": 1}, headers=headers))
+    email_off = {"filter": ALL_MEMBERS_FILTER, "action": "email_off"}
     data(client.post(bulk_path, json=email_off, headers=headers), 202)
 
 
 def test_api_keys_and_recent_sessions_can_perform_all_protected_actions(
-    attempts: AccountOfAttempts,
+    protected_account: ProtectedAccount,
 ) -> None:
-    for client, minutes in ((attempts.owner.api, 15), (attempts.session, 14)):
-        attempts.age(minutes)
+    for client, minutes in ((protected_account.owner.api, 15), (protected_account.session, 14)):
+        protected_account.age(minutes)
         for route in API_BODIES:
-            reply = attempts.call(client, route)
+            reply = protected_account.call(client, route)
             if route == "POST /jobs/{job_id}/retry":
                 problem(reply, 409, "job.not_retryable")
             else:
                 data(reply, 200, 202)
-    csrf_token = attempts.owner.visitor.csrf_token()
+    csrf_token = protected_account.owner.visitor.csrf_token()
     for route in PAGE_FORMS:
         # Submitting the account forms would end this session.
         if not route.startswith("POST /account"):
-            reply = attempts.visit(route, csrf_token)
+            reply = protected_account.visit(route, csrf_token)
             assert reply.status_code < 500
             assert "again=yes" not in reply.headers.get("location", ""), route
 
@@ -382,7 +385,7 @@ def test_session_reads_smaller_member_pages_and_many_pages_raise_a_security_even
         fill(stack, list_id, [new_reader() for _ in range(MAX_MEMBERS_PER_SESSION_PAGE + 1)])
         path = f"/lists/{list_id}/subscriptions"
         search = f"/lists/{list_id}/members/search"
-        body = {"filter": EVERYBODY, "limit": 1000}
+        body = {"filter": ALL_MEMBERS_FILTER, "limit": 1000}
         origin = {"Origin": stack.api_url}
 
         def list_members(caller: httpx2.Client, **options: str) -> httpx2.Response:

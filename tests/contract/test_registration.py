@@ -48,24 +48,24 @@ def test_person_registers_with_a_mailed_link_and_can_log_in_elsewhere(
     email = new_address()
     reply = visitor.fill_in("/register", email=f" {email.upper()} ")
     assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
-    sent = visitor.get("/register", sent="yes").text
-    assert heading(sent) == "Check your e-mail"
+    sent_page = visitor.get("/register", sent="yes").text
+    assert heading(sent_page) == "Check your e-mail"
     # The link removes the query ``sent=yes`` from the URL, so that the form appears again.
-    assert '<a href="?">request a new link</a>' in sent
+    assert '<a href="?">request a new link</a>' in sent_page
     link = visitor.mailed_path(email, FINISH_SUBJECT)
     # Opening the registration link creates no account, whichever program opens it.
     for _ in range(2):
         assert email in read_text(visitor.get(link))
         assert visitor.client.head(link).status_code == 200
     assert list_people(stack, email) == []
-    done = visitor.fill_in(link, name=" Vita ", password=PASSWORD)
-    assert done.headers["location"] == f"{stack.api_url}/console"
+    reply_to_form = visitor.fill_in(link, name=" Vita ", password=PASSWORD)
+    assert reply_to_form.headers["location"] == f"{stack.api_url}/console"
     assert list_people(stack, email) == [("Vita", True)]
     me = data(visitor.get("/users/me"))
     assert (me["email"], me["name"], me["plan"]) == (email, "Vita", "free")
     assert visitor.get(link).status_code == 403
-    with a_visitor(stack) as elsewhere:
-        assert elsewhere.log_in(email).status_code == 303
+    with a_visitor(stack) as other_visitor:
+        assert other_visitor.log_in(email).status_code == 303
 
 
 def test_registration_secret_and_password_are_never_stored_in_plain_text_or_logged(
@@ -77,8 +77,8 @@ def test_registration_secret_and_password_are_never_stored_in_plain_text_or_logg
         rows = stack.query(f"SELECT row_to_json(t)::text FROM {table} t")
         assert secret not in str(rows)
     visitor.fill_in(f"/register/confirm?token={secret}", password=PASSWORD)
-    for running in stack.processes:
-        log = running.log.read_text()
+    for process in stack.processes:
+        log = process.log.read_text()
         assert secret not in log
         assert PASSWORD not in log
 

@@ -300,7 +300,7 @@ def test_settings_error_contains_no_library_wording(monkeypatch: pytest.MonkeyPa
     assert str(error.value) == "PRESSROOM_DATABASE_URL: must start with postgresql://"
 
 
-# Scripts can always read the first group of headers. The second group isn't meant for scripts.
+# Scripts can always read the headers in _ALWAYS_READABLE. The others aren't meant for scripts.
 _ALWAYS_READABLE = {"cache-control", "content-length", "content-type", "last-modified"}
 _FOR_BROWSERS_AND_PROXIES = {
     "access-control-allow-origin",

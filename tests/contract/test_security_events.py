@@ -25,7 +25,7 @@ from tests.support.people.visiting import (
     user_id_of,
 )
 
-PATH = "/users/me/security-events"
+EVENTS_PATH = "/users/me/security-events"
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0"
 
 
@@ -38,7 +38,7 @@ def firefox_visitor(stack: Stack) -> Iterator[Visitor]:
 
 
 def list_events(client: httpx2.Client, **query: str) -> list[dict[str, Any]]:
-    return list(data(client.get(PATH, params=query))["items"])
+    return list(data(client.get(EVENTS_PATH, params=query))["items"])
 
 
 def list_types(client: httpx2.Client) -> list[str]:

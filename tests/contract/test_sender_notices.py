@@ -1,4 +1,4 @@
-"""Events and mails about failing senders, and about mailings with bounces or complaints."""
+"""Tests of the notices about failing senders, and about mailings with bounces or complaints."""
 
 from datetime import timedelta
 from typing import Any
@@ -28,12 +28,12 @@ from tests.support.senders.posting import (
 )
 from tests.support.stack.maintenance import run_maintenance
 
-FAILING = "sender.failing"
-RECOVERED = "sender.recovered"
-ALARM = "mailing.alarm"
-FAILING_MAIL = "A sender needs your attention"
-RECOVERED_MAIL = "A sender works again"
-ALARM_MAIL = "A mailing had many bounces or complaints"
+FAILING_EVENT = "sender.failing"
+RECOVERED_EVENT = "sender.recovered"
+ALARM_EVENT = "mailing.alarm"
+FAILING_SUBJECT = "A sender needs your attention"
+RECOVERED_SUBJECT = "A sender works again"
+ALARM_SUBJECT = "A mailing had many bounces or complaints"
 OVERDUE_AGE = timedelta(hours=49)
 
 
@@ -64,17 +64,17 @@ def test_owner_is_notified_when_a_sender_fails_and_when_it_recovers(
     assert read_state(client, sender) == ("waiting", [])
     reject_calls(client, sender, count=1)
     assert read_state(client, sender) == ("failing", ["calls_rejected"])
-    [failing_event] = eventually(lambda: list_events(client, FAILING), what="the event")
+    [failing_event] = eventually(lambda: list_events(client, FAILING_EVENT), what="the event")
     assert failing_event["subject"] == {"kind": "sender", "id": sender["id"]}
     assert failing_event["data"] == {"state": "failing", "reason": "calls_rejected"}
-    [text] = eventually(lambda: mails_about(stack, owner, FAILING_MAIL), what="the mail")
+    [text] = eventually(lambda: mails_about(stack, owner, FAILING_SUBJECT), what="the mail")
     assert f"sender {sender['id']} is failing" in text
     assert "rejected at least 20 calls" in text
     deliver(stack, client, sender, report("delivered", email=new_address()))
     assert read_state(client, sender) == ("working", [])
-    [recovered_event] = eventually(lambda: list_events(client, RECOVERED), what="the event")
+    [recovered_event] = eventually(lambda: list_events(client, RECOVERED_EVENT), what="the event")
     assert recovered_event["data"] == {"state": "working", "reason": None}
-    eventually(lambda: mails_about(stack, owner, RECOVERED_MAIL), what="the mail")
+    eventually(lambda: mails_about(stack, owner, RECOVERED_SUBJECT), what="the mail")
     # More rejected calls in the same hour don't make the sender fail again.
     reject_calls(client, sender, count=5)
     assert read_state(client, sender) == ("working", [])
@@ -94,7 +94,9 @@ def test_same_mail_about_a_sender_is_sent_once_a_day(
             hours,
             sender["id"],
         )
-    eventually(lambda: len(list_events(client, FAILING, RECOVERED)) == 6, what="the events")
+    eventually(
+        lambda: len(list_events(client, FAILING_EVENT, RECOVERED_EVENT)) == 6, what="the events"
+    )
     query = "SELECT kind, count(*) FROM account_mails WHERE email = %s GROUP BY kind ORDER BY kind"
     assert stack.query(query, owner.email) == [
         ("new_sender", 1),
@@ -108,7 +110,7 @@ def test_paused_sender_does_not_fail(client: httpx2.Client) -> None:
     data(client.patch(f"/senders/{sender['id']}", json={"state": "paused"}))
     reject_calls(client, sender, count=MAX_REFUSED_CALLS_PER_HOUR)
     assert read_state(client, sender) == ("paused", [])
-    assert list_events(client, FAILING) == []
+    assert list_events(client, FAILING_EVENT) == []
 
 
 def test_sender_that_failed_before_a_pause_can_fail_again(client: httpx2.Client) -> None:
@@ -137,7 +139,7 @@ def test_sender_without_a_report_for_48_hours_after_a_large_mailing_fails(
         run_maintenance(stack, CHECK_SILENCE.name)
         expected = ("failing", ["no_reports"]) if fails else ("waiting", [])
         assert read_state(client, sender) == expected
-    assert [each["data"]["reason"] for each in list_events(client, FAILING)] == [
+    assert [each["data"]["reason"] for each in list_events(client, FAILING_EVENT)] == [
         "no_reports"
     ] * fails
 
@@ -248,16 +250,16 @@ def test_owner_is_notified_when_a_mailing_reaches_the_limits(
         )
     assert set(outcomes(client, sender)) == {"applied"}
     if not alarms:
-        assert list_events(client, ALARM) == []
+        assert list_events(client, ALARM_EVENT) == []
         return
     # The second report causes no second alarm.
-    [alarm] = eventually(lambda: list_events(client, ALARM), what="the event")
+    [alarm] = eventually(lambda: list_events(client, ALARM_EVENT), what="the event")
     assert alarm["subject"] == {"kind": "sender", "id": sender["id"]}
     assert alarm["list_id"] == list_id
     facts = {"rows": rows, "hard_bounced": 0, "complained": 0, **figures}
     facts["hard_bounced" if kind == "bounced" else "complained"] += 1
     assert alarm["data"] == {"mailing_id": mailing_id, **facts}
-    [text] = eventually(lambda: mails_about(stack, owner, ALARM_MAIL), what="the mail")
+    [text] = eventually(lambda: mails_about(stack, owner, ALARM_SUBJECT), what="the mail")
     assert f"mailing {mailing_id}" in text
 
 
@@ -273,7 +275,7 @@ def test_trial_of_a_body_notifies_nobody(
     body = body_of(bounce_report).decode()
     [effect] = data(client.post(f"/senders/{sender['id']}/try", json={"body": body}))
     assert effect["outcome"] == "applied"
-    assert list_events(client, ALARM) == []
+    assert list_events(client, ALARM_EVENT) == []
     query = "SELECT 1 FROM account_mails WHERE email = %s AND kind = 'mailing_alarm'"
     assert stack.query(query, owner.email) == []
 
@@ -282,11 +284,11 @@ def test_events_about_senders_require_the_scope_subscription_read(
     stack: Stack, owner: Owner
 ) -> None:
     with stack.client(stack.create_key(owner.user_id, Scope.SENDER)) as sender_client:
-        for kind in (FAILING, RECOVERED, ALARM):
+        for kind in (FAILING_EVENT, RECOVERED_EVENT, ALARM_EVENT):
             reply = sender_client.get("/events", params={"type": kind})
             problem(reply, 403, "auth.insufficient_scope")
     with stack.client(stack.create_key(owner.user_id, Scope.SUBSCRIPTION_READ)) as reading_client:
-        assert list_events(reading_client, FAILING, RECOVERED, ALARM) == []
+        assert list_events(reading_client, FAILING_EVENT, RECOVERED_EVENT, ALARM_EVENT) == []
 
 
 def test_console_shows_why_a_sender_is_failing(stack: Stack, console: OwnerAtConsole) -> None:

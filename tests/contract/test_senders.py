@@ -21,33 +21,33 @@ from tests.support.people.erasure import erase
 from tests.support.senders.own_senders import new_sender
 from tests.support.stack.maintenance import run_maintenance
 
-PATH = "/senders"
+SENDERS_PATH = "/senders"
 SIGNING_SECRET = "whsec_" + base64.b64encode(b"s" * 24).decode()
 TOPIC_ARN = "arn:aws:sns:eu-west-1:123456789012:mail"
 
 
 def read_states(client: httpx2.Client) -> dict[int, str]:
-    return {each["id"]: each["state"] for each in data(client.get(PATH))}
+    return {each["id"]: each["state"] for each in data(client.get(SENDERS_PATH))}
 
 
 def test_new_sender_is_reported_by_mail_and_its_secret_is_shown_once(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    made = new_sender(client)
-    secret = made.pop("secret")
+    sender = new_sender(client)
+    secret = sender.pop("secret")
     assert secret.startswith("whsec_")
-    assert made.pop("username") is None
+    assert sender.pop("username") is None
     expected: dict[str, Any] = {"name": "Our mail server", "provider": "generic", "list_ids": None}
     expected |= {"any_list": False, "state": "waiting", "last_report_at": None}
     expected |= {"last_refused_at": None, "refused_24h": 0, "outcomes_24h": {}, "warnings": []}
-    assert expected.items() <= made.items()
-    assert made["url"] == f"{stack.settings().public_base}/senders/{made['id']}/events"
-    assert data(client.get(f"{PATH}/{made['id']}")) == made
-    assert data(client.get(PATH)) == [made]
+    assert expected.items() <= sender.items()
+    assert sender["url"] == f"{stack.settings().public_base}/senders/{sender['id']}/events"
+    assert data(client.get(f"{SENDERS_PATH}/{sender['id']}")) == sender
+    assert data(client.get(SENDERS_PATH)) == [sender]
     mails = eventually(lambda: stack.mails(owner.email), what="the mail")
     assert "sender" in mails[0]["subject"]
-    stored = stack.query("SELECT s::text FROM sender_secrets AS s")
-    assert not any(secret.removeprefix("whsec_")[:20] in str(row) for row in stored)
+    stored_secrets = stack.query("SELECT s::text FROM sender_secrets AS s")
+    assert not any(secret.removeprefix("whsec_")[:20] in str(row) for row in stored_secrets)
 
 
 def test_sender_for_http_basic_gets_a_user_name_and_a_secret(client: httpx2.Client) -> None:
@@ -65,10 +65,10 @@ def test_provider_with_keys_of_its_own_requires_its_key_and_never_shows_it(
         ("resend", "signing_secret", SIGNING_SECRET),
     ):
         body: dict[str, Any] = {"name": "x", "provider": provider}
-        problem(client.post(PATH, json=body), 422, "sender.key_invalid")
+        problem(client.post(SENDERS_PATH, json=body), 422, "sender.key_invalid")
         sender = new_sender(client, **body, **{name: key})
         assert sender["secret"] is None
-        assert key not in client.get(f"{PATH}/{sender['id']}").text
+        assert key not in client.get(f"{SENDERS_PATH}/{sender['id']}").text
     stored_secrets = stack.query("SELECT s::text FROM sender_secrets AS s")
     assert not any("mailgun-signing-key" in str(row) for row in stored_secrets)
 
@@ -90,8 +90,8 @@ def test_sender_with_invalid_settings_is_rejected(
     client: httpx2.Client, provider: str, fields: dict[str, Any], code: str
 ) -> None:
     body = {"name": "x", "provider": provider, **fields}
-    problem(client.post(PATH, json=body), 422, code)
-    assert data(client.get(PATH)) == []
+    problem(client.post(SENDERS_PATH, json=body), 422, code)
+    assert data(client.get(SENDERS_PATH)) == []
 
 
 def test_sender_covers_only_lists_of_its_owner(
@@ -99,10 +99,10 @@ def test_sender_covers_only_lists_of_its_owner(
 ) -> None:
     foreign_list_id = new_list(other_owner)["id"]
     body = {"name": "x", "provider": "generic", "list_ids": [list_id, foreign_list_id]}
-    problem(client.post(PATH, json=body), 404, "list.not_found")
+    problem(client.post(SENDERS_PATH, json=body), 404, "list.not_found")
     sender = new_sender(client, list_ids=[list_id, list_id])
     assert sender["list_ids"] == [list_id]
-    path = f"{PATH}/{sender['id']}"
+    path = f"{SENDERS_PATH}/{sender['id']}"
     problem(client.patch(path, json={"list_ids": [foreign_list_id]}), 404, "list.not_found")
     assert data(client.patch(path, json={"list_ids": None}))["list_ids"] is None
 
@@ -110,19 +110,19 @@ def test_sender_covers_only_lists_of_its_owner(
 def test_sender_requires_its_scope(stack: Stack, owner: Owner) -> None:
     with stack.client(stack.create_key(owner.user_id, Scope.SENDER)) as sender_client:
         sender = new_sender(sender_client)
-        assert [each["id"] for each in data(sender_client.get(PATH))] == [sender["id"]]
+        assert [each["id"] for each in data(sender_client.get(SENDERS_PATH))] == [sender["id"]]
     with stack.client(stack.create_key(owner.user_id, Scope.WEBHOOK)) as webhook_client:
-        problem(webhook_client.get(PATH), 403, "auth.insufficient_scope")
+        problem(webhook_client.get(SENDERS_PATH), 403, "auth.insufficient_scope")
 
 
 def test_sender_for_any_list_needs_the_scope_delivery(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     body = {"name": "x", "provider": "generic", "any_list": True}
-    problem(client.post(PATH, json=body), 403, "sender.needs_delivery")
+    problem(client.post(SENDERS_PATH, json=body), 403, "sender.needs_delivery")
     own_sender_id = new_sender(client)["id"]
     problem(
-        client.patch(f"{PATH}/{own_sender_id}", json={"any_list": True}),
+        client.patch(f"{SENDERS_PATH}/{own_sender_id}", json={"any_list": True}),
         403,
         "sender.needs_delivery",
     )
@@ -132,8 +132,8 @@ def test_sender_for_any_list_needs_the_scope_delivery(
         assert sender["any_list"] is True
         # Anyone with the secret can post reports on any list, so rotating the secret also requires
         # the scope.
-        problem(client.post(f"{PATH}/{sender['id']}/rotate"), 403, "sender.needs_delivery")
-        data(delivery_client.post(f"{PATH}/{sender['id']}/rotate"))
+        problem(client.post(f"{SENDERS_PATH}/{sender['id']}/rotate"), 403, "sender.needs_delivery")
+        data(delivery_client.post(f"{SENDERS_PATH}/{sender['id']}/rotate"))
 
 
 def test_sender_for_any_list_is_resumed_with_another_key_only_with_the_scope_delivery(
@@ -142,7 +142,7 @@ def test_sender_for_any_list_is_resumed_with_another_key_only_with_the_scope_del
     key = stack.create_key(owner.user_id, Scope.SENDER, Scope.DELIVERY)
     with stack.client(key) as delivery_client:
         sender = new_sender(delivery_client, any_list=True)
-    path = f"{PATH}/{sender['id']}"
+    path = f"{SENDERS_PATH}/{sender['id']}"
     stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", sender["key_id"])
     run_maintenance(stack, endpoints_of_keys.PROCESS_EXPIRED_KEYS.name)
     problem(client.patch(path, json={"state": "working"}), 403, "sender.needs_delivery")
@@ -154,19 +154,19 @@ def test_sender_for_any_list_is_resumed_with_another_key_only_with_the_scope_del
 def test_account_has_at_most_20_senders(stack: Stack, owner: Owner, client: httpx2.Client) -> None:
     sender_ids = [new_sender(client)["id"] for _ in range(MAX_SENDERS)]
     body = {"name": "x", "provider": "generic"}
-    error = problem(client.post(PATH, json=body), 409, "sender.too_many")
+    error = problem(client.post(SENDERS_PATH, json=body), 409, "sender.too_many")
     options = ("--provider", "generic", "--name", "x")
     process = pressroom(stack, "senders", "create", owner.email, *options)
     assert process.returncode != 0
     assert error["message"] in process.stderr
-    assert len(data(client.get(PATH))) == MAX_SENDERS
-    assert data(client.delete(f"{PATH}/{sender_ids[0]}")) == 1
-    problem(client.get(f"{PATH}/{sender_ids[0]}"), 404, "sender.not_found")
+    assert len(data(client.get(SENDERS_PATH))) == MAX_SENDERS
+    assert data(client.delete(f"{SENDERS_PATH}/{sender_ids[0]}")) == 1
+    problem(client.get(f"{SENDERS_PATH}/{sender_ids[0]}"), 404, "sender.not_found")
     new_sender(client)
 
 
 def test_sender_is_paused_and_resumed(client: httpx2.Client) -> None:
-    path = f"{PATH}/{new_sender(client)['id']}"
+    path = f"{SENDERS_PATH}/{new_sender(client)['id']}"
     assert data(client.patch(path, json={"state": "paused"}))["state"] == "paused"
     problem(client.patch(path, json={"state": "failing"}), 422, "body.invalid")
     assert data(client.patch(path, json={"state": "working"}))["state"] == "waiting"
@@ -174,7 +174,7 @@ def test_sender_is_paused_and_resumed(client: httpx2.Client) -> None:
 
 def test_former_secret_expires_a_day_after_a_rotation(stack: Stack, client: httpx2.Client) -> None:
     sender = new_sender(client)
-    path = f"{PATH}/{sender['id']}"
+    path = f"{SENDERS_PATH}/{sender['id']}"
     new_secret = data(client.post(f"{path}/rotate"))["secret"]
     assert new_secret not in {None, sender["secret"]}
     expiry_rows = stack.query(
@@ -184,8 +184,8 @@ def test_former_secret_expires_a_day_after_a_rotation(stack: Stack, client: http
     assert newest_expiry is None
     assert abs(former_expiry - clock.now() - timedelta(days=1)) < timedelta(minutes=5)  # type: ignore[operator]
     mailgun = new_sender(client, provider="mailgun", signing_key="k")
-    problem(client.post(f"{PATH}/{mailgun['id']}/rotate"), 422, "sender.key_invalid")
-    reply = client.patch(f"{PATH}/{mailgun['id']}", json={"signing_key": "another"})
+    problem(client.post(f"{SENDERS_PATH}/{mailgun['id']}/rotate"), 422, "sender.key_invalid")
+    reply = client.patch(f"{SENDERS_PATH}/{mailgun['id']}", json={"signing_key": "another"})
     assert data(reply)["provider"] == "mailgun"
     count_secrets = "SELECT count(*) FROM sender_secrets WHERE sender_id = %s"
     assert stack.query(count_secrets, mailgun["id"]) == [(2,)]
@@ -200,7 +200,7 @@ def test_revoking_a_key_deletes_its_senders_unless_they_are_kept(
             sender = new_sender(program)
         assert sender["key_id"] == key["id"]
         data(client.delete(f"/apikeys/{key['id']}{query}"))
-        keys_of_senders = {each["id"]: each["key_id"] for each in data(client.get(PATH))}
+        keys_of_senders = {each["id"]: each["key_id"] for each in data(client.get(SENDERS_PATH))}
         assert keys_of_senders == ({sender["id"]: None} if remains else {})
 
 
@@ -210,7 +210,7 @@ def test_rotation_moves_a_sender_to_the_key_of_the_caller(
     key = data(client.post("/apikeys", json={"name": "k", "scopes": ["sender"]}))
     with stack.client(key["key"]) as program:
         sender = new_sender(program)
-    data(client.post(f"{PATH}/{sender['id']}/rotate"))
+    data(client.post(f"{SENDERS_PATH}/{sender['id']}/rotate"))
     data(client.delete(f"/apikeys/{key['id']}"))
     assert list(read_states(client)) == [sender["id"]]
 
@@ -230,7 +230,7 @@ def test_expired_key_pauses_its_senders_and_tells_the_owner(
         what="the mail about the key",
     )
     # Resuming the sender replaces its expired API key with the caller's key.
-    resumed_sender = data(client.patch(f"{PATH}/{sender['id']}", json={"state": "working"}))
+    resumed_sender = data(client.patch(f"{SENDERS_PATH}/{sender['id']}", json={"state": "working"}))
     assert resumed_sender["key_id"] != key["id"]
     run_maintenance(stack, endpoints_of_keys.PROCESS_EXPIRED_KEYS.name)
     assert read_states(client) == {sender["id"]: "waiting"}
@@ -238,9 +238,9 @@ def test_expired_key_pauses_its_senders_and_tells_the_owner(
 
 def test_events_of_the_account_record_each_change_of_a_sender(client: httpx2.Client) -> None:
     sender = new_sender(client)
-    data(client.patch(f"{PATH}/{sender['id']}", json={}))
-    data(client.patch(f"{PATH}/{sender['id']}", json={"name": "Another"}))
-    data(client.delete(f"{PATH}/{sender['id']}"))
+    data(client.patch(f"{SENDERS_PATH}/{sender['id']}", json={}))
+    data(client.patch(f"{SENDERS_PATH}/{sender['id']}", json={"name": "Another"}))
+    data(client.delete(f"{SENDERS_PATH}/{sender['id']}"))
     items = data(client.get("/users/me/security-events"))["items"]
     types = [each["type"] for each in items if each["type"].startswith("sender.")]
     assert types == ["sender.ended", "sender.changed", "sender.created"]
@@ -256,7 +256,7 @@ def test_recent_reports_are_paged_and_filtered(
     stack: Stack, client: httpx2.Client, other_owner: httpx2.Client
 ) -> None:
     sender_id = new_sender(client)["id"]
-    path = f"{PATH}/{sender_id}/reports"
+    path = f"{SENDERS_PATH}/{sender_id}/reports"
     stack.query(_INSERT_REPORT, sender_id, "bounced", "applied", 5, None, 3)
     stack.query(_INSERT_REPORT, sender_id, "opened", "off", 5, None, 4)
     stack.query(_INSERT_REPORT, sender_id, None, "ignored", None, "a…@e….org", 1)
@@ -294,7 +294,7 @@ def test_erasure_blanks_reports_and_deletes_marks_of_the_person(
     )
     stack.query(insert_mark, person.user_id, list_id)
     erase(stack.resources, person.email)
-    path = f"{PATH}/{sender_id}/reports"
+    path = f"{SENDERS_PATH}/{sender_id}/reports"
     people_and_recipients = [
         (each["user_id"], each["recipient"]) for each in data(client.get(path))["items"]
     ]
@@ -312,7 +312,7 @@ def test_command_reads_the_key_of_a_provider_from_stdin_and_never_from_an_option
     ses_sender = printed(stack, *create_sender, "ses", "--topic-arn", TOPIC_ARN)
     assert (resend_sender["secret"], ses_sender["secret"]) == (None, None)
     assert SIGNING_SECRET not in str(resend_sender)
-    assert [each["provider"] for each in data(client.get(PATH))] == ["ses", "resend"]
+    assert [each["provider"] for each in data(client.get(SENDERS_PATH))] == ["ses", "resend"]
     assert stack.query("SELECT topic_arn FROM senders WHERE id = %s", ses_sender["id"]) == [
         (TOPIC_ARN,)
     ]
@@ -327,7 +327,7 @@ def test_command_reads_the_key_of_a_provider_from_stdin_and_never_from_an_option
         process = pressroom(stack, *create_sender, *options, "--json", stdin=stdin)
         assert process.returncode != 0
         assert message in process.stderr
-    assert len(data(client.get(PATH))) == 2
+    assert len(data(client.get(SENDERS_PATH))) == 2
 
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 201])
@@ -346,10 +346,10 @@ def test_commands_create_list_and_revoke_senders(
     options = ("--provider", "generic", "--name", "Ours", "--list", str(list_id), "--any-list")
     sender = printed(stack, "senders", "create", owner.email, *options)
     assert sender["secret"].startswith("whsec_")
-    [record] = data(client.get(PATH))
+    [record] = data(client.get(SENDERS_PATH))
     assert (record["id"], record["list_ids"], record["any_list"]) == (sender["id"], [list_id], True)
     assert record["url"] == sender["url"]
     [listed_sender] = printed(stack, "senders", "list", owner.email)
     assert listed_sender["id"] == sender["id"]
     assert printed(stack, "senders", "revoke", str(sender["id"]))["revoked"] == 1
-    assert data(client.get(PATH)) == []
+    assert data(client.get(SENDERS_PATH)) == []

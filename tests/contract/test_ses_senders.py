@@ -20,8 +20,8 @@ from tests.support.senders.provider_posts import (
     post_topic_change,
 )
 
-SUBSCRIBE = "SubscriptionConfirmation"
-UNSUBSCRIBE = "UnsubscribeConfirmation"
+SUBSCRIBE_MESSAGE = "SubscriptionConfirmation"
+UNSUBSCRIBE_MESSAGE = "UnsubscribeConfirmation"
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_subscribed_topic_reports_a_bounce(
     warnings: list[str],
 ) -> None:
     options = {"signature_version": version}
-    assert post_topic_change(stack, ses_sender, SUBSCRIBE, **options) == [200]
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE_MESSAGE, **options) == [200]
     settle(stack, ses_sender)
     assert ses_sender["topic_arn"] in confirmed_topics(stack)
     assert read_state(client, ses_sender) == ("waiting", warnings)
@@ -91,7 +91,7 @@ def test_message_without_a_valid_proof_or_of_another_topic_is_rejected(
     assert post_events(stack, ses_sender, [event], proof=proof) == [401]
     # A message of another topic is rejected although its signature is valid.
     assert post_events(stack, ses_sender, [event], topic_arn=new_topic()) == [401]
-    assert post_topic_change(stack, ses_sender, SUBSCRIBE, topic_arn=new_topic()) == [401]
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE_MESSAGE, topic_arn=new_topic()) == [401]
     assert read_failures(stack, ses_sender) == []
 
 
@@ -107,7 +107,7 @@ def test_message_is_repeated_by_sns_while_its_certificate_is_unreachable(
 def test_subscription_is_confirmed_when_sns_is_reachable_again(
     stack: Stack, client: httpx2.Client, ses_sender: dict[str, Any]
 ) -> None:
-    assert post_topic_change(stack, ses_sender, SUBSCRIBE, outages=2) == [200]
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE_MESSAGE, outages=2) == [200]
     for attempt in (1, 2):
         eventually(
             lambda: read_failures(stack, ses_sender) == [(attempt, True)],  # noqa: B023 - at once
@@ -131,13 +131,13 @@ def test_refused_confirmation_is_shown_as_an_invalid_report(
     stack: Stack, client: httpx2.Client, ses_sender: dict[str, Any]
 ) -> None:
     # Change the sender's topic before the worker retries the confirmation.
-    assert post_topic_change(stack, ses_sender, SUBSCRIBE, outages=1) == [200]
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE_MESSAGE, outages=1) == [200]
     eventually(lambda: read_failures(stack, ses_sender) == [(1, True)], what="the failed attempt")
     data(client.patch(f"/senders/{ses_sender['id']}", json={"topic_arn": new_topic()}))
     retry_now(stack, ses_sender)
     settle(stack, ses_sender)
     items = data(client.get(f"/senders/{ses_sender['id']}/reports"))["items"]
-    assert [(each["outcome"], each["code"]) for each in items] == [("invalid", SUBSCRIBE)]
+    assert [(each["outcome"], each["code"]) for each in items] == [("invalid", SUBSCRIBE_MESSAGE)]
     assert read_state(client, ses_sender)[0] == "waiting"
     assert ses_sender["topic_arn"] not in confirmed_topics(stack)
 
@@ -145,7 +145,7 @@ def test_refused_confirmation_is_shown_as_an_invalid_report(
 def test_sender_fails_after_its_topic_is_unsubscribed_until_it_is_subscribed_again(
     stack: Stack, client: httpx2.Client, ses_sender: dict[str, Any]
 ) -> None:
-    assert post_topic_change(stack, ses_sender, UNSUBSCRIBE) == [200]
+    assert post_topic_change(stack, ses_sender, UNSUBSCRIBE_MESSAGE) == [200]
     settle(stack, ses_sender)
     assert read_state(client, ses_sender) == ("failing", ["topic_unsubscribed"])
     # Pressroom doesn't use the message's token, because the token would renew the subscription.
@@ -155,6 +155,6 @@ def test_sender_fails_after_its_topic_is_unsubscribed_until_it_is_subscribed_aga
     settle(stack, ses_sender)
     assert outcomes(client, ses_sender) == ["ignored"]
     assert read_state(client, ses_sender) == ("failing", ["topic_unsubscribed"])
-    assert post_topic_change(stack, ses_sender, SUBSCRIBE) == [200]
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE_MESSAGE) == [200]
     settle(stack, ses_sender)
     assert read_state(client, ses_sender) == ("working", [])

@@ -20,15 +20,15 @@ from tests.support.stack.maintenance import run_maintenance
 from tests.support.stack.signals import kill_with_children
 
 PERSON_HEADERS = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0"}
-COUNTS = ("asked", "confirmed", "joined", "left", "net")
+COUNT_NAMES = ("asked", "confirmed", "joined", "left", "net")
 ORIGIN_KINDS = ("utm_source", "utm_medium", "utm_campaign", "referrer")
 
 
 def read_rows(client: httpx2.Client, list_id: int, by: str, **query: str) -> dict[str, list[int]]:
-    """Map the key of each row in the statistics to its counts, in the order of ``COUNTS``."""
+    """Map the key of each row in the statistics to its counts, in the order of COUNT_NAMES."""
     path = f"/lists/{list_id}/stats"
     rows: list[dict[str, Any]] = data(client.get(path, params={"by": by, **query}))["rows"]
-    return {row["key"]: [row[name] for name in COUNTS] for row in rows}
+    return {row["key"]: [row[name] for name in COUNT_NAMES] for row in rows}
 
 
 def subscribe(stranger: httpx2.Client, list_id: int, **origin: str) -> str:
@@ -63,7 +63,7 @@ def test_list_statistics_count_sign_ups_by_origin(
         run_maintenance(stack, "maintenance.fold_counts")
     count_deltas = "SELECT count(*) FROM origin_day_deltas WHERE list_id = %s"
     assert stack.query(count_deltas, list_id) == [(0,)]
-    other_kind = next(each for each in ORIGIN_KINDS if each != by)
+    other_kind = next(origin_kind for origin_kind in ORIGIN_KINDS if origin_kind != by)
     assert read_rows(client, list_id, other_kind) == {"": [5, 3, 3, 1, 2]}
     assert read_rows(client, list_id, "source") == {"form": [5, 3, 3, 1, 2]}
     assert read_rows(client, list_id, "tier") == {"free": [5, 3, 3, 1, 2]}

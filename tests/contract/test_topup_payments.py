@@ -102,7 +102,7 @@ def test_refund_creates_a_debt_that_the_next_topup_pays(
         ("topup", 500, 500),
         ("debt_payment", 350, -350),
     ]
-    # Granted credits don't count as a payment of the debt.
+    # Granted credits are added to the balance, and don't count as a payment.
     grant(stack, owner.user_id, "1")
     assert balance(client) == 151
 
@@ -131,7 +131,7 @@ def test_failed_refund_returns_the_credits_and_settles_the_debt(
         if each["action"] == "adjust"
     ]
     assert (entry["source_type"], entry["order_id"]) == ("refund_failed", order_id)
-    # The next refund takes credits again, although the provider's total is smaller than before.
+    # The next refund takes credits again, although the provider's total isn't larger than before.
     sandbox_payments.refund(order_id, 200)
     eventually(lambda: topups.debt(client) == 50, what="the second refund")
     assert topups.read(client, order_id)["refunded_amount"] == 2

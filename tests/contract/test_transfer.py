@@ -30,8 +30,8 @@ from tests.support.people.erasure import erase
 from tests.support.people.visiting import PASSWORD, Visitor, a_visitor, user_id_of
 
 UINT64_MAX = 2**64 - 1
-SOONER = "2030-01-01T00:00:00.000000Z"
-LATER = "2035-01-01T00:00:00.000000Z"
+EARLIER_EXPIRY = "2030-01-01T00:00:00.000000Z"
+LATER_EXPIRY = "2035-01-01T00:00:00.000000Z"
 # The tier of a member, and the time when the paid period of the tier ends.
 PaidPeriod = tuple[str, str | None]
 
@@ -57,7 +57,7 @@ def test_transfer_copies_the_member_and_marks_the_source_record_as_removed(
     client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
 ) -> None:
     reader.joins(list_id)
-    fields = {"name": "Ann", "type": "gold", "paid_expiry": LATER}
+    fields = {"name": "Ann", "type": "gold", "paid_expiry": LATER_EXPIRY}
     edit(client, list_id, reader.user_id, **fields)
     assert data(transfer(client, list_id, reader.user_id, target_list_id)) == 1
     target_member = known_member(client, target_list_id, reader.email)
@@ -85,13 +85,17 @@ def test_member_transferred_back_keeps_the_latest_tier(
     client: httpx2.Client, reader: Reader, list_id: int, target_list_id: int
 ) -> None:
     reader.joins(list_id)
-    edit(client, list_id, reader.user_id, type="gold", paid_expiry=LATER)
+    edit(client, list_id, reader.user_id, type="gold", paid_expiry=LATER_EXPIRY)
     assert data(transfer(client, list_id, reader.user_id, target_list_id)) == 1
-    edit(client, target_list_id, reader.user_id, type="silver", paid_expiry=SOONER)
+    edit(client, target_list_id, reader.user_id, type="silver", paid_expiry=EARLIER_EXPIRY)
     assert data(transfer(client, target_list_id, reader.user_id, list_id)) == 1
     member = known_member(client, list_id, reader.email)
     # The tier and expiry from before the first move are not restored.
-    assert (member["status"], member["type"], member["paid_expiry"]) == ("active", "silver", SOONER)
+    assert (member["status"], member["type"], member["paid_expiry"]) == (
+        "active",
+        "silver",
+        EARLIER_EXPIRY,
+    )
     assert reader.stands(target_list_id)[0] == "removed"
     assert (count(client, list_id), count(client, target_list_id)) == (1, 0)
 
@@ -99,13 +103,13 @@ def test_member_transferred_back_keeps_the_latest_tier(
 @pytest.mark.parametrize(
     ("source_period", "target_period", "expected"),
     [
-        (("free", None), ("gold", SOONER), ("gold", SOONER)),
-        (("gold", SOONER), ("free", None), ("gold", SOONER)),
-        (("gold", SOONER), ("silver", LATER), ("gold", LATER)),
-        (("silver", LATER), ("gold", SOONER), ("gold", LATER)),
-        (("silver", SOONER), ("silver", LATER), ("silver", LATER)),
-        (("gold", None), ("silver", LATER), ("gold", None)),
-        (("silver", LATER), ("gold", None), ("gold", None)),
+        (("free", None), ("gold", EARLIER_EXPIRY), ("gold", EARLIER_EXPIRY)),
+        (("gold", EARLIER_EXPIRY), ("free", None), ("gold", EARLIER_EXPIRY)),
+        (("gold", EARLIER_EXPIRY), ("silver", LATER_EXPIRY), ("gold", LATER_EXPIRY)),
+        (("silver", LATER_EXPIRY), ("gold", EARLIER_EXPIRY), ("gold", LATER_EXPIRY)),
+        (("silver", EARLIER_EXPIRY), ("silver", LATER_EXPIRY), ("silver", LATER_EXPIRY)),
+        (("gold", None), ("silver", LATER_EXPIRY), ("gold", None)),
+        (("silver", LATER_EXPIRY), ("gold", None), ("gold", None)),
         (("free", None), ("free", None), ("free", None)),
     ],
 )

@@ -26,12 +26,12 @@ from tests.support.http.webhook_receiver import (
 )
 from tests.support.lists.subscribers import new_list
 
-PATH = "/webhook-endpoints"
+ENDPOINTS_PATH = "/webhook-endpoints"
 SELECT_PENDING = "SELECT id FROM webhook_deliveries WHERE endpoint_id = %s AND status = 'pending'"
 
 
 def list_deliveries(client: httpx2.Client, endpoint: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(data(client.get(f"{PATH}/{endpoint['id']}/deliveries"))["items"])
+    return list(data(client.get(f"{ENDPOINTS_PATH}/{endpoint['id']}/deliveries"))["items"])
 
 
 def are_delivered(client: httpx2.Client, endpoint: dict[str, Any], count: int) -> bool:
@@ -39,13 +39,13 @@ def are_delivered(client: httpx2.Client, endpoint: dict[str, Any], count: int) -
 
 
 def wait_until_event_is_visible(client: httpx2.Client) -> None:
-    """Wait until an event is in the feed, from which older open transactions hide it."""
+    """Wait until the feed shows the event, because an older open transaction hides it."""
     query = {"type": CREATED.value}
     eventually(lambda: data(client.get("/events", params=query))["items"], what="the event")
 
 
 def read_endpoint(client: httpx2.Client, endpoint: dict[str, Any]) -> dict[str, Any]:
-    return dict(data(client.get(f"{PATH}/{endpoint['id']}")))
+    return dict(data(client.get(f"{ENDPOINTS_PATH}/{endpoint['id']}")))
 
 
 def test_webhook_events_arrive_signed_and_in_feed_order(
@@ -90,9 +90,9 @@ def test_webhook_receiver_that_closes_connections_loses_no_event(
 ) -> None:
     receiver.closes_silently = True
     endpoint = new_endpoint(client, receiver.url)
-    data(client.patch(f"{PATH}/{endpoint['id']}", json={"state": "paused"}))
+    data(client.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"state": "paused"}))
     happen(stack, owner, count=20)
-    data(client.patch(f"{PATH}/{endpoint['id']}", json={"state": "active"}))
+    data(client.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"state": "active"}))
     eventually(lambda: are_delivered(client, endpoint, 20), what="all answers")
     assert receiver.ids == event_ids(stack, owner)
     assert {each["attempts"] for each in list_deliveries(client, endpoint)} == {1}
@@ -140,7 +140,7 @@ def test_failed_webhook_delivery_among_many_keeps_the_order_of_all_events(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
-    path = f"{PATH}/{endpoint['id']}"
+    path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
     data(client.patch(path, json={"state": "paused"}))
     happen(stack, owner, count=60)
     expected_ids = event_ids(stack, owner)[-60:]
@@ -199,7 +199,7 @@ def test_response_410_ends_the_webhook_endpoint_and_notifies_the_owner(
     eventually(lambda: read_endpoint(client, endpoint)["state"] == "ended", what="the end")
     assert len(receiver.hooks) == 1
     assert "410" in read_endpoint(client, endpoint)["reason"]
-    path = f"{PATH}/{endpoint['id']}"
+    path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
     problem(client.patch(path, json={"state": "active"}), 409, "webhook.ended")
     problem(client.post(f"{path}/rotate"), 409, "webhook.ended")
     mails = eventually(lambda: _mails_about(stack, owner, "stopped"), what="the mail")
@@ -212,7 +212,7 @@ def test_response_410_of_a_replaced_url_does_not_end_the_webhook_endpoint(
 ) -> None:
     with hooked() as former_receiver, stack.client(owner.key) as second_client:
         endpoint = new_endpoint(client, former_receiver.url)
-        path = f"{PATH}/{endpoint['id']}"
+        path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
 
         def replace_url(_: Hook) -> tuple[int, dict[str, str]]:
             data(second_client.patch(path, json={"url": receiver.url}))
@@ -252,7 +252,7 @@ def test_webhook_endpoint_failing_for_three_days_is_paused_and_gets_missed_event
     missed_ids = event_ids(stack, owner)[-2:]
     receiver.hooks.clear()
     receiver.answer = lambda _: OK
-    data(client.patch(f"{PATH}/{endpoint['id']}", json={"state": "active"}))
+    data(client.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"state": "active"}))
     eventually(lambda: len(receiver.hooks) >= 2, what="what was missed")
     assert receiver.ids == missed_ids
 
@@ -289,7 +289,7 @@ def test_old_and_new_webhook_secrets_both_sign_until_the_old_one_expires(
     stack: Stack, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
-    path = f"{PATH}/{endpoint['id']}"
+    path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
     new_secret = data(client.post(f"{path}/rotate"))["secret"]
     data(client.post(f"{path}/test"))
     eventually(lambda: receiver.hooks, what="the test event")
@@ -316,7 +316,7 @@ def test_webhook_endpoint_has_a_maximum_number_of_live_secrets(
     stack: Stack, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url)
-    path = f"{PATH}/{endpoint['id']}"
+    path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
     for _ in range(MAX_LIVE_SECRETS - 1):
         newest_secret = data(client.post(f"{path}/rotate"))["secret"]
     problem(client.post(f"{path}/rotate"), 409, "webhook.too_many_secrets")
@@ -338,7 +338,7 @@ def test_webhook_resend_and_replay_deliver_events_again_with_their_original_ids(
     happen(stack, owner)
     wait_until_event_is_visible(client)
     endpoint = new_endpoint(client, receiver.url)
-    path = f"{PATH}/{endpoint['id']}"
+    path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
     happen(stack, owner, count=2)
     eventually(lambda: len(receiver.hooks) == 2, what="both events")
     eventually(lambda: are_delivered(client, endpoint, 2), what="both answers")
@@ -363,7 +363,7 @@ def test_webhook_tests_and_resends_are_limited_while_the_receiver_fails(
 ) -> None:
     receiver.answer = lambda _: (503, {"Retry-After": "3600"})
     endpoint = new_endpoint(client, receiver.url)
-    path = f"{PATH}/{endpoint['id']}"
+    path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
     first_delivery = data(client.post(f"{path}/test"))
     eventually(lambda: list_deliveries(client, endpoint)[0]["status_code"], what="the first answer")
     insert_deliveries = (
@@ -421,7 +421,7 @@ def test_webhook_delivery_pages_return_each_delivery_exactly_once(
     endpoint = new_endpoint(client, receiver.url)
     happen(stack, owner, count=3)
     eventually(lambda: len(list_deliveries(client, endpoint)) == 3, what="all deliveries")
-    paged_deliveries = walk_pages(client, f"{PATH}/{endpoint['id']}/deliveries", limit=2)
+    paged_deliveries = walk_pages(client, f"{ENDPOINTS_PATH}/{endpoint['id']}/deliveries", limit=2)
     assert [each["id"] for each in paged_deliveries] == [
         each["id"] for each in list_deliveries(client, endpoint)
     ]
@@ -432,7 +432,7 @@ def test_deleted_webhook_endpoint_receives_no_more_events(
 ) -> None:
     deleted_endpoint = new_endpoint(client, receiver.url)
     active_endpoint = new_endpoint(client, receiver.url)
-    data(client.delete(f"{PATH}/{deleted_endpoint['id']}"))
+    data(client.delete(f"{ENDPOINTS_PATH}/{deleted_endpoint['id']}"))
     happen(stack, owner)
     eventually(lambda: receiver.hooks, what="the event")
     eventually(

@@ -32,7 +32,7 @@ from tests.support.people.erasure import erase
 from tests.support.probe.silent_names import SILENT
 
 HOOK_URL = "http://127.0.0.1:9/hook"
-PATH = "/webhook-endpoints"
+ENDPOINTS_PATH = "/webhook-endpoints"
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def test_new_webhook_is_reported_by_mail_and_its_secret_is_not_stored_in_plain_t
     assert endpoint["state"] == "active"
     assert endpoint["types"] == sorted([CREATED, LEFT])
     assert (endpoint["url"], endpoint["list_id"], endpoint["reason"]) == (HOOK_URL, None, None)
-    assert data(client.get(f"{PATH}/{endpoint['id']}")) == endpoint
-    assert data(client.get(PATH)) == [endpoint]
+    assert data(client.get(f"{ENDPOINTS_PATH}/{endpoint['id']}")) == endpoint
+    assert data(client.get(ENDPOINTS_PATH)) == [endpoint]
     mails = eventually(lambda: stack.mails(owner.email), what="the mail")
     assert "webhook" in mails[0]["subject"]
     stored_secrets = stack.query("SELECT s::text FROM webhook_secrets s")
@@ -73,12 +73,12 @@ def test_webhook_url_of_a_private_or_unsafe_address_is_rejected_with_the_rule(
         ("http://8.8.8.8/", "must start with https://"),
         ("https://169.254.169.254/latest", "public IP address"),
     ]:
-        reply = client.post(PATH, json={"url": url, "types": [CREATED]})
+        reply = client.post(ENDPOINTS_PATH, json={"url": url, "types": [CREATED]})
         error = problem(reply, 422, "webhook.url_not_allowed")
         assert rule in error["message"]
         assert "secret" not in error["message"]
         endpoint = new_endpoint(client, HOOK_URL)
-        patch_reply = client.patch(f"{PATH}/{endpoint['id']}", json={"url": url})
+        patch_reply = client.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"url": url})
         problem(patch_reply, 422, "webhook.url_not_allowed")
 
 
@@ -91,7 +91,7 @@ def test_malformed_webhook_endpoint_is_rejected(client: httpx2.Client) -> None:
         {"url": 7, "types": [CREATED]},
         {"url": "https://example.com/" + "x" * 2000, "types": [CREATED]},
     ):
-        assert client.post(PATH, json=body).status_code == 422
+        assert client.post(ENDPOINTS_PATH, json=body).status_code == 422
 
 
 def test_webhook_endpoint_requires_the_webhook_scope_and_the_scopes_of_its_event_types(
@@ -102,27 +102,33 @@ def test_webhook_endpoint_requires_the_webhook_scope_and_the_scopes_of_its_event
         stack.create_key(owner.user_id, Scope.SUBSCRIPTION_FULL)
     ) as client_without_scope:
         problem(
-            client_without_scope.post(PATH, json={"url": HOOK_URL, "types": [CREATED]}),
+            client_without_scope.post(ENDPOINTS_PATH, json={"url": HOOK_URL, "types": [CREATED]}),
             403,
             "auth.insufficient_scope",
         )
     body = {"url": HOOK_URL, "types": ["order.paid"]}
-    problem(subscription_webhook_client.post(PATH, json=body), 403, "auth.insufficient_scope")
+    problem(
+        subscription_webhook_client.post(ENDPOINTS_PATH, json=body), 403, "auth.insufficient_scope"
+    )
     body = {"url": HOOK_URL, "types": ["key.created"]}
-    problem(subscription_webhook_client.post(PATH, json=body), 403, "auth.restricted_credential")
+    problem(
+        subscription_webhook_client.post(ENDPOINTS_PATH, json=body),
+        403,
+        "auth.restricted_credential",
+    )
     second_endpoint = new_endpoint(client, HOOK_URL, CREATED, LEFT)
     order_endpoint = data(
-        client.post(PATH, json={"url": HOOK_URL, "types": ["order.paid", "key.ended"]})
+        client.post(ENDPOINTS_PATH, json={"url": HOOK_URL, "types": ["order.paid", "key.ended"]})
     )
-    assert [each["id"] for each in data(subscription_webhook_client.get(PATH))] == [
+    assert [each["id"] for each in data(subscription_webhook_client.get(ENDPOINTS_PATH))] == [
         second_endpoint["id"],
         endpoint["id"],
     ]
-    reply = subscription_webhook_client.get(f"{PATH}/{order_endpoint['id']}")
+    reply = subscription_webhook_client.get(f"{ENDPOINTS_PATH}/{order_endpoint['id']}")
     assert reply.status_code == 403
     problem(
         subscription_webhook_client.patch(
-            f"{PATH}/{endpoint['id']}", json={"types": ["order.paid"]}
+            f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"types": ["order.paid"]}
         ),
         403,
         "auth.insufficient_scope",
@@ -134,14 +140,14 @@ def test_webhook_endpoint_for_a_list_of_another_owner_is_rejected(
 ) -> None:
     foreign_list_id = new_list(other_owner)["id"]
     body = {"url": HOOK_URL, "types": [CREATED], "list_id": foreign_list_id}
-    problem(client.post(PATH, json=body), 404, "list.not_found")
+    problem(client.post(ENDPOINTS_PATH, json=body), 404, "list.not_found")
     own_list_id = new_list(client)["id"]
     assert new_endpoint(client, HOOK_URL, list_id=own_list_id)["list_id"] == own_list_id
 
 
 def test_webhook_endpoint_is_changed_and_paused_and_resumed(client: httpx2.Client) -> None:
     endpoint = new_endpoint(client, HOOK_URL)
-    path = f"{PATH}/{endpoint['id']}"
+    path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
     changed_endpoint = data(client.patch(path, json={"url": f"{HOOK_URL}/2", "types": [LEFT]}))
     assert (changed_endpoint["url"], changed_endpoint["types"]) == (f"{HOOK_URL}/2", [LEFT])
     paused_endpoint = data(client.patch(path, json={"state": "paused"}))
@@ -168,11 +174,11 @@ def test_deleted_webhook_endpoint_is_hidden_and_recorded_as_security_event(
     client: httpx2.Client,
 ) -> None:
     endpoint = new_endpoint(client, HOOK_URL)
-    path = f"{PATH}/{endpoint['id']}"
+    path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
     assert data(client.delete(path)) == 1
     problem(client.get(path), 404, "webhook.endpoint_not_found")
     problem(client.delete(path), 404, "webhook.endpoint_not_found")
-    assert data(client.get(PATH)) == []
+    assert data(client.get(ENDPOINTS_PATH)) == []
     events = data(client.get("/users/me/security-events"))["items"]
     assert [each["type"] for each in events[:2]] == ["webhook.ended", "webhook.created"]
     assert events[0]["detail"] == {"endpoint_id": endpoint["id"]}
@@ -181,8 +187,8 @@ def test_deleted_webhook_endpoint_is_hidden_and_recorded_as_security_event(
 def test_account_has_a_maximum_number_of_webhook_endpoints(client: httpx2.Client) -> None:
     endpoints = [new_endpoint(client, HOOK_URL) for _ in range(MAX_ENDPOINTS)]
     body = {"url": HOOK_URL, "types": [CREATED]}
-    problem(client.post(PATH, json=body), 409, "webhook.too_many_endpoints")
-    data(client.delete(f"{PATH}/{endpoints[0]['id']}"))
+    problem(client.post(ENDPOINTS_PATH, json=body), 409, "webhook.too_many_endpoints")
+    data(client.delete(f"{ENDPOINTS_PATH}/{endpoints[0]['id']}"))
     new_endpoint(client, HOOK_URL)
 
 
@@ -203,7 +209,7 @@ def test_unresponsive_name_servers_of_one_owner_do_not_block_other_owners(
         headers = {"Authorization": f"Bearer {key}"}
         body = {"url": url, "types": [CREATED]}
         with plain_client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
-            return client.post(PATH, json=body)
+            return client.post(ENDPOINTS_PATH, json=body)
 
     silent_url = f"https://{SILENT}/hook"
     hostile_keys = [stack.create_owner().key for _ in range(3)]
@@ -223,7 +229,7 @@ def test_unresponsive_name_servers_of_one_owner_do_not_block_other_owners(
 
 
 def test_unknown_webhook_delivery_and_malformed_cursor_are_rejected(client: httpx2.Client) -> None:
-    path = f"{PATH}/{new_endpoint(client, HOOK_URL)['id']}/deliveries"
+    path = f"{ENDPOINTS_PATH}/{new_endpoint(client, HOOK_URL)['id']}/deliveries"
     assert data(client.get(path))["items"] == []
     problem(client.get(path, params={"cursor": "x"}), 400, "cursor.invalid")
     problem(client.post(f"{path}/1/resend"), 404, "webhook.delivery_not_found")
@@ -242,7 +248,7 @@ def create_endpoint_with_key(
 
 
 def read_states(client: httpx2.Client) -> dict[int, str]:
-    return {each["id"]: each["state"] for each in data(client.get(PATH))}
+    return {each["id"]: each["state"] for each in data(client.get(ENDPOINTS_PATH))}
 
 
 def test_webhook_endpoint_ends_when_its_api_key_or_a_parent_key_is_revoked(
@@ -259,7 +265,7 @@ def test_webhook_endpoint_ends_when_its_api_key_or_a_parent_key_is_revoked(
         third_endpoint: "ended",
         unrelated_endpoint: "active",
     }
-    ended_endpoint = data(client.get(f"{PATH}/{first_endpoint}"))
+    ended_endpoint = data(client.get(f"{ENDPOINTS_PATH}/{first_endpoint}"))
     assert ended_endpoint["reason"] == "The API key of this endpoint was revoked."
 
 
@@ -270,11 +276,13 @@ def test_webhook_endpoint_ends_with_the_api_key_that_last_changed_its_url(
     key = stack.create_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as program:
         changed_endpoint = data(
-            program.patch(f"{PATH}/{endpoint['id']}", json={"url": f"{HOOK_URL}2"})
+            program.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"url": f"{HOOK_URL}2"})
         )
         # This change doesn't alter the URL that receives the events.
         data(
-            program.patch(f"{PATH}/{other_endpoint['id']}", json={"url": HOOK_URL, "types": [LEFT]})
+            program.patch(
+                f"{ENDPOINTS_PATH}/{other_endpoint['id']}", json={"url": HOOK_URL, "types": [LEFT]}
+            )
         )
     assert data(client.delete(f"/apikeys/{changed_endpoint['key_id']}")) == 1
     assert read_states(client) == {endpoint["id"]: "ended", other_endpoint["id"]: "active"}
@@ -286,7 +294,7 @@ def test_kept_webhook_endpoint_belongs_to_the_account_after_key_revocation(
     key_id, endpoint_id = create_endpoint_with_key(stack, owner)
     path = f"/apikeys/{key_id}"
     assert data(client.delete(path, params={"keep_endpoints": "1"})) == 1
-    assert data(client.get(f"{PATH}/{endpoint_id}"))["key_id"] is None
+    assert data(client.get(f"{ENDPOINTS_PATH}/{endpoint_id}"))["key_id"] is None
     assert data(client.delete(path)) == 0
     assert read_states(client) == {endpoint_id: "active"}
 
@@ -334,11 +342,13 @@ def test_expired_api_key_pauses_its_webhook_endpoints_after_a_mailed_warning(
     assert f"has expired. Pressroom has paused webhook endpoint {endpoint_id}." in notice
     assert read_states(client) == {endpoint_id: "paused", other_endpoint_id: "active"}
     assert (
-        data(client.get(f"{PATH}/{endpoint_id}"))["reason"]
+        data(client.get(f"{ENDPOINTS_PATH}/{endpoint_id}"))["reason"]
         == "The API key of this endpoint expired."
     )
 
-    resumed_endpoint = data(client.patch(f"{PATH}/{endpoint_id}", json={"state": "active"}))
+    resumed_endpoint = data(
+        client.patch(f"{ENDPOINTS_PATH}/{endpoint_id}", json={"state": "active"})
+    )
     assert resumed_endpoint["key_id"] not in (None, key_id)
     expire("-1 minute")
     assert read_states(client) == {endpoint_id: "active", other_endpoint_id: "active"}
@@ -408,7 +418,7 @@ CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
 
 
 def change_endpoint(client: httpx2.Client, endpoint: dict[str, Any], **changes: object) -> None:
-    data(client.patch(f"{PATH}/{endpoint['id']}", json=changes))
+    data(client.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json=changes))
 
 
 def record_visible_events(
@@ -444,10 +454,10 @@ def test_event_type_added_to_a_webhook_endpoint_delivers_only_later_events(
     change_endpoint(client, endpoint, types=[LEFT, CREATED])
     happen(stack, owner, CREATED)
     happen(stack, owner, LEFT)
-    created = event_ids(stack, owner, CREATED)
-    left = event_ids(stack, owner, LEFT)
-    expected = [left[0], created[-1], left[1]]
-    eventually(lambda: have_arrived(receiver, expected), what="what is new")
+    created_ids = event_ids(stack, owner, CREATED)
+    left_ids = event_ids(stack, owner, LEFT)
+    expected_ids = [left_ids[0], created_ids[-1], left_ids[1]]
+    eventually(lambda: have_arrived(receiver, expected_ids), what="what is new")
 
 
 def test_resumed_webhook_gets_missed_events_only_of_types_configured_at_that_time(
@@ -466,12 +476,12 @@ def test_resumed_webhook_gets_missed_events_only_of_types_configured_at_that_tim
     change_endpoint(client, endpoint, types=[LEFT, CREATED, CHANGED])
     for event_type in (CHANGED, CREATED):
         happen(stack, owner, event_type)
-    created = event_ids(stack, owner, CREATED)
-    left = event_ids(stack, owner, LEFT)
-    changed = event_ids(stack, owner, CHANGED)
+    created_ids = event_ids(stack, owner, CREATED)
+    left_ids = event_ids(stack, owner, LEFT)
+    changed_ids = event_ids(stack, owner, CHANGED)
     change_endpoint(client, endpoint, state="active")
-    expected = [left[0], left[1], created[1], changed[2], created[2]]
-    eventually(lambda: have_arrived(receiver, expected), what="what it missed")
+    expected_ids = [left_ids[0], left_ids[1], created_ids[1], changed_ids[2], created_ids[2]]
+    eventually(lambda: have_arrived(receiver, expected_ids), what="what it missed")
 
 
 def test_event_type_removed_and_added_again_delivers_only_later_events(
@@ -486,8 +496,8 @@ def test_event_type_removed_and_added_again_delivers_only_later_events(
     change_endpoint(client, endpoint, types=[LEFT, CREATED])
     happen(stack, owner, CREATED)
     change_endpoint(client, endpoint, state="active")
-    expected = [event_ids(stack, owner, LEFT)[0], event_ids(stack, owner, CREATED)[-1]]
-    eventually(lambda: have_arrived(receiver, expected), what="what it is to get")
+    expected_ids = [event_ids(stack, owner, LEFT)[0], event_ids(stack, owner, CREATED)[-1]]
+    eventually(lambda: have_arrived(receiver, expected_ids), what="what it is to get")
 
 
 @pytest.mark.tier("faults")
@@ -522,10 +532,10 @@ def test_concurrent_event_type_changes_lose_no_webhook_event(
     eventually(lambda: len(event_ids(stack, owner, CREATED)) > count_before + 5, what="more events")
     can_stop.set()
     writer.join()
-    left = event_ids(stack, owner, LEFT)
-    created = event_ids(stack, owner, CREATED)
-    later_ids = {*left, *created[count_before:]}
+    left_ids = event_ids(stack, owner, LEFT)
+    created_ids = event_ids(stack, owner, CREATED)
+    later_ids = {*left_ids, *created_ids[count_before:]}
     eventually(lambda: later_ids <= set(receiver.ids), what="all events", within=60)
-    delivered_ids = [thread for thread in receiver.ids if thread in created]
-    assert delivered_ids == created[-len(delivered_ids) :]
-    assert len(delivered_ids) < len(created)
+    delivered_ids = [thread for thread in receiver.ids if thread in created_ids]
+    assert delivered_ids == created_ids[-len(delivered_ids) :]
+    assert len(delivered_ids) < len(created_ids)

@@ -1,4 +1,4 @@
-"""The statuses that make mail providers retry requests with reports."""
+"""Tests of the statuses that make mail providers retry requests with reports."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from api.middleware.intake_busy import IntakeBusyMiddleware
 
-PATH = "/senders/7/events"
+INTAKE_PATH = "/senders/7/events"
 SNS_HEADERS = {"x-amz-sns-message-type": "Notification"}
 
 
@@ -27,7 +27,7 @@ def post(path: str, status: int, headers: dict[str, str]) -> httpx2.Response:
 @pytest.mark.parametrize("status", [500, 503, 504])
 def test_failed_or_late_intake_is_busy(status: int) -> None:
     for headers, expected_status in (({}, 429), (SNS_HEADERS, 503)):
-        reply = post(PATH, status, headers)
+        reply = post(INTAKE_PATH, status, headers)
         assert (reply.status_code, reply.json()["code"]) == (expected_status, "sender.busy")
         assert int(reply.headers["retry-after"]) > 0
 
@@ -35,12 +35,12 @@ def test_failed_or_late_intake_is_busy(status: int) -> None:
 @pytest.mark.parametrize("status", [200, 401, 413, 422])
 def test_answer_about_a_call_is_the_same_for_sns(status: int) -> None:
     for headers in ({}, SNS_HEADERS):
-        assert post(PATH, status, headers).status_code == status
+        assert post(INTAKE_PATH, status, headers).status_code == status
 
 
 def test_sns_repeats_a_call_beyond_a_rate_limit() -> None:
-    assert post(PATH, 429, {}).status_code == 429
-    assert post(PATH, 429, SNS_HEADERS).status_code == 503
+    assert post(INTAKE_PATH, 429, {}).status_code == 429
+    assert post(INTAKE_PATH, 429, SNS_HEADERS).status_code == 503
 
 
 def test_other_routes_keep_their_statuses() -> None:

@@ -45,7 +45,7 @@ def probe_stack(make_stack: Callable[[str], Stack]) -> Stack:
 
 
 class SharedWorker:
-    """The worker that tests share. A test starts it only if it doesn't run."""
+    """The worker that tests share. A test starts the worker only if it isn't running."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
