@@ -100,7 +100,7 @@ def _take_all(stack: Stack, browser: Browser) -> None:
         page.goto(f"{stack.api_url}/console/lists/{mailing_list['id']}")
         _take_picture(page, "list")
         page.goto(f"{stack.api_url}/console/lists/{mailing_list['id']}/members?q=ada.1")
-        _take_picture(page, "members", whole=True)
+        _take_picture(page, "members", full_page=True)
         api.patch(f"/lists/{mailing_list['id']}", json=_BRANDING).raise_for_status()
         page.goto(f"{stack.api_url}/console/lists/{mailing_list['id']}/public#look")
         _take_picture(page, "public-page")
@@ -110,7 +110,7 @@ def _take_all(stack: Stack, browser: Browser) -> None:
             stack.resources.database, owner.user_id, Decimal(250), source_id="welcome"
         )
         page.goto(f"{stack.api_url}/console/credits")
-        _take_picture(page, "credits", whole=True)
+        _take_picture(page, "credits", full_page=True)
         page.goto(f"{stack.api_url}/console/developers/keys/new")
         _take_picture(page, "new-key")
         for name, path in (("overview", "/console"), ("account", "/account")):
@@ -152,10 +152,10 @@ def _take_import(page: Page, stack: Stack) -> None:
     page.get_by_label("Home town").select_option(label="Create a field")
     page.get_by_role("button", name="Refresh preview").click()
     expect(page.get_by_text("New field: text")).to_be_visible()
-    _take_picture(page, "import-as-read", whole=True)
+    _take_picture(page, "import-as-read", full_page=True)
     page.get_by_role("button", name="Import").click()
     expect(page.get_by_role("heading", name="Results", exact=True)).to_be_visible()
-    _take_picture(page, "import-done", whole=True)
+    _take_picture(page, "import-done", full_page=True)
 
 
 def _take_composer(page: Page, stack: Stack) -> None:
@@ -164,7 +164,7 @@ def _take_composer(page: Page, stack: Stack) -> None:
     page.get_by_label("Post", exact=True).fill(_POST)
     page.get_by_role("button", name="Generate all").click()
     expect(page.get_by_label("Slug", exact=True)).not_to_have_value("")
-    _take_picture(page, "composer", whole=True)
+    _take_picture(page, "composer", full_page=True)
 
 
 def _take_picture(page: Page, name: str, *, full_page: bool = False) -> None:

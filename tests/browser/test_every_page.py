@@ -287,7 +287,7 @@ def test_every_page_is_accessible_and_fits_a_narrow_screen(
     expect(page_without_scripts.get_by_role("heading", level=1)).to_have_text(heading)
 
 
-def test_address_in_a_narrow_table_of_members_is_shown_whole_beside_its_box(
+def test_address_in_a_narrow_table_of_members_is_shown_in_full_next_to_its_checkbox(
     stack: Stack, page_of: PageOpener, path_values: dict[str, object]
 ) -> None:
     page = page_of("owner")

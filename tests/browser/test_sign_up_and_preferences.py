@@ -64,7 +64,7 @@ def require_heading(page: Page, heading: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
 
 
-def test_signup_page_keeps_answers_while_a_wrong_one_is_corrected(
+def test_sign_up_page_keeps_valid_answers_while_an_invalid_one_is_corrected(
     stack: Stack, client: httpx2.Client, list_page: Page
 ) -> None:
     list_id = make_list(client, thanks_text="The next letter comes tomorrow.")
@@ -98,7 +98,7 @@ def test_signup_page_keeps_answers_while_a_wrong_one_is_corrected(
 
 
 @pytest.mark.tier("fast", "browser")
-def test_signup_page_uses_german_for_german_browsers(
+def test_sign_up_page_uses_german_for_german_browsers(
     stack: Stack, client: httpx2.Client, german_page: Page
 ) -> None:
     list_id = make_list(client)

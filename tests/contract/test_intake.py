@@ -223,7 +223,7 @@ def test_deletion_of_a_sender_waits_for_no_worker_and_drops_all_waiting_bodies(
     assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", list_id) == []
 
 
-def test_body_that_no_key_of_the_installation_decrypts_is_invalid_and_delays_no_other(
+def test_body_that_no_installed_key_decrypts_is_invalid_and_delays_no_other_body(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     waiting_sender: dict[str, Any],
@@ -241,7 +241,7 @@ def test_body_that_no_key_of_the_installation_decrypts_is_invalid_and_delays_no_
     assert outcomes(client, waiting_sender) == ["invalid", "unmatched"]
 
 
-def test_call_is_rejected_if_no_key_of_the_installation_decrypts_the_secret(
+def test_call_is_rejected_if_no_installed_key_decrypts_the_secret(
     stack: Stack, client: httpx2.Client, delivery_report: bytes
 ) -> None:
     sender = new_sender(client)

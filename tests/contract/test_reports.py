@@ -117,7 +117,7 @@ def test_reports_about_a_mailing_count_each_member_once(
 @pytest.mark.parametrize(
     ("kind", "source"), [("complained", "sender-complaint"), ("unsubscribed", "sender-unsubscribe")]
 )
-def test_complaint_or_unsubscription_opts_out_until_the_person_comes_back(
+def test_complaint_or_unsubscription_opts_out_until_the_person_rejoins(
     stack: Stack, client: httpx2.Client, reader: Reader, list_id: int, *, kind: str, source: str
 ) -> None:
     sender = new_sender(client)
@@ -317,7 +317,7 @@ def test_report_about_a_list_that_the_sender_does_not_cover_is_unmatched(
     )
 
 
-def test_address_that_is_no_address_is_unmatched_and_not_shown(
+def test_malformed_address_is_unmatched_and_not_shown(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any]
 ) -> None:
     emails = (
@@ -458,7 +458,7 @@ def test_complaint_about_a_mail_to_an_erased_person_is_kept_on_the_list_of_the_m
     assert outcomes(client, sender_of_both_lists)[-1] == "unmatched"
 
 
-def test_complaint_about_a_confirmation_mail_ends_the_request(
+def test_complaint_about_a_confirmation_mail_ends_the_sign_up(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], stranger: httpx2.Client
 ) -> None:
     list_id = int(new_list(client, confirm_required=True)["id"])
@@ -569,7 +569,7 @@ def test_trial_shows_the_effects_and_changes_nothing(
     problem(other_owner.post(path, json=body), 404, "sender.not_found")
 
 
-def test_no_report_brings_a_person_back(
+def test_no_report_resubscribes_a_person(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).leaves(list_id)

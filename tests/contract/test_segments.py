@@ -75,7 +75,7 @@ def test_segment_rejects_an_empty_or_long_or_multiline_name(
 
 
 @pytest.mark.parametrize(
-    ("written", "place"),
+    ("member_filter", "place"),
     [
         ({"all": [VIP, {"field": "shoe_size", "is": 43}]}, "filter.all[1].field"),
         ({"field": "fields.shoe_size", "is": 43}, "filter.field"),

@@ -79,7 +79,7 @@ def test_json_sign_up_stores_the_origin_with_its_consent_entry(
     assert data(client.get(path))["origin"] == STORED_ORIGIN
 
 
-def test_invalid_values_of_an_origin_never_cost_a_sign_up(
+def test_invalid_values_of_an_origin_never_reject_a_sign_up(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
@@ -174,7 +174,7 @@ def test_sign_up_page_copies_campaign_and_referring_host_into_its_form(
 
 
 @pytest.mark.parametrize("name", ["", "x" * 190])
-def test_corrected_sign_up_keeps_its_origin_and_first_of_all_the_answers(
+def test_corrected_sign_up_keeps_its_answers_and_its_origin_unless_the_origin_is_long(
     client: httpx2.Client, browser_client: httpx2.Client, name: str
 ) -> None:
     mailing_list = new_list(client, confirm_required=True)

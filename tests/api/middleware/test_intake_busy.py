@@ -33,7 +33,7 @@ def test_failed_or_late_intake_is_busy(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [200, 401, 413, 422])
-def test_answer_about_a_call_is_the_same_for_sns(status: int) -> None:
+def test_accepted_or_invalid_call_has_the_same_status_for_sns(status: int) -> None:
     for headers in ({}, SNS_HEADERS):
         assert post(INTAKE_PATH, status, headers).status_code == status
 
