@@ -30,8 +30,8 @@ browser_tier = pytest.mark.tier("browser")
 
 
 def read_login(stack: Stack) -> tuple[str, str]:
-    read_task_names = ("PRESSROOM_FLOWER_USER", "PRESSROOM_FLOWER_PASSWORD")
-    user, password = (stack.environment[name] for name in read_task_names)
+    variables = ("PRESSROOM_FLOWER_USER", "PRESSROOM_FLOWER_PASSWORD")
+    user, password = (stack.environment[name] for name in variables)
     return user, password
 
 

@@ -106,11 +106,11 @@ def test_users_list_command_loads_no_library_for_changing_users(stack: Stack) ->
 HEAVY_LIBRARIES = {"sqlalchemy", "celery", "kombu", "fastapi", "minio", "redis", "structlog"}
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["up", "--help"]])
-def test_help_and_version_load_no_service_libraries(words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["up", "--help"]])
+def test_help_and_version_load_no_service_libraries(arguments: list[str]) -> None:
     program = "import sys; from cli.main import main\ntry: main()\nfinally: print(*sys.modules)"
     process = subprocess.run(
-        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
     )
     assert "cli.main" in process.stdout
     assert HEAVY_LIBRARIES.isdisjoint(process.stdout.split())
@@ -124,16 +124,16 @@ def test_help_describes_each_command_group_as_its_module_does(name: str) -> None
     assert group.help == " ".join(first_paragraph.split())
 
 
-def iterate_groups(group: Any, *words: str) -> Iterator[list[str]]:
-    yield list(words)
-    for name, each in group.commands.items():
-        if hasattr(command := load_command(each), "commands"):
-            yield from iterate_groups(command, *words, name)
+def iterate_groups(group: Any, *parents: str) -> Iterator[list[str]]:
+    yield list(parents)
+    for name, subcommand in group.commands.items():
+        if hasattr(command := load_command(subcommand), "commands"):
+            yield from iterate_groups(command, *parents, name)
 
 
 def test_group_help_truncates_no_command_description() -> None:
-    for words in iterate_groups(typer.main.get_command(app)):
-        help_text = CliRunner().invoke(app, [*words, "--help"], terminal_width=80).output
+    for group_path in iterate_groups(typer.main.get_command(app)):
+        help_text = CliRunner().invoke(app, [*group_path, "--help"], terminal_width=80).output
         commands = help_text.partition("\n\nCommands:\n")[2]
         assert commands
         assert "..." not in commands

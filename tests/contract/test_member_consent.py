@@ -114,9 +114,9 @@ def test_sign_up_request_and_its_confirmation_record_one_consent_each(
 def test_logged_in_join_records_consent_each_time_it_activates_the_person(
     client: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
-    join = f"/subscriptions/{list_id}/no-challenge"
-    assert data(reader.client.post(join, headers=BROWSER_HEADERS)) == 1
-    assert data(reader.client.post(join, headers=BROWSER_HEADERS)) == 0
+    join_path = f"/subscriptions/{list_id}/no-challenge"
+    assert data(reader.client.post(join_path, headers=BROWSER_HEADERS)) == 1
+    assert data(reader.client.post(join_path, headers=BROWSER_HEADERS)) == 0
     [entry] = read_consent(client, list_id, reader.user_id)
     assert select_fields(entry, "how", "claimed_by", "confirmed", *CONSENT_SOURCE) == {
         **CONSENT_SOURCE,
@@ -153,8 +153,8 @@ def test_consent_counts_other_unconfirmed_sign_ups_from_the_same_network(
     for email in emails:
         subscribe(stranger, list_ids[0], email)
     subscribe(stranger, list_ids[1], emails[0])
-    # The first sign-up comes from another network. The second one comes from the same network, but
-    # its IP address is shortened, as in old entries.
+    # Add a sign-up from another network, and one from the same network. The IP address of the
+    # latter is shortened, as in old entries.
     for ip, email in (("192.0.2.7", new_address()), ("127.0.0.0/24", new_address())):
         subscribe(stranger, list_ids[0], email)
         stack.query(

@@ -375,10 +375,10 @@ def test_concurrent_member_additions_never_exceed_the_member_quota(
     paths = [f"/lists/{other_list_id}/members/{new_address()}" for _ in range(5)]
     with ThreadPoolExecutor(5) as pool:
         replies = list(pool.map(lambda path: client.put(path, json={}), paths))
-    rejected_replies = [each for each in replies if each.status_code != 200]
+    rejected_replies = [reply for reply in replies if reply.status_code != 200]
     assert len(rejected_replies) == 3
-    for each in rejected_replies:
-        require_exceeded(each, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
+    for reply in rejected_replies:
+        require_exceeded(reply, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
     assert len(everybody(client, other_list_id)) == 2
 
 

@@ -284,10 +284,10 @@ def test_error_message_contains_only_the_violated_rule(
 
 
 @pytest.mark.parametrize(
-    "words", [["export", "list", "--kind", "much"], ["users", "plan", "a@b.example", "gold"]]
+    "arguments", [["export", "list", "--kind", "much"], ["users", "plan", "a@b.example", "gold"]]
 )
-def test_cli_error_contains_no_library_wording(words: list[str]) -> None:
-    result = CliRunner().invoke(app, words)
+def test_cli_error_contains_no_library_wording(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert "is not one of" in result.output
     assert not any(wording in result.output for wording in LIBRARY_WORDING)

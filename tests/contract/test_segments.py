@@ -361,8 +361,8 @@ def test_deleted_tag_is_removed_from_all_members_and_not_restored_by_a_new_tag(
 def test_concurrent_tagging_creates_each_tag_only_once(client: httpx2.Client, list_id: int) -> None:
     names = [f"tag {number}" for number in range(20)]
     addresses = [new_address() for _ in range(6)]
-    for each in addresses:
-        put(client, list_id, each)
+    for address in addresses:
+        put(client, list_id, address)
 
     def tag(index: int) -> list[str]:
         # Each thread uses another order and spelling.

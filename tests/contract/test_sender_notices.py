@@ -152,13 +152,13 @@ def test_only_senders_that_should_have_reported_about_a_mailing_fail(
     sender_of_other_list = new_sender(client, list_ids=[other_list_id])
     paused_sender = new_sender(client)
     data(client.patch(f"/senders/{paused_sender['id']}", json={"state": "paused"}))
-    for each in (silent_sender, sender_of_other_list, paused_sender):
-        make_sender_old(stack, each)
+    for sender in (silent_sender, sender_of_other_list, paused_sender):
+        make_sender_old(stack, sender)
     new_sender_without_reports = new_sender(client)
     new_mailing(stack, list_id, rows=1000, age=OVERDUE_AGE)
     run_maintenance(stack, CHECK_SILENCE.name)
     senders = (silent_sender, sender_of_other_list, paused_sender, new_sender_without_reports)
-    assert [read_state(client, each)[0] for each in senders] == [
+    assert [read_state(client, sender)[0] for sender in senders] == [
         *("failing", "waiting", "paused", "waiting")
     ]
 
@@ -184,13 +184,15 @@ def test_sender_for_any_list_fails_only_if_it_reported_about_no_list_since_the_m
             new_sender(delivery_client, any_list=True) for _ in range(2)
         )
     own_sender = new_sender(client)
-    for each in (silent_sender, working_sender, own_sender):
-        make_sender_old(stack, each)
+    for sender in (silent_sender, working_sender, own_sender):
+        make_sender_old(stack, sender)
     new_mailing(stack, list_id, rows=1000, age=OVERDUE_AGE)
     deliver(stack, client, working_sender, report("delivered", email=new_address()))
     run_maintenance(stack, CHECK_SILENCE.name)
     # The working sender's report may be on another list, so the owner's sender fails too.
-    states = [read_state(client, each)[0] for each in (silent_sender, working_sender, own_sender)]
+    states = [
+        read_state(client, sender)[0] for sender in (silent_sender, working_sender, own_sender)
+    ]
     assert states == ["failing", "working", "failing"]
 
 

@@ -202,8 +202,8 @@ def test_person_lists_their_subscriptions_newest_first_without_ended_ones(
     left_id, removed_id, archived_id, kept_id = (new_list(client)["id"] for _ in range(4))
     foreign_id = new_list(other_owner)["id"]
     pending_id = new_list(client, confirm_required=True)["id"]
-    for each in (left_id, removed_id, archived_id, kept_id, foreign_id):
-        reader.joins(each)
+    for joined_id in (left_id, removed_id, archived_id, kept_id, foreign_id):
+        reader.joins(joined_id)
     subscribe(stranger, pending_id, reader.email)
     other_reader.joins(kept_id)
     reader.leaves(left_id)
@@ -215,9 +215,9 @@ def test_person_lists_their_subscriptions_newest_first_without_ended_ones(
         (foreign_id, "active"),
         (kept_id, "active"),
     ]
-    for each in subscriptions:
-        assert (each["user_id"], each["user"]) == (reader.user_id, None)
-        assert each["list"] == data(client.get(f"/lists/{each['list_id']}"))
+    for subscription in subscriptions:
+        assert (subscription["user_id"], subscription["user"]) == (reader.user_id, None)
+        assert subscription["list"] == data(client.get(f"/lists/{subscription['list_id']}"))
     assert [each["list_id"] for each in data(other_reader.client.get("/subscriptions"))] == [
         kept_id
     ]

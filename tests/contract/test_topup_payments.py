@@ -215,12 +215,12 @@ def test_only_one_concurrent_claim_of_an_order_succeeds(
         callers = [clients.enter_context(stack.client(stack.create_owner().key)) for _ in range(6)]
         for token in tokens:
             with ThreadPoolExecutor(6) as pool:
-                replies = list(pool.map(lambda each, token=token: claim(each, token), callers))
+                replies = list(pool.map(lambda caller, token=token: claim(caller, token), callers))
             assert sorted(reply.status_code for reply in replies) == [200, *[409] * 5]
             for reply in replies:
                 if reply.status_code == 409:
                     assert "user" not in problem(reply, 409, "order.claimed")["message"]
-        assert sum(balance(each) for each in callers) == 1500
+        assert sum(balance(caller) for caller in callers) == 1500
 
 
 def test_anonymous_order_can_be_claimed_before_payment(

@@ -173,13 +173,15 @@ async def pieces() -> AsyncIterator[bytes]:
 
 async def test_slow_downloads_are_limited_per_caller(slow_reads: SlowDownloads) -> None:
     downloads = [slow_reads.limit(FIRST_CALLER_IP, pieces()) for _ in range(2)]
-    for each in downloads:
-        await anext(each)
+    for download in downloads:
+        await anext(download)
     with pytest.raises(CallerDisconnected):
         await anext(slow_reads.limit(FIRST_CALLER_IP, pieces()))
     await anext(slow_reads.limit(SECOND_CALLER_IP, pieces()))
     await downloads[0].aclose()
-    assert [each async for each in slow_reads.limit(FIRST_CALLER_IP, pieces())] == [b"piece"] * 3
+    assert [download async for download in slow_reads.limit(FIRST_CALLER_IP, pieces())] == [
+        b"piece"
+    ] * 3
 
 
 async def test_quick_downloads_do_not_count_towards_the_slow_download_limit(
