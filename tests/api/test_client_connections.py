@@ -1,3 +1,5 @@
+"""Tests of the connections between clients and the API server."""
+
 import socket
 
 import pytest

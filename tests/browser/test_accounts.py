@@ -1,3 +1,5 @@
+"""Tests in a browser of registration, login, passwords and second factors."""
+
 import re
 from collections.abc import Callable, Iterator
 

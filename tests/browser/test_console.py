@@ -1,3 +1,5 @@
+"""Tests of the console in a browser."""
+
 import httpx2
 import pytest
 from playwright.sync_api import FilePayload, Page, Route, expect

@@ -78,21 +78,21 @@ def _console_visits() -> Iterator[tuple[str, Visit]]:
 
 VISITS = {
     **dict(_console_visits()),
-    "an import that was looked at": Visit("owner", "/console/imports/{looked_at_id}"),
+    "a previewed import": Visit("owner", "/console/imports/{previewed_import_id}"),
     "an order in review": Visit("operator", "/console/operators/orders/{doubtful_order_id}"),
     # Pages for the readers of a list
     "sign-up": Visit("nobody", "/s/{slug}"),
-    "report of a page": Visit("nobody", "/s/{slug}/report"),
+    "report of a sign-up page": Visit("nobody", "/s/{slug}/report"),
     "unsubscribe": Visit("nobody", "/unsubscribe?trace_id={reader}"),
     "unsubscribe, not confirmed": Visit("nobody", "/unsubscribe?trace_id={pending}"),
     "unsubscribe, broken link": Visit("nobody", "/unsubscribe?trace_id=cut-off", 403),
-    "confirm": Visit("nobody", "/confirm?token={token}"),
+    "confirm": Visit("nobody", "/confirm?token={confirmation_token}"),
     "report": Visit("nobody", "/report?trace_id={reader}"),
-    "ask for preferences": Visit("nobody", "/preferences/ask?list={face_id}"),
-    "asked for preferences": Visit("nobody", "/preferences/ask?sent=yes"),
-    "open preferences": Visit("nobody", "/preferences/open?token={opening}"),
+    "preferences link form": Visit("nobody", "/preferences/ask?list={long_list_id}"),
+    "preferences link requested": Visit("nobody", "/preferences/ask?sent=yes"),
+    "open preferences": Visit("nobody", "/preferences/open?token={preferences_token}"),
     "preferences": Visit("reader", "/preferences"),
-    "preferences, answers": Visit("reader", "/preferences/answers?list={face_id}"),
+    "preferences, answers": Visit("reader", "/preferences/answers?list={long_list_id}"),
     "preferences, data": Visit("reader", "/preferences/data"),
     "preferences, erase": Visit("reader", "/preferences/erase"),
     # Pages of a person's account
@@ -109,10 +109,10 @@ VISITS = {
     "account, app": Visit("person", "/account/factors/app"),
     "account, passkey": Visit("person", "/account/factors/passkey"),
     "consent": Visit("person", "{consent}"),
-    "consent, wrong": Visit("person", "{wrong_consent}", 400),
-    "access of a long name": Visit("person", "/console/developers/access"),
+    "consent, invalid": Visit("person", "{invalid_consent}", 400),
+    "connected app with a long name": Visit("person", "/console/developers/access"),
 }
-# One page of each kind.
+# One page of each kind. `make test` checks only these pages.
 PAGES_OF_FAST_TIER = {
     *("/console", "/console/lists/{list_id}/members", "/console/imports/{import_id}"),
     *("/console/lists/{list_id}/public", "/console/images/{hash_id}"),
@@ -194,16 +194,16 @@ def path_values(
     settled(stack)
     return {
         **sample_account.values,
-        "looked_at_id": preview_job["result"]["import_id"],
+        "previewed_import_id": preview_job["result"]["import_id"],
         "doubtful_order_id": doubtful_order.order_id,
-        "face_id": member_of_long_list.list_id,
+        "long_list_id": member_of_long_list.list_id,
         "slug": data(client.get(f"/lists/{member_of_long_list.list_id}"))["slug"],
         "reader": member_of_long_list.trace_id,
         "pending": pending.trace_id,
-        "token": pending.mailed_token(),
-        "opening": member_of_long_list.mailed_token(Purpose.OPEN_PREFERENCES),
+        "confirmation_token": pending.mailed_token(),
+        "preferences_token": member_of_long_list.mailed_token(Purpose.OPEN_PREFERENCES),
         "consent": program.request(*SCOPES),
-        "wrong_consent": program.request(redirect_uri="https://evil.example/"),
+        "invalid_consent": program.request(redirect_uri="https://evil.example/"),
     }
 
 

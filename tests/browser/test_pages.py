@@ -1,3 +1,5 @@
+"""Tests in a browser of the API reference and the sandbox's status page."""
+
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect

@@ -1,3 +1,5 @@
+"""Tests of the command ``doctor``, which checks the settings and services of an installation."""
+
 import json
 import re
 import subprocess

@@ -1,3 +1,5 @@
+"""Tests of the command ``env``, which generates the file ``.env``."""
+
 import json
 import os
 import pty

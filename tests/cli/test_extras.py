@@ -1,3 +1,5 @@
+"""Tests of the commands of the development stack without their packages."""
+
 import os
 import subprocess
 import sys

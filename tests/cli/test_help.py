@@ -1,3 +1,5 @@
+"""Tests of the commands' help and completion, and of the modules that commands import."""
+
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""Tests of the tables that commands print."""
+
 import os
 import pty
 import subprocess

@@ -1,3 +1,5 @@
+"""Tests of the asynchronous Python client with the API of the test stack."""
+
 import asyncio
 import threading
 import time

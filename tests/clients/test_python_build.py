@@ -1,3 +1,5 @@
+"""Tests of building the clients from a checkout."""
+
 import os
 import shutil
 import subprocess

@@ -1,3 +1,5 @@
+"""Tests of the synchronous Python client with the API of the test stack."""
+
 import io
 import json
 import time

@@ -1,3 +1,5 @@
+"""Tests of the Python client with network faults and error responses."""
+
 import time
 from types import ModuleType
 from typing import Any

@@ -1,3 +1,5 @@
+"""Tests of the Python client's package: its types, contents and examples."""
+
 import inspect
 import os
 import sys

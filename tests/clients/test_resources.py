@@ -1,3 +1,5 @@
+"""Tests that the clients group all operations by resource."""
+
 import pytest
 
 from clients.generator.operations import read_operations

@@ -1,3 +1,5 @@
+"""Tests of the URLs at which uploaded images are viewed."""
+
 import httpx2
 import pytest
 

@@ -1,3 +1,5 @@
+"""Tests of segments and tags."""
+
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Tests that responses are padded to full time steps."""
+
 import asyncio
 import time
 

@@ -1,3 +1,5 @@
+"""Tests of the browser names that are derived from user agents."""
+
 import pytest
 
 from api.client_details import browser_name

@@ -1,3 +1,5 @@
+"""Tests of JSON bodies whose numbers are parsed exactly."""
+
 import tracemalloc
 
 import pytest

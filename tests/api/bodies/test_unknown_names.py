@@ -1,3 +1,5 @@
+"""Tests of the search for undocumented names in JSON bodies."""
+
 import tracemalloc
 from itertools import islice
 

@@ -1,3 +1,5 @@
+"""Tests that cookies with quotation marks are dropped."""
+
 import asyncio
 
 from starlette.requests import Request
