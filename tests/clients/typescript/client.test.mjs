@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import { test } from "node:test";
 import { Accepted, ApiError, JobFailed, JobUnfinished, Pressroom, PressroomError } from "pressroom-client";
 import { fromPath } from "pressroom-client/node";
-import { testInput, newList, pressroom, rows, uniqueSlug } from "./setting.mjs";
+import { newList, pressroom, rows, testInput, uniqueSlug } from "./setting.mjs";
 
 const photo = await fromPath(testInput.photo);
 const bytes = new Uint8Array(await photo.content.arrayBuffer());
@@ -32,7 +32,8 @@ test("a file is uploaded from a path, bytes, a browser's file and streams", asyn
   ];
   const attachments = [];
   for (const file of uploads) attachments.push(await pressroom.uploadAttachment({ file }));
-  assert.deepEqual(new Set(attachments.map((attachment) => attachment.original_filename)), new Set([name]));
+  const filenames = attachments.map((attachment) => attachment.original_filename);
+  assert.deepEqual(new Set(filenames), new Set([name]));
   assert.equal(new Set(attachments.map((attachment) => attachment.original_checksum)).size, 1);
   assert.deepEqual(new Set(attachments.map((attachment) => attachment.status)), new Set([2]));
   const response = await pressroom.downloadMedia({ filename: attachments[0].filename });

@@ -3,14 +3,15 @@ import { createServer } from "node:http";
 import { test } from "node:test";
 import { ApiError, NotReached, Pressroom } from "pressroom-client";
 import { fromPath } from "pressroom-client/node";
-import { testInput, rows, uniqueSlug, createFaultyClient } from "./setting.mjs";
+import { createFaultyClient, rows, testInput, uniqueSlug } from "./setting.mjs";
 
 const file = await fromPath(testInput.photo);
 
 for (const fault of ["429", "503", "lost"]) {
-  test(`a call that meets ${fault} is retried with the same idempotency key and has one effect`, async () => {
+  test(`a call that meets ${fault} is retried with the same key and has one effect`, async () => {
     const faulty = createFaultyClient([fault]);
-    const attachment = await faulty.pressroom.uploadAttachment({ file: { ...file, name: `${fault}.jpg` } });
+    const upload = { ...file, name: `${fault}.jpg` };
+    const attachment = await faulty.pressroom.uploadAttachment({ file: upload });
     const [first, second] = await faulty.listReceivedCalls();
     assert.ok(first.key);
     assert.equal(first.key, second.key);

@@ -19,7 +19,8 @@ export async function newList() {
 export function createFaultyClient(faults, options = {}) {
   const url = `${testInput.network}/${uniqueSlug()}.${faults.join(".")}`;
   const listReceivedCalls = async () => (await fetch(`${url}/seen`)).json();
-  return { listReceivedCalls, pressroom: new Pressroom(url, { credentials: testInput.key, ...options }) };
+  const pressroom = new Pressroom(url, { credentials: testInput.key, ...options });
+  return { listReceivedCalls, pressroom };
 }
 
 /** Return the content of a CSV file with members. */
