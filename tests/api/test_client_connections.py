@@ -30,5 +30,5 @@ def test_response_body_arrives_completely(stack: Stack) -> None:
 def test_api_server_exits_if_its_port_is_in_use(stack: Stack) -> None:
     """The server must also exit while its background loops still connect to Redis."""
     for _ in range(3):
-        process = stack.start("second", "serve", "--port", str(stack.api_port))
-        assert process.process.wait(60) != 0
+        second_server = stack.start("second", "serve", "--port", str(stack.api_port))
+        assert second_server.process.wait(60) != 0

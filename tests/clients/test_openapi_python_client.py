@@ -18,7 +18,7 @@ GENERATOR_REQUIREMENT = "openapi-python-client==0.29.1"
 INSTALL_SECONDS = 90
 # By default, uv makes four attempts, each with a timeout of 30 seconds.
 UV_LIMITS = {"UV_HTTP_TIMEOUT": "10", "UV_HTTP_RETRIES": "1"}
-DOCUMENT_PATH = markdown.ROOT / "docs" / "clients.md"
+CLIENTS_PAGE = markdown.ROOT / "docs" / "clients.md"
 IMPORT_EVERY_MODULE = """
 import importlib, pkgutil, client
 for module in pkgutil.walk_packages(client.__path__, "client."):
@@ -56,7 +56,7 @@ def test_openapi_python_client_reads_the_document_without_a_warning(
 ) -> None:
     document = write_document(tmp_path)
     [configuration] = [
-        block.text for block in markdown.blocks(DOCUMENT_PATH) if block.language == "yaml"
+        block.text for block in markdown.blocks(CLIENTS_PAGE) if block.language == "yaml"
     ]
     (tmp_path / "config.yaml").write_text(configuration)
     completed = subprocess.run(

@@ -15,8 +15,8 @@ from devstack.supervisor.programs import is_responding
 pytestmark = pytest.mark.tier("timing")
 MODULE = "tests.support.probe.asking"
 WORK_SECONDS = 0.5
-# The number of calls that two workers can serve in LOAD_SECONDS.
 LOAD_SECONDS = 5
+# The number of calls that the worker can answer in LOAD_SECONDS, two at a time.
 CALLS_SERVED_IN_TIME = 20
 
 
