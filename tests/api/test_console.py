@@ -1,4 +1,4 @@
-"""The console's numbers, figures, counts and scripts, without a server."""
+"""Tests of numbers, charts, member counts and scripts of the console, without a server."""
 
 import hashlib
 import re
@@ -24,7 +24,7 @@ from api.console.members.forms import NOBODY, MemberCount
 from api.console.typed_forms import TypedForm
 from services.subscriptions.daily_figures import MemberFigures
 
-NOW = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
+CURRENT_TIME = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ NOW = datetime(2026, 11, 22, 13, 5, 10, tzinfo=UTC)
     ],
 )
 def test_console_shows_times_as_distance_from_now(ago: timedelta, words: str) -> None:
-    assert format_distance(NOW - ago, NOW) == words
+    assert format_distance(CURRENT_TIME - ago, CURRENT_TIME) == words
 
 
 def test_console_formats_thousands_changes_and_plurals() -> None:
@@ -71,20 +71,22 @@ def test_curl_example_quotes_user_input_as_one_shell_word() -> None:
     )
 
 
-def plotted(*numbers: tuple[int, int]) -> GrowthPlot:
-    first = date(2026, 1, 1)
+def build_plot(*numbers: tuple[int, int]) -> GrowthPlot:
+    first_day = date(2026, 1, 1)
     return build_growth_plot(
         [
-            MemberFigures(str(first + timedelta(days=day)), joined, left)
+            MemberFigures(str(first_day + timedelta(days=day)), joined, left)
             for day, (joined, left) in enumerate(numbers)
         ]
     )
 
 
-@pytest.mark.parametrize(("days", "size"), [(30, 1), (62, 1), (63, 7), (365, 7), (1_095, 21)])
-def test_console_chart_groups_many_days_into_whole_weeks(days: int, size: int) -> None:
-    plot = plotted(*[(1, 0)] * days)
-    assert plot.days_of_span == size
+@pytest.mark.parametrize(
+    ("days", "days_per_bar"), [(30, 1), (62, 1), (63, 7), (365, 7), (1_095, 21)]
+)
+def test_console_chart_groups_many_days_into_whole_weeks(days: int, days_per_bar: int) -> None:
+    plot = build_plot(*[(1, 0)] * days)
+    assert plot.days_of_span == days_per_bar
     assert len(plot.spans) <= 62
     assert sum(each.joined for each in plot.spans) == days
     assert plot.spans[-1].last == date(2026, 1, 1) + timedelta(days=days - 1)
@@ -104,7 +106,7 @@ def test_console_chart_groups_many_days_into_whole_weeks(days: int, size: int) -
 def test_console_chart_axis_has_round_integers_with_zero(
     joined: int, left: int, marks: list[int]
 ) -> None:
-    plot = plotted((joined, 0), (0, left))
+    plot = build_plot((joined, 0), (0, left))
     assert plot.marks == marks
     # The zero line and the bars match the marks, which are evenly spaced.
     height = marks[0] - marks[-1]
@@ -126,7 +128,7 @@ def test_console_chart_axis_has_round_integers_with_zero(
     ],
 )
 def test_console_chart_shows_a_date_below_each_week(days: int, dates: list[str]) -> None:
-    plot = plotted(*[(1, 0)] * days)
+    plot = build_plot(*[(1, 0)] * days)
     assert [each.label for each in plot.dates] == dates
     assert sum(not each.is_extra for each in plot.dates) <= 5
 
@@ -158,7 +160,7 @@ def test_console_line_of_net_growth_starts_at_zero_and_matches_its_marks(
 
 
 @pytest.mark.parametrize(
-    ("typed", "sentences"),
+    ("form_values", "sentences"),
     [
         ({}, {}),
         (
@@ -175,16 +177,16 @@ def test_console_line_of_net_growth_starts_at_zero_and_matches_its_marks(
     ],
 )
 def test_composer_names_each_writer_only_once(
-    typed: dict[str, str], sentences: dict[str, str]
+    form_values: dict[str, str], sentences: dict[str, str]
 ) -> None:
-    assert describe_writers(typed) == sentences
+    assert describe_writers(form_values) == sentences
 
 
-PAGE = "https://p.example/console/lists/1/segments/2"
-RECOUNT = "?count=exactly"
+PAGE_URL = "https://p.example/console/lists/1/segments/2"
+RECOUNT_QUERY = "?count=exactly"
 
 
-def page_of(template: str, member_count: MemberCount, **others: Any) -> str:
+def render_page(template: str, member_count: MemberCount, **more_values: Any) -> str:
     values = {
         "base": "https://p.example",
         "path": "/console/lists/1/segments/2",
@@ -196,11 +198,11 @@ def page_of(template: str, member_count: MemberCount, **others: Any) -> str:
         "choices": {},
         "refusal": None,
     }
-    return render_console_part(template, values | others)
+    return render_console_part(template, values | more_values)
 
 
-def total_of(member_count: MemberCount) -> str:
-    text = page_of("segment.html", member_count, segment_id=2, segment_name="Tea drinkers")
+def render_total(member_count: MemberCount) -> str:
+    text = render_page("segment.html", member_count, segment_id=2, segment_name="Tea drinkers")
     return text.split('<p class="total"')[1].split("</p>")[0]
 
 
@@ -208,9 +210,9 @@ def total_of(member_count: MemberCount) -> str:
     ("member_count", "button"),
     [
         (NOBODY, "<button disabled>Apply</button>"),
-        (MemberCount(0, is_exact=False, recount=RECOUNT), "<button>Apply</button>"),
+        (MemberCount(0, is_exact=False, recount=RECOUNT_QUERY), "<button>Apply</button>"),
         (
-            MemberCount(1_234, is_exact=False, recount=RECOUNT),
+            MemberCount(1_234, is_exact=False, recount=RECOUNT_QUERY),
             "<button>Apply to at least 1,234 members</button>",
         ),
     ],
@@ -218,44 +220,44 @@ def total_of(member_count: MemberCount) -> str:
 def test_bulk_action_button_is_disabled_only_if_no_member_matches(
     member_count: MemberCount, button: str
 ) -> None:
-    nothing: dict[str, Any] = {key: [] for key in ("actions", "tiers", "tags")}
-    text = page_of(
-        "new_bulk_action.html", member_count, filter_json={}, filter_text="{}", **nothing
+    empty_choices: dict[str, Any] = {key: [] for key in ("actions", "tiers", "tags")}
+    text = render_page(
+        "new_bulk_action.html", member_count, filter_json={}, filter_text="{}", **empty_choices
     )
     assert button in text
 
 
 def test_exact_member_count_is_shown_without_recount_link() -> None:
-    assert "<b>0</b> members match" in total_of(NOBODY)
-    text = total_of(MemberCount(1_234, is_exact=True))
+    assert "<b>0</b> members match" in render_total(NOBODY)
+    text = render_total(MemberCount(1_234, is_exact=True))
     assert "<b>1,234</b> members match" in text
     assert "At least" not in text
     assert "href" not in text
 
 
 def test_inexact_member_count_links_to_exact_one_with_and_without_script() -> None:
-    words = "At least <b>1,234</b> members match"
-    text = total_of(MemberCount(1_234, is_exact=False, recount=RECOUNT))
-    assert words in text
-    assert f'hx-get="{PAGE}{RECOUNT}"' in text
-    assert f'href="{PAGE}{RECOUNT}"' in text
-    # Whoever asked for it, and got none, is led in no circle.
-    text = total_of(MemberCount(1_234, is_exact=False))
-    assert words in text
-    assert RECOUNT not in text
+    total = "At least <b>1,234</b> members match"
+    text = render_total(MemberCount(1_234, is_exact=False, recount=RECOUNT_QUERY))
+    assert total in text
+    assert f'hx-get="{PAGE_URL}{RECOUNT_QUERY}"' in text
+    assert f'href="{PAGE_URL}{RECOUNT_QUERY}"' in text
+    # If an exact count was requested but isn't available, the page doesn't offer it again.
+    text = render_total(MemberCount(1_234, is_exact=False))
+    assert total in text
+    assert RECOUNT_QUERY not in text
 
 
-VENDORED = files("api.console").joinpath("static/vendored")
-ROW = re.compile(
+VENDORED_FOLDER = files("api.console").joinpath("static/vendored")
+SCRIPT_ROW = re.compile(
     r"^\| `([\w.-]+)` \|.*\| \[0BSD\]\(([\w.-]+)\) \| `([0-9a-f]{64})` \|$", re.MULTILINE
 )
 
 
 def test_vendored_scripts_match_their_recorded_hash_and_licence() -> None:
-    rows = ROW.findall(VENDORED.joinpath("README.md").read_text())
-    scripts = {each.name for each in VENDORED.iterdir() if each.name.endswith(".js")}
+    rows = SCRIPT_ROW.findall(VENDORED_FOLDER.joinpath("README.md").read_text())
+    scripts = {each.name for each in VENDORED_FOLDER.iterdir() if each.name.endswith(".js")}
     assert scripts == {name for name, _, _ in rows}
     for name, licence, digest in rows:
-        assert hashlib.sha256(VENDORED.joinpath(name).read_bytes()).hexdigest() == digest
-        terms = " ".join(VENDORED.joinpath(licence).read_text().split())
+        assert hashlib.sha256(VENDORED_FOLDER.joinpath(name).read_bytes()).hexdigest() == digest
+        terms = " ".join(VENDORED_FOLDER.joinpath(licence).read_text().split())
         assert "for any purpose with or without fee is hereby granted" in terms

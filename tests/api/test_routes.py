@@ -1,4 +1,7 @@
-"""The last word of an operation's path that names a module names the module of the operation."""
+"""Tests that each operation is defined in the module that its path names.
+
+The last word of the path that is also the name of a module decides.
+"""
 
 import inspect
 from pathlib import Path
@@ -12,12 +15,12 @@ from core.settings import Settings
 
 pytestmark = pytest.mark.tier("check")
 
-API = Path(api.__file__).parent
-ROUTES = API / "routes"
-# The one operation outside of api/routes: api/sign_up has everything about a sign-up.
-SIGN_UP = "POST /subscriptions/{list_id}"
-# Words of a path that are no module's name, and paths whose last such word misleads.
-EXCEPTIONS = {
+API_FOLDER = Path(api.__file__).parent
+ROUTES_FOLDER = API_FOLDER / "routes"
+# The only operation outside of api/routes. The package api/sign_up handles sign-ups.
+SIGN_UP_OPERATION = "POST /subscriptions/{list_id}"
+# Maps parts of paths to modules, for paths to which the rule doesn't apply.
+MODULES_OF_PATH_PARTS = {
     "/lists/{list_id}/subscriptions": "members",
     "/imports/{import_id}/members": "imports",
     "/jobs/{job_id}/events": "jobs",
@@ -35,31 +38,33 @@ EXCEPTIONS = {
 }
 
 
-def module_of(method: str, path: str) -> str:
-    if f"{method} {path}" == SIGN_UP:
+def find_expected_module(method: str, path: str) -> str:
+    if f"{method} {path}" == SIGN_UP_OPERATION:
         return "sign_up"
-    for part, module in EXCEPTIONS.items():
+    for part, module in MODULES_OF_PATH_PARTS.items():
         if part in path:
             return module
-    modules = {each.stem for each in ROUTES.iterdir()}
+    modules = {file.stem for file in ROUTES_FOLDER.iterdir()}
     return [word for word in path.split("/") if word in modules][-1]
 
 
 def test_last_word_of_each_route_path_names_the_module_of_its_handler() -> None:
-    elsewhere = []
+    misplaced_handlers = []
     for route in list_api_routes(create_app(Settings.model_construct())):
         assert route.endpoint
         assert route.path
         if not route.include_in_schema or route.path == "/":
             continue
         file = Path(inspect.getfile(inspect.unwrap(route.endpoint)))
-        module = file.relative_to(ROUTES if file.is_relative_to(ROUTES) else API).parts[0]
-        elsewhere += [
+        module = file.relative_to(
+            ROUTES_FOLDER if file.is_relative_to(ROUTES_FOLDER) else API_FOLDER
+        ).parts[0]
+        misplaced_handlers += [
             (method, route.path, str(file))
             for method in route.methods or ()
-            if module.removesuffix(".py") != module_of(method, route.path)
+            if module.removesuffix(".py") != find_expected_module(method, route.path)
         ]
-    assert elsewhere == []
+    assert misplaced_handlers == []
 
 
 def test_handlers_with_a_transaction_run_in_a_thread() -> None:

@@ -17,12 +17,12 @@ from tests.support.browser.keyboards import Keyboard
 from tests.support.browser.looks import NARROW, WIDE, Open
 from tests.support.prerequisites import pass_over
 
-# A limit against hanging: a machine that runs all tests at once is slow.
+# The timeout is long, because a machine that runs all tests at the same time is slow.
 expect.set_options(timeout=30_000)
-OWN_MACHINE = ("http://127.0.0.1:", "http://localhost:", "ws://127.0.0.1:", "data:", "blob:")
-# A browser logs every page that is answered 4xx, as a form with something wrong is, a site without
-# an icon, and a field that was filled in before the page set the focus: no person is so quick.
-USUAL = ("status of 4", "favicon", "Autofocus")
+LOCAL_URL_PREFIXES = ("http://127.0.0.1:", "http://localhost:", "ws://127.0.0.1:", "data:", "blob:")
+# A browser logs each response with a status 4xx, for example to an invalid form, and each site
+# without an icon. It also logs when a test fills in a field before the page sets the focus.
+IGNORED_CONSOLE_TEXTS = ("status of 4", "favicon", "Autofocus")
 _ARGUMENTS = [
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
@@ -31,29 +31,29 @@ _ARGUMENTS = [
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[tuple[Browser, AbstractEventLoop]]:
-    """The system's Chromium, without a window, started once a process, and Playwright's loop."""
-    found = shutil.which("chromium")
-    if found is None:
+    """The system's Chromium without a window, and Playwright's event loop, once per process."""
+    executable = shutil.which("chromium")
+    if executable is None:
         pass_over("the pages need Chromium")
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=found, args=_ARGUMENTS)
+        launched_browser = playwright.chromium.launch(executable_path=executable, args=_ARGUMENTS)
         loop = events.get_running_loop()
         events._set_running_loop(None)
-        yield running, loop
+        yield launched_browser, loop
         events._set_running_loop(loop)
-        running.close()
+        launched_browser.close()
 
 
 @pytest.fixture(scope="module")
 def browser(chromium: tuple[Browser, AbstractEventLoop]) -> Iterator[Browser]:
-    """The browser, while a file of tests uses it.
+    """The browser, for the tests of one module.
 
-    Playwright marks its event loop as the one that runs in this thread. Tests of other files could
-    run no loop of their own then.
+    Playwright marks its event loop as running in this thread. The fixture removes the mark at the
+    end of the module, because tests in other modules couldn't run an event loop otherwise.
     """
-    running, loop = chromium
+    shared_browser, loop = chromium
     events._set_running_loop(loop)
-    yield running
+    yield shared_browser
     events._set_running_loop(None)
 
 
@@ -64,7 +64,7 @@ def open_page(browser: Browser) -> Iterator[Open]:
     The test fails if a page requests a URL outside of this machine, or if a script on a page fails.
     """
     contexts: list[BrowserContext] = []
-    complaints: list[str] = []
+    faults: list[str] = []
 
     def open_at(
         url: str,
@@ -81,20 +81,20 @@ def open_page(browser: Browser) -> Iterator[Open]:
         contexts.append(context)
         page = context.new_page()
 
-        def outside(request: object) -> None:
-            address = getattr(request, "url", "")
-            if not address.startswith(OWN_MACHINE):
-                complaints.append(f"asked for {address}")
+        def check_url(request: object) -> None:
+            url_of_request = getattr(request, "url", "")
+            if not url_of_request.startswith(LOCAL_URL_PREFIXES):
+                faults.append(f"asked for {url_of_request}")
 
-        page.on("request", outside)
-        page.on("pageerror", lambda error: complaints.append(f"broke: {error}"))
+        page.on("request", check_url)
+        page.on("pageerror", lambda error: faults.append(f"broke: {error}"))
         page.goto(url)
         return page
 
     yield open_at
     for context in contexts:
         context.close()
-    assert complaints == []
+    assert faults == []
 
 
 @pytest.fixture
@@ -103,20 +103,22 @@ def open_empty_page(open_page: Open) -> Iterator[Open]:
 
     The test fails if an opened page logs an error or a warning to the console of the browser.
     """
-    complaints: list[str] = []
+    faults: list[str] = []
 
-    def hear(message: ConsoleMessage) -> None:
-        is_complaint = message.type in {"error", "warning"}
-        if is_complaint and not any(words in message.text for words in USUAL):
-            complaints.append(message.text)
+    def check_message(message: ConsoleMessage) -> None:
+        is_fault = message.type in {"error", "warning"}
+        if is_fault and not any(
+            ignored_text in message.text for ignored_text in IGNORED_CONSOLE_TEXTS
+        ):
+            faults.append(message.text)
 
     def open_empty(**options: Any) -> Page:
         page = open_page("about:blank", **options)
-        page.on("console", hear)
+        page.on("console", check_message)
         return page
 
     yield open_empty
-    assert complaints == []
+    assert faults == []
 
 
 @pytest.fixture
@@ -130,6 +132,8 @@ def keyboard(request: pytest.FixtureRequest, open_page: Open) -> Keyboard:
     """A browser that the test controls with the keyboard only."""
     if request.param == "with scripts":
         return Keyboard(open_page("about:blank"))
-    narrow = {"width": NARROW, "height": 800}
-    plain = open_page("about:blank", scripts=False, viewport=narrow, color_scheme="dark")
-    return Keyboard(plain, scripts=False)
+    narrow_viewport = {"width": NARROW, "height": 800}
+    plain_page = open_page(
+        "about:blank", scripts=False, viewport=narrow_viewport, color_scheme="dark"
+    )
+    return Keyboard(plain_page, scripts=False)

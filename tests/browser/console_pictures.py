@@ -1,10 +1,10 @@
-"""Makes the pictures of docs/console.md, and those by which two commits are compared by eye.
+"""Takes the pictures of the console in docs/console.md, and pictures for comparing two commits.
 
-``make pictures`` writes the first into docs/console. Each page at both widths, light and dark, goes
-into build/pictures: a run on each of two commits shows what a change did to the pages.
+``make pictures`` writes the pictures of the document into docs/console. It also writes each page in
+two widths and both colour schemes into build/pictures, so that two commits can be compared by eye.
 
-A demonstration owner does by the API and in a browser what the page tells of. The days before
-today are written into the database: nobody waits two months for a picture.
+The program creates a demonstration owner with the API and a browser. It writes the statistics of
+the previous days directly into the database.
 """
 
 import random
@@ -33,12 +33,13 @@ from tests.support.imports.bulk import imported, sheet
 from tests.support.stack.programs import TEST_PROGRAMS
 
 _ROOT = Path(__file__).parents[2]
-PICTURES = _ROOT / "docs" / "console"
-COMPARED = _ROOT / "build" / "pictures"
-_WIDTHS = (1280, 360)
-_WIDTH, _HEIGHT = 1040, 800
-# Text and a few colours: more of them make the files four times as large, and nothing clearer.
-_COLOURS = 64
+PICTURES_FOLDER = _ROOT / "docs" / "console"
+COMPARISON_FOLDER = _ROOT / "build" / "pictures"
+_COMPARISON_WIDTHS = (1280, 360)
+_PICTURE_WIDTH = 1040
+_PICTURE_HEIGHT = 800
+# The pages have only a few colours. A larger palette would make the files four times as large.
+_PALETTE_COLOURS = 64
 _NAMES = ("Ada", "Björn", "Chidi", "Dolores", "Emeka", "Fatima", "Goran", "Hana", "Ines", "Jun")
 _POST = (
     "The harbour was silent at noon. For the first time since the strike of 1974 no ferry left"
@@ -49,10 +50,10 @@ _POST = (
     " engineers had mended it with a line borrowed from the tram depot.\n\n"
     "Ferries run as usual today. The city promises a second line before the winter."
 )
-_LOOK = {"colour": "#0f5c6e", "sign_up_text": "The harbour each morning, in two minutes."}
+_BRANDING = {"colour": "#0f5c6e", "sign_up_text": "The harbour each morning, in two minutes."}
 _TOWNS = ("Lisbon", "Oslo", "Kyoto", "Lagos", "Trieste")
-# About as many as came by the import, in 30 days instead of one.
-_READERS = 600
+# The number of imported readers. The statistics spread about as many over 30 days.
+_READER_COUNT = 600
 _SPREAD_OVER_DAYS = """
     WITH folded AS (DELETE FROM member_days WHERE list_id = %s),
         beside AS (DELETE FROM member_day_deltas WHERE list_id = %s)
@@ -67,16 +68,16 @@ def main() -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("The pictures are taken by Chromium: install it.")
-    COMPARED.mkdir(parents=True, exist_ok=True)
-    with _stack() as stack, sync_playwright() as playwright:
+    COMPARISON_FOLDER.mkdir(parents=True, exist_ok=True)
+    with _open_demo_stack() as stack, sync_playwright() as playwright:
         arguments = ["--no-sandbox", "--disable-gpu"]
-        running = playwright.chromium.launch(executable_path=chromium, args=arguments)
-        _take_all(stack, running)
-        running.close()
+        browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        _take_all(stack, browser)
+        browser.close()
 
 
 @contextmanager
-def _stack() -> Iterator[Stack]:
+def _open_demo_stack() -> Iterator[Stack]:
     with TemporaryDirectory(dir="/tmp") as folder:
         home = Path(folder)
         with (
@@ -92,49 +93,54 @@ def _stack() -> Iterator[Stack]:
 
 def _take_all(stack: Stack, browser: Browser) -> None:
     owner = stack.create_owner()
-    page = browser.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
+    page = browser.new_page(viewport={"width": _PICTURE_WIDTH, "height": _PICTURE_HEIGHT})
     log_in_browser(page, stack, owner.user_id)
     with stack.client(owner.key) as api:
-        the_post = _list_of_readers(stack, api)
-        page.goto(f"{stack.api_url}/console/lists/{the_post['id']}")
-        _take(page, "list")
-        page.goto(f"{stack.api_url}/console/lists/{the_post['id']}/members?q=ada.1")
-        _take(page, "members", whole=True)
-        api.patch(f"/lists/{the_post['id']}", json=_LOOK).raise_for_status()
-        page.goto(f"{stack.api_url}/console/lists/{the_post['id']}/public#look")
-        _take(page, "public-page")
+        mailing_list = _create_list_with_readers(stack, api)
+        page.goto(f"{stack.api_url}/console/lists/{mailing_list['id']}")
+        _take_picture(page, "list")
+        page.goto(f"{stack.api_url}/console/lists/{mailing_list['id']}/members?q=ada.1")
+        _take_picture(page, "members", full_page=True)
+        api.patch(f"/lists/{mailing_list['id']}", json=_BRANDING).raise_for_status()
+        page.goto(f"{stack.api_url}/console/lists/{mailing_list['id']}/public#look")
+        _take_picture(page, "public-page")
         _take_import(page, stack)
         _take_composer(page, stack)
         ledger.grant_credits(
             stack.resources.database, owner.user_id, Decimal(250), source_id="welcome"
         )
         page.goto(f"{stack.api_url}/console/credits")
-        _take(page, "credits", whole=True)
+        _take_picture(page, "credits", full_page=True)
         page.goto(f"{stack.api_url}/console/developers/keys/new")
-        _take(page, "new-key")
+        _take_picture(page, "new-key")
         for name, path in (("overview", "/console"), ("account", "/account")):
             page.goto(stack.api_url + path)
-            _compare(page, name)
+            _take_comparison_pictures(page, name)
 
 
-def _list_of_readers(stack: Stack, api: httpx2.Client) -> dict[str, Any]:
-    made: dict[str, Any] = data(
+def _create_list_with_readers(stack: Stack, api: httpx2.Client) -> dict[str, Any]:
+    mailing_list: dict[str, Any] = data(
         api.post("/lists", json={"title": "The Harbour Post", "slug": "harbour-post"})
     )
-    imported(api, made["id"], sheet(["Email", "Name"], *_people(_READERS)), "readers.csv")
-    stack.query(_SPREAD_OVER_DAYS, *[made["id"]] * 3)
-    return made
+    imported(
+        api,
+        mailing_list["id"],
+        sheet(["Email", "Name"], *_generate_people(_READER_COUNT)),
+        "readers.csv",
+    )
+    stack.query(_SPREAD_OVER_DAYS, *[mailing_list["id"]] * 3)
+    return mailing_list
 
 
-def _people(count: int) -> Iterator[tuple[str, str]]:
-    dice = random.Random(count)
+def _generate_people(count: int) -> Iterator[tuple[str, str]]:
+    generator = random.Random(count)
     for number in range(count):
-        name = dice.choice(_NAMES)
+        name = generator.choice(_NAMES)
         yield f"{name.lower().replace('ö', 'o')}.{number}@example.com", f"{name} {number}"
 
 
 def _take_import(page: Page, stack: Stack) -> None:
-    rows = [(*each, _TOWNS[number % 5]) for number, each in enumerate(_people(500))]
+    rows = [(*person, _TOWNS[number % 5]) for number, person in enumerate(_generate_people(500))]
     file = sheet(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
     page.goto(f"{stack.api_url}/console/imports/new")
     page.locator("#file").set_input_files(
@@ -146,10 +152,10 @@ def _take_import(page: Page, stack: Stack) -> None:
     page.get_by_label("Home town").select_option(label="Create a field")
     page.get_by_role("button", name="Refresh preview").click()
     expect(page.get_by_text("New field: text")).to_be_visible()
-    _take(page, "import-as-read", whole=True)
+    _take_picture(page, "import-as-read", full_page=True)
     page.get_by_role("button", name="Import").click()
     expect(page.get_by_role("heading", name="Results", exact=True)).to_be_visible()
-    _take(page, "import-done", whole=True)
+    _take_picture(page, "import-done", full_page=True)
 
 
 def _take_composer(page: Page, stack: Stack) -> None:
@@ -158,23 +164,25 @@ def _take_composer(page: Page, stack: Stack) -> None:
     page.get_by_label("Post", exact=True).fill(_POST)
     page.get_by_role("button", name="Generate all").click()
     expect(page.get_by_label("Slug", exact=True)).not_to_have_value("")
-    _take(page, "composer", whole=True)
+    _take_picture(page, "composer", full_page=True)
 
 
-def _take(page: Page, name: str, *, whole: bool = False) -> None:
-    with Image.open(BytesIO(page.screenshot(full_page=whole, animations="disabled"))) as taken:
-        drawn = taken.convert("RGB").quantize(_COLOURS)
-        drawn.save(PICTURES / f"{name}.png", optimize=True)
-    _compare(page, name)
+def _take_picture(page: Page, name: str, *, full_page: bool = False) -> None:
+    with Image.open(
+        BytesIO(page.screenshot(full_page=full_page, animations="disabled"))
+    ) as screenshot:
+        picture = screenshot.convert("RGB").quantize(_PALETTE_COLOURS)
+        picture.save(PICTURES_FOLDER / f"{name}.png", optimize=True)
+    _take_comparison_pictures(page, name)
 
 
-def _compare(page: Page, name: str) -> None:
-    for width in _WIDTHS:
-        page.set_viewport_size({"width": width, "height": _HEIGHT})
+def _take_comparison_pictures(page: Page, name: str) -> None:
+    for width in _COMPARISON_WIDTHS:
+        page.set_viewport_size({"width": width, "height": _PICTURE_HEIGHT})
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
-            page.screenshot(path=COMPARED / f"{name}-{width}-{scheme}.png", full_page=True)
-    page.set_viewport_size({"width": _WIDTH, "height": _HEIGHT})
+            page.screenshot(path=COMPARISON_FOLDER / f"{name}-{width}-{scheme}.png", full_page=True)
+    page.set_viewport_size({"width": _PICTURE_WIDTH, "height": _PICTURE_HEIGHT})
     page.emulate_media(color_scheme="light")
 
 

@@ -1,3 +1,5 @@
+"""Tests in a browser of registration, login, passwords and second factors."""
+
 import re
 from collections.abc import Callable, Iterator
 
@@ -23,7 +25,7 @@ def mailbox_reader(make_visitor: Callable[[], Visitor]) -> Visitor:
     return make_visitor()
 
 
-def shows(page: Page, heading: str) -> None:
+def expect_heading(page: Page, heading: str) -> None:
     looks.shows(page, heading)
     expect(page).to_have_title(re.compile(f"^{heading}( – Pressroom)?$"))
 
@@ -35,12 +37,12 @@ def test_person_registers_sees_the_first_steps_and_logs_out_in_the_browser(
     email = new_address()
     page.goto(f"{stack.api_url}/login")
     page.get_by_role("link", name="Create an account").click()
-    shows(page, "Create an account")
+    expect_heading(page, "Create an account")
     page.get_by_label("E-mail address").fill(email)
     page.get_by_role("button", name="Send me the link").click()
-    shows(page, "Check your e-mail")
+    expect_heading(page, "Check your e-mail")
     page.goto(stack.api_url + mailbox_reader.mailed_path(email, "Finish creating your account"))
-    shows(page, "Finish creating your account")
+    expect_heading(page, "Finish creating your account")
     page.get_by_label("Your name").fill("Ada Lovelace")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Create my account").click()
@@ -49,13 +51,13 @@ def test_person_registers_sees_the_first_steps_and_logs_out_in_the_browser(
     steps = page.get_by_role("region", name="First steps").get_by_role("link")
     expect(steps).to_have_text(["Create a list", "Create an API key"])
     page.get_by_role("link", name="Account", exact=True).click()
-    shows(page, "Your account")
+    expect_heading(page, "Your account")
     expect(page.get_by_role("main")).to_contain_text(f"Ada Lovelace, {email}")
     expect(page.get_by_role("main")).to_contain_text("Chrome on Linux (this browser)")
     page.get_by_role("button", name="Log out", exact=True).click()
-    shows(page, "Log in")
+    expect_heading(page, "Log in")
     page.goto(f"{stack.api_url}/account")
-    shows(page, "Log in")
+    expect_heading(page, "Log in")
 
 
 @pytest.mark.tier("browser")
@@ -68,14 +70,14 @@ def test_person_can_reset_password_and_log_out_another_browser(
     page.get_by_label("E-mail address").fill(email)
     page.get_by_role("button", name="Send me the link").click()
     page.goto(stack.api_url + mailbox_reader.mailed_path(email, "Choose a new password"))
-    shows(page, "Choose a new password")
+    expect_heading(page, "Choose a new password")
     page.get_by_label("Password").fill(OTHER_PASSWORD)
     page.get_by_role("button", name="Save and log in").click()
-    shows(page, "Your account")
+    expect_heading(page, "Your account")
     mailbox_reader.log_in(email, OTHER_PASSWORD)
     page.reload()
     page.get_by_role("button", name="Log out the browser").click()
-    shows(page, "Your account")
+    expect_heading(page, "Your account")
     expect(page.get_by_role("status")).to_have_text("The browser was logged out.")
     assert not mailbox_reader.is_in()
 
@@ -84,43 +86,44 @@ def test_person_can_reset_password_and_log_out_another_browser(
 def test_person_can_change_password_and_address_and_recover_the_account(
     stack: Stack, page: Page, mailbox_reader: Visitor
 ) -> None:
-    email, new = new_account(stack), new_address()
+    email = new_account(stack)
+    new_email = new_address()
     page.goto(f"{stack.api_url}/account/password")
-    shows(page, "Log in")
+    expect_heading(page, "Log in")
     page.get_by_label("E-mail address").fill(email)
     page.get_by_label("Password").fill("not the password")
     page.get_by_role("button", name="Log in").click()
-    shows(page, "Log in")
+    expect_heading(page, "Log in")
     expect(page.get_by_role("alert")).to_contain_text("Wrong e-mail address or password")
     expect(page.get_by_label("E-mail address")).to_have_value(email)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
-    # They land where they wanted.
-    shows(page, "Change your password")
+    # The login returns to the requested page.
+    expect_heading(page, "Change your password")
     page.get_by_label("Current password").fill(PASSWORD)
     page.get_by_label("New password").fill(OTHER_PASSWORD)
     page.get_by_role("button", name="Change password").click()
     expect(page.get_by_role("status")).to_contain_text("Your password was changed")
     page.get_by_role("link", name="E-mail address").click()
-    shows(page, "Change your e-mail address")
-    page.get_by_label("New e-mail address").fill(new)
+    expect_heading(page, "Change your e-mail address")
+    page.get_by_label("New e-mail address").fill(new_email)
     page.get_by_label("Password").fill(OTHER_PASSWORD)
     page.get_by_role("button", name="Send confirmation link").click()
     expect(page.get_by_role("status")).to_contain_text("sending a link to the new address")
-    page.goto(stack.api_url + mailbox_reader.mailed_path(new, "Confirm your new address"))
-    shows(page, "Confirm your new address")
+    page.goto(stack.api_url + mailbox_reader.mailed_path(new_email, "Confirm your new address"))
+    expect_heading(page, "Confirm your new address")
     page.get_by_role("button", name="Change my address").click()
     expect(page.get_by_role("status")).to_have_text("Your address was changed.")
-    expect(page.get_by_role("main")).to_contain_text(new)
+    expect(page.get_by_role("main")).to_contain_text(new_email)
     page.goto(
         stack.api_url + mailbox_reader.mailed_path(email, "The address of your account was changed")
     )
-    shows(page, "Recover your account")
+    expect_heading(page, "Recover your account")
     page.get_by_role("button", name="Recover my account").click()
-    shows(page, "Choose a new password")
+    expect_heading(page, "Choose a new password")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Save and log in").click()
-    shows(page, "Your account")
+    expect_heading(page, "Your account")
     expect(page.get_by_role("main")).to_contain_text(email)
 
 
@@ -132,9 +135,9 @@ def named_url(stack: Stack) -> Iterator[str]:
     """
     port = free_port()
     url = f"http://localhost:{port}"
-    running = stack.start_api(port, PRESSROOM_PUBLIC_URL=url)
+    process = stack.start_api(port, PRESSROOM_PUBLIC_URL=url)
     yield url
-    running.stop()
+    process.stop()
 
 
 def type_password(page: Page, named_url: str, email: str) -> None:
@@ -147,11 +150,11 @@ def type_password(page: Page, named_url: str, email: str) -> None:
 def log_out(page: Page, named_url: str) -> None:
     page.goto(f"{named_url}/account")
     page.get_by_role("button", name="Log out", exact=True).click()
-    shows(page, "Log in")
+    expect_heading(page, "Log in")
 
 
 def add_device(page: Page, *, verifies: bool = True) -> None:
-    """Give the browser a device that makes passkeys, and whose owner always agrees."""
+    """Add a virtual authenticator, which creates passkeys and always gets its user's consent."""
     session = page.context.new_cdp_session(page)
     session.send("WebAuthn.enable")
     options = {
@@ -173,25 +176,25 @@ def test_person_can_add_authenticator_app_and_log_in_by_keyboard(
     type_password(page, stack.api_url, email)
     page.get_by_role("link", name="Account", exact=True).press("Enter")
     page.get_by_role("link", name="Second factors").press("Enter")
-    shows(page, "Your second factors")
+    expect_heading(page, "Your second factors")
     page.get_by_role("link", name="Add an authenticator app").press("Enter")
-    shows(page, "Add an authenticator app")
+    expect_heading(page, "Add an authenticator app")
     expect(page.get_by_role("img", name="QR code")).to_be_visible()
     secret = (page.locator("code").text_content() or "").replace(" ", "")
     page.get_by_label("Code", exact=True).fill("123")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_have_text("This code is wrong or has already been used.")
-    shows(page, "Add an authenticator app")
+    expect_heading(page, "Add an authenticator app")
     page.get_by_label("Code", exact=True).fill(pyotp.TOTP(secret).now())
     page.keyboard.press("Enter")
-    shows(page, "Your recovery codes")
+    expect_heading(page, "Your recovery codes")
     codes = page.locator(".codes li").all_text_contents()
     assert len(codes) == 10
     page.get_by_role("link", name="I have saved the codes").press("Enter")
-    shows(page, "Your second factors")
+    expect_heading(page, "Your second factors")
     log_out(page, stack.api_url)
     type_password(page, stack.api_url, email)
-    shows(page, "Confirm it’s you")
+    expect_heading(page, "Confirm it’s you")
     page.get_by_label("Code", exact=True).fill("123456")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_have_text("This code is wrong or has already been used.")
@@ -209,13 +212,13 @@ def test_passkey_works_as_second_factor_and_for_login_and_password_reset(
     type_password(page, named_url, email)
     page.wait_for_url("**/console")
     page.goto(f"{named_url}/account/factors/passkey")
-    shows(page, "Add a passkey")
+    expect_heading(page, "Add a passkey")
     page.get_by_label("Name", exact=True).fill("This laptop")
     page.keyboard.press("Enter")
-    shows(page, "Your recovery codes")
+    expect_heading(page, "Your recovery codes")
     log_out(page, named_url)
     type_password(page, named_url, email)
-    shows(page, "Confirm it’s you")
+    expect_heading(page, "Confirm it’s you")
     page.get_by_role("button", name="Use a passkey").press("Enter")
     page.wait_for_url("**/console")
     log_out(page, named_url)
@@ -225,13 +228,13 @@ def test_passkey_works_as_second_factor_and_for_login_and_password_reset(
     expect(page.get_by_role("main")).to_contain_text(email)
     mailbox_reader.fill_in("/password/forgotten", email=email)
     page.goto(named_url + mailbox_reader.mailed_path(email, "Choose a new password"))
-    shows(page, "Choose a new password")
+    expect_heading(page, "Choose a new password")
     page.get_by_label("This laptop").uncheck()
     page.get_by_label("Password").fill(OTHER_PASSWORD)
     page.get_by_role("button", name="Save with a passkey").click()
-    shows(page, "Your account")
+    expect_heading(page, "Your account")
     page.goto(f"{named_url}/account/factors")
-    shows(page, "Your second factors")
+    expect_heading(page, "Your second factors")
     expect(page.get_by_role("heading", name="Passkey: This laptop")).to_be_visible()
     page.get_by_role("button", name="Remove").click()
     expect(page.get_by_text("You have no second factor yet.")).to_be_visible()
@@ -242,7 +245,7 @@ def test_login_without_usable_passkey_shows_error_and_still_accepts_password(
     named_url: str, open_page: Open, email: str
 ) -> None:
     page = open_page("about:blank")
-    # Of a device that can't verify its user, which a login without a password needs.
+    # This device can't verify its user, but a login without a password requires that.
     add_device(page, verifies=False)
     page.goto(f"{named_url}/login")
     page.get_by_role("button", name="Use a passkey").click()

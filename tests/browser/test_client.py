@@ -1,4 +1,4 @@
-"""The TypeScript client on a page of another origin, in a real browser."""
+"""Tests the TypeScript client on a page of another origin, in a browser."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,7 +12,7 @@ from devstack.harness.stack import Owner, Stack
 from tests.support.clients.building import build_typescript
 from tests.support.http.servers import running
 
-_USE = """async ([url, key]) => {
+_USE_CLIENT = """async ([url, key]) => {
   const { ApiError, Pressroom } = await import("/index.js");
   const pressroom = new Pressroom(url, { credentials: key });
   const list = await pressroom.createList({ body: { title: "Page", slug: `page-${Date.now()}` } });
@@ -46,14 +46,14 @@ _USE = """async ([url, key]) => {
 @pytest.fixture
 def page_url(tmp_path: Path) -> Iterator[str]:
     """The URL of a website with a copy of the JavaScript client, on another origin than the API."""
-    served = build_typescript(tmp_path) / "dist"
-    (served / "index.html").write_text("<link rel=icon href=data:,><h1>My letters</h1>")
+    folder = build_typescript(tmp_path) / "dist"
+    (folder / "index.html").write_text("<link rel=icon href=data:,><h1>My letters</h1>")
 
     class Site(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Site, directory=str(served)))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Site, directory=str(folder)))
     with running(server) as url:
         yield url
 
@@ -62,7 +62,7 @@ def page_url(tmp_path: Path) -> Iterator[str]:
 def test_typescript_client_works_on_a_page_of_another_origin(
     stack: Stack, owner: Owner, page_url: str, open_page: Callable[..., Page]
 ) -> None:
-    assert open_page(page_url).evaluate(_USE, [stack.api_url, owner.key]) == {
+    assert open_page(page_url).evaluate(_USE_CLIENT, [stack.api_url, owner.key]) == {
         "added": 300,
         "last": "succeeded",
         "emails": 300,

@@ -1,4 +1,4 @@
-"""Giving a program access, and taking it back, in a real browser: what is seen and pressed."""
+"""Tests in a browser that a person grants an app access, and revokes the access."""
 
 from collections.abc import Iterator
 
@@ -13,20 +13,21 @@ from tests.support.people.oauth import Program, fields_of, register
 from tests.support.people.visiting import PASSWORD, new_account
 
 pytestmark = pytest.mark.tier("fast", "browser")
-NAME = "Ledger reader"
-SIX = tuple(SCOPE_EXPLANATIONS)
-ASKS = f"{NAME} wants to access your account"
-LISTED = "Connected apps"
+CLIENT_NAME = "Ledger reader"
+ALL_SCOPES = tuple(SCOPE_EXPLANATIONS)
+CONSENT_HEADING = f"{CLIENT_NAME} wants to access your account"
+APPS_HEADING = "Connected apps"
 
 
 class _Callback(QuietHandler):
-    """A program's page, which leads on within the program as most do."""
+    """A client's callback page, which redirects to another page of the client."""
 
     def do_GET(self) -> None:
         if self.path.startswith("/callback"):
-            inside = self.headers["Host"].replace("127.0.0.1", "localhost")
+            other_host = self.headers["Host"].replace("127.0.0.1", "localhost")
             self.reply(
-                302, headers={"Location": f"http://{inside}{self.path.replace('callback', 'in')}"}
+                302,
+                headers={"Location": f"http://{other_host}{self.path.replace('callback', 'in')}"},
             )
         else:
             page = b"<!doctype html><link rel=icon href=data:,><h1>Back at the program</h1>"
@@ -36,46 +37,48 @@ class _Callback(QuietHandler):
 @pytest.fixture
 def program(stack: Stack) -> Iterator[Program]:
     with running(http_server(_Callback)) as url:
-        back = (f"{url}/callback",)
-        yield register(stack, redirect_uris=back, scopes=SIX, public=True, name=NAME)
+        redirect_uris = (f"{url}/callback",)
+        yield register(
+            stack, redirect_uris=redirect_uris, scopes=ALL_SCOPES, public=True, name=CLIENT_NAME
+        )
 
 
 def test_person_can_grant_some_scopes_to_an_app_and_revoke_them(
     stack: Stack, page: Page, program: Program
 ) -> None:
     email = new_account(stack)
-    page.goto(stack.api_url + program.request(*SIX))
+    page.goto(stack.api_url + program.request(*ALL_SCOPES))
     shows(page, "Log in")
     page.get_by_label("E-mail address").fill(email)
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Log in").click()
-    shows(page, ASKS)
-    expect(page).to_have_title(f"Allow {NAME}?")
+    shows(page, CONSENT_HEADING)
+    expect(page).to_have_title(f"Allow {CLIENT_NAME}?")
     for explanation in SCOPE_EXPLANATIONS.values():
         expect(page.get_by_label(explanation)).to_be_checked()
-    for scope in SIX:
+    for scope in ALL_SCOPES:
         if scope not in {Scope.CREDIT_READ, Scope.COMPOSER}:
             page.get_by_label(SCOPE_EXPLANATIONS[scope]).uncheck()
     page.get_by_role("button", name="Allow", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Back at the program")
     answer = fields_of(page.url)
     assert (answer["state"], answer["iss"]) == ("s-1", stack.api_url)
-    given = program.exchange(answer["code"]).json()
-    assert given["scope"] == "composer credit.read"
+    tokens = program.exchange(answer["code"]).json()
+    assert tokens["scope"] == "composer credit.read"
 
     page.goto(f"{stack.api_url}/account")
     page.get_by_role("link", name="Developers").click()
     tabs = page.get_by_role("navigation", name="Developers")
     tabs.get_by_role("link", name="Connected apps", exact=True).click()
-    shows(page, LISTED)
-    expect(page.get_by_role("heading", level=2)).to_have_text(NAME)
-    granted = page.get_by_role("region", name=NAME)
-    expect(granted.get_by_role("listitem")).to_have_text(
+    shows(page, APPS_HEADING)
+    expect(page.get_by_role("heading", level=2)).to_have_text(CLIENT_NAME)
+    app_region = page.get_by_role("region", name=CLIENT_NAME)
+    expect(app_region.get_by_role("listitem")).to_have_text(
         [SCOPE_EXPLANATIONS[Scope.COMPOSER], SCOPE_EXPLANATIONS[Scope.CREDIT_READ]]
     )
-    granted.get_by_role("link", name="Revoke access").click()
+    app_region.get_by_role("link", name="Revoke access").click()
     page.get_by_role("button", name="Revoke access").click()
-    shows(page, LISTED)
+    shows(page, APPS_HEADING)
     expect(page.get_by_text("No connected apps")).to_be_visible()
-    with stack.client(given["access_token"]) as client:
+    with stack.client(tokens["access_token"]) as client:
         assert client.get("/users/me").status_code == 401

@@ -1,3 +1,5 @@
+"""Tests of the console in a browser."""
+
 import httpx2
 import pytest
 from playwright.sync_api import FilePayload, Page, Route, expect
@@ -50,8 +52,8 @@ def test_owner_can_create_list_find_members_and_undo_bulk_action(
     console_page.get_by_role("button", name="Create list").click()
     expect(console_page.get_by_role("heading", level=1)).to_have_text("The Daily Demo")
     expect(console_page.get_by_role("status")).to_contain_text("was created.")
-    [made] = data(client.get("/lists"))["items"]
-    imported(client, made["id"], of_addresses("ada@example.com", "bob@example.com"))
+    [mailing_list] = data(client.get("/lists"))["items"]
+    imported(client, mailing_list["id"], of_addresses("ada@example.com", "bob@example.com"))
 
     console_page.get_by_role("link", name="Members").click()
     expect(console_page.get_by_role("link", name="bob@example.com")).to_be_visible()
@@ -84,7 +86,7 @@ def test_owner_can_create_list_find_members_and_undo_bulk_action(
     expect(state.filter(has_text="Done: 2 of 2 members changed")).to_be_visible()
     console_page.get_by_role("button", name="Undo bulk action").click()
     expect(state.filter(has_text="Undone: 2 members restored")).to_be_visible()
-    ada = data(client.get(f"/lists/{made['id']}/members/ada@example.com"))
+    ada = data(client.get(f"/lists/{mailing_list['id']}/members/ada@example.com"))
     assert (ada["name"], ada["tags"], ada["email_enabled"]) == ("Ada", ["vip"], True)
 
 
@@ -169,7 +171,7 @@ def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
     expect(console_page.locator(".wrong")).to_have_text("Enter a title or paste a post.")
     expect(console_page.get_by_label("Post", exact=True)).to_be_focused()
     console_page.get_by_label("Title", exact=True).fill(post.title)
-    # Enter writes nothing, which may cost something.
+    # The Enter key generates nothing, because generating may cost credits.
     console_page.get_by_label("Title", exact=True).press("Enter")
     expect(console_page.get_by_label("Title", exact=True)).to_have_value(post.title)
     expect(console_page.get_by_text("Written by")).to_have_count(0)
@@ -216,7 +218,7 @@ def test_composer_page_writes_metadata_for_a_pasted_post_and_adds_a_photo(
         require_accessible(console_page)
 
 
-ROWS = 500
+ROW_COUNT = 500
 
 
 @pytest.mark.tier("browser")
@@ -227,7 +229,7 @@ def test_restored_upload_form_shows_no_progress_and_can_be_sent(
     console_page.goto(f"{stack.api_url}/console/imports/new")
     bar = console_page.get_by_role("progressbar", name="Upload progress")
     button = console_page.get_by_role("button", name="Preview")
-    # The state of the form during an upload.
+    # Put the form into the state that it has during an upload.
     console_page.evaluate("document.querySelector('.upload').hidden = false")
     button.evaluate("button => { button.disabled = true }")
     expect(bar).to_be_visible()
@@ -271,7 +273,7 @@ def test_owner_can_map_columns_import_members_and_undo_the_import(
     console_page.goto(f"{stack.api_url}/console")
     console_page.get_by_role("link", name="Imports").click()
     console_page.get_by_role("link", name="Import a file").click()
-    rows = [(f"r{number}@example.com", f"R {number}", "Rome") for number in range(ROWS)]
+    rows = [(f"r{number}@example.com", f"R {number}", "Rome") for number in range(ROW_COUNT)]
     file = sheet(["Mail", "Who", "Home town"], *rows, ("not an address", "Nobody", "Oslo"))
     console_page.locator("#file").set_input_files(
         {"name": "readers.csv", "mimeType": "text/csv", "buffer": file}
@@ -284,29 +286,29 @@ def test_owner_can_map_columns_import_members_and_undo_the_import(
     expect(console_page.get_by_text("New field: text")).to_be_visible()
     expect(console_page.get_by_text("R 0", exact=True)).to_be_visible()
 
-    start = console_page.get_by_role("button", name=f"Import {ROWS} new members")
+    import_button = console_page.get_by_role("button", name=f"Import {ROW_COUNT} new members")
     # The button stays in view, because the preview is longer than a window.
-    expect(start).to_be_in_viewport()
-    start.click()
-    expect(console_page.get_by_role("heading", level=1)).to_have_text(f"{ROWS} members added")
+    expect(import_button).to_be_in_viewport()
+    import_button.click()
+    expect(console_page.get_by_role("heading", level=1)).to_have_text(f"{ROW_COUNT} members added")
     expect(console_page.locator(".notice")).to_have_count(0)
     expect(console_page.get_by_role("link", name="errors.csv")).to_be_visible()
     expect(console_page.get_by_text("not an address, Nobody, Oslo")).to_be_visible()
     members = everybody(client, list_id).values()
     assert {each["fields"]["home_town"] for each in members} == {"Rome"}
 
-    # A second window shows the same.
-    second = console_page.context.new_page()
-    second.goto(console_page.url)
-    assert second.locator("#state").inner_text() == console_page.locator("#state").inner_text()
-    second.close()
+    # A second window shows the same state.
+    second_page = console_page.context.new_page()
+    second_page.goto(console_page.url)
+    assert second_page.locator("#state").inner_text() == console_page.locator("#state").inner_text()
+    second_page.close()
 
     console_page.get_by_role("link", name="Undo this import").click()
     expect(console_page.get_by_role("heading", level=1)).to_have_text(
-        f"Undo the import of {ROWS} members?"
+        f"Undo the import of {ROW_COUNT} members?"
     )
     console_page.get_by_role("button", name="Undo import").click()
-    expect(console_page.get_by_text(f"removed {ROWS} members")).to_be_visible()
+    expect(console_page.get_by_text(f"removed {ROW_COUNT} members")).to_be_visible()
     assert everybody(client, list_id) == {}
 
 
@@ -316,26 +318,26 @@ def test_import_page_resumes_progress_after_lost_connection(
 ) -> None:
     page = open_page("about:blank")
     log_in_browser(page, stack, owner.user_id)
-    lost: list[str] = []
+    failed_requests: list[str] = []
 
-    def lose(route: Route) -> None:
-        lost.append(route.request.url)
-        # A browser tries again by itself after a broken connection, but not after an error.
-        if len(lost) == 1:
+    def fail_request(route: Route) -> None:
+        failed_requests.append(route.request.url)
+        # Browsers repeat a request after a broken connection, but not after an error response.
+        if len(failed_requests) == 1:
             route.abort()
         else:
             route.fulfill(status=502)
 
-    page.route("**/events", lose, times=2)
+    page.route("**/events", fail_request, times=2)
     list_id = new_list(client)["id"]
-    addresses = of_addresses(*(f"w{n}.{owner.user_id}@example.com" for n in range(3)))
-    with stack.resources.unit_of_work() as holding:
-        # The import can't end before its connection was lost twice.
-        locks.lock_list(holding, list_id)
+    addresses = of_addresses(*(f"w{number}.{owner.user_id}@example.com" for number in range(3)))
+    with stack.resources.unit_of_work() as uow:
+        # The lock keeps the import from ending before the connection was lost twice.
+        locks.lock_list(uow, list_id)
         upload(client, list_id, addresses, prefer="respond-async")
-        [task] = data(client.get("/imports"))["items"]
-        page.goto(f"{stack.api_url}/console/imports/{task['id']}")
-        while len(lost) < 2:
+        [import_record] = data(client.get("/imports"))["items"]
+        page.goto(f"{stack.api_url}/console/imports/{import_record['id']}")
+        while len(failed_requests) < 2:
             page.wait_for_timeout(100)
     expect(page.get_by_role("heading", name="Results", exact=True)).to_be_visible()
     assert page.locator("dd").all_inner_texts()[:2] == ["3", "3"]
@@ -346,7 +348,7 @@ def test_images_can_be_chosen_dropped_or_pasted_and_their_links_copied(
     stack: Stack, console_page: Page
 ) -> None:
     png = encoded("PNG")
-    dropping = """([name, numbers]) => {
+    create_data_transfer = """([name, numbers]) => {
         const data = new DataTransfer();
         data.items.add(new File([new Uint8Array(numbers)], name, {type: "image/png"}));
         return data;
@@ -354,16 +356,16 @@ def test_images_can_be_chosen_dropped_or_pasted_and_their_links_copied(
     console_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     console_page.goto(f"{stack.api_url}/console/images")
     names = ["one.png", "two.png"]
-    files = [{"name": each, "mimeType": "image/png", "buffer": png} for each in names]
+    files = [{"name": name, "mimeType": "image/png", "buffer": png} for name in names]
     console_page.get_by_label("Upload an image").set_input_files(files)  # type: ignore[arg-type]
     console_page.get_by_role("button", name="Upload", exact=True).click()
     expect(console_page.locator(".grid li")).to_have_count(2)
 
-    data_transfer = console_page.evaluate_handle(dropping, ["dropped.png", list(png)])
+    data_transfer = console_page.evaluate_handle(create_data_transfer, ["dropped.png", list(png)])
     console_page.dispatch_event("main", "drop", {"dataTransfer": data_transfer})
     expect(console_page.locator(".grid li")).to_have_count(3)
 
-    data_transfer = console_page.evaluate_handle(dropping, ["pasted.png", list(png)])
+    data_transfer = console_page.evaluate_handle(create_data_transfer, ["pasted.png", list(png)])
     console_page.evaluate(
         "data => document.dispatchEvent(new ClipboardEvent('paste', {clipboardData: data}))",
         data_transfer,
@@ -372,22 +374,24 @@ def test_images_can_be_chosen_dropped_or_pasted_and_their_links_copied(
     if IS_THOROUGH:
         require_accessible(console_page)
 
-    data_transfer = console_page.evaluate_handle(dropping, ["words.txt", list(b"words")])
+    data_transfer = console_page.evaluate_handle(
+        create_data_transfer, ["words.txt", list(b"words")]
+    )
     console_page.dispatch_event("main", "drop", {"dataTransfer": data_transfer})
-    refused = console_page.locator(".sent .wrong")
-    expect(refused).to_contain_text("words.txt: The file name must end in")
+    error = console_page.locator(".sent .wrong")
+    expect(error).to_contain_text("words.txt: The file name must end in")
     expect(console_page.locator(".sent progress")).to_have_count(0)
     expect(console_page.locator(".sent")).not_to_contain_text("was uploaded")
 
     console_page.get_by_role("link", name="pasted.png").click()
     expect(console_page.get_by_role("heading", level=1)).to_have_text("pasted.png")
     console_page.get_by_role("button", name="Copy: Markdown").first.click()
-    # Who does not see the button hears it.
+    # Screen readers announce that the text was copied.
     expect(console_page.get_by_role("button", name="Copied: Markdown")).to_have_text("Copied")
     expect(console_page.get_by_role("status")).to_have_text("Copied: Markdown")
     link = console_page.get_by_label("Link").first.input_value()
-    copied = console_page.evaluate("navigator.clipboard.readText()")
-    assert copied == f"![]({link})"
+    copied_text = console_page.evaluate("navigator.clipboard.readText()")
+    assert copied_text == f"![]({link})"
 
 
 @pytest.mark.tier("fast", "browser")
@@ -421,9 +425,9 @@ def test_images_page_loads_small_pictures_and_shows_two_in_a_row_on_a_phone(
 def test_preview_of_the_sign_up_page_follows_the_form(
     stack: Stack, console_page: Page, client: httpx2.Client
 ) -> None:
-    made = new_list(client)
+    mailing_list = new_list(client)
     logo = data(send(client, encoded("PNG"), "logo.png"))
-    console_page.goto(f"{stack.api_url}/console/lists/{made['id']}/public")
+    console_page.goto(f"{stack.api_url}/console/lists/{mailing_list['id']}/public")
     preview = console_page.frame_locator("#preview-page")
     expect(preview.get_by_role("heading", level=1)).to_have_count(1)
     console_page.get_by_label("Text on the sign-up page").fill("Each morning <b>")
@@ -433,11 +437,11 @@ def test_preview_of_the_sign_up_page_follows_the_form(
     console_page.get_by_label("Colour").fill("#1d4ed8")
     expect(preview.locator("form button")).to_have_css("background-color", "rgb(29, 78, 216)")
     # The preview is as high as the page, so that it doesn't hide the button.
-    button = preview.locator("form button").bounding_box()
-    shown = console_page.locator(".preview").bounding_box()
-    assert button is not None
-    assert shown is not None
-    assert button["y"] + button["height"] < shown["y"] + shown["height"]
+    button_box = preview.locator("form button").bounding_box()
+    preview_box = console_page.locator(".preview").bounding_box()
+    assert button_box is not None
+    assert preview_box is not None
+    assert button_box["y"] + button_box["height"] < preview_box["y"] + preview_box["height"]
     console_page.get_by_role("button", name="Save", exact=True).click()
     expect(console_page.get_by_role("status").first).to_have_text("The public page was changed.")
     expect(preview.locator(".words")).to_have_text("Each morning <b>")
@@ -447,9 +451,9 @@ def test_preview_of_the_sign_up_page_follows_the_form(
 def test_overview_shows_large_figures_and_fits_a_phone(
     stack: Stack, console_page: Page, client: httpx2.Client
 ) -> None:
-    made = new_list(client, title=LONG_WORD * 2)
-    imported(client, made["id"], of_addresses(*addresses(11)))
-    data(subscribe(client, made["id"], new_address()))
+    mailing_list = new_list(client, title=LONG_WORD * 2)
+    imported(client, mailing_list["id"], of_addresses(*addresses(11)))
+    data(subscribe(client, mailing_list["id"], new_address()))
     console_page.goto(f"{stack.api_url}/console")
     figures = console_page.get_by_role("region", name="Members", exact=True)
     for figure in figures.get_by_role("definition").all():

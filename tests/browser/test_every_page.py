@@ -1,6 +1,6 @@
-"""Every page, for people who hear it, press keys alone, run no scripts or have a small window.
+"""Tests that every page is accessible, fits a narrow screen and works without scripts.
 
-`make test` looks at some pages of each kind; the full tier at all of them, and more closely.
+`make test` checks one page of each kind. The full tier checks all pages, and more thoroughly.
 """
 
 import os
@@ -42,59 +42,60 @@ from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.security.world import World, settled
 from tests.support.senders.mailings import new_mailing
 
-At = Callable[..., Page]
+PageOpener = Callable[..., Page]
 SCOPES = tuple(SCOPE_EXPLANATIONS)
 LONG_NAME = LONG_WORD * 2
 LONG_ADDRESS = "maria-magdalena.oberhuber.kreuzberger@verwaltung.gemeinde-musterstadt.example"
-SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-TAKES_PICTURES = IS_THOROUGH or os.environ.get("PRESSROOM_PICTURES") == "1"
-_COLOUR = "getComputedStyle(document.body).backgroundColor"
+SCREENSHOTS_FOLDER = Path(__file__).parents[2] / "build" / "screenshots"
+TAKES_SCREENSHOTS = IS_THOROUGH or os.environ.get("PRESSROOM_PICTURES") == "1"
+_BACKGROUND_COLOUR = "getComputedStyle(document.body).backgroundColor"
 
 
 @dataclass(frozen=True)
 class Visit:
-    """A page and who opens it.
+    """A page, and the visitor who opens it.
 
     Attributes:
-        path: with names of what it is about, as in `CONSOLE_CALLS`.
-        others: such names that stand for others.
+        visitor: the key of `users`, or ``reader`` or ``nobody``.
+        path: a path with parameters, as in `CONSOLE_CALLS`.
+        value_names: maps a parameter to the name of its value, if the two names differ.
     """
 
-    whose: str
+    visitor: str
     path: str
     status: int = 200
-    others: dict[str, str] | None = None
+    value_names: dict[str, str] | None = None
 
 
-def _of_the_console() -> Iterator[tuple[str, Visit]]:
+def _console_visits() -> Iterator[tuple[str, Visit]]:
     for operation, call in CONSOLE_CALLS.items():
         method, _, path = operation.partition(" ")
         is_page = "/assets/" not in path and not path.endswith("/events")
         if method == "GET" and is_page and (call.own == 200 or OPERATORS_PAGE.path in path):
-            whose = "operator" if OPERATORS_PAGE.path in path else "owner"
-            yield path, Visit(whose, path, others=call.values)
+            visitor = "operator" if OPERATORS_PAGE.path in path else "owner"
+            yield path, Visit(visitor, path, value_names=call.values)
 
 
-PAGES = {
-    **dict(_of_the_console()),
-    "an import that was looked at": Visit("owner", "/console/imports/{looked_at_id}"),
+VISITS = {
+    **dict(_console_visits()),
+    "a previewed import": Visit("owner", "/console/imports/{previewed_import_id}"),
     "an order in review": Visit("operator", "/console/operators/orders/{doubtful_order_id}"),
-    # -- of a list, for its readers
+    # Pages for the readers of a list
     "sign-up": Visit("nobody", "/s/{slug}"),
-    "report of a page": Visit("nobody", "/s/{slug}/report"),
+    "report of a sign-up page": Visit("nobody", "/s/{slug}/report"),
     "unsubscribe": Visit("nobody", "/unsubscribe?trace_id={reader}"),
     "unsubscribe, not confirmed": Visit("nobody", "/unsubscribe?trace_id={pending}"),
     "unsubscribe, broken link": Visit("nobody", "/unsubscribe?trace_id=cut-off", 403),
-    "confirm": Visit("nobody", "/confirm?token={token}"),
+    "confirm": Visit("nobody", "/confirm?token={confirmation_token}"),
     "report": Visit("nobody", "/report?trace_id={reader}"),
-    "ask for preferences": Visit("nobody", "/preferences/ask?list={face_id}"),
-    "asked for preferences": Visit("nobody", "/preferences/ask?sent=yes"),
-    "open preferences": Visit("nobody", "/preferences/open?token={opening}"),
+    "preferences link form": Visit("nobody", "/preferences/ask?list={long_list_id}"),
+    "preferences link requested": Visit("nobody", "/preferences/ask?sent=yes"),
+    "open preferences": Visit("nobody", "/preferences/open?token={preferences_token}"),
     "preferences": Visit("reader", "/preferences"),
-    "preferences, answers": Visit("reader", "/preferences/answers?list={face_id}"),
+    "preferences, answers": Visit("reader", "/preferences/answers?list={long_list_id}"),
     "preferences, data": Visit("reader", "/preferences/data"),
     "preferences, erase": Visit("reader", "/preferences/erase"),
-    # -- of a person's account
+    # Pages of a person's account
     "login": Visit("nobody", "/login"),
     "login again": Visit("person", "/login?again=yes&next=/console/developers/keys/new"),
     "register": Visit("nobody", "/register"),
@@ -108,11 +109,11 @@ PAGES = {
     "account, app": Visit("person", "/account/factors/app"),
     "account, passkey": Visit("person", "/account/factors/passkey"),
     "consent": Visit("person", "{consent}"),
-    "consent, wrong": Visit("person", "{wrong_consent}", 400),
-    "access of a long name": Visit("person", "/console/developers/access"),
+    "consent, invalid": Visit("person", "{invalid_consent}", 400),
+    "connected app with a long name": Visit("person", "/console/developers/access"),
 }
-# One page of each kind.
-IN_BOTH_TIERS = {
+# One page of each kind. `make test` checks only these pages.
+PAGES_OF_FAST_TIER = {
     *("/console", "/console/lists/{list_id}/members", "/console/imports/{import_id}"),
     *("/console/lists/{list_id}/public", "/console/images/{hash_id}"),
     *("/console/operators", "sign-up", "preferences", "login", "consent"),
@@ -122,23 +123,24 @@ IN_BOTH_TIERS = {
 @pytest.fixture(scope="module")
 def sample_account(stack: Stack) -> Iterator[World]:
     """An account that owns one object of each kind that Pressroom's pages show."""
-    made = worlds.build(stack)
-    _fill_list(made)
-    yield made
-    made.client.close()
+    world = worlds.build(stack)
+    _fill_list(world)
+    yield world
+    world.client.close()
 
 
 def _fill_list(world: World) -> None:
     """Set all texts and figures on the list's pages, and add a member with a long address."""
-    client, list_id = world.client, world.values["list_id"]
+    client = world.client
+    list_id = world.values["list_id"]
     texts = dict.fromkeys(("sign_up_text", "thanks_text", "consent_wording"), LONG_WORD * 4)
-    look = {
+    branding = {
         "colour": "#0f5c6e",
         "logo_hash_id": world.values["hash_id"],
         "sender_name": LONG_WORD[:40],
     }
     origins = [f"https://www.{LONG_WORD[:40].lower()}.example"]
-    data(client.patch(f"/lists/{list_id}", json={**texts, **look, "redirect_origins": origins}))
+    data(client.patch(f"/lists/{list_id}", json={**texts, **branding, "redirect_origins": origins}))
     figures = {
         "delivered": 900_000,
         "hard_bounced": 60_000,
@@ -152,20 +154,20 @@ def _fill_list(world: World) -> None:
 
 @pytest.fixture(scope="module")
 def operator(stack: Stack) -> Iterator[Owner]:
-    with at_operators_console(stack) as found:
-        yield found.owner
+    with at_operators_console(stack) as operator_console:
+        yield operator_console.owner
 
 
 @pytest.fixture(scope="module")
 def owner_with_long_name(stack: Stack) -> Owner:
     """A user whose name and whose program's name are wider than the browser window."""
     email = new_account(stack, name=LONG_WORD * 4)
-    found = Owner(user_id_of(stack, email), email, "")
+    owner = Owner(user_id_of(stack, email), email, "")
     program = register(stack, scopes=SCOPES, public=True, name=LONG_NAME)
-    asked = log_in(stack, found)
-    with asked.browser:
-        program.tokens(asked, *SCOPES)
-    return found
+    person = log_in(stack, owner)
+    with person.browser:
+        program.tokens(person, *SCOPES)
+    return owner
 
 
 @pytest.fixture(scope="module")
@@ -180,28 +182,28 @@ def path_values(
 ) -> dict[str, object]:
     client = sample_account.client
     pending = subscribe_pending(stack, new_list(client, LONG_WORD * 4, confirm_required=True))
-    rows = [(f"{n}@example.com", f"R {n}", "Rome") for n in range(20)]
+    rows = [(f"{number}@example.com", f"R {number}", "Rome") for number in range(20)]
     header = ["Mail", "Who", "Home town"]
     # Excel permits sheet names of up to 31 characters.
     file = workbook({"S" * 31: [header, *rows, ("not an address", "Nobody", "Oslo")], "Notes": []})
     list_id = sample_account.values["dst_list_id"]
-    looked_at = data(upload(client, list_id, file, "members.xlsx", dry_run="1"))
-    doubtful = new_order(stack, operator.user_id)
-    settle(stack, doubtful, replace(payment_of(doubtful), amount_minor=499))
+    preview_job = data(upload(client, list_id, file, "members.xlsx", dry_run="1"))
+    doubtful_order = new_order(stack, operator.user_id)
+    settle(stack, doubtful_order, replace(payment_of(doubtful_order), amount_minor=499))
     program = register(stack, scopes=SCOPES, public=True, name=LONG_NAME)
     settled(stack)
     return {
         **sample_account.values,
-        "looked_at_id": looked_at["result"]["import_id"],
-        "doubtful_order_id": doubtful.order_id,
-        "face_id": member_of_long_list.list_id,
+        "previewed_import_id": preview_job["result"]["import_id"],
+        "doubtful_order_id": doubtful_order.order_id,
+        "long_list_id": member_of_long_list.list_id,
         "slug": data(client.get(f"/lists/{member_of_long_list.list_id}"))["slug"],
         "reader": member_of_long_list.trace_id,
         "pending": pending.trace_id,
-        "token": pending.mailed_token(),
-        "opening": member_of_long_list.mailed_token(Purpose.OPEN_PREFERENCES),
+        "confirmation_token": pending.mailed_token(),
+        "preferences_token": member_of_long_list.mailed_token(Purpose.OPEN_PREFERENCES),
         "consent": program.request(*SCOPES),
-        "wrong_consent": program.request(redirect_uri="https://evil.example/"),
+        "invalid_consent": program.request(redirect_uri="https://evil.example/"),
     }
 
 
@@ -213,22 +215,22 @@ def users(sample_account: World, operator: Owner, owner_with_long_name: Owner) -
 @pytest.fixture(scope="module")
 def page_of(
     browser: Browser, stack: Stack, users: dict[str, Owner], member_of_long_list: Subscriber
-) -> Iterator[At]:
+) -> Iterator[PageOpener]:
     """A function that returns the browser page of a user, a subscriber or an anonymous visitor."""
     pages: dict[tuple[str, bool], Page] = {}
 
-    def open_page_of(whose: str, *, scripts: bool = True) -> Page:
-        if (whose, scripts) not in pages:
+    def open_page_of(visitor: str, *, scripts: bool = True) -> Page:
+        if (visitor, scripts) not in pages:
             context = browser.new_context(java_script_enabled=scripts)
-            pages[whose, scripts] = page = context.new_page()
-            if whose in users:
-                log_in_browser(page, stack, users[whose].user_id)
-            elif whose == "reader":
+            pages[visitor, scripts] = page = context.new_page()
+            if visitor in users:
+                log_in_browser(page, stack, users[visitor].user_id)
+            elif visitor == "reader":
                 token = member_of_long_list.mailed_token(Purpose.OPEN_PREFERENCES)
                 page.goto(f"{stack.api_url}/preferences/open?token={token}")
                 page.get_by_role("button", name="Open my subscriptions").click()
                 expect(page.get_by_role("button", name="Close")).to_be_visible()
-        return pages[whose, scripts]
+        return pages[visitor, scripts]
 
     yield open_page_of
     for page in pages.values():
@@ -238,50 +240,55 @@ def page_of(
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.tier(*["fast"] * (name in IN_BOTH_TIERS), "browser"))
-        for name in PAGES
+        pytest.param(
+            name, marks=pytest.mark.tier(*["fast"] * (name in PAGES_OF_FAST_TIER), "browser")
+        )
+        for name in VISITS
     ],
 )
 def test_every_page_is_accessible_and_fits_a_narrow_screen(
-    stack: Stack, page_of: At, path_values: dict[str, object], *, name: str
+    stack: Stack, page_of: PageOpener, path_values: dict[str, object], *, name: str
 ) -> None:
-    visit = PAGES[name]
-    named = {each: path_values[other] for each, other in (visit.others or {}).items()}
-    url = stack.api_url + visit.path.format(**path_values | named)
-    page = page_of(visit.whose)
+    visit = VISITS[name]
+    renamed_values = {
+        path_name: path_values[value_name]
+        for path_name, value_name in (visit.value_names or {}).items()
+    }
+    url = stack.api_url + visit.path.format(**path_values | renamed_values)
+    page = page_of(visit.visitor)
     page.set_viewport_size(WIDE)
     page.emulate_media(color_scheme="light")
-    answer = page.goto(url)
-    assert answer is not None
-    assert answer.status == visit.status
+    response = page.goto(url)
+    assert response is not None
+    assert response.status == visit.status
     heading = page.get_by_role("heading", level=1).inner_text()
-    light = page.evaluate(_COLOUR)
-    # What is folded away is looked at too.
+    light_colour = page.evaluate(_BACKGROUND_COLOUR)
+    # Open all collapsed sections, so that they are checked too.
     page.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
     require_accessible(page)
-    picture = re.sub(r"[^a-z]+", "-", re.sub(r"{\w+}", "one", name).lower()).strip("-")
-    _keep(page, picture)
+    screenshot_name = re.sub(r"[^a-z]+", "-", re.sub(r"{\w+}", "one", name).lower()).strip("-")
+    _take_screenshot(page, screenshot_name)
     page.set_viewport_size({"width": NARROW, "height": 640})
     page.emulate_media(color_scheme="dark")
-    assert page.evaluate(_COLOUR) != light
+    assert page.evaluate(_BACKGROUND_COLOUR) != light_colour
     require_accessible(page)
     assert fits(page)
     assert find_protruding_elements(page) == []
     page.reload()
     assert find_hidden_entries(page) == []
-    _keep(page, f"{picture}-narrow-dark")
+    _take_screenshot(page, f"{screenshot_name}-narrow-dark")
     if not IS_THOROUGH:
         return
-    # Each control is reached by Tab, and first of all the way past the navigation of the console.
-    reached = Keyboard(page).walk()
-    assert not visit.path.startswith("/console") or reached[0] == "a “Skip to content”"
-    plain = page_of(visit.whose, scripts=False)
-    plain.goto(url)
-    expect(plain.get_by_role("heading", level=1)).to_have_text(heading)
+    # The Tab key reaches each control. In the console, the first one skips the navigation.
+    controls = Keyboard(page).walk()
+    assert not visit.path.startswith("/console") or controls[0] == "a “Skip to content”"
+    page_without_scripts = page_of(visit.visitor, scripts=False)
+    page_without_scripts.goto(url)
+    expect(page_without_scripts.get_by_role("heading", level=1)).to_have_text(heading)
 
 
-def test_address_in_a_narrow_table_of_members_is_shown_whole_beside_its_box(
-    stack: Stack, page_of: At, path_values: dict[str, object]
+def test_address_in_a_narrow_table_of_members_is_shown_in_full_next_to_its_checkbox(
+    stack: Stack, page_of: PageOpener, path_values: dict[str, object]
 ) -> None:
     page = page_of("owner")
     width = 360
@@ -299,7 +306,7 @@ def test_address_in_a_narrow_table_of_members_is_shown_whole_beside_its_box(
     assert row.get_by_role("link").evaluate(style) == "clip"
 
 
-def _keep(page: Page, name: str) -> None:
-    """Keep a screenshot for people to look at."""
-    if TAKES_PICTURES:
-        page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+def _take_screenshot(page: Page, name: str) -> None:
+    """Save a screenshot for a visual check, if screenshots are enabled."""
+    if TAKES_SCREENSHOTS:
+        page.screenshot(path=SCREENSHOTS_FOLDER / f"{name}.png", full_page=True)

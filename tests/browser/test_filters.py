@@ -1,4 +1,4 @@
-"""The filter builder in a real browser: with and without scripts, by keyboard, and on a phone."""
+"""Tests the filter builder in a browser: with and without scripts, by keyboard and on a phone."""
 
 import json
 from urllib.parse import urlencode
@@ -15,26 +15,26 @@ from tests.support.lists.segments import new_field
 from tests.support.lists.subscribers import new_list
 
 
-def add(page: Page, field: str, operator: str, value: str) -> None:
+def add_condition(page: Page, field: str, operator: str, value: str) -> None:
     """Add a condition to the first group, by keyboard alone."""
-    choice = page.get_by_label("Field", exact=True).last
-    choice.focus()
-    choice.select_option(label=field)
-    settled(page)
+    field_select = page.get_by_label("Field", exact=True).last
+    field_select.focus()
+    field_select.select_option(label=field)
+    wait_for_requests(page)
     page.get_by_role("button", name="Add condition").last.press("Enter")
     page.get_by_label(f"{field}: operator").select_option(label=operator)
-    settled(page)
-    typed = page.get_by_label(f"{field}: value")
-    if typed.evaluate("input => input.tagName") == "SELECT":
-        typed.select_option(label=value)
+    wait_for_requests(page)
+    value_input = page.get_by_label(f"{field}: value")
+    if value_input.evaluate("input => input.tagName") == "SELECT":
+        value_input.select_option(label=value)
     else:
-        typed.fill(value)
-    typed.press("Tab")
-    settled(page)
+        value_input.fill(value)
+    value_input.press("Tab")
+    wait_for_requests(page)
 
 
-def settled(page: Page) -> None:
-    """Wait for what a script asks after each change: a button would interrupt it."""
+def wait_for_requests(page: Page) -> None:
+    """Wait for the request that a script sends after each change. A click would cancel it."""
     expect(page.locator(".htmx-request")).to_have_count(0)
 
 
@@ -65,9 +65,9 @@ def test_segment_can_be_built_counted_and_saved_with_and_without_scripts(
         data(client.put(f"/lists/{list_id}/members/{name}@example.com", json=member))
     page.goto(f"{stack.api_url}/console/lists/{list_id}/members")
     page.get_by_text("Filters", exact=True).press("Enter")
-    add(page, "City", "is", "Berlin")
-    add(page, "Tag", "is", "press")
-    add(page, "Joined", "is on or after", "2026-01-01")
+    add_condition(page, "City", "is", "Berlin")
+    add_condition(page, "Tag", "is", "press")
+    add_condition(page, "Joined", "is on or after", "2026-01-01")
     page.get_by_role("button", name="Apply filters").press("Enter")
     expect(page.get_by_role("link", name="Remove: City is Berlin")).to_be_visible()
     expect(page.get_by_role("link", name="ada@example.com")).to_be_visible()
@@ -80,13 +80,13 @@ def test_segment_can_be_built_counted_and_saved_with_and_without_scripts(
     page.get_by_role("link", name="Save as segment").press("Enter")
     page.get_by_label("Name", exact=True).fill("Press in Berlin")
     if scripts:
-        create = page.get_by_role("button", name="Create segment")
-        before = create.evaluate("each => each.offsetTop")
+        create_button = page.get_by_role("button", name="Create segment")
+        top_before = create_button.evaluate("each => each.offsetTop")
         page.get_by_label("City: value").fill("rome")
         page.get_by_label("Name", exact=True).focus()
         expect(page.locator("#count")).to_contain_text("1 member matches")
-        # Who tabs on meanwhile would lose sight of a control that moved.
-        assert create.evaluate("each => each.offsetTop") == before
+        # The button doesn't move, because a keyboard user would lose track of the focus.
+        assert create_button.evaluate("each => each.offsetTop") == top_before
     else:
         page.get_by_role("button", name="Count members").press("Enter")
         expect(page.locator("#count")).to_contain_text("1 member matches")
@@ -94,5 +94,5 @@ def test_segment_can_be_built_counted_and_saved_with_and_without_scripts(
         require_accessible(page)
     page.get_by_role("button", name="Create segment").press("Enter")
     expect(page.get_by_role("status")).to_contain_text("was created")
-    [made] = data(client.get(f"/lists/{list_id}/segments"))["items"]
-    assert {"field": "tag", "is": "press"} in made["filter"]["all"]
+    [segment] = data(client.get(f"/lists/{list_id}/segments"))["items"]
+    assert {"field": "tag", "is": "press"} in segment["filter"]["all"]

@@ -1,4 +1,4 @@
-"""A German sheet from its import to its undo, by keyboard alone."""
+"""Tests the way of a German file from its import to its undo, by keyboard only."""
 
 import csv
 import gzip
@@ -19,7 +19,7 @@ from tests.support.lists.subscribers import new_list
 
 pytestmark = pytest.mark.tier("browser")
 
-PEOPLE = 302
+PERSON_COUNT = 302
 HEADER = (
     *("E-Mail-Adresse", "Vorname", "Nachname", "Anmeldedatum", "Tags", "Stadt", "Umsatz"),
     *("Stammkunde", "Geburtstag", "Notiz"),
@@ -55,7 +55,7 @@ def imported_people(owner: Owner) -> list[Person]:
             is_press=number % 3 > 0,
             city="Berlin" if number % 2 else "Köln",
         )
-        for number in range(PEOPLE)
+        for number in range(PERSON_COUNT)
     ]
 
 
@@ -78,7 +78,7 @@ def test_german_sample_can_be_imported_segmented_tagged_exported_and_undone(
     member_file: Path,
     imported_people: list[Person],
 ) -> None:
-    meant = {each.email for each in imported_people if each.is_meant}
+    segment_emails = {each.email for each in imported_people if each.is_meant}
     list_id = new_list(client)["id"]
     log_in_browser(keyboard.page, stack, owner.user_id)
     keyboard.page.goto(f"{stack.api_url}/console")
@@ -94,15 +94,17 @@ def test_german_sample_can_be_imported_segmented_tagged_exported_and_undone(
         "notiz": "Grüße",
         "geburtstag": "1960-04-30",
     }
-    imported = keyboard.page.url
+    import_url = keyboard.page.url
     keyboard.press("link", "See these members")
-    _make_the_segment(keyboard, len(meant))
-    _tag(keyboard, len(meant))
-    tagged = {email for email, each in everybody(client, list_id).items() if "2026" in each["tags"]}
-    assert tagged == meant
-    action = keyboard.page.url
-    _export(keyboard, stack, list_id, meant)
-    _undo(keyboard, imported, action, PEOPLE - len(meant), len(meant))
+    _create_segment(keyboard, len(segment_emails))
+    _tag_members(keyboard, len(segment_emails))
+    tagged_emails = {
+        email for email, each in everybody(client, list_id).items() if "2026" in each["tags"]
+    }
+    assert tagged_emails == segment_emails
+    action_url = keyboard.page.url
+    _export(keyboard, stack, list_id, segment_emails)
+    _undo(keyboard, import_url, action_url, PERSON_COUNT - len(segment_emails), len(segment_emails))
     assert everybody(client, list_id) == {}
 
 
@@ -112,9 +114,9 @@ def _import(keyboard: Keyboard, member_file: Path) -> None:
     keyboard.reach_it(keyboard.page.get_by_text("Options", exact=True))
     keyboard.page.keyboard.press("Enter")
     keyboard.tick("Create a field for each unknown column")
-    empty = member_file.with_name("empty.csv")
-    empty.touch()
-    keyboard.choose_file("File", empty)
+    empty_file = member_file.with_name("empty.csv")
+    empty_file.touch()
+    keyboard.choose_file("File", empty_file)
     keyboard.reach("button", "Preview")
     keyboard.page.keyboard.press("Enter")
     keyboard.begins_at_what_is_wrong("File")
@@ -124,79 +126,81 @@ def _import(keyboard: Keyboard, member_file: Path) -> None:
     expect(keyboard.page.get_by_text("Numbers with a decimal comma")).to_be_visible()
     expect(keyboard.page.get_by_text("line 304: keine Adresse")).to_be_visible()
     keyboard.walk()
-    keyboard.press("button", f"Import {PEOPLE} new members")
+    keyboard.press("button", f"Import {PERSON_COUNT} new members")
     keyboard.watch_until(keyboard.page.get_by_role("heading", name="Results", exact=True))
 
 
-def _make_the_segment(keyboard: Keyboard, meant: int) -> None:
-    """Members with the tag and the city who joined this year, and have not left."""
-    _add(keyboard, "Tag", "is", "presse")
-    _add(keyboard, "Stadt", "is", "Berlin")
-    _add(keyboard, "Joined", "is on or after", "2026-01-01")
-    _add(keyboard, "Status", "is not", "unsubscribed")
+def _create_segment(keyboard: Keyboard, member_count: int) -> None:
+    """Create a segment of subscribed members by tag, city and time of joining."""
+    _add_condition(keyboard, "Tag", "is", "presse")
+    _add_condition(keyboard, "Stadt", "is", "Berlin")
+    _add_condition(keyboard, "Joined", "is on or after", "2026-01-01")
+    _add_condition(keyboard, "Status", "is not", "unsubscribed")
     keyboard.press("button", "Apply filters")
     keyboard.press("link", "Save as segment")
     keyboard.shows("Create a segment")
     keyboard.write("Name", "Presse in Berlin")
     keyboard.press("button", "Create segment")
-    expect(keyboard.page.get_by_text(f"{meant} members", exact=True)).to_be_visible()
+    expect(keyboard.page.get_by_text(f"{member_count} members", exact=True)).to_be_visible()
 
 
-def _add(keyboard: Keyboard, field: str, operator: str, value: str) -> None:
+def _add_condition(keyboard: Keyboard, field: str, operator: str, value: str) -> None:
     keyboard.choose("Field", field)
     keyboard.press("button", "Add condition")
     keyboard.choose(f"{field}: operator", operator)
-    shown = keyboard.page.get_by_label(f"{field}: value", exact=True)
-    if shown.evaluate("each => each.localName") == "select":
+    value_input = keyboard.page.get_by_label(f"{field}: value", exact=True)
+    if value_input.evaluate("each => each.localName") == "select":
         keyboard.choose(f"{field}: value", value)
-    elif shown.get_attribute("type") == "date":
-        keyboard.reach_it(shown)
-        # As the parts of the browser's own field follow one another.
+    elif value_input.get_attribute("type") == "date":
+        keyboard.reach_it(value_input)
+        # The browser's date field expects month, day and year in this order.
         year, month, day = value.split("-")
         keyboard.page.keyboard.type(month + day + year)
-        expect(shown).to_have_value(value)
+        expect(value_input).to_have_value(value)
     else:
-        # Of a tag there are suggestions, so that it is no plain text box.
-        keyboard.reach_it(shown)
+        # The field of a tag offers suggestions, so its role isn't that of a text box.
+        keyboard.reach_it(value_input)
         keyboard.overwrite(value)
     keyboard.page.keyboard.press("Tab")
-    # The members below are looked up anew, and the page may get shorter under the focus.
+    # Wait for the updated members, because the page may move under the focus.
     expect(keyboard.page.locator(".htmx-request")).to_have_count(0)
 
 
-def _tag(keyboard: Keyboard, meant: int) -> None:
+def _tag_members(keyboard: Keyboard, member_count: int) -> None:
     keyboard.press("button", "Bulk action")
     keyboard.reach("radio", "Add a tag", exact=False)
     keyboard.write("Tag", "2026", role="combobox")
-    keyboard.press("button", f"Apply to {meant} members")
+    keyboard.press("button", f"Apply to {member_count} members")
     keyboard.watch_until(keyboard.page.get_by_role("button", name="Undo bulk action"))
 
 
-def _export(keyboard: Keyboard, stack: Stack, list_id: int, meant: set[str]) -> None:
+def _export(keyboard: Keyboard, stack: Stack, list_id: int, segment_emails: set[str]) -> None:
     keyboard.page.goto(f"{stack.api_url}/console/lists/{list_id}/export")
     keyboard.choose("Members", "Presse in Berlin")
     keyboard.press("button", "Create export")
     keyboard.watch_until(keyboard.page.get_by_role("link", name="Download file"))
     keyboard.reach("link", "Download file")
-    with keyboard.page.expect_download() as loaded:
+    with keyboard.page.expect_download() as download:
         keyboard.page.keyboard.press("Enter")
-    text = gzip.decompress(loaded.value.path().read_bytes()).decode("utf-8-sig")
-    assert {row["email"] for row in csv.DictReader(io.StringIO(text))} == meant
+    text = gzip.decompress(download.value.path().read_bytes()).decode("utf-8-sig")
+    assert {row["email"] for row in csv.DictReader(io.StringIO(text))} == segment_emails
 
 
-def _undo(keyboard: Keyboard, imported: str, action: str, free: int, held: int) -> None:
-    keyboard.page.goto(imported)
+def _undo(
+    keyboard: Keyboard, import_url: str, action_url: str, removed_count: int, kept_count: int
+) -> None:
+    keyboard.page.goto(import_url)
     keyboard.press("link", "Undo this import")
-    keyboard.shows(f"Undo the import of {free} members?")
+    keyboard.shows(f"Undo the import of {removed_count} members?")
     expect(
-        keyboard.page.get_by_role("heading", name=f"{held} members stay as they are")
+        keyboard.page.get_by_role("heading", name=f"{kept_count} members stay as they are")
     ).to_be_visible()
     keyboard.press("button", "Undo import")
     keyboard.watch_until(keyboard.page.get_by_role("heading", name="The import is partly undone"))
-    keyboard.page.goto(action)
+    keyboard.page.goto(action_url)
     keyboard.press("button", "Undo bulk action")
     keyboard.watch_until(keyboard.page.get_by_text("Undone", exact=False))
-    keyboard.page.goto(imported)
+    keyboard.page.goto(import_url)
     keyboard.press("link", "Undo this import")
     keyboard.press("button", "Undo import")
     keyboard.watch_until(keyboard.page.get_by_role("heading", name="The import is undone"))

@@ -1,4 +1,4 @@
-"""What an owner does in the console, by keyboard alone; the focus is seen at each press."""
+"""Tests of tasks in the console by keyboard only, with a visible focus at each key press."""
 
 import httpx2
 import pytest
@@ -21,7 +21,7 @@ def test_stranger_can_register_and_create_a_list_by_keyboard(
 ) -> None:
     email = new_address()
     keyboard.page.goto(f"{stack.api_url}/register")
-    # A browser takes it for an address, and it is none.
+    # The browser accepts this address, but Pressroom rejects it.
     keyboard.write("E-mail address", "ada@example")
     keyboard.press("button", "Send me the link")
     keyboard.begins_at_what_is_wrong("E-mail address")
@@ -35,7 +35,7 @@ def test_stranger_can_register_and_create_a_list_by_keyboard(
     keyboard.write("Password", PASSWORD)
     keyboard.press("button", "Create my account")
     keyboard.shows("Welcome, Ada")
-    # By the first of all controls.
+    # The first control skips the navigation.
     keyboard.page.keyboard.press("Tab")
     keyboard.begins_at(keyboard.page.get_by_role("link", name="Skip to content"))
     keyboard.page.keyboard.press("Enter")
@@ -69,10 +69,10 @@ def test_owner_can_buy_credits_and_print_the_receipt_by_keyboard(
     keyboard.overwrite("1,250")
     keyboard.press("button", "Continue")
     expect(keyboard.page.get_by_role("status").first).to_contain_text("Waiting for your payment")
-    pay = keyboard.reach("link", "Pay 12.50 USD")
+    pay_link = keyboard.reach("link", "Pay 12.50 USD")
     if keyboard.scripts:
-        _changes_by_itself(keyboard, "#state")
-        keyboard.begins_at(pay)
+        _wait_for_replacement(keyboard, "#state")
+        keyboard.begins_at(pay_link)
     keyboard.enter()
     keyboard.shows("Pay 12.50 USD")
     keyboard.press("button", "Pay 12.50 USD")
@@ -83,13 +83,13 @@ def test_owner_can_buy_credits_and_print_the_receipt_by_keyboard(
     keyboard.shows(f"Receipt {order['order_id']}")
     page = keyboard.page
     page.emulate_media(media="print")
-    for shown_on_paper, part in (
+    for is_printed, part in (
         (False, page.get_by_role("navigation", name="Console", include_hidden=True)),
         (False, page.get_by_role("navigation", name="Where you are", include_hidden=True)),
         (False, page.get_by_text("Show API call")),
         (True, page.get_by_role("article")),
     ):
-        expect(part).to_be_visible(visible=shown_on_paper)
+        expect(part).to_be_visible(visible=is_printed)
 
 
 def _open_console(keyboard: Keyboard, stack: Stack, owner: Owner) -> None:
@@ -97,7 +97,7 @@ def _open_console(keyboard: Keyboard, stack: Stack, owner: Owner) -> None:
     keyboard.page.goto(f"{stack.api_url}/console")
 
 
-def _changes_by_itself(keyboard: Keyboard, part: str) -> None:
+def _wait_for_replacement(keyboard: Keyboard, part: str) -> None:
     keyboard.page.locator(part).evaluate("each => { each.dataset.old = 'yes'; }")
     expect(keyboard.page.locator(f"{part}[data-old]")).to_have_count(0)
     expect(keyboard.page.locator(part)).to_be_visible()
@@ -123,16 +123,16 @@ def test_owner_can_create_and_copy_an_api_key_by_keyboard(
     expect(expiry).to_have_value("30")
     keyboard.press("button", "Create key")
     keyboard.shows("Your new API key")
-    shown = keyboard.reach("textbox", "Upload script")
-    with stack.client(shown.input_value()) as program:
+    key_field = keyboard.reach("textbox", "Upload script")
+    with stack.client(key_field.input_value()) as program:
         data(program.get("/attachments"))
     if keyboard.scripts:
         keyboard.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         keyboard.reach("button", "Copy: Upload script")
         keyboard.page.keyboard.press("Space")
         expect(keyboard.page.get_by_text("Copied", exact=True)).to_be_visible()
-        copied = keyboard.page.evaluate("navigator.clipboard.readText()")
-        assert copied == shown.input_value()
+        copied_text = keyboard.page.evaluate("navigator.clipboard.readText()")
+        assert copied_text == key_field.input_value()
     keyboard.press("link", "Done")
     keyboard.shows("Your API keys")
 

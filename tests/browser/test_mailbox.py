@@ -1,4 +1,4 @@
-"""The sandbox's mailbox, as a person reads it."""
+"""Tests the mailbox page of the sandbox."""
 
 import pytest
 from playwright.sync_api import expect
@@ -10,7 +10,7 @@ from integrations.mail.port import Mail
 from integrations.mail.smtp import SmtpMailer
 from tests.support.browser.looks import Open
 
-TO = "avid.reader@example.com"
+READER_ADDRESS = "avid.reader@example.com"
 
 
 def send(stack: Stack, mail: Mail) -> None:
@@ -18,10 +18,10 @@ def send(stack: Stack, mail: Mail) -> None:
     SmtpMailer(server, MailSender.parse("The Daily Demo <news@pressroom.example>")).send(mail)
 
 
-def confirmation(stack: Stack) -> Mail:
+def build_confirmation_mail(stack: Stack) -> Mail:
     link = f"{stack.sandbox_url}/?from=mail"
     return Mail(
-        to=TO,
+        to=READER_ADDRESS,
         subject="Please confirm: Grüße aus der Redaktion",
         text=f"Please confirm that you want The Daily Demo:\n{link}\n",
         html="<!doctype html><html><head><title>Confirm</title></head><body>"
@@ -36,13 +36,13 @@ def test_sandbox_mailbox_page_finds_a_mail_and_opens_its_link(
     stack: Stack, open_page: Open
 ) -> None:
     send(stack, Mail("somebody.else@example.com", "Not for the reader", "Text", "<p>Html", {}))
-    send(stack, confirmation(stack))
-    eventually(lambda: stack.mails(to=TO), what="the mail")
+    send(stack, build_confirmation_mail(stack))
+    eventually(lambda: stack.mails(to=READER_ADDRESS), what="the mail")
     page = open_page(f"{stack.sandbox_url}/")
     page.get_by_role("link", name="Mail").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Mailbox")
     expect(page.get_by_role("link", name="Not for the reader").first).to_be_visible()
-    page.get_by_label("Only mail to").fill(TO)
+    page.get_by_label("Only mail to").fill(READER_ADDRESS)
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("link", name="Not for the reader")).to_have_count(0)
     page.get_by_role("link", name="Please confirm").first.click()
@@ -52,7 +52,7 @@ def test_sandbox_mailbox_page_finds_a_mail_and_opens_its_link(
     expect(frame.get_by_text("scripted")).to_have_count(0)
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    with page.expect_popup() as opened:
+    with page.expect_popup() as popup:
         frame.get_by_role("link", name="Confirm").click()
-    opened.value.wait_for_url("**/?from=mail")
-    expect(opened.value.get_by_role("heading", level=1)).to_have_text("Pressroom sandbox")
+    popup.value.wait_for_url("**/?from=mail")
+    expect(popup.value.get_by_role("heading", level=1)).to_have_text("Pressroom sandbox")

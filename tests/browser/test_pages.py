@@ -1,3 +1,5 @@
+"""Tests in a browser of the API reference and the sandbox's status page."""
+
 import httpx2
 import pytest
 from playwright.sync_api import Page, expect
@@ -24,18 +26,18 @@ def test_api_docs_page_shows_every_operation_without_network(stack: Stack, open_
     operations = page.locator(".opblock")
     expect(page.locator(".opblock-tag").first).to_be_visible()
     document = httpx2.get(f"{stack.api_url}/openapi.json").json()
-    # The groups are closed, and webhooks belong to no group.
+    # Only webhooks are visible, because all groups are closed and webhooks belong to no group.
     expect(operations).to_have_count(len(document["webhooks"]))
     expect(page.get_by_role("link", name="Console")).to_have_attribute("href", "console")
     open_groups(page)
-    shown = [*document["paths"].values(), *document["webhooks"].values()]
-    expect(operations).to_have_count(sum(len(methods) for methods in shown))
+    documented_items = [*document["paths"].values(), *document["webhooks"].values()]
+    expect(operations).to_have_count(sum(len(methods) for methods in documented_items))
     expect(page.locator("h1, h2").first).to_contain_text("Pressroom")
     upload = page.locator(".opblock-post", has_text="/attachments").first
     upload.locator(".opblock-summary").click()
     expect(upload).to_contain_text("Scope: attachment.")
     expect(upload).to_contain_text("multipart/form-data")
-    # The examples, that of the answer and those to which the errors refer.
+    # The page shows the example of the response, and the examples of the errors.
     expect(upload).to_contain_text("k3v09xq2m7ta.webp")
     expect(upload).to_contain_text("The form has no file in the part 'file'.")
     upload.get_by_role("button", name="Try it out").click()
@@ -49,15 +51,15 @@ def test_api_docs_page_can_call_an_operation_with_a_key(
     page = open_page(f"{stack.api_url}/docs")
     page.get_by_role("button", name="Authorize").first.click()
     page.locator("#auth-bearer-value").fill(owner.key)
-    bearer = page.locator(".auth-container", has_text="bearer")
-    bearer.get_by_role("button", name="Apply credentials").click()
+    bearer_form = page.locator(".auth-container", has_text="bearer")
+    bearer_form.get_by_role("button", name="Apply credentials").click()
     page.locator(".close-modal").click()
     open_groups(page)
-    me = page.locator(".opblock-get", has_text="/users/me").first
-    me.locator(".opblock-summary").click()
-    me.get_by_role("button", name="Try it out").click()
-    me.get_by_role("button", name="Execute").click()
-    expect(me.locator(".live-responses-table")).to_contain_text(owner.email)
+    operation = page.locator(".opblock-get", has_text="/users/me").first
+    operation.locator(".opblock-summary").click()
+    operation.get_by_role("button", name="Try it out").click()
+    operation.get_by_role("button", name="Execute").click()
+    expect(operation.locator(".live-responses-table")).to_contain_text(owner.email)
 
 
 @pytest.mark.tier("browser")
@@ -68,19 +70,19 @@ def test_api_docs_page_follows_the_colour_scheme_and_fits_a_phone(
     group = page.locator(".opblock-tag").first
     expect(group).to_be_visible()
     background = "getComputedStyle(document.documentElement).backgroundColor"
-    light = page.evaluate(background)
+    light_colour = page.evaluate(background)
     page.emulate_media(color_scheme="dark")
     expect(page.locator("html")).to_have_class("dark-mode")
-    assert page.evaluate(background) != light
+    assert page.evaluate(background) != light_colour
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    name = group.locator("a").bounding_box()
-    words = group.locator("small").bounding_box()
-    assert name
-    assert words
+    name_box = group.locator("a").bounding_box()
+    description_box = group.locator("small").bounding_box()
+    assert name_box
+    assert description_box
     # On a phone, the group's description is below the group's name, and uses most of the width.
-    assert words["y"] >= name["y"] + name["height"]
-    assert words["width"] > 250
+    assert description_box["y"] >= name_box["y"] + name_box["height"]
+    assert description_box["width"] > 250
 
 
 @pytest.mark.tier("browser")
@@ -103,7 +105,7 @@ def test_sandbox_status_page_draws_current_metrics(stack: Stack, open_page: Open
     expect(page.get_by_role("heading", level=1)).to_have_text("Status")
     expect(page.get_by_text("database: up")).to_be_visible()
     requests = page.get_by_role("img", name="Requests:")
-    # Two looks make a line.
+    # The page draws a line as soon as it has read the metrics twice.
     for _ in range(20):
         httpx2.get(f"{stack.api_url}/healthz")
     expect(requests.locator("polyline[points*=' ']")).to_have_count(1)

@@ -1,4 +1,4 @@
-"""The stand-in for Stripe's payment page, and its operator's page, as people use them."""
+"""Tests in a browser of the sandbox pages that replace Stripe: for buyers and for operators."""
 
 import re
 from collections.abc import Iterator
@@ -21,16 +21,16 @@ def stripe_keys() -> StripeKeys:
 
 @pytest.fixture(scope="module")
 def sandbox_url(stripe_keys: StripeKeys) -> Iterator[str]:
-    with serving(stripe_keys) as running:
-        yield running
+    with serving(stripe_keys) as url:
+        yield url
 
 
 @pytest.fixture
 def payment_sandbox(sandbox_url: str) -> Iterator[SandboxPayments]:
     """A client with which a test controls the sandbox that replaces Stripe."""
-    running = SandboxPayments(sandbox_url)
-    yield running
-    running.close()
+    sandbox = SandboxPayments(sandbox_url)
+    yield sandbox
+    sandbox.close()
 
 
 @pytest.fixture
@@ -61,9 +61,9 @@ def test_sandbox_payment_page_can_be_paid_by_keyboard_and_redirects_back(
     expect(page.get_by_text("This page simulates Stripe Checkout.")).to_be_visible()
     assert page.locator("script").count() == 0
     require_accessible(page)
-    pay = page.get_by_role("button", name="Pay 1,234.56 USD")
+    pay_button = page.get_by_role("button", name="Pay 1,234.56 USD")
     page.keyboard.press("Tab")
-    expect(pay).to_be_focused()
+    expect(pay_button).to_be_focused()
     page.keyboard.press("Enter")
     page.wait_for_url("**/?back=1")
     assert payment_sandbox.session(payment_url)["payment_status"] == "paid"
@@ -96,10 +96,10 @@ def test_expired_sandbox_payment_page_rejects_payment_even_from_an_open_tab(
     open_page: Open, payment_sandbox: SandboxPayments, payment_url: str
 ) -> None:
     page = open_page(payment_url)
-    other = open_page(payment_url)
-    other.get_by_role("button", name="Expire this page").click()
-    expect(other.get_by_text("This page has expired.")).to_be_visible()
-    require_accessible(other)
+    other_page = open_page(payment_url)
+    other_page.get_by_role("button", name="Expire this page").click()
+    expect(other_page.get_by_text("This page has expired.")).to_be_visible()
+    require_accessible(other_page)
     page.get_by_role("button", name="Pay 1,234.56 USD").click()
     expect(page.get_by_role("alert")).to_have_text("This checkout is expired.")
     assert payment_sandbox.session(payment_url)["payment_status"] == "unpaid"
@@ -119,11 +119,11 @@ def test_sandbox_bank_debit_is_ordered_immediately_and_settled_or_failed_later(
     page.wait_for_url("**/?back=1")
     page.goto(payment_url)
     expect(page.get_by_text("A bank debit is in progress.")).to_be_visible()
-    decided = "The payment succeeded." if status == "paid" else "The bank debit failed."
-    # It decides by itself, after some seconds; a test need not wait for that.
+    outcome_text = "The payment succeeded." if status == "paid" else "The bank debit failed."
+    # The sandbox would decide after some seconds. The test decides immediately.
     (payment_sandbox.settle if status == "paid" else payment_sandbox.fall_through)(payment_url)
     page.reload()
-    expect(page.get_by_text(decided)).to_be_visible()
+    expect(page.get_by_text(outcome_text)).to_be_visible()
     assert payment_sandbox.session(payment_url)["payment_status"] == status
 
 
@@ -134,20 +134,20 @@ def test_sandbox_operator_can_pay_refund_and_dispute_an_order(
     page = open_page(f"{sandbox_url}/")
     page.get_by_role("link", name="Payments").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Payments")
-    number = payment_sandbox.session(payment_url)["order_id"]
-    order = page.get_by_role("listitem", name=f"Order {number}", exact=True)
-    order.get_by_role("button", name="Pay", exact=True).click()
-    order.get_by_label("Amount").fill("34.56")
-    order.get_by_role("button", name="Refund", exact=True).click()
-    expect(order).to_contain_text("34.56 USD refunded")
-    order.get_by_role("button", name="Open a dispute").click()
-    order.get_by_role("button", name="Lose the dispute").click()
-    expect(order).to_contain_text("dispute lost")
-    order.get_by_text(re.compile("Events")).click()
-    expect(order.get_by_text("checkout.session.completed")).to_be_visible()
+    order_id = payment_sandbox.session(payment_url)["order_id"]
+    order_item = page.get_by_role("listitem", name=f"Order {order_id}", exact=True)
+    order_item.get_by_role("button", name="Pay", exact=True).click()
+    order_item.get_by_label("Amount").fill("34.56")
+    order_item.get_by_role("button", name="Refund", exact=True).click()
+    expect(order_item).to_contain_text("34.56 USD refunded")
+    order_item.get_by_role("button", name="Open a dispute").click()
+    order_item.get_by_role("button", name="Lose the dispute").click()
+    expect(order_item).to_contain_text("dispute lost")
+    order_item.get_by_text(re.compile("Events")).click()
+    expect(order_item.get_by_text("checkout.session.completed")).to_be_visible()
     require_accessible(page)
-    order.get_by_label("Amount").fill("9999")
-    order.get_by_role("button", name="Refund", exact=True).click()
+    order_item.get_by_label("Amount").fill("9999")
+    order_item.get_by_role("button", name="Refund", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("can still be refunded")
     assert payment_sandbox.session(payment_url)["refunded"] == 3456
 

@@ -1,4 +1,4 @@
-"""Senders in the console: creating a sender, trying a request body, and receiving a bounce."""
+"""Tests in a browser of senders: creating a sender, trying a report and receiving a bounce."""
 
 import httpx2
 import pytest
@@ -17,7 +17,8 @@ from tests.support.senders.posting import body_of, bounce, deliver, delivery_for
 def test_owner_creates_a_sender_tries_a_body_and_sees_a_bounce_turn_mail_off(
     page: Page, stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    list_id, email = int(new_list(client)["id"]), new_address()
+    list_id = int(new_list(client)["id"])
+    email = new_address()
     data(add(client, list_id, email))
     user_id = known_member(client, list_id, email)["user_id"]
     log_in_browser(page, stack, owner.user_id)

@@ -40,14 +40,14 @@ def owner_site() -> Iterator[Site]:
 
     class Handler(QuietHandler):
         def do_GET(self) -> None:
-            thanks = "<!doctype html><html lang=en><title>Thanks</title><h1>Thanks</h1>"
-            page = thanks if self.path.startswith("/thanks") else shown.page
+            thanks_page = "<!doctype html><html lang=en><title>Thanks</title><h1>Thanks</h1>"
+            page = thanks_page if self.path.startswith("/thanks") else site.page
             self.reply(200, page.encode(), {"Content-Type": "text/html; charset=utf-8"})
 
     with running(http_server(Handler)) as url:
         # Give the website another host than the API, so that the sign-up form is cross-site.
-        shown = Site(url.replace("127.0.0.1", "localhost"))
-        yield shown
+        site = Site(url.replace("127.0.0.1", "localhost"))
+        yield site
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def require_heading(page: Page, heading: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
 
 
-def test_signup_page_keeps_answers_while_a_wrong_one_is_corrected(
+def test_sign_up_page_keeps_valid_answers_while_an_invalid_one_is_corrected(
     stack: Stack, client: httpx2.Client, list_page: Page
 ) -> None:
     list_id = make_list(client, thanks_text="The next letter comes tomorrow.")
@@ -92,13 +92,13 @@ def test_signup_page_keeps_answers_while_a_wrong_one_is_corrected(
     list_page.get_by_role("button", name="Subscribe").click()
     require_heading(list_page, "Thank you")
     expect(list_page.get_by_text("The next letter comes tomorrow.")).to_be_visible()
-    found = known_member(client, list_id, "ada@example.com")
-    assert found["name"] == "Ada"
-    assert found["fields"] == {"visits": 2, "born": "1990-02-01", "news": True, "tea": "Black"}
+    member = known_member(client, list_id, "ada@example.com")
+    assert member["name"] == "Ada"
+    assert member["fields"] == {"visits": 2, "born": "1990-02-01", "news": True, "tea": "Black"}
 
 
 @pytest.mark.tier("fast", "browser")
-def test_signup_page_uses_german_for_german_browsers(
+def test_sign_up_page_uses_german_for_german_browsers(
     stack: Stack, client: httpx2.Client, german_page: Page
 ) -> None:
     list_id = make_list(client)
@@ -148,8 +148,10 @@ def test_reader_corrects_the_address_and_confirming_leads_to_the_site_of_the_own
 
 def pasted_form(client: httpx2.Client, list_id: int) -> str:
     snippet: str = data(client.get(f"/lists/{list_id}/embed"))["html"]
-    back = '<input type="hidden" name="redirect_url" value="https://www.example.com/thanks">'
-    return snippet.replace("</form>", f"{back}</form>")
+    redirect_input = (
+        '<input type="hidden" name="redirect_url" value="https://www.example.com/thanks">'
+    )
+    return snippet.replace("</form>", f"{redirect_input}</form>")
 
 
 def documented_form(client: httpx2.Client, list_id: int) -> str:
@@ -172,10 +174,10 @@ def test_embedded_form_returns_to_its_site_after_a_wrong_address_is_corrected(
     form: Callable[[httpx2.Client, int], str],
 ) -> None:
     list_id = make_list(client, redirect_origins=[owner_site.url])
-    shown = form(client, list_id).replace(
+    form_html = form(client, list_id).replace(
         "https://www.example.com/thanks", f"{owner_site.url}/thanks"
     )
-    owner_site.page = f"<!doctype html><html lang=en><title>A site</title>{shown}"
+    owner_site.page = f"<!doctype html><html lang=en><title>A site</title>{form_html}"
     list_page.goto(owner_site.url)
     # Browsers accept `ada@example` as an e-mail address, but Pressroom rejects it.
     list_page.get_by_label("E-mail address").fill("ada@example")
@@ -227,8 +229,8 @@ def test_embedded_form_sends_the_campaign_and_the_pages_of_the_visit(
     page.get_by_role("button", name="Subscribe").click()
     require_heading(page, "Thank you")
     member = known_member(client, list_id, email)
-    found = {name: value for name, value in member["origin"].items() if value is not None}
-    assert found == origin
+    stored_origin = {name: value for name, value in member["origin"].items() if value is not None}
+    assert stored_origin == origin
 
 
 def test_reader_can_change_preferences_download_data_and_be_erased(
@@ -243,7 +245,7 @@ def test_reader_can_change_preferences_download_data_and_be_erased(
     list_page.get_by_role("button", name="Open my subscriptions").click()
     expect(list_page.get_by_role("heading", level=2, name=TITLE)).to_be_visible()
     list_page.get_by_role("button", name="Only stop the e\N{NON-BREAKING HYPHEN}mails").click()
-    assert_eventually_stands(
+    require_button_and_standing(
         list_page, reader, "Send me e\N{NON-BREAKING HYPHEN}mails again", ("active", False)
     )
     list_page.get_by_role("link", name="Your name and answers").click()
@@ -265,11 +267,11 @@ def test_reader_can_change_preferences_download_data_and_be_erased(
     require_heading(list_page, "Your data is being deleted")
 
 
-def assert_eventually_stands(
-    list_page: Page, reader: Subscriber, button: str, stands: tuple[str, bool]
+def require_button_and_standing(
+    list_page: Page, reader: Subscriber, button: str, standing: tuple[str, bool]
 ) -> None:
     expect(list_page.get_by_role("button", name=button)).to_be_visible()
-    assert reader.stands() == stands
+    assert reader.stands() == standing
 
 
 @pytest.mark.tier("browser")
@@ -277,15 +279,15 @@ def test_confirmation_mail_preview_is_translated_and_has_readable_contrast(
     client: httpx2.Client, open_page: Open
 ) -> None:
     list_id = make_list(client, confirmation_text="Welcome to The Morning Letter!")
-    for language, words in (
+    for language, button_text in (
         ("en", "Confirm my subscription"),
         ("de", "Meine Anmeldung bestätigen"),
     ):
         params = {"language": language}
-        shown = data(client.get(f"/lists/{list_id}/previews/confirmation_mail", params=params))
+        preview = data(client.get(f"/lists/{list_id}/previews/confirmation_mail", params=params))
         page = open_page("about:blank")
-        page.set_content(shown["html"])
-        expect(page.get_by_role("link", name=words)).to_be_visible()
+        page.set_content(preview["html"])
+        expect(page.get_by_role("link", name=button_text)).to_be_visible()
         expect(page.get_by_text("“Welcome to The Morning Letter!”")).to_be_visible()
         # Check a mail only for contrast and link names, because mails need no page landmarks.
         require_no_violations(page, "color-contrast", "link-name")

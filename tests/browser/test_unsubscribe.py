@@ -1,4 +1,4 @@
-"""The pages that mail leads to, in a real browser: what a person sees, presses and hears."""
+"""Tests in a browser of the pages to which links in mails lead."""
 
 import httpx2
 import pytest
@@ -24,7 +24,7 @@ def pending_subscriber(stack: Stack, client: httpx2.Client) -> Subscriber:
     return subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
 
 
-def shows(page: Page, heading: str) -> None:
+def expect_heading(page: Page, heading: str) -> None:
     looks.shows(page, heading)
     expect(page).to_have_title(f"{heading} – {TITLE}")
 
@@ -34,28 +34,28 @@ def test_reader_can_unsubscribe_with_reason_resubscribe_and_report_the_list(
     page: Page, client: httpx2.Client, subscriber: Subscriber
 ) -> None:
     page.goto(subscriber.unsubscribe_url)
-    shows(page, "You are subscribed")
+    expect_heading(page, "You are subscribed")
     page.get_by_text("Why are you leaving?").click()
     page.get_by_label("I get too many e-mails.").check()
     page.get_by_role("button", name="Unsubscribe").click()
-    shows(page, "You have unsubscribed")
+    expect_heading(page, "You have unsubscribed")
     assert subscriber.stands() == ("unsubscribed", True)
-    history = f"/lists/{subscriber.list_id}/members/{subscriber.user_id}/history"
-    assert data(client.get(history))["items"][0]["reason"] == "too_many"
-    left = subscriber.kept()
-    # Nothing is sent again, and the browser has nothing to warn of.
+    history_path = f"/lists/{subscriber.list_id}/members/{subscriber.user_id}/history"
+    assert data(client.get(history_path))["items"][0]["reason"] == "too_many"
+    rows_before = subscriber.kept()
+    # Reloading the page sends no form again, so that the browser shows no warning.
     page.reload()
-    shows(page, "You have unsubscribed")
-    assert subscriber.kept() == left
+    expect_heading(page, "You have unsubscribed")
+    assert subscriber.kept() == rows_before
     page.get_by_role("button", name="Subscribe me again").click()
-    shows(page, "You are subscribed")
+    expect_heading(page, "You are subscribed")
     assert subscriber.stands() == ("active", True)
     page.get_by_role("link", name="Report this list").click()
-    shows(page, "Report this list")
-    # By the keyboard alone.
+    expect_heading(page, "Report this list")
+    # Press the button by keyboard.
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    shows(page, "Thank you for your report")
+    expect_heading(page, "Thank you for your report")
     assert subscriber.stands()[0] == "unsubscribed"
 
 
@@ -64,14 +64,14 @@ def test_reader_can_confirm_subscription_and_open_pages_from_mails(
     page: Page, pending_subscriber: Subscriber
 ) -> None:
     page.goto(pending_subscriber.unsubscribe_url)
-    shows(page, "Not confirmed yet")
+    expect_heading(page, "Not confirmed yet")
     page.goto(mailed_link(pending_subscriber, "/confirm"))
-    shows(page, "Confirm your subscription")
+    expect_heading(page, "Confirm your subscription")
     page.get_by_role("button", name="Confirm my subscription").click()
-    shows(page, "You’re subscribed")
+    expect_heading(page, "You’re subscribed")
     assert pending_subscriber.stands() == ("active", True)
     page.goto(mailed_link(pending_subscriber, "/unsubscribe"))
-    shows(page, "You are subscribed")
+    expect_heading(page, "You are subscribed")
 
 
 @pytest.mark.tier("browser")

@@ -1,3 +1,5 @@
+"""Tests of the command ``doctor``, which checks the settings and services of an installation."""
+
 import json
 import re
 import subprocess
@@ -25,7 +27,7 @@ from storage.redis.canaries import Canaries
 from tests.support.commands.running import ended_process, pressroom
 from tests.support.http.servers import silent_server
 
-ALL_FINE = {
+PASSING_CHECKS = {
     ("database", "connection"),
     ("database", "version"),
     ("database", "clock"),
@@ -63,7 +65,7 @@ ALL_FINE = {
     ("providers", "recaptcha"),
     ("providers", "unsplash"),
 }
-NOBODY = f"{LOOPBACK}:9"
+UNUSED_ADDRESS = f"{LOOPBACK}:9"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -72,38 +74,42 @@ def _wait_for_canaries(stack: Stack) -> None:
     eventually(lambda: set(Queue) <= set(ages()), what="the first canaries of all queues")
 
 
-def doctor(
-    stack: Stack, *words: str, **environment: str
+def run_doctor(
+    stack: Stack, *options: str, **environment: str
 ) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
-    """The exit code, and what was found by part and check."""
-    return read(pressroom(stack, "doctor", "--json", *words, **environment))
+    """Return the exit code, and the findings by part and check."""
+    return parse_findings(pressroom(stack, "doctor", "--json", *options, **environment))
 
 
-def read(
-    done: subprocess.CompletedProcess[str],
+def parse_findings(
+    process: subprocess.CompletedProcess[str],
 ) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
-    assert done.stderr == ""
-    found = json.loads(done.stdout)
-    return done.returncode, {(each["part"], each["check"]): each for each in found}
+    assert process.stderr == ""
+    findings = json.loads(process.stdout)
+    return process.returncode, {
+        (finding["part"], finding["check"]): finding for finding in findings
+    }
 
 
-def faults(found: dict[tuple[str, str], dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
-    return {name: each for name, each in found.items() if each["state"] == "wrong"}
+def select_faults(
+    findings: dict[tuple[str, str], dict[str, Any]],
+) -> dict[tuple[str, str], dict[str, Any]]:
+    return {check: finding for check, finding in findings.items() if finding["state"] == "wrong"}
 
 
-def at(url: str, place: str) -> str:
-    """The URL with another host and port."""
-    return re.sub(r"(?<=@)[^/]+|(?<=://)[^/@]+(?=/|$)", place, url, count=1)
+def replace_host(url: str, address: str) -> str:
+    """Return the URL with another host and port."""
+    return re.sub(r"(?<=@)[^/]+|(?<=://)[^/@]+(?=/|$)", address, url, count=1)
 
 
 def test_doctor_reports_no_faults_for_a_working_stack(stack: Stack) -> None:
-    code, found = doctor(stack)
-    assert faults(found) == {}
-    assert code == 0
-    fine = {name for name, each in found.items() if each["state"] == "fine"}
-    assert fine == ALL_FINE
-    skipped = {name for name, each in found.items() if each["state"] == "skipped"}
-    assert skipped == {
+    exit_code, findings = run_doctor(stack)
+    assert select_faults(findings) == {}
+    assert exit_code == 0
+    passing_checks = {name for name, each in findings.items() if each["state"] == "fine"}
+    assert passing_checks == PASSING_CHECKS
+    skipped_checks = {name for name, each in findings.items() if each["state"] == "skipped"}
+    assert skipped_checks == {
         ("database", "replica"),
         ("broker", "connection"),
         ("backup", "newest"),
@@ -113,18 +119,18 @@ def test_doctor_reports_no_faults_for_a_working_stack(stack: Stack) -> None:
 
 
 def test_doctor_prints_a_table_with_advice(stack: Stack) -> None:
-    done = pressroom(stack, "doctor", PRESSROOM_REDIS_URL=f"redis://{NOBODY}/0")
-    assert done.returncode == 1
-    [row] = [line for line in done.stdout.splitlines() if "✗" in line]
+    process = pressroom(stack, "doctor", PRESSROOM_REDIS_URL=f"redis://{UNUSED_ADDRESS}/0")
+    assert process.returncode == 1
+    [row] = [line for line in process.stdout.splitlines() if "✗" in line]
     assert "redis" in row
     assert "Check the settings for" in row
-    assert "✓" in done.stdout
+    assert "✓" in process.stdout
 
 
 def test_doctor_sends_a_test_mail_to_the_given_address(stack: Stack) -> None:
-    code, found = doctor(stack, "--send", "operator@example.com")
-    assert code == 0
-    assert found["mail", "sending"]["state"] == "fine"
+    exit_code, findings = run_doctor(stack, "--send", "operator@example.com")
+    assert exit_code == 0
+    assert findings["mail", "sending"]["state"] == "fine"
     [mail] = stack.mails("operator@example.com")
     assert mail["subject"] == "Pressroom test mail"
 
@@ -132,9 +138,9 @@ def test_doctor_sends_a_test_mail_to_the_given_address(stack: Stack) -> None:
 def test_doctor_without_mail_settings_warns_and_names_the_command_that_checks_mail(
     stack: Stack,
 ) -> None:
-    code, found = doctor(stack, PRESSROOM_MAIL_URL="")
-    assert code == 0
-    login = found["mail", "login"]
+    exit_code, findings = run_doctor(stack, PRESSROOM_MAIL_URL="")
+    assert exit_code == 0
+    login = findings["mail", "login"]
     assert login["state"] == "warning"
     assert "docker compose exec worker-waiting pressroom doctor" in login["advice"]
     table = pressroom(stack, "doctor", PRESSROOM_MAIL_URL="").stdout
@@ -145,12 +151,14 @@ def test_doctor_without_mail_settings_warns_and_names_the_command_that_checks_ma
 def test_doctor_fails_where_a_mail_has_waited_for_ten_minutes(
     make_stack: Callable[[str], Stack], stack: Stack
 ) -> None:
-    silent = make_stack("silent")
-    elsewhere = {"PRESSROOM_DATABASE_URL": silent.environment["PRESSROOM_DATABASE_URL"]}
-    api = {**elsewhere, "PRESSROOM_MAIL_URL": ""}
-    with silent.resources.unit_of_work() as uow:
+    idle_stack = make_stack("silent")
+    idle_database = {"PRESSROOM_DATABASE_URL": idle_stack.environment["PRESSROOM_DATABASE_URL"]}
+    api_environment = {**idle_database, "PRESSROOM_MAIL_URL": ""}
+    with idle_stack.resources.unit_of_work() as uow:
         request_mail(uow, MailKind.FORGOTTEN_PASSWORD, "ada@example.com")
-    change = "UPDATE jobs SET run_at = now() + %s::interval, failing_since = now() + %s::interval"
+    set_times = (
+        "UPDATE jobs SET run_at = now() + %s::interval, failing_since = now() + %s::interval"
+    )
     for run_at, failing_since, is_late in (
         ("-9 min", None, False),
         ("-11 min", None, True),
@@ -160,19 +168,19 @@ def test_doctor_fails_where_a_mail_has_waited_for_ten_minutes(
         # The next attempt isn't due yet, but the mail has failed for longer than ten minutes.
         ("1 min", "-11 min", True),
     ):
-        silent.query(change, run_at, failing_since)
-        code, found = doctor(stack, **api)
-        assert found["mail", "waiting"]["state"] == ("wrong" if is_late else "fine")
-        assert code == int(is_late)
-    silent.query("UPDATE jobs SET last_reason = 'PRESSROOM_MAIL_URL is not set.'")
-    _, found = doctor(stack, **api)
-    shown = found["mail", "waiting"]
-    assert shown["found"] == "1 unsent, the oldest for 11 min: PRESSROOM_MAIL_URL is not set."
-    silent.query("UPDATE jobs SET status = 'succeeded', finished_at = now()")
-    assert doctor(stack, **api)[0] == 0
+        idle_stack.query(set_times, run_at, failing_since)
+        exit_code, findings = run_doctor(stack, **api_environment)
+        assert findings["mail", "waiting"]["state"] == ("wrong" if is_late else "fine")
+        assert exit_code == int(is_late)
+    idle_stack.query("UPDATE jobs SET last_reason = 'PRESSROOM_MAIL_URL is not set.'")
+    _, findings = run_doctor(stack, **api_environment)
+    finding = findings["mail", "waiting"]
+    assert finding["found"] == "1 unsent, the oldest for 11 min: PRESSROOM_MAIL_URL is not set."
+    idle_stack.query("UPDATE jobs SET status = 'succeeded', finished_at = now()")
+    assert run_doctor(stack, **api_environment)[0] == 0
 
 
-URLS = {
+URL_SETTINGS = {
     "database": "PRESSROOM_DATABASE_URL",
     "redis": "PRESSROOM_REDIS_URL",
     "object storage": "PRESSROOM_S3_ENDPOINT",
@@ -182,78 +190,90 @@ URLS = {
 }
 
 
-@pytest.mark.parametrize("part", URLS)
+@pytest.mark.parametrize("part", URL_SETTINGS)
 def test_doctor_names_only_the_part_that_is_unreachable(stack: Stack, part: str) -> None:
-    setting = URLS[part]
-    code, found = doctor(stack, **{setting: at(stack.environment[setting], NOBODY)})
-    assert code == 1
-    assert {name for name, _ in faults(found)} == {part}
-    assert all(each["advice"] for each in faults(found).values())
+    setting = URL_SETTINGS[part]
+    exit_code, findings = run_doctor(
+        stack, **{setting: replace_host(stack.environment[setting], UNUSED_ADDRESS)}
+    )
+    assert exit_code == 1
+    assert {name for name, _ in select_faults(findings)} == {part}
+    assert all(each["advice"] for each in select_faults(findings).values())
 
 
 @pytest.mark.tier("faults")
 def test_doctor_finishes_although_servers_hang(stack: Stack) -> None:
-    with silent_server() as place:
-        hanging = {each: at(stack.environment[each], place) for each in URLS.values()}
-        words = ("doctor", "--json", "--seconds", "5")
-        # A process of its own, which ends while some of its threads hang.
-        code, found = read(ended_process({**stack.environment, **hanging}, *words))
-    assert code == 1
-    assert {name for name, _ in faults(found)} == set(URLS)
-    assert ("backup", "newest") in found
+    with silent_server() as silent_address:
+        hanging_urls = {
+            setting: replace_host(stack.environment[setting], silent_address)
+            for setting in URL_SETTINGS.values()
+        }
+        arguments = ("doctor", "--json", "--seconds", "5")
+        # Use a separate process, because the process must end although some of its threads hang.
+        exit_code, findings = parse_findings(
+            ended_process({**stack.environment, **hanging_urls}, *arguments)
+        )
+    assert exit_code == 1
+    assert {name for name, _ in select_faults(findings)} == set(URL_SETTINGS)
+    assert ("backup", "newest") in findings
 
 
 def test_doctor_finds_queues_without_workers_and_overdue_maintenance(
     make_stack: Callable[[str], Stack], stack: Stack
 ) -> None:
-    deserted = make_stack("deserted")
-    names = ("PRESSROOM_DATABASE_URL", "PRESSROOM_REDIS_URL")
-    elsewhere = {name: deserted.environment[name] for name in names}
-    code, found = doctor(stack, **elsewhere)
-    assert code == 1
-    assert set(faults(found)) == {("workers", str(queue)) for queue in Queue}
-    assert found["maintenance", "schedule"]["state"] == "skipped"
+    idle_stack = make_stack("deserted")
+    settings = ("PRESSROOM_DATABASE_URL", "PRESSROOM_REDIS_URL")
+    idle_services = {name: idle_stack.environment[name] for name in settings}
+    exit_code, findings = run_doctor(stack, **idle_services)
+    assert exit_code == 1
+    assert set(select_faults(findings)) == {("workers", str(queue)) for queue in Queue}
+    assert findings["maintenance", "schedule"]["state"] == "skipped"
 
-    redis = deserted.resources.redis
+    redis = idle_stack.resources.redis
     canaries = Canaries(redis)
     for queue in Queue:
-        sent = canaries.start_if_due(queue)
-        assert sent is not None
-        canaries.record_arrival(queue, sent, "0.0.1")
-    long_ago = str(redis.time()[0] - 100)
-    changed: dict[Any, Any] = {f"{Queue.EXPORT}:sent": long_ago, f"{Queue.MEDIA}:waiting": long_ago}
-    redis.hset("pressroom:canaries", mapping=changed)
-    deserted.query(
+        sent_at = canaries.start_if_due(queue)
+        assert sent_at is not None
+        canaries.record_arrival(queue, sent_at, "0.0.1")
+    old_time = str(redis.time()[0] - 100)
+    old_canaries: dict[Any, Any] = {
+        f"{Queue.EXPORT}:sent": old_time,
+        f"{Queue.MEDIA}:waiting": old_time,
+    }
+    redis.hset("pressroom:canaries", mapping=old_canaries)
+    idle_stack.query(
         "INSERT INTO maintenance (name, every_seconds, due_at, last_error) VALUES"
         " ('late', 60, now() - interval '5 h', NULL), ('broken', 60, now(), 'OSError: full')"
     )
-    code, found = doctor(stack, **elsewhere)
-    assert code == 1
-    shown = {name: each["found"] for name, each in faults(found).items()}
-    assert re.fullmatch(r"no worker has .* for 10\d s", shown.pop(("workers", Queue.EXPORT)))
-    assert re.fullmatch(r"a message waits 10\d\.\d\d s", shown.pop(("workers", Queue.MEDIA)))
-    assert shown == {
+    exit_code, findings = run_doctor(stack, **idle_services)
+    assert exit_code == 1
+    texts = {name: each["found"] for name, each in select_faults(findings).items()}
+    assert re.fullmatch(r"no worker has .* for 10\d s", texts.pop(("workers", Queue.EXPORT)))
+    assert re.fullmatch(r"a message waits 10\d\.\d\d s", texts.pop(("workers", Queue.MEDIA)))
+    assert texts == {
         ("maintenance", "schedule"): "overdue: late (5 h)",
         ("maintenance", "last runs"): "broken: OSError: full",
     }
-    assert found["workers", "version"]["found"].startswith("workers have 0.0.1, this command has ")
+    assert findings["workers", "version"]["found"].startswith(
+        "workers have 0.0.1, this command has "
+    )
 
 
 def test_doctor_finds_missing_or_outdated_backup(stack: Stack, tmp_path: Path) -> None:
-    given = {
+    environment = {
         "PRESSROOM_BACKUP_URL": f"file://{tmp_path}",
         "PRESSROOM_BACKUP_KEYS": f"k1:{'A' * 43}",
     }
-    code, found = doctor(stack, **given)
-    assert (code, found["backup", "newest"]["found"]) == (1, "there is no backup yet")
-    url, keys = (SecretStr(value) for value in given.values())
+    exit_code, findings = run_doctor(stack, **environment)
+    assert (exit_code, findings["backup", "newest"]["found"]) == (1, "there is no backup yet")
+    url, keys = (SecretStr(value) for value in environment.values())
     settings = stack.settings().model_copy(update={"backup_url": url, "backup_keys": keys})
-    place = open_sealed_place(settings)
+    backup_place = open_sealed_place(settings)
     now = clock.now()
     for age, state in ((timedelta(hours=31), "wrong"), (timedelta(hours=25), "fine")):
         began_at = now - age
         manifests.write_manifest(
-            place,
+            backup_place,
             Manifest(
                 id=manifests.create_backup_id(began_at),
                 began_at=began_at,
@@ -269,7 +289,7 @@ def test_doctor_finds_missing_or_outdated_backup(stack: Stack, tmp_path: Path) -
                 encryption_keys={},
             ),
         )
-        assert doctor(stack, **given)[1]["backup", "newest"]["state"] == state
+        assert run_doctor(stack, **environment)[1]["backup", "newest"]["state"] == state
 
 
 @pytest.mark.parametrize(
@@ -279,94 +299,96 @@ def test_doctor_finds_wrong_password_and_hides_the_password(
     stack: Stack, part: str, setting: str
 ) -> None:
     url = re.sub(r":[^:@/]+@", ":hunter2@", stack.environment[setting])
-    code, found = doctor(stack, **{setting: url})
-    assert code == 1
-    assert {name for name, _ in faults(found)} == {part}
-    assert "hunter2" not in json.dumps(list(found.values()))
-    assert "password" in json.dumps(list(faults(found).values()))
+    exit_code, findings = run_doctor(stack, **{setting: url})
+    assert exit_code == 1
+    assert {name for name, _ in select_faults(findings)} == {part}
+    assert "hunter2" not in json.dumps(list(findings.values()))
+    assert "password" in json.dumps(list(select_faults(findings).values()))
 
 
 def test_doctor_finds_missing_bucket(stack: Stack) -> None:
-    code, found = doctor(stack, PRESSROOM_S3_BUCKET="pressroom-that-nobody-made")
-    assert code == 1
-    assert {name for name, _ in faults(found)} == {"object storage"}
-    # The sentence is the one of tests/storage/s3_access/test_regions.py.
-    assert "check PRESSROOM_S3_BUCKET" in json.dumps(list(faults(found).values()))
+    exit_code, findings = run_doctor(stack, PRESSROOM_S3_BUCKET="pressroom-that-nobody-made")
+    assert exit_code == 1
+    assert {name for name, _ in select_faults(findings)} == {"object storage"}
+    # The advice is tested in tests/storage/s3_access/test_regions.py.
+    assert "check PRESSROOM_S3_BUCKET" in json.dumps(list(select_faults(findings).values()))
 
 
 def test_doctor_finds_outdated_database_schema(
     make_stack: Callable[[str], Stack], stack: Stack
 ) -> None:
-    old = make_stack("oldtables")
-    old.query("UPDATE alembic_version SET version_num = '0001'")
-    elsewhere = {"PRESSROOM_DATABASE_URL": old.environment["PRESSROOM_DATABASE_URL"]}
-    code, found = doctor(stack, **elsewhere)
-    assert code == 1
-    assert set(faults(found)) == {("database", "revision")}
-    assert "pressroom migrate" in found["database", "revision"]["advice"]
-    old.query("UPDATE alembic_version SET version_num = '9999'")
-    assert doctor(stack, **elsewhere)[0] == 0
+    outdated_stack = make_stack("oldtables")
+    outdated_stack.query("UPDATE alembic_version SET version_num = '0001'")
+    outdated_database = {
+        "PRESSROOM_DATABASE_URL": outdated_stack.environment["PRESSROOM_DATABASE_URL"]
+    }
+    exit_code, findings = run_doctor(stack, **outdated_database)
+    assert exit_code == 1
+    assert set(select_faults(findings)) == {("database", "revision")}
+    assert "pressroom migrate" in findings["database", "revision"]["advice"]
+    outdated_stack.query("UPDATE alembic_version SET version_num = '9999'")
+    assert run_doctor(stack, **outdated_database)[0] == 0
 
 
 def test_doctor_finds_database_role_without_timeouts(
     make_stack: Callable[[str], Stack], stack: Stack
 ) -> None:
-    other = make_stack("unlimited")
-    url = urlsplit(other.environment["PRESSROOM_DATABASE_URL"])
-    other.query(f"ALTER ROLE {url.username} IN DATABASE {url.path[1:]} RESET ALL")
-    code, found = doctor(stack, PRESSROOM_DATABASE_URL=url.geturl())
-    assert code == 1
-    assert set(faults(found)) == {("database", "role")}
-    assert "pressroom migrate" in found["database", "role"]["advice"]
+    unlimited_stack = make_stack("unlimited")
+    url = urlsplit(unlimited_stack.environment["PRESSROOM_DATABASE_URL"])
+    unlimited_stack.query(f"ALTER ROLE {url.username} IN DATABASE {url.path[1:]} RESET ALL")
+    exit_code, findings = run_doctor(stack, PRESSROOM_DATABASE_URL=url.geturl())
+    assert exit_code == 1
+    assert set(select_faults(findings)) == {("database", "role")}
+    assert "pressroom migrate" in findings["database", "role"]["advice"]
 
 
 def test_doctor_advises_against_logging_statement_values(
     make_stack: Callable[[str], Stack], stack: Stack
 ) -> None:
-    loud = make_stack("loudlog")
+    logging_stack = make_stack("loudlog")
     for setting, value in (("log_error_verbosity", "default"), ("log_statement", "mod")):
-        loud.query(f"ALTER DATABASE {loud.name} SET {setting} = %s", value)
-    url = loud.environment["PRESSROOM_DATABASE_URL"]
-    code, found = doctor(stack, PRESSROOM_DATABASE_URL=url)
-    assert code == 0
-    assert found["database", "log"]["advice"] == (
+        logging_stack.query(f"ALTER DATABASE {logging_stack.name} SET {setting} = %s", value)
+    url = logging_stack.environment["PRESSROOM_DATABASE_URL"]
+    exit_code, findings = run_doctor(stack, PRESSROOM_DATABASE_URL=url)
+    assert exit_code == 0
+    assert findings["database", "log"]["advice"] == (
         "Set log_error_verbosity = terse, log_statement = none."
     )
-    assert doctor(stack)[1]["database", "log"]["advice"] == ""
+    assert run_doctor(stack)[1]["database", "log"]["advice"] == ""
 
 
 def test_doctor_names_provider_keys_that_are_rejected(stack: Stack) -> None:
-    code, found = doctor(
+    exit_code, findings = run_doctor(
         stack,
         PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY="sk_test_nobody",
         PRESSROOM_HCAPTCHA_SECRET="nobody",
         PRESSROOM_UNSPLASH_ACCESS_KEY="nobody",
     )
-    assert code == 1
-    refused = {"payments sandbox", "hcaptcha", "unsplash"}
-    assert set(faults(found)) == {("providers", name) for name in refused}
-    assert found["providers", "hcaptcha"]["advice"] == "Check PRESSROOM_HCAPTCHA_SECRET."
-    assert "nobody" not in json.dumps(list(found.values()))
+    assert exit_code == 1
+    rejected_providers = {"payments sandbox", "hcaptcha", "unsplash"}
+    assert set(select_faults(findings)) == {("providers", name) for name in rejected_providers}
+    assert findings["providers", "hcaptcha"]["advice"] == "Check PRESSROOM_HCAPTCHA_SECRET."
+    assert "nobody" not in json.dumps(list(findings.values()))
 
 
 def test_doctor_finds_api_that_trusts_forged_client_addresses(stack: Stack) -> None:
     with stack.run_second_api(PRESSROOM_TRUSTED_PROXIES=LOOPBACK) as api:
-        code, found = doctor(stack, PRESSROOM_PUBLIC_URL=api.api_url)
-    assert code == 1
-    assert set(faults(found)) == {("public URL", "invented address")}
+        exit_code, findings = run_doctor(stack, PRESSROOM_PUBLIC_URL=api.api_url)
+    assert exit_code == 1
+    assert set(select_faults(findings)) == {("public URL", "invented address")}
 
 
 def test_doctor_finds_reader_host_that_serves_the_login(stack: Stack) -> None:
     port = free_port()
-    own = {
+    pages_environment = {
         "PRESSROOM_PUBLIC_URL": f"http://{LOOPBACK}:{port}",
         "PRESSROOM_PAGES_URL": f"http://localhost:{port}",
     }
-    for given, state in ((own, "fine"), ({}, "wrong")):
-        with stack.run_second_api(port, **given):
-            _, found = doctor(stack, **own)
-        assert found["public URL", "readers' pages"]["state"] == state
-    assert "Host header" in found["public URL", "readers' pages"]["advice"]
+    for api_environment, state in ((pages_environment, "fine"), ({}, "wrong")):
+        with stack.run_second_api(port, **api_environment):
+            _, findings = run_doctor(stack, **pages_environment)
+        assert findings["public URL", "readers' pages"]["state"] == state
+    assert "Host header" in findings["public URL", "readers' pages"]["advice"]
 
 
 def test_client_address_seen_by_the_api_is_shown_only_to_holders_of_secret_keys(
@@ -375,12 +397,12 @@ def test_client_address_seen_by_the_api_is_shown_only_to_holders_of_secret_keys(
     for query in ({}, {"expires": "99999999999", "signature": "k.forged"}):
         assert "pressroom-seen" not in stranger.get("/healthz", params=query).headers
     other_key = f"k1:{'A' * 43}"
-    _, found = doctor(stack, PRESSROOM_SECRET_KEYS=other_key)
-    assert found["public URL", "proxy headers"]["state"] == "skipped"
+    _, findings = run_doctor(stack, PRESSROOM_SECRET_KEYS=other_key)
+    assert findings["public URL", "proxy headers"]["state"] == "skipped"
 
 
 def test_doctor_names_every_missing_setting(stack: Stack) -> None:
-    code, found = doctor(stack, PRESSROOM_REDIS_URL="", PRESSROOM_PUBLIC_URL="")
-    assert code == 1
-    missing = {("settings", "PRESSROOM_REDIS_URL"), ("settings", "PRESSROOM_PUBLIC_URL")}
-    assert set(faults(found)) == set(found) == missing
+    exit_code, findings = run_doctor(stack, PRESSROOM_REDIS_URL="", PRESSROOM_PUBLIC_URL="")
+    assert exit_code == 1
+    missing_settings = {("settings", "PRESSROOM_REDIS_URL"), ("settings", "PRESSROOM_PUBLIC_URL")}
+    assert set(select_faults(findings)) == set(findings) == missing_settings

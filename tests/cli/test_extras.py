@@ -1,3 +1,5 @@
+"""Tests of the commands of the development stack without their packages."""
+
 import os
 import subprocess
 import sys
@@ -8,7 +10,7 @@ import pytest
 
 from tests.support.documents.markdown import ROOT
 
-PACKAGES = Path(sysconfig.get_path("purelib"))
+PACKAGES_FOLDER = Path(sysconfig.get_path("purelib"))
 
 
 @pytest.mark.parametrize(
@@ -24,11 +26,11 @@ PACKAGES = Path(sysconfig.get_path("purelib"))
 def test_stack_command_without_the_extras_names_the_packages_to_install(
     command: str, missing_module: str, tmp_path: Path
 ) -> None:
-    packages = tmp_path / "packages"
-    packages.mkdir()
-    for entry in PACKAGES.iterdir():
+    remaining_packages = tmp_path / "packages"
+    remaining_packages.mkdir()
+    for entry in PACKAGES_FOLDER.iterdir():
         if entry.name != missing_module:
-            (packages / entry.name).symlink_to(entry)
+            (remaining_packages / entry.name).symlink_to(entry)
     # The option -S hides the packages of the test environment.
     result = subprocess.run(
         [sys.executable, "-S", "-m", "cli.main", command],
@@ -36,7 +38,7 @@ def test_stack_command_without_the_extras_names_the_packages_to_install(
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env={"PATH": os.defpath, "PYTHONPATH": f"{packages}{os.pathsep}{ROOT}"},
+        env={"PATH": os.defpath, "PYTHONPATH": f"{remaining_packages}{os.pathsep}{ROOT}"},
     )
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr == (

@@ -14,11 +14,11 @@ from tests.support.prerequisites import pass_over
 pytestmark = pytest.mark.tier("clients")
 
 # The generator has its own environment, because it requires an older Typer than Pressroom.
-GENERATOR = "openapi-python-client==0.29.1"
+GENERATOR_REQUIREMENT = "openapi-python-client==0.29.1"
 INSTALL_SECONDS = 90
 # By default, uv makes four attempts, each with a timeout of 30 seconds.
 UV_LIMITS = {"UV_HTTP_TIMEOUT": "10", "UV_HTTP_RETRIES": "1"}
-PAGE = markdown.ROOT / "docs" / "clients.md"
+CLIENTS_PAGE = markdown.ROOT / "docs" / "clients.md"
 IMPORT_EVERY_MODULE = """
 import importlib, pkgutil, client
 for module in pkgutil.walk_packages(client.__path__, "client."):
@@ -37,7 +37,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_program(*uv, "venv", "--python", sys.executable, str(folder), folder=folder.parent)
     try:
         subprocess.run(
-            (*uv, "pip", "install", "--python", folder, GENERATOR),
+            (*uv, "pip", "install", "--python", folder, GENERATOR_REQUIREMENT),
             check=True,
             env={**os.environ, **UV_LIMITS},
             capture_output=True,
@@ -45,9 +45,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
             timeout=INSTALL_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        pass_over(f"uv did not install {GENERATOR} within {INSTALL_SECONDS} s")
+        pass_over(f"uv did not install {GENERATOR_REQUIREMENT} within {INSTALL_SECONDS} s")
     except subprocess.CalledProcessError as error:
-        pass_over(f"uv cannot install {GENERATOR}: {' '.join(error.stderr.split())}")
+        pass_over(f"uv cannot install {GENERATOR_REQUIREMENT}: {' '.join(error.stderr.split())}")
     return folder
 
 
@@ -55,7 +55,9 @@ def test_openapi_python_client_reads_the_document_without_a_warning(
     environment: Path, tmp_path: Path
 ) -> None:
     document = write_document(tmp_path)
-    [configuration] = [block.text for block in markdown.blocks(PAGE) if block.language == "yaml"]
+    [configuration] = [
+        block.text for block in markdown.blocks(CLIENTS_PAGE) if block.language == "yaml"
+    ]
     (tmp_path / "config.yaml").write_text(configuration)
     completed = subprocess.run(
         (

@@ -1,3 +1,5 @@
+"""Tests of the asynchronous Python client with the API of the test stack."""
+
 import asyncio
 import threading
 import time
@@ -57,8 +59,8 @@ def run_with_faults(package: ModuleType, network_url: str, owner: Owner) -> Any:
 
 
 async def _create_list(pressroom: Any) -> int:
-    channel = await pressroom.lists.create({"title": "Garden", "slug": f"g-{time.time_ns()}"})
-    list_id: int = channel["id"]
+    mailing_list = await pressroom.lists.create({"title": "Garden", "slug": f"g-{time.time_ns()}"})
+    list_id: int = mailing_list["id"]
     return list_id
 
 
@@ -66,8 +68,8 @@ def test_asynchronous_client_reads_in_parallel(run: Run) -> None:
     async def scenario(pressroom: Any) -> None:
         list_id = await _create_list(pressroom)
         reads = [pressroom.lists.read(list_id) for _ in range(_PARALLEL_READS)]
-        channels = await asyncio.gather(*reads)
-        assert [channel["id"] for channel in channels] == [list_id] * _PARALLEL_READS
+        lists = await asyncio.gather(*reads)
+        assert [mailing_list["id"] for mailing_list in lists] == [list_id] * _PARALLEL_READS
 
     run(scenario)
 
@@ -75,19 +77,21 @@ def test_asynchronous_client_reads_in_parallel(run: Run) -> None:
 def test_asynchronous_client_iterates_pages_and_items(run: Run) -> None:
     async def scenario(pressroom: Any) -> None:
         list_id = await _create_list(pressroom)
-        members = [{"email": f"reader{n}@example.com"} for n in range(5)]
+        members = [{"email": f"reader{number}@example.com"} for number in range(5)]
         assert await pressroom.members.add(list_id, {"members": members}) == 5
         emails = [member["email"] async for member in pressroom.members.list(list_id, limit=2)]
         assert sorted(emails) == [member["email"] for member in members]
         pages = pressroom.members.list(list_id, limit=3).pages()
         assert [len(page.items) async for page in pages] == [3, 2]
-        first = await pressroom.members.list(list_id, limit=3)
-        assert first.pagination["total"] == 5
-        second = await first.next_page()
-        assert await second.next_page() is None
+        first_page = await pressroom.members.list(list_id, limit=3)
+        assert first_page.pagination["total"] == 5
+        second_page = await first_page.next_page()
+        assert await second_page.next_page() is None
         search = {"filter": {"field": "status", "is": "active"}, "limit": 2}
-        found = [member["email"] async for member in pressroom.members.search(list_id, search)]
-        assert sorted(found) == sorted(emails)
+        found_emails = [
+            member["email"] async for member in pressroom.members.search(list_id, search)
+        ]
+        assert sorted(found_emails) == sorted(emails)
 
     run(scenario)
 
@@ -123,7 +127,8 @@ def test_asynchronous_client_uploads_paths_bytes_and_streams(
 def test_asynchronous_client_uploads_an_asynchronous_file_under_the_name_of_the_file(
     run: Run, tmp_path: Path
 ) -> None:
-    path, table = tmp_path / "photo.jpg", tmp_path / "members.csv"
+    path = tmp_path / "photo.jpg"
+    table = tmp_path / "members.csv"
     path.write_bytes(photo())
     table.write_text("email\nzoe@example.com\n")
 
@@ -171,9 +176,9 @@ def test_asynchronous_client_waits_for_an_import_and_reports_progress(
         )
         assert job["result"]["added"] == 300
         assert states[-1] == "succeeded"
-        broken = await pressroom.imports.start(list_id, b"\x00\x01\x02" * 100)
+        failing_job = await pressroom.imports.start(list_id, b"\x00\x01\x02" * 100)
         with pytest.raises(package.JobFailed):
-            await pressroom.wait_for_job(broken, timeout=60)
+            await pressroom.wait_for_job(failing_job, timeout=60)
 
     run(scenario)
 
@@ -227,9 +232,9 @@ def test_asynchronous_client_retries_with_the_same_idempotency_key_and_one_effec
     async def upload(pressroom: Any) -> None:
         await pressroom.attachments.upload(PhotoFile())
 
-    first, second = run_with_faults(upload, fault)
-    assert first["key"]
-    assert first["key"] == second["key"]
+    first_call, second_call = run_with_faults(upload, fault)
+    assert first_call["key"]
+    assert first_call["key"] == second_call["key"]
 
     async def count(pressroom: Any) -> int:
         return len((await pressroom.attachments.list()).items)
@@ -266,8 +271,8 @@ def test_asynchronous_client_resumes_a_broken_job_event_stream(run_with_faults: 
         job = await pressroom.imports.start(
             await _create_list(pressroom), f"email\n{rows}".encode()
         )
-        ended = await pressroom.wait_for_job(job, timeout=90)
-        assert ended["result"]["added"] == 30_000
+        finished_job = await pressroom.wait_for_job(job, timeout=90)
+        assert finished_job["result"]["added"] == 30_000
 
     calls = run_with_faults(scenario, "", "", "cut")
     streams = [call for call in calls if str(call["path"]).endswith("/events")]
@@ -334,20 +339,22 @@ def test_asynchronous_token_source_keeps_tokens_if_a_task_is_cancelled_during_th
     async def scenario(client: Any, expired: Any) -> None:
         stored: list[Any] = []
         source = package.AsyncTokenSource(client, expired, on_change=stored.append)
-        is_refreshed, can_continue = asyncio.Event(), asyncio.Event()
+        is_refreshed = asyncio.Event()
+        can_continue = asyncio.Event()
 
         async def delay_response(_: httpx2.Response) -> None:
             is_refreshed.set()
             await can_continue.wait()
 
         http.event_hooks = {"response": [delay_response]}
-        cancelled, other = asyncio.create_task(source()), asyncio.create_task(source())
+        cancelled_task = asyncio.create_task(source())
+        other_task = asyncio.create_task(source())
         await is_refreshed.wait()
-        cancelled.cancel()
+        cancelled_task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await cancelled
+            await cancelled_task
         can_continue.set()
-        assert await other == await source() == stored[0].access_token
+        assert await other_task == await source() == stored[0].access_token
         assert len(stored) == 1
 
     http = httpx2.AsyncClient()
@@ -359,7 +366,8 @@ def test_asynchronous_token_source_stores_tokens_if_a_task_is_cancelled_during_o
 ) -> None:
     async def scenario(client: Any, expired: Any) -> None:
         stored: list[Any] = []
-        is_storing, can_continue = asyncio.Event(), asyncio.Event()
+        is_storing = asyncio.Event()
+        can_continue = asyncio.Event()
 
         async def store(tokens: Any) -> None:
             is_storing.set()
@@ -367,11 +375,11 @@ def test_asynchronous_token_source_stores_tokens_if_a_task_is_cancelled_during_o
             stored.append(tokens)
 
         source = package.AsyncTokenSource(client, expired, on_change=store)
-        cancelled = asyncio.create_task(source())
+        cancelled_task = asyncio.create_task(source())
         await is_storing.wait()
-        cancelled.cancel()
+        cancelled_task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await cancelled
+            await cancelled_task
         can_continue.set()
         token = await source()
         assert [tokens.access_token for tokens in stored] == [token]

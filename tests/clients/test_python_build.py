@@ -1,3 +1,5 @@
+"""Tests of building the clients from a checkout."""
+
 import os
 import shutil
 import subprocess
@@ -35,8 +37,8 @@ def test_checkout_builds_the_python_client_without_node_and_development_tools(
 
 
 def test_make_clients_rejects_an_unknown_language() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         ("make", "clients", "LANGUAGE=ruby"), cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert done.returncode != 0
-    assert "LANGUAGE must be python or typescript, not ruby." in done.stdout
+    assert process.returncode != 0
+    assert "LANGUAGE must be python or typescript, not ruby." in process.stdout

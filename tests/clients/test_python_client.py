@@ -1,3 +1,5 @@
+"""Tests of the synchronous Python client with the API of the test stack."""
+
 import io
 import json
 import time
@@ -24,20 +26,20 @@ def test_python_client_verifies_the_example_of_the_webhook_specification(
     assert message == json.loads(BODY)
 
 
-# Made anew by each test, since they have the time in them.
+# Each test creates the messages anew, because they contain the current time.
 @pytest.mark.parametrize("name", [case["name"] for case in signed_messages.messages()])
 def test_python_client_accepts_only_correctly_signed_webhooks(
     package: ModuleType, name: str
 ) -> None:
     (case,) = (each for each in signed_messages.messages() if each["name"] == name)
     body = str(case["body"])
-    for sent in (body, body.encode()):
+    for content in (body, body.encode()):
         if case["ok"]:
-            verified = package.verify_webhook(case["secrets"], case["headers"], sent)
+            verified = package.verify_webhook(case["secrets"], case["headers"], content)
             assert verified == json.loads(body)
         else:
             with pytest.raises(package.WebhookInvalid):
-                package.verify_webhook(case["secrets"], case["headers"], sent)
+                package.verify_webhook(case["secrets"], case["headers"], content)
 
 
 def test_python_client_rejects_malformed_webhook_secret(package: ModuleType) -> None:
@@ -48,8 +50,8 @@ def test_python_client_rejects_malformed_webhook_secret(package: ModuleType) -> 
 SCOPES = ("credit.read", "attachment")
 
 
-def _returned(stack: Stack, owner: Owner, url: str, decision: str = "allow") -> str:
-    """The URL to which the person comes back after the consent page."""
+def _grant_access(stack: Stack, owner: Owner, url: str, decision: str = "allow") -> str:
+    """Answer the consent page, and return the URL to which the person is redirected."""
     person = oauth.log_in(stack, owner)
     reply = person.answer(url.removeprefix(stack.api_url), *SCOPES, decision=decision)
     assert reply.status_code == 303, reply.text
@@ -68,30 +70,30 @@ def oauth_client(package: ModuleType, stack: Stack) -> Any:
 def test_python_client_obtains_refreshes_and_revokes_oauth_tokens(
     package: ModuleType, stack: Stack, owner: Owner, oauth_client: Any
 ) -> None:
-    begun = oauth_client.begin(SCOPES)
-    tokens = oauth_client.finish(begun, _returned(stack, owner, begun.url))
+    login = oauth_client.begin(SCOPES)
+    tokens = oauth_client.finish(login, _grant_access(stack, owner, login.url))
     assert set(tokens.scope.split()) == set(SCOPES)
     with package.Pressroom(stack.api_url, tokens.access_token) as client:
         assert client.read_balance()["user_id"] == owner.user_id
-    kept: list[Any] = []
+    stored_tokens: list[Any] = []
     expired = package.Tokens(tokens.access_token, tokens.refresh_token, time.time(), "")
-    source = package.TokenSource(oauth_client, expired, on_change=kept.append)
+    source = package.TokenSource(oauth_client, expired, on_change=stored_tokens.append)
     with package.Pressroom(stack.api_url, source) as client:
         assert client.read_balance()["user_id"] == owner.user_id
         client.read_balance()
-    assert len(kept) == 1
-    assert kept[0].access_token != tokens.access_token
-    oauth_client.revoke(kept[0])
-    with pytest.raises(package.ApiError) as caught:
-        oauth_client.refresh(kept[0])
-    assert caught.value.code == "invalid_grant"
+    assert len(stored_tokens) == 1
+    assert stored_tokens[0].access_token != tokens.access_token
+    oauth_client.revoke(stored_tokens[0])
+    with pytest.raises(package.ApiError) as error:
+        oauth_client.refresh(stored_tokens[0])
+    assert error.value.code == "invalid_grant"
 
 
 def test_token_source_repeats_on_change_after_an_error(
     package: ModuleType, stack: Stack, owner: Owner, oauth_client: Any
 ) -> None:
-    begun = oauth_client.begin(SCOPES)
-    tokens = oauth_client.finish(begun, _returned(stack, owner, begun.url))
+    login = oauth_client.begin(SCOPES)
+    tokens = oauth_client.finish(login, _grant_access(stack, owner, login.url))
     expired = package.Tokens(tokens.access_token, tokens.refresh_token, time.time(), "")
     stored: list[Any] = []
 
@@ -111,30 +113,30 @@ def test_token_source_repeats_on_change_after_an_error(
 def test_python_client_rejects_oauth_redirect_of_another_login_or_server(
     package: ModuleType, stack: Stack, owner: Owner, oauth_client: Any
 ) -> None:
-    begun = oauth_client.begin(SCOPES)
-    returned = _returned(stack, owner, begun.url)
-    with pytest.raises(package.ApiError) as other_login:
-        oauth_client.finish(oauth_client.begin(SCOPES), returned)
-    assert other_login.value.code == "state.mismatch"
-    foreign = f"{oauth.REDIRECT}?code=c&state={begun.state}"
-    for url in (foreign, f"{foreign}&iss=https://evil.example"):
-        with pytest.raises(package.ApiError) as other_server:
-            oauth_client.finish(begun, url)
-        assert other_server.value.code == "iss.mismatch"
+    login = oauth_client.begin(SCOPES)
+    redirect_url = _grant_access(stack, owner, login.url)
+    with pytest.raises(package.ApiError) as state_error:
+        oauth_client.finish(oauth_client.begin(SCOPES), redirect_url)
+    assert state_error.value.code == "state.mismatch"
+    foreign_url = f"{oauth.REDIRECT}?code=c&state={login.state}"
+    for url in (foreign_url, f"{foreign_url}&iss=https://evil.example"):
+        with pytest.raises(package.ApiError) as issuer_error:
+            oauth_client.finish(login, url)
+        assert issuer_error.value.code == "iss.mismatch"
 
 
 def test_python_client_raises_error_if_the_person_denies_access(
     package: ModuleType, stack: Stack, owner: Owner, oauth_client: Any
 ) -> None:
-    begun = oauth_client.begin(SCOPES)
-    with pytest.raises(package.ApiError) as caught:
-        oauth_client.finish(begun, _returned(stack, owner, begun.url, decision="deny"))
-    assert caught.value.code == "access_denied"
+    login = oauth_client.begin(SCOPES)
+    with pytest.raises(package.ApiError) as error:
+        oauth_client.finish(login, _grant_access(stack, owner, login.url, decision="deny"))
+    assert error.value.code == "access_denied"
 
 
 def _new_list(pressroom: Any, name: str = "garden") -> int:
-    made = pressroom.create_list({"title": "Garden", "slug": f"{name}-{time.time_ns()}"})
-    list_id: int = made["id"]
+    mailing_list = pressroom.create_list({"title": "Garden", "slug": f"{name}-{time.time_ns()}"})
+    list_id: int = mailing_list["id"]
     return list_id
 
 
@@ -150,41 +152,44 @@ def test_python_client_uploads_files_from_paths_bytes_and_streams(
 ) -> None:
     path = tmp_path / "photo.jpg"
     path.write_bytes(photo())
-    with path.open("rb") as opened:
+    with path.open("rb") as file:
         uploads = [
             path,
             str(path),
-            opened,
+            file,
             package.File(photo(), "photo.jpg"),
             package.File(iter([photo()[:1000], photo()[1000:]]), "photo.jpg"),
         ]
-        made = [pressroom.upload_attachment(each) for each in uploads]
-    assert {each["original_filename"] for each in made} == {"photo.jpg"}
-    assert len({each["original_checksum"] for each in made}) == 1
-    assert {each["status"] for each in made} == {2}
+        attachments = [pressroom.upload_attachment(upload) for upload in uploads]
+    assert {upload["original_filename"] for upload in attachments} == {"photo.jpg"}
+    assert len({upload["original_checksum"] for upload in attachments}) == 1
+    assert {upload["status"] for upload in attachments} == {2}
     with pytest.raises(package.ApiError, match="name must end in"):
         pressroom.upload_attachment(photo())
 
 
 def test_python_client_downloads_an_uploaded_image(pressroom: Any, tmp_path: Path) -> None:
-    made = pressroom.upload_attachment(PhotoFile())
-    with pressroom.download_media(made["filename"]) as download:
+    attachment = pressroom.upload_attachment(PhotoFile())
+    with pressroom.download_media(attachment["filename"]) as download:
         download.save(tmp_path / "there.webp")
-    assert (tmp_path / "there.webp").stat().st_size == made["size"]
-    assert len(pressroom.download_media(made["filename"]).read()) == made["size"]
+    assert (tmp_path / "there.webp").stat().st_size == attachment["size"]
+    assert len(pressroom.download_media(attachment["filename"]).read()) == attachment["size"]
 
 
 def test_python_client_error_has_code_status_fields_and_request_id(
     package: ModuleType, pressroom: Any
 ) -> None:
-    with pytest.raises(package.ApiError) as missing:
+    with pytest.raises(package.ApiError) as not_found_error:
         pressroom.read_attachment("0123456789ab")
-    assert (missing.value.code, missing.value.status) == ("attachment.not_found", 404)
-    assert missing.value.request_id
-    with pytest.raises(package.ApiError) as invalid:
+    assert (not_found_error.value.code, not_found_error.value.status) == (
+        "attachment.not_found",
+        404,
+    )
+    assert not_found_error.value.request_id
+    with pytest.raises(package.ApiError) as validation_error:
         pressroom.create_list({"title": 7, "slug": "garden"})
-    assert invalid.value.status == 422
-    assert "body.title" in {each["field"] for each in invalid.value.errors}
+    assert validation_error.value.status == 422
+    assert "body.title" in {each["field"] for each in validation_error.value.errors}
     with pytest.raises(package.PressroomError, match="no attachment with this id"):
         pressroom.read_attachment("0123456789ab")
 
@@ -192,8 +197,8 @@ def test_python_client_error_has_code_status_fields_and_request_id(
 def test_python_client_asks_its_credentials_callback_before_each_call(
     package: ModuleType, stack: Stack, owner: Owner
 ) -> None:
-    given = iter([owner.key, "prk_none"])
-    with package.Pressroom(stack.api_url, lambda: next(given)) as client:
+    keys = iter([owner.key, "prk_none"])
+    with package.Pressroom(stack.api_url, lambda: next(keys)) as client:
         assert client.read_me()["id"] == owner.user_id
         with pytest.raises(package.ApiError):
             client.read_me()
@@ -206,17 +211,17 @@ def test_python_client_rejects_path_values_that_lead_to_another_path(pressroom: 
 
 
 def test_python_client_iterates_every_collection_to_its_end(pressroom: Any) -> None:
-    for name, asked in building.lists_of_a_busy_owner(pressroom).items():
-        ask = getattr(pressroom, name)
-        whole = [_told(each) for each in ask(**asked, limit=100).items]
-        walked = islice(ask(**asked, limit=1), 200)
-        assert [_told(each) for each in walked] == whole, name
+    for name, arguments in building.lists_of_a_busy_owner(pressroom).items():
+        list_items = getattr(pressroom, name)
+        expected_items = [_item_key(each) for each in list_items(**arguments, limit=100).items]
+        iterated_items = islice(list_items(**arguments, limit=1), 200)
+        assert [_item_key(each) for each in iterated_items] == expected_items, name
         if name in building.FILLED:
-            assert len(whole) >= building.COUNT, name
+            assert len(expected_items) >= building.COUNT, name
 
 
-def _told(item: dict[str, Any]) -> object:
-    """What tells an item apart: consent has no ids."""
+def _item_key(item: dict[str, Any]) -> object:
+    """Return the id of an item, or the whole item, because consent entries have no ids."""
     return item.get("id", item)
 
 
@@ -238,14 +243,14 @@ def test_python_client_waits_for_an_import_and_reports_progress(
     list_id = _new_list(pressroom)
     path = tmp_path / "members.csv"
     path.write_text("email\n" + "".join(f"reader{n}@example.com\n" for n in range(300)))
-    seen: list[str] = []
+    statuses: list[str] = []
     job = pressroom.wait_for_job(
         pressroom.import_members(list_id, path),
-        on_progress=lambda job: seen.append(job["status"]),
+        on_progress=lambda job: statuses.append(job["status"]),
         timeout=60,
     )
     assert job["result"]["added"] == 300
-    assert seen[-1] == "succeeded"
+    assert statuses[-1] == "succeeded"
     record = pressroom.read_import(job["result"]["import_id"])
     assert record["filename"] == "members.csv"
 
@@ -257,18 +262,18 @@ def test_python_client_streams_large_request_bodies(package: ModuleType, pressro
         list_id, package.File((b"email\n", *rows), "members.csv"), prefer="wait=30"
     )
     assert pressroom.wait_for_job(job["id"], timeout=60)["result"]["added"] == 2000
-    opened = io.BytesIO(b"email\nben@example.com\n")
-    assert pressroom.wait_for_job(pressroom.import_members(list_id, opened))["result"]["added"] == 1
+    stream = io.BytesIO(b"email\nben@example.com\n")
+    assert pressroom.wait_for_job(pressroom.import_members(list_id, stream))["result"]["added"] == 1
 
 
 def test_python_client_raises_the_error_code_of_a_failed_job(
     package: ModuleType, pressroom: Any
 ) -> None:
     job = pressroom.import_members(_new_list(pressroom), b"\x00\x01\x02" * 100)
-    with pytest.raises(package.JobFailed) as failed:
+    with pytest.raises(package.JobFailed) as error:
         pressroom.wait_for_job(job, timeout=60)
-    assert failed.value.job["status"] == "failed"
-    assert failed.value.code == failed.value.job["error"]["code"]
+    assert error.value.job["status"] == "failed"
+    assert error.value.code == error.value.job["error"]["code"]
 
 
 def test_python_client_returns_accepted_job_if_the_work_outlasts_the_wait(

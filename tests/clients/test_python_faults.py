@@ -1,3 +1,5 @@
+"""Tests of the Python client with network faults and error responses."""
+
 import time
 from types import ModuleType
 from typing import Any
@@ -11,24 +13,24 @@ from tests.support.clients.building import PhotoFile
 from tests.support.http.servers import silent_server
 
 
-class Way:
+class FaultyClient:
     """A client whose calls meet faults."""
 
     def __init__(self, package: ModuleType, url: str, key: str, **options: Any) -> None:
         self.url = url
         self.pressroom = package.Pressroom(url, key, **options)
 
-    def seen(self) -> list[dict[str, str | None]]:
+    def received_calls(self) -> list[dict[str, str | None]]:
         with plain_client() as client:
-            listed: list[dict[str, str | None]] = client.get(f"{self.url}/seen").json()
-        return listed
+            calls: list[dict[str, str | None]] = client.get(f"{self.url}/seen").json()
+        return calls
 
 
 @pytest.fixture
 def make_faulty_client(package: ModuleType, network_url: str, owner: Owner) -> Any:
-    def make(*faults: str, **options: Any) -> Way:
-        name = f"{time.time_ns()}.{'.'.join(faults)}"
-        return Way(package, f"{network_url}/{name}", owner.key, **options)
+    def make(*faults: str, **options: Any) -> FaultyClient:
+        path = f"{time.time_ns()}.{'.'.join(faults)}"
+        return FaultyClient(package, f"{network_url}/{path}", owner.key, **options)
 
     return make
 
@@ -38,11 +40,11 @@ def test_python_client_retries_with_the_same_idempotency_key_and_one_effect(
     make_faulty_client: Any, fault: str
 ) -> None:
     faulty = make_faulty_client(fault)
-    made = faulty.pressroom.upload_attachment(PhotoFile())
-    first, second = faulty.seen()
-    assert first["key"]
-    assert first["key"] == second["key"]
-    assert [each["id"] for each in faulty.pressroom.list_attachments()] == [made["id"]]
+    attachment = faulty.pressroom.upload_attachment(PhotoFile())
+    first_call, second_call = faulty.received_calls()
+    assert first_call["key"]
+    assert first_call["key"] == second_call["key"]
+    assert [each["id"] for each in faulty.pressroom.list_attachments()] == [attachment["id"]]
 
 
 def test_python_client_sends_a_new_idempotency_key_per_call_unless_given_one(
@@ -52,26 +54,26 @@ def test_python_client_sends_a_new_idempotency_key_per_call_unless_given_one(
     faulty.pressroom.upload_attachment(PhotoFile())
     faulty.pressroom.upload_attachment(PhotoFile())
     faulty.pressroom.upload_attachment(PhotoFile(), idempotency_key="order-7-0123456789")
-    keys = [each["key"] for each in faulty.seen()]
+    keys = [each["key"] for each in faulty.received_calls()]
     assert len(set(keys)) == 3
     assert keys[-1] == "order-7-0123456789"
 
 
 def test_python_client_waits_as_long_as_retry_after_asks(make_faulty_client: Any) -> None:
     faulty = make_faulty_client("wait")
-    began = time.monotonic()
+    started_at = time.monotonic()
     faulty.pressroom.read_me()
-    assert time.monotonic() - began >= 1
+    assert time.monotonic() - started_at >= 1
 
 
 def test_python_client_raises_error_if_retry_after_is_too_long(
     package: ModuleType, make_faulty_client: Any
 ) -> None:
     faulty = make_faulty_client("hour")
-    with pytest.raises(package.ApiError) as caught:
+    with pytest.raises(package.ApiError) as error:
         faulty.pressroom.read_me()
-    assert caught.value.retry_after == 3600
-    assert len(faulty.seen()) == 1
+    assert error.value.retry_after == 3600
+    assert len(faulty.received_calls()) == 1
 
 
 def test_python_client_limits_the_number_of_retries(
@@ -80,11 +82,11 @@ def test_python_client_limits_the_number_of_retries(
     faulty = make_faulty_client("429", "429", "429", "429")
     with pytest.raises(package.ApiError):
         faulty.pressroom.read_me()
-    assert len(faulty.seen()) == 3
-    never = make_faulty_client("429", retries=package.Retries(max_retries=0))
+    assert len(faulty.received_calls()) == 3
+    client_without_retries = make_faulty_client("429", retries=package.Retries(max_retries=0))
     with pytest.raises(package.ApiError):
-        never.pressroom.read_me()
-    assert len(never.seen()) == 1
+        client_without_retries.pressroom.read_me()
+    assert len(client_without_retries.received_calls()) == 1
 
 
 def test_python_client_does_not_retry_a_lost_call_without_idempotency_key(
@@ -93,7 +95,7 @@ def test_python_client_does_not_retry_a_lost_call_without_idempotency_key(
     faulty = make_faulty_client("lost")
     with pytest.raises(package.NotReached):
         faulty.pressroom.create_list({"title": "Garden", "slug": f"g-{time.time_ns()}"})
-    assert len(faulty.seen()) == 1
+    assert len(faulty.received_calls()) == 1
 
 
 def test_python_client_does_not_retry_a_consumed_stream(
@@ -102,7 +104,7 @@ def test_python_client_does_not_retry_a_consumed_stream(
     faulty = make_faulty_client("429")
     with pytest.raises(package.ApiError):
         faulty.pressroom.import_members(7, iter([b"email\n", b"ben@example.com\n"]))
-    assert len(faulty.seen()) == 1
+    assert len(faulty.received_calls()) == 1
 
 
 def test_python_client_raises_not_reached_for_an_unreachable_api(package: ModuleType) -> None:
@@ -113,9 +115,9 @@ def test_python_client_raises_not_reached_for_an_unreachable_api(package: Module
 
 
 def test_python_client_times_out_if_the_api_hangs(package: ModuleType) -> None:
-    with silent_server() as hanging:
+    with silent_server() as address:
         retries = package.Retries(max_retries=0)
-        client = package.Pressroom(f"http://{hanging}", retries=retries, timeout=0.2)
+        client = package.Pressroom(f"http://{address}", retries=retries, timeout=0.2)
         with client, pytest.raises(package.NotReached):
             client.read_me()
 
@@ -128,9 +130,9 @@ def test_python_client_resumes_a_broken_job_event_stream(
     rows = "".join(f"reader{n}@example.com\n" for n in range(30_000))
     job = faulty.pressroom.import_members(list_id, f"email\n{rows}".encode())
     assert job["status"] in {"queued", "running"}
-    ended = faulty.pressroom.wait_for_job(job, timeout=90)
-    assert ended["result"]["added"] == 30_000
-    streams = [each for each in faulty.seen() if str(each["path"]).endswith("/events")]
+    finished_job = faulty.pressroom.wait_for_job(job, timeout=90)
+    assert finished_job["result"]["added"] == 30_000
+    streams = [each for each in faulty.received_calls() if str(each["path"]).endswith("/events")]
     assert streams[0]["last_event_id"] is None
     assert streams[1]["last_event_id"]
 
@@ -138,8 +140,8 @@ def test_python_client_resumes_a_broken_job_event_stream(
 def test_python_client_raises_api_error_for_responses_that_are_no_problem_document(
     package: ModuleType,
 ) -> None:
-    answer = httpx2.Response(502, text="<h1>Bad gateway</h1>")
-    http = httpx2.Client(transport=httpx2.MockTransport(lambda _: answer))
-    with pytest.raises(package.ApiError) as caught:
+    response = httpx2.Response(502, text="<h1>Bad gateway</h1>")
+    http = httpx2.Client(transport=httpx2.MockTransport(lambda _: response))
+    with pytest.raises(package.ApiError) as error:
         package.Pressroom("http://api.example", http=http).read_me()
-    assert (caught.value.code, caught.value.status) == ("http.502", 502)
+    assert (error.value.code, error.value.status) == ("http.502", 502)

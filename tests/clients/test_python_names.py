@@ -1,3 +1,5 @@
+"""Tests of the names that the Python client exports, and of its methods."""
+
 import gc
 import inspect
 import warnings

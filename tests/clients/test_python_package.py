@@ -1,3 +1,5 @@
+"""Tests of the Python client's package: its types, contents and examples."""
+
 import inspect
 import os
 import sys
@@ -17,7 +19,7 @@ from tests.support.http.openapi import openapi_document
 
 pytestmark = pytest.mark.tier("clients")
 
-_USE = """
+_USING_PROGRAM = """
 from pressroom_client import AsyncPages, AsyncPressroom, Page, Pressroom
 from pressroom_client.generated import types
 
@@ -45,19 +47,21 @@ def test_python_client_has_a_documented_method_for_every_operation(package: Modu
     for operation in read_operations(document):
         method = getattr(package.Pressroom, operation.id)
         assert method.__doc__
-        taken = set(inspect.signature(method).parameters)
-        named = {parameter.argument for parameter in operation.parameters}
-        assert named <= {name.removesuffix("_") for name in taken}, operation.id
+        method_parameters = set(inspect.signature(method).parameters)
+        documented_parameters = {parameter.argument for parameter in operation.parameters}
+        assert documented_parameters <= {name.removesuffix("_") for name in method_parameters}, (
+            operation.id
+        )
 
 
 def test_python_client_and_code_using_it_pass_strict_type_checks(python_project: Path) -> None:
-    members = next(
+    list_members = next(
         operation
         for operation in read_operations(openapi_document())
         if operation.id == "list_members"
     )
-    name = members.answer_schema["$ref"].rpartition("/")[2]
-    (python_project / "use.py").write_text(_USE.format(member=name))
+    name = list_members.answer_schema["$ref"].rpartition("/")[2]
+    (python_project / "use.py").write_text(_USING_PROGRAM.format(member=name))
     _run("-m", "mypy", "--strict", "src/pressroom_client", "use.py", folder=python_project)
 
 
@@ -65,16 +69,16 @@ def test_python_wheel_contains_every_module_of_the_client(
     python_project: Path, tmp_path: Path
 ) -> None:
     options = ("--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
-    words = ("-m", "pip", "wheel", *options, "--wheel-dir", str(tmp_path), str(python_project))
-    _run(*words, folder=tmp_path)
+    arguments = ("-m", "pip", "wheel", *options, "--wheel-dir", str(tmp_path), str(python_project))
+    _run(*arguments, folder=tmp_path)
     (wheel,) = tmp_path.glob(f"*-{version('pressroom')}-*.whl")
-    inside = set(zipfile.ZipFile(wheel).namelist())
+    wheel_files = set(zipfile.ZipFile(wheel).namelist())
     sources = python_project / "src"
     assert {
-        each.relative_to(sources).as_posix()
-        for each in sources.rglob("*")
-        if each.suffix in {".py", ".typed"}
-    } <= inside
+        file.relative_to(sources).as_posix()
+        for file in sources.rglob("*")
+        if file.suffix in {".py", ".typed"}
+    } <= wheel_files
 
 
 def test_python_client_readme_examples_work_as_written(
@@ -83,10 +87,10 @@ def test_python_client_readme_examples_work_as_written(
     readme_examples.write_files(tmp_path)
     script = readme_examples.script(files.PYTHON / "README.md", "python", stack, owner)
     (tmp_path / "examples.py").write_text(script)
-    said = _run("examples.py", folder=tmp_path, PYTHONPATH=str(python_project / "src"))
-    assert readme_examples.LAST_WORD in said
+    output = _run("examples.py", folder=tmp_path, PYTHONPATH=str(python_project / "src"))
+    assert readme_examples.LAST_WORD in output
 
 
-def _run(*words: str, folder: Path, **environment: str) -> str:
-    given = {**os.environ, **environment}
-    return run_program(sys.executable, *words, folder=folder, environment=given)
+def _run(*arguments: str, folder: Path, **environment: str) -> str:
+    variables = {**os.environ, **environment}
+    return run_program(sys.executable, *arguments, folder=folder, environment=variables)

@@ -1,3 +1,5 @@
+"""Tests that the clients group all operations by resource."""
+
 import pytest
 
 from clients.generator.operations import read_operations
@@ -7,8 +9,10 @@ from tests.support.http.openapi import openapi_document
 
 def test_every_operation_has_one_resource_method_or_is_deprecated() -> None:
     operations = read_operations(openapi_document())
-    grouped = [method.operation.id for method in group_operations(operations)]
-    assert sorted([*grouped, *DEPRECATED_OPERATIONS]) == sorted(each.id for each in operations)
+    grouped_ids = [method.operation.id for method in group_operations(operations)]
+    assert sorted([*grouped_ids, *DEPRECATED_OPERATIONS]) == sorted(
+        operation.id for operation in operations
+    )
 
 
 def test_generator_names_an_operation_without_a_resource_method(

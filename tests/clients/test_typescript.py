@@ -1,4 +1,4 @@
-"""The TypeScript client's tests are its own, run by Node.js against the stack."""
+"""Runs the tests of the TypeScript client with Node.js against the test stack."""
 
 import json
 import os
@@ -35,21 +35,23 @@ from tests.support.prerequisites import pass_over
 
 pytestmark = pytest.mark.tier("clients")
 
-TESTS = Path(__file__).parent / "typescript"
+TESTS_FOLDER = Path(__file__).parent / "typescript"
 # The names of the released resource methods, which are the same in all languages except for case.
 RELEASED_METHODS = re.findall(
     r"^pressroom_client Pressroom\.(\w+)\.(\w+)$", NAMES_FILE.read_text(), re.MULTILINE
 )
-# Of the package's tests, those that `make test` runs.
-_FEW = "a file is uploaded|an error has its code|each operation is a method|iterating goes on"
+# The names of the package's tests that `make test` runs.
+_FAST_TEST_NAMES = (
+    "a file is uploaded|an error has its code|each operation is a method|iteration continues"
+)
 
 
 @pytest.fixture(scope="module")
 def typescript_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the built TypeScript package and its tests, which import it by name."""
-    built = build_typescript(tmp_path_factory.mktemp("clients"))
-    shutil.copytree(TESTS, built / "tests")
-    return built
+    project = build_typescript(tmp_path_factory.mktemp("clients"))
+    shutil.copytree(TESTS_FOLDER, project / "tests")
+    return project
 
 
 @pytest.fixture
@@ -69,7 +71,7 @@ def api_details(stack: Stack, owner: Owner, tmp_path: Path) -> dict[str, Any]:
 def javascript_input(
     stack: Stack, network_url: str, owner: Owner, api_details: dict[str, Any], pressroom: Any
 ) -> dict[str, Any]:
-    """All input of the JavaScript tests, which they read from the environment variable GIVEN."""
+    """All input of the JavaScript tests, which they read from the variable TEST_INPUT."""
     program = oauth.register(stack, scopes=(Scope.CREDIT_READ, Scope.ATTACHMENT))
     return api_details | {
         "network": network_url,
@@ -96,20 +98,23 @@ def test_built_typescript_client_calls_the_api(
     if not are_built():
         pass_over("`make clients` builds the TypeScript client from this document")
     project: Path = request.getfixturevalue("typescript_project")
-    said = _run_node(
-        *("--test", f"--test-name-pattern={_FEW}", "tests/client.test.mjs"),
+    output = _run_node(
+        *("--test", f"--test-name-pattern={_FAST_TEST_NAMES}", "tests/client.test.mjs"),
         folder=project,
-        GIVEN=json.dumps(api_details),
+        TEST_INPUT=json.dumps(api_details),
     )
-    assert f"# pass {1 + _FEW.count('|')}\n" in said
+    assert f"# pass {1 + _FAST_TEST_NAMES.count('|')}\n" in output
 
 
-@pytest.mark.parametrize("name", sorted(each.name for each in TESTS.glob("*.test.mjs")))
+@pytest.mark.parametrize("name", sorted(each.name for each in TESTS_FOLDER.glob("*.test.mjs")))
 def test_typescript_client_passes_its_own_tests(
     name: str, typescript_project: Path, javascript_input: dict[str, Any]
 ) -> None:
     _run_node(
-        "--test", f"tests/{name}", folder=typescript_project, GIVEN=json.dumps(javascript_input)
+        "--test",
+        f"tests/{name}",
+        folder=typescript_project,
+        TEST_INPUT=json.dumps(javascript_input),
     )
 
 
@@ -121,8 +126,8 @@ def test_typescript_client_readme_examples_work_as_written(
     (tmp_path / "examples.mjs").write_text(script)
     (tmp_path / "node_modules").mkdir()
     (tmp_path / "node_modules" / "pressroom-client").symlink_to(typescript_project)
-    said = _run_node("examples.mjs", folder=tmp_path)
-    assert readme_examples.LAST_WORD in said
+    output = _run_node("examples.mjs", folder=tmp_path)
+    assert readme_examples.LAST_WORD in output
 
 
 def test_every_example_in_the_typescript_readme_compiles_strictly(typescript_project: Path) -> None:
@@ -134,7 +139,7 @@ def test_every_example_in_the_typescript_readme_compiles_strictly(typescript_pro
     folder.mkdir()
     for number, program in enumerate(programs):
         (folder / f"example{number}.ts").write_text(program)
-    names = sorted(f"readme/{each.name}" for each in folder.iterdir())
+    names = sorted(f"readme/{file.name}" for file in folder.iterdir())
     assert len(names) > 1
     _compile(typescript_project, "tests/ambient.d.ts", *names)
 
@@ -177,8 +182,8 @@ def test_typescript_client_still_exports_every_name_of_the_last_release(
 def test_deprecated_operations_are_only_methods_of_the_typescript_client(
     typescript_project: Path,
 ) -> None:
-    declared = (typescript_project / "dist" / "generated" / "operations.d.ts").read_text()
-    resources, _, client = declared.partition("export declare class Operations")
+    declarations = (typescript_project / "dist" / "generated" / "operations.d.ts").read_text()
+    resources, _, client = declarations.partition("export declare class Operations")
     comments = dict(re.findall(r"/\*\*((?:(?!\*/).)*)\*/\s+(\w+)\(", client, re.DOTALL))
     names = {comment_name for comment, comment_name in comments.items() if "@deprecated" in comment}
     assert names == {to_camel_case(name) for name in DEPRECATED_OPERATIONS}
@@ -188,8 +193,8 @@ def test_deprecated_operations_are_only_methods_of_the_typescript_client(
 def test_typescript_package_is_publishable_and_has_no_dependencies(
     typescript_project: Path,
 ) -> None:
-    described = json.loads((typescript_project / "package.json").read_text())
-    assert "dependencies" not in described
+    package = json.loads((typescript_project / "package.json").read_text())
+    assert "dependencies" not in package
     run_tool(typescript_project, "publint", "--strict")
     run_tool(typescript_project, "attw", "--pack", ".", "--profile", "esm-only")
 
@@ -202,17 +207,19 @@ def test_npm_lock_file_pins_each_development_tool_without_a_registry() -> None:
     assert [
         version for version in root["devDependencies"].values() if not version[0].isdigit()
     ] == []
-    assert [each for each in packages if "resolved" in each or "integrity" not in each] == []
+    assert [
+        package for package in packages if "resolved" in package or "integrity" not in package
+    ] == []
 
 
 def test_typescript_client_has_a_method_for_every_operation(typescript_project: Path) -> None:
-    declared = (typescript_project / "dist" / "generated" / "operations.d.ts").read_text()
+    declarations = (typescript_project / "dist" / "generated" / "operations.d.ts").read_text()
     names = {operation.camel_name for operation in read_operations(openapi_document())}
-    assert {name for name in names if f"\n    {name}(" not in declared} == set()
+    assert {name for name in names if f"\n    {name}(" not in declarations} == set()
 
 
 @pytest.mark.parametrize(
-    ("words", "entry"),
+    ("arguments", "generated_file"),
     [
         (("openapi-typescript", "{document}", "--output", "other/types.ts"), "other/types.ts"),
         (
@@ -226,10 +233,10 @@ def test_typescript_client_has_a_method_for_every_operation(typescript_project: 
     ids=["openapi-typescript", "hey-api"],
 )
 def test_third_party_generator_reads_the_document_without_a_warning(
-    words: tuple[str, ...], entry: str, typescript_project: Path, tmp_path: Path
+    arguments: tuple[str, ...], generated_file: str, typescript_project: Path, tmp_path: Path
 ) -> None:
     document = write_document(tmp_path)
-    tool, *options = (word.format(document=document) for word in words)
+    tool, *options = (argument.format(document=document) for argument in arguments)
     completed = subprocess.run(
         [typescript_project / "node_modules" / ".bin" / tool, *options],
         check=True,
@@ -241,16 +248,16 @@ def test_third_party_generator_reads_the_document_without_a_warning(
     # The generators write warnings to the error stream, and everything else to the output stream.
     assert completed.stderr == ""
     assert completed.stdout != ""
-    _compile(typescript_project, entry, moduleResolution="bundler", module="esnext")
+    _compile(typescript_project, generated_file, moduleResolution="bundler", module="esnext")
 
 
 def _compile(typescript_project: Path, *names: str, **options: str) -> None:
     """Check the types of files in the project as strictly as the types of the package."""
     config = typescript_project / "tsconfig.more.json"
-    checked = {"noEmit": True, "noUnusedLocals": False, "rootDir": ".", **options}
+    compiler_options = {"noEmit": True, "noUnusedLocals": False, "rootDir": ".", **options}
     content = {
         "extends": "./tsconfig.json",
-        "compilerOptions": checked,
+        "compilerOptions": compiler_options,
         "files": names,
         "include": [],
     }
@@ -258,7 +265,7 @@ def _compile(typescript_project: Path, *names: str, **options: str) -> None:
     run_tool(typescript_project, "tsc", "--project", config.name)
 
 
-def _run_node(*words: str, folder: Path, **environment: str) -> str:
+def _run_node(*arguments: str, folder: Path, **environment: str) -> str:
     node = javascript_client.node(files.TYPESCRIPT, "the TypeScript client")
-    given = {"PATH": os.environ["PATH"], **environment}
-    return run_program(node, *words, folder=folder, environment=given)
+    variables = {"PATH": os.environ["PATH"], **environment}
+    return run_program(node, *arguments, folder=folder, environment=variables)

@@ -26,8 +26,8 @@ from tests.support.senders.posting import (
     signed,
 )
 
-JSON = {"Content-Type": "application/json"}
-SNS = {"x-amz-sns-message-type": "Notification"}
+JSON_HEADERS = {"Content-Type": "application/json"}
+SNS_HEADERS = {"x-amz-sns-message-type": "Notification"}
 
 
 @pytest.fixture
@@ -37,39 +37,42 @@ def waiting_sender(client_without_workers: httpx2.Client) -> dict[str, Any]:
 
 
 @pytest.fixture
-def delivered() -> bytes:
+def delivery_report() -> bytes:
     return body_of(report("delivered", email=new_address()))
 
 
 def test_unknown_sender_and_missing_or_wrong_proof_get_the_same_answer(
-    stack: Stack, client: httpx2.Client, delivered: bytes
+    stack: Stack, client: httpx2.Client, delivery_report: bytes
 ) -> None:
-    sender, other = new_sender(client), new_sender(client)
-    paused = new_sender(client)
-    data(client.patch(f"/senders/{paused['id']}", json={"state": "paused"}))
-    deleted = new_sender(client)
-    data(client.delete(f"/senders/{deleted['id']}"))
+    sender = new_sender(client)
+    other_sender = new_sender(client)
+    paused_sender = new_sender(client)
+    data(client.patch(f"/senders/{paused_sender['id']}", json={"state": "paused"}))
+    deleted_sender = new_sender(client)
+    data(client.delete(f"/senders/{deleted_sender['id']}"))
     answers = set()
     for sender_id, headers in (
         (sender["id"], {}),
-        (sender["id"], signed(other["secret"], delivered)),
-        (sender["id"], signed(sender["secret"], delivered + b" ")),
+        (sender["id"], signed(other_sender["secret"], delivery_report)),
+        (sender["id"], signed(sender["secret"], delivery_report + b" ")),
         (sender["id"], {"Authorization": "Bearer nonsense"}),
         (sender["id"], {"Authorization": "Basic bm86bm8="}),
-        (paused["id"], signed(paused["secret"], delivered)),
-        (deleted["id"], signed(deleted["secret"], delivered)),
-        (2**53 - 2, signed(sender["secret"], delivered)),
+        (paused_sender["id"], signed(paused_sender["secret"], delivery_report)),
+        (deleted_sender["id"], signed(deleted_sender["secret"], delivery_report)),
+        (2**53 - 2, signed(sender["secret"], delivery_report)),
         ("nobody", {}),
         (2**70, {}),
     ):
-        reply = post_body(client, sender_id, delivered, headers)
-        told = problem(reply, 401, "sender.signature_invalid")
-        answers.add((reply.headers["www-authenticate"], told["message"]))
-    sentence = "The signature, password or API key of the request isn't valid for this sender."
-    assert answers == {('Basic realm="pressroom"', sentence)}
-    senders = [each["id"] for each in (sender, other, paused, deleted)]
-    bodies = "SELECT 1 FROM sender_bodies WHERE sender_id = ANY(%s)"
-    assert not stack.query(bodies, senders)
+        reply = post_body(client, sender_id, delivery_report, headers)
+        error = problem(reply, 401, "sender.signature_invalid")
+        answers.add((reply.headers["www-authenticate"], error["message"]))
+    message = "The signature, password or API key of the request isn't valid for this sender."
+    assert answers == {('Basic realm="pressroom"', message)}
+    sender_ids = [
+        each_sender["id"] for each_sender in (sender, other_sender, paused_sender, deleted_sender)
+    ]
+    select_bodies = "SELECT 1 FROM sender_bodies WHERE sender_id = ANY(%s)"
+    assert not stack.query(select_bodies, sender_ids)
     eventually(
         lambda: data(client.get(f"/senders/{sender['id']}"))["refused_24h"] == 5,
         what="the rejected calls counted",
@@ -93,98 +96,103 @@ def test_former_secret_is_accepted_for_a_day_after_a_rotation(
     stack: Stack, client: httpx2.Client
 ) -> None:
     sender = new_sender(client)
-    rotated = data(client.post(f"/senders/{sender['id']}/rotate"))["secret"]
-    row = report("delivered", email=new_address())
-    for secret in (sender["secret"], rotated):
-        assert data(post(client, {**sender, "secret": secret}, row)) == 1
+    new_secret = data(client.post(f"/senders/{sender['id']}/rotate"))["secret"]
+    delivery = report("delivered", email=new_address())
+    for secret in (sender["secret"], new_secret):
+        assert data(post(client, {**sender, "secret": secret}, delivery)) == 1
     stack.query(
         "UPDATE sender_secrets SET expires_at = now() WHERE sender_id = %s"
         " AND expires_at IS NOT NULL",
         sender["id"],
     )
-    problem(post(client, sender, row), 401, "sender.signature_invalid")
+    problem(post(client, sender, delivery), 401, "sender.signature_invalid")
 
 
 def test_generic_reports_are_accepted_with_an_api_key_of_the_owner(
-    stack: Stack, owner: Owner, client: httpx2.Client, delivered: bytes
+    stack: Stack, owner: Owner, client: httpx2.Client, delivery_report: bytes
 ) -> None:
     sender = new_sender(client)
-    keys = {
+    expected_statuses = {
         stack.create_key(owner.user_id, Scope.SENDER): 200,
         stack.create_key(owner.user_id, Scope.WEBHOOK): 401,
         stack.create_key(stack.create_owner().user_id, Scope.SENDER): 401,
     }
-    for key, status in keys.items():
-        headers = {"Authorization": f"Bearer {key}", **JSON}
-        assert post_body(client, sender["id"], delivered, headers).status_code == status
-    basic = new_sender(client, provider="postmark")
-    key = next(iter(keys))
-    reply = post_body(client, basic["id"], b"{}", {"Authorization": f"Bearer {key}"})
+    for key, status in expected_statuses.items():
+        headers = {"Authorization": f"Bearer {key}", **JSON_HEADERS}
+        assert post_body(client, sender["id"], delivery_report, headers).status_code == status
+    postmark_sender = new_sender(client, provider="postmark")
+    key = next(iter(expected_statuses))
+    reply = post_body(client, postmark_sender["id"], b"{}", {"Authorization": f"Bearer {key}"})
     problem(reply, 401, "sender.signature_invalid")
 
 
-def test_any_content_type_is_accepted(client: httpx2.Client, delivered: bytes) -> None:
+def test_any_content_type_is_accepted(client: httpx2.Client, delivery_report: bytes) -> None:
     sender = new_sender(client)
-    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
-        headers = signed(sender["secret"], delivered) | {"Content-Type": kind}
-        assert data(post_body(client, sender["id"], delivered, headers)) == 1
+    for content_type in ("text/plain", "application/x-www-form-urlencoded", ""):
+        headers = signed(sender["secret"], delivery_report) | {"Content-Type": content_type}
+        assert data(post_body(client, sender["id"], delivery_report, headers)) == 1
 
 
 def test_body_that_is_too_large_is_rejected(client: httpx2.Client) -> None:
-    sender, provider = new_sender(client), new_sender(client, provider="brevo")
-    large = b" " * (2 * 1024 * 1024 + 1)
-    reply = post_body(client, sender["id"], large, signed(sender["secret"], large))
+    sender = new_sender(client)
+    provider_sender = new_sender(client, provider="brevo")
+    large_body = b" " * (2 * 1024 * 1024 + 1)
+    reply = post_body(client, sender["id"], large_body, signed(sender["secret"], large_body))
     problem(reply, 413, "body.too_large")
-    headers = {"Authorization": f"Bearer {provider['secret']}"}
-    reply = post_body(client, provider["id"], b" " * (1024 * 1024 + 1), headers)
+    headers = {"Authorization": f"Bearer {provider_sender['secret']}"}
+    reply = post_body(client, provider_sender["id"], b" " * (1024 * 1024 + 1), headers)
     problem(reply, 413, "body.too_large")
-    assert data(post_body(client, provider["id"], b"[]", headers)) == 1
+    assert data(post_body(client, provider_sender["id"], b"[]", headers)) == 1
 
 
 def test_waiting_body_is_encrypted_and_counts_as_no_job_and_no_storage(
     stack_without_workers: Stack, client_without_workers: httpx2.Client, waiting_sender: Any
 ) -> None:
     email = new_address()
-    stored_bytes = "SELECT user_id, bytes FROM storage_uses ORDER BY user_id"
-    before = stack_without_workers.query(stored_bytes)
+    select_stored_bytes = "SELECT user_id, bytes FROM storage_uses ORDER BY user_id"
+    bytes_before = stack_without_workers.query(select_stored_bytes)
     data(post(client_without_workers, waiting_sender, report("delivered", email=email)))
-    [(row,)] = stack_without_workers.query(
+    [(stored_body,)] = stack_without_workers.query(
         "SELECT encode(body, 'escape') FROM sender_bodies WHERE sender_id = %s",
         waiting_sender["id"],
     )
-    assert email not in str(row)
+    assert email not in str(stored_body)
     assert data(client_without_workers.get("/jobs"))["items"] == []
     assert not stack_without_workers.query("SELECT 1 FROM jobs WHERE kind LIKE 'sender%%'")
-    assert stack_without_workers.query(stored_bytes) == before
+    assert stack_without_workers.query(select_stored_bytes) == bytes_before
 
 
-@pytest.mark.parametrize(("rows", "size"), [(MAX_WAITING_BODIES, 1), (1, MAX_WAITING_BYTES)])
+@pytest.mark.parametrize(
+    ("body_count", "body_bytes"), [(MAX_WAITING_BODIES, 1), (1, MAX_WAITING_BYTES)]
+)
 def test_sender_with_too_many_waiting_bodies_is_busy(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     waiting_sender: dict[str, Any],
     *,
-    rows: int,
-    size: int,
+    body_count: int,
+    body_bytes: int,
 ) -> None:
     client = client_without_workers
-    row = report("delivered", email=new_address())
-    assert data(post(client, waiting_sender, row)) == 1
+    delivery = report("delivered", email=new_address())
+    assert data(post(client, waiting_sender, delivery)) == 1
     stack_without_workers.query(
         "INSERT INTO sender_bodies (sender_id, size, context, wrapped_key, wrapped_by, body)"
         " SELECT %s, %s, '', '', '', '' FROM generate_series(1, %s)",
         waiting_sender["id"],
-        size,
-        rows,
+        body_bytes,
+        body_count,
     )
-    reply = post(client, waiting_sender, row)
+    reply = post(client, waiting_sender, delivery)
     problem(reply, 429, "sender.busy")
     assert int(reply.headers["retry-after"]) > 0
-    body = body_of(row)
+    body = body_of(delivery)
     headers = signed(waiting_sender["secret"], body)
-    problem(post_body(client, waiting_sender["id"], body, headers | SNS), 503, "sender.busy")
+    problem(
+        post_body(client, waiting_sender["id"], body, headers | SNS_HEADERS), 503, "sender.busy"
+    )
     # The limit applies per sender, so another sender can still post reports.
-    assert data(post(client, new_sender(client), row)) == 1
+    assert data(post(client, new_sender(client), delivery)) == 1
     stack_without_workers.query(
         "DELETE FROM sender_bodies WHERE sender_id = %s", waiting_sender["id"]
     )
@@ -195,8 +203,10 @@ def test_deletion_of_a_sender_waits_for_no_worker_and_drops_all_waiting_bodies(
     client_without_workers: httpx2.Client,
     waiting_sender: dict[str, Any],
 ) -> None:
-    stack, client = stack_without_workers, client_without_workers
-    list_id, email = int(new_list(client)["id"]), new_address()
+    stack = stack_without_workers
+    client = client_without_workers
+    list_id = int(new_list(client)["id"])
+    email = new_address()
     path = f"/senders/{waiting_sender['id']}"
     data(client.patch(path, json={"list_ids": [list_id]}))
     for _ in range(2):
@@ -206,19 +216,20 @@ def test_deletion_of_a_sender_waits_for_no_worker_and_drops_all_waiting_bodies(
         lock = "SELECT id FROM sender_bodies WHERE sender_id = :id ORDER BY id LIMIT 1 FOR UPDATE"
         uow.session.execute(sqlalchemy.text(lock), {"id": waiting_sender["id"]})
         assert data(client.delete(path)) == 1
-    count = "SELECT count(*) FROM sender_bodies WHERE sender_id = %s"
-    assert stack.query(count, waiting_sender["id"]) == [(1,)]
+    count_bodies = "SELECT count(*) FROM sender_bodies WHERE sender_id = %s"
+    assert stack.query(count_bodies, waiting_sender["id"]) == [(1,)]
     applying.apply_waiting_bodies(stack.resources)
-    assert stack.query(count, waiting_sender["id"]) == [(0,)]
+    assert stack.query(count_bodies, waiting_sender["id"]) == [(0,)]
     assert stack.query("SELECT 1 FROM opt_outs WHERE list_id = %s", list_id) == []
 
 
-def test_body_that_no_key_of_the_installation_decrypts_is_invalid_and_delays_no_other(
+def test_body_that_no_installed_key_decrypts_is_invalid_and_delays_no_other_body(
     stack_without_workers: Stack,
     client_without_workers: httpx2.Client,
     waiting_sender: dict[str, Any],
 ) -> None:
-    stack, client = stack_without_workers, client_without_workers
+    stack = stack_without_workers
+    client = client_without_workers
     for _ in range(2):
         data(post(client, waiting_sender, report("delivered", email=new_address())))
     stack.query(
@@ -230,29 +241,31 @@ def test_body_that_no_key_of_the_installation_decrypts_is_invalid_and_delays_no_
     assert outcomes(client, waiting_sender) == ["invalid", "unmatched"]
 
 
-def test_call_is_rejected_if_no_key_of_the_installation_decrypts_the_secret(
-    stack: Stack, client: httpx2.Client, delivered: bytes
+def test_call_is_rejected_if_no_installed_key_decrypts_the_secret(
+    stack: Stack, client: httpx2.Client, delivery_report: bytes
 ) -> None:
     sender = new_sender(client)
     stack.query(
         "UPDATE sender_secrets SET wrapped_by = 'retired' WHERE sender_id = %s", sender["id"]
     )
-    reply = post_body(client, sender["id"], delivered, signed(sender["secret"], delivered))
+    reply = post_body(
+        client, sender["id"], delivery_report, signed(sender["secret"], delivery_report)
+    )
     problem(reply, 401, "sender.signature_invalid")
-    rotated = data(client.post(f"/senders/{sender['id']}/rotate"))["secret"]
-    reply = post_body(client, sender["id"], delivered, signed(rotated, delivered))
+    new_secret = data(client.post(f"/senders/{sender['id']}/rotate"))["secret"]
+    reply = post_body(client, sender["id"], delivery_report, signed(new_secret, delivery_report))
     assert data(reply) == 1
     # The rotation of encryption keys fails if a secret has an unknown key.
     data(client.delete(f"/senders/{sender['id']}"))
 
 
 def test_intake_is_busy_while_the_database_is_unavailable(
-    disconnected_api: httpx2.Client, delivered: bytes
+    disconnected_api: httpx2.Client, delivery_report: bytes
 ) -> None:
-    reply = post_body(disconnected_api, 1, delivered, {})
+    reply = post_body(disconnected_api, 1, delivery_report, {})
     problem(reply, 429, "sender.busy")
     assert "retry-after" in reply.headers
-    reply = post_body(disconnected_api, 1, delivered, SNS)
+    reply = post_body(disconnected_api, 1, delivery_report, SNS_HEADERS)
     problem(reply, 503, "sender.busy")
     assert "retry-after" in reply.headers
 
@@ -267,5 +280,5 @@ def test_unreadable_body_of_a_provider_is_accepted_and_shown_as_invalid(
         assert data(post_body(client, sender["id"], content, headers)) == 1
     settle(stack, sender)
     items = data(client.get(f"/senders/{sender['id']}/reports"))["items"]
-    shown = [(each["outcome"], each["code"], each["kind"]) for each in reversed(items)]
-    assert shown == [("invalid", None, None), ("ignored", "Moonrise", None)]
+    outcomes_and_codes = [(each["outcome"], each["code"], each["kind"]) for each in reversed(items)]
+    assert outcomes_and_codes == [("invalid", None, None), ("ignored", "Moonrise", None)]

@@ -39,8 +39,8 @@ def test_image_upload_creates_a_job_that_reports_its_outcome(client: httpx2.Clie
     assert (job["kind"], job["status"]) == ("attachment.process", "succeeded")
     assert job["result"] == {"hash_id": record["hash_id"]}
     assert job["error"] is None
-    for moment in ("created_at", "started_at", "finished_at"):
-        assert TIMESTAMP.fullmatch(job[moment])
+    for time_name in ("created_at", "started_at", "finished_at"):
+        assert TIMESTAMP.fullmatch(job[time_name])
     assert job["created_at"] <= job["started_at"] <= job["finished_at"]
     assert data(client.get(f"/jobs/{job['id']}")) == job
     assert data(client.delete(f"/jobs/{job['id']}")) == 0
@@ -81,10 +81,12 @@ def test_job_of_an_unknown_kind_is_shown_and_left_to_workers_of_another_release(
     assert data(client_without_workers.get(path)) == job_of_other_release
     problem(client_without_workers.post(f"{path}/retry"), 409, "job.not_retryable")
     assert data(client_without_workers.delete(path)) == 1
-    asked = "SELECT status, cancel_requested FROM jobs WHERE id = %s"
-    assert stack_without_workers.query(asked, job_of_other_release["id"]) == [("queued", True)]
-    ended = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE id = %s"
-    stack_without_workers.query(ended, job_of_other_release["id"])
+    select_status = "SELECT status, cancel_requested FROM jobs WHERE id = %s"
+    assert stack_without_workers.query(select_status, job_of_other_release["id"]) == [
+        ("queued", True)
+    ]
+    cancel_job = "UPDATE jobs SET status = 'cancelled', finished_at = now() WHERE id = %s"
+    stack_without_workers.query(cancel_job, job_of_other_release["id"])
     problem(client_without_workers.post(f"{path}/retry"), 409, "job.not_retryable")
     assert data(client_without_workers.delete(path)) == 0
     with client_without_workers.stream("GET", f"{path}/events") as stream:
@@ -97,14 +99,14 @@ def test_job_of_an_unknown_kind_is_hidden_from_restricted_credentials(
     path = f"/jobs/{job_of_other_release['id']}"
     with stack_without_workers.client(
         stack_without_workers.create_key(owner_without_workers.user_id, Scope.ATTACHMENT)
-    ) as other:
-        assert data(other.get("/jobs"))["items"] == []
-        problem(other.get(path), 404, "job.not_found")
-        problem(other.delete(path), 404, "job.not_found")
-        problem(other.post(f"{path}/retry"), 404, "job.not_found")
+    ) as restricted_client:
+        assert data(restricted_client.get("/jobs"))["items"] == []
+        problem(restricted_client.get(path), 404, "job.not_found")
+        problem(restricted_client.delete(path), 404, "job.not_found")
+        problem(restricted_client.post(f"{path}/retry"), 404, "job.not_found")
 
 
-def events(reply: httpx2.Response) -> Iterator[dict[str, Any]]:
+def read_events(reply: httpx2.Response) -> Iterator[dict[str, Any]]:
     """Yield each server-sent event as a dict from field to value, with its data parsed as JSON."""
     event: dict[str, Any] = {}
     for line in reply.iter_lines():
@@ -124,15 +126,15 @@ def test_job_event_stream_sends_each_state_with_its_version_and_ends_with_the_jo
         assert reply.status_code == 200
         assert reply.headers["content-type"].startswith("text/event-stream")
         assert reply.headers["cache-control"] == "no-store"
-        stream = events(reply)
-        first = next(stream)
-        assert first["data"] == queued_job
-        assert first["id"] == _version(stack_without_workers, queued_job)
+        stream = read_events(reply)
+        first_event = next(stream)
+        assert first_event["data"] == queued_job
+        assert first_event["id"] == _version(stack_without_workers, queued_job)
         data(client_without_workers.delete(path))
-        rest = list(stream)
-    assert [each["data"]["status"] for each in rest] == ["cancelled"]
-    assert rest[-1]["id"] == _version(stack_without_workers, queued_job)
-    assert int(rest[-1]["id"]) > int(first["id"])
+        later_events = list(stream)
+    assert [each["data"]["status"] for each in later_events] == ["cancelled"]
+    assert later_events[-1]["id"] == _version(stack_without_workers, queued_job)
+    assert int(later_events[-1]["id"]) > int(first_event["id"])
 
 
 def _version(stack: Stack, job: dict[str, Any]) -> str:
@@ -144,22 +146,22 @@ def test_job_event_stream_skips_states_that_the_client_has_seen(
     stack_without_workers: Stack, client_without_workers: httpx2.Client, queued_job: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued_job['id']}"
-    seen = {"Last-Event-ID": _version(stack_without_workers, queued_job)}
-    with client_without_workers.stream("GET", f"{path}/events", headers=seen) as reply:
+    headers_before = {"Last-Event-ID": _version(stack_without_workers, queued_job)}
+    with client_without_workers.stream("GET", f"{path}/events", headers=headers_before) as reply:
         data(client_without_workers.delete(path))
-        assert [each["data"]["status"] for each in events(reply)] == ["cancelled"]
-    last = {"Last-Event-ID": _version(stack_without_workers, queued_job)}
-    with client_without_workers.stream("GET", f"{path}/events", headers=last) as reply:
-        assert list(events(reply)) == []
+        assert [each["data"]["status"] for each in read_events(reply)] == ["cancelled"]
+    headers_after = {"Last-Event-ID": _version(stack_without_workers, queued_job)}
+    with client_without_workers.stream("GET", f"{path}/events", headers=headers_after) as reply:
+        assert list(read_events(reply)) == []
 
 
 def test_job_event_stream_ignores_a_malformed_last_event_id(client: httpx2.Client) -> None:
     data(send(client))
     [job] = data(client.get("/jobs"))["items"]
-    for sent in ("", "abc", "-1", "\xb2", "9" * 5000):
-        headers = httpx2.Headers({"Last-Event-ID": sent}, encoding="latin-1")
+    for event_id in ("", "abc", "-1", "\xb2", "9" * 5000):
+        headers = httpx2.Headers({"Last-Event-ID": event_id}, encoding="latin-1")
         with client.stream("GET", f"/jobs/{job['id']}/events", headers=headers) as reply:
-            assert [each["data"]["status"] for each in events(reply)] == ["succeeded"]
+            assert [each["data"]["status"] for each in read_events(reply)] == ["succeeded"]
 
 
 @pytest.fixture(scope="module")
@@ -175,29 +177,29 @@ def impatient_api_url(stack_without_workers: Stack) -> str:
     return f"http://{LOOPBACK}:{port}"
 
 
-@pytest.mark.parametrize("ended", ["key", "session", "key's person", "session's person"])
+@pytest.mark.parametrize("ended_credential", ["key", "session", "key's person", "session's person"])
 def test_job_event_stream_ends_when_its_credential_is_revoked_or_the_person_erased(
     stack_without_workers: Stack,
     owner_without_workers: Owner,
     queued_job: dict[str, Any],
     impatient_api_url: str,
-    ended: str,
+    ended_credential: str,
 ) -> None:
     user_id = owner_without_workers.user_id
     with stack_without_workers.resources.unit_of_work() as uow:
         cookie = sessions.begin_session(uow, user_id)
-    by_key = {"Authorization": f"Bearer {owner_without_workers.key}"}
-    headers = by_key if "key" in ended else {"Cookie": f"{SESSION}={cookie}"}
-    end = {
+    key_headers = {"Authorization": f"Bearer {owner_without_workers.key}"}
+    headers = key_headers if "key" in ended_credential else {"Cookie": f"{SESSION}={cookie}"}
+    end_credential = {
         "key": "UPDATE api_keys SET revoked_at = now() WHERE user_id = %s",
         "session": "UPDATE user_sessions SET ended_at = now() WHERE user_id = %s",
     }
-    of_person = "UPDATE users SET erased_at = now() WHERE id = %s"
+    erase_person = "UPDATE users SET erased_at = now() WHERE id = %s"
     url = f"{impatient_api_url}/jobs/{queued_job['id']}/events"
     with httpx2.stream("GET", url, headers=headers, timeout=30) as reply:
-        stream = events(reply)
+        stream = read_events(reply)
         assert next(stream)["data"]["status"] == "queued"
-        stack_without_workers.query(end.get(ended, of_person), user_id)
+        stack_without_workers.query(end_credential.get(ended_credential, erase_person), user_id)
         # The stream ends although the job is still queued.
         assert list(stream) == []
     assert httpx2.get(url, headers=headers).status_code == 401
@@ -217,22 +219,23 @@ def test_user_can_open_at_most_ten_job_event_streams(
     stack_without_workers: Stack, client_without_workers: httpx2.Client, queued_job: dict[str, Any]
 ) -> None:
     path = f"/jobs/{queued_job['id']}/events"
-    with ExitStack() as opened:
+    with ExitStack() as open_streams:
         for _ in range(10):
             assert (
-                opened.enter_context(client_without_workers.stream("GET", path)).status_code == 200
+                open_streams.enter_context(client_without_workers.stream("GET", path)).status_code
+                == 200
             )
-        refused = client_without_workers.get(path)
-        problem(refused, 429, "jobs.too_many_streams")
-        assert int(refused.headers["retry-after"]) > 0
-        with stack_without_workers.client(stack_without_workers.create_owner().key) as other:
-            problem(other.get(path), 404, "job.not_found")
+        rejected_reply = client_without_workers.get(path)
+        problem(rejected_reply, 429, "jobs.too_many_streams")
+        assert int(rejected_reply.headers["retry-after"]) > 0
+        with stack_without_workers.client(stack_without_workers.create_owner().key) as other_client:
+            problem(other_client.get(path), 404, "job.not_found")
 
-    def admitted() -> bool:
+    def is_accepted() -> bool:
         with client_without_workers.stream("GET", path) as reply:
             return reply.status_code == 200
 
-    eventually(admitted, what="room after the streams were closed")
+    eventually(is_accepted, what="room after the streams were closed")
 
 
 @pytest.mark.parametrize(
@@ -254,9 +257,9 @@ def test_image_upload_with_respond_async_returns_202_immediately(
 def test_image_upload_returns_202_when_the_requested_wait_expires(
     client_without_workers: httpx2.Client, prefer: str
 ) -> None:
-    started = time.monotonic()
+    started_at = time.monotonic()
     data(send(client_without_workers, prefer=prefer), 202)
-    assert time.monotonic() - started > 0.9
+    assert time.monotonic() - started_at > 0.9
 
 
 @pytest.mark.parametrize(
@@ -274,30 +277,30 @@ def test_image_upload_job_continues_after_the_client_disconnects(client: httpx2.
             timeout=httpx2.Timeout(20.0, read=0.5),
         )
 
-    def converted() -> bool:
+    def is_converted() -> bool:
         items = data(client.get("/attachments"))["items"]
         return [each["status"] for each in items] == [2]
 
-    eventually(converted, what="the conversion")
+    eventually(is_converted, what="the conversion")
 
 
 def test_notification_of_another_deployment_does_not_end_the_wait_for_a_job(
     stack: Stack, client: httpx2.Client
 ) -> None:
     # Redis channels span all databases, so other deployments on the server can publish to them.
-    ended = threading.Event()
+    upload_ended = threading.Event()
 
-    def lie() -> None:
-        while not ended.is_set():
-            (newest,) = stack.query("SELECT coalesce(max(id), 0) FROM jobs")[0]
-            stack.resources.notifier.publish(build_job_topic(int(str(newest))), "succeeded")
+    def publish_wrong_notifications() -> None:
+        while not upload_ended.is_set():
+            (newest_job_id,) = stack.query("SELECT coalesce(max(id), 0) FROM jobs")[0]
+            stack.resources.notifier.publish(build_job_topic(int(str(newest_job_id))), "succeeded")
             time.sleep(0.01)
 
-    liar = threading.Thread(target=lie)
-    liar.start()
+    publisher = threading.Thread(target=publish_wrong_notifications)
+    publisher.start()
     try:
         reply = client.post("/attachments", files={"file": ("p.jpg", photo(3000, 2000))})
     finally:
-        ended.set()
-        liar.join()
+        upload_ended.set()
+        publisher.join()
     assert reply.status_code == 200, reply.text

@@ -1,4 +1,4 @@
-"""A person reports a list that they did not ask for, by its mail, or a stranger by its page."""
+"""Tests of abuse reports about a list, from its mails and from its sign-up page."""
 
 import html
 import re
@@ -18,57 +18,58 @@ from tests.support.people.visiting import hidden
 from tests.support.stack.maintenance import run_maintenance
 
 TITLE = "The Morning Letter"
-ASKS, THANKS = "Report this list", "Thank you for your report"
+REPORT_HEADING = "Report this list"
+THANKS_HEADING = "Thank you for your report"
 
 
-def reported(stranger: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
+def report_by_trace_id(stranger: httpx2.Client, subscriber: Subscriber) -> httpx2.Response:
     reply = stranger.post("/report", params={"trace_id": subscriber.trace_id})
     assert reply.status_code == 303, reply.text
     return follow_redirect(stranger, reply)
 
 
-def reported_list(stack: Stack, list_id: int) -> dict[str, object]:
-    """As the operator sees it."""
-    listed = printed(stack, "lists", "reports", "--limit", "1000")
-    [found] = [each for each in listed if each["list_id"] == list_id]
-    return dict(found)
+def read_report_counts(stack: Stack, list_id: int) -> dict[str, object]:
+    """Return the report counts of a list, as the operator sees them."""
+    counts_of_lists = printed(stack, "lists", "reports", "--limit", "1000")
+    [list_counts] = [each for each in counts_of_lists if each["list_id"] == list_id]
+    return dict(list_counts)
 
 
-def reports(stack: Stack, list_id: int) -> list[tuple[object, ...]]:
+def reporter_rows(stack: Stack, list_id: int) -> list[tuple[object, ...]]:
     return stack.query("SELECT user_id FROM list_reports WHERE list_id = %s", list_id)
 
 
 def test_abuse_report_is_recorded_only_once_per_person_and_unsubscribes_them(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    waiting = subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
-    mailed = eventually(lambda: stack.mails(waiting.email), what="the mail")
-    [link] = [word for word in mailed[0]["text"].split() if "/report?" in word]
-    assert html.escape(link) in mailed[0]["html"]
+    pending = subscribe_pending(stack, new_list(client, TITLE, confirm_required=True))
+    mails = eventually(lambda: stack.mails(pending.email), what="the mail")
+    [link] = [word for word in mails[0]["text"].split() if "/report?" in word]
+    assert html.escape(link) in mails[0]["html"]
     path = httpx2.URL(link).raw_path.decode()
-    # Scanners open links, and change nothing.
-    assert read_heading(stranger.get(path)) == ASKS
+    # Opening the link reports nothing, because mail scanners open links.
+    assert read_heading(stranger.get(path)) == REPORT_HEADING
     assert stranger.head(path).status_code == 200
-    assert reports(stack, waiting.list_id) == []
+    assert reporter_rows(stack, pending.list_id) == []
     for _ in range(2):
-        done = stranger.post(path)
-        assert read_heading(follow_redirect(stranger, done)) == THANKS
-    assert reports(stack, waiting.list_id) == [(waiting.user_id,)]
-    assert waiting.stands()[0] == "unsubscribed"
-    # The link of the mail confirms nothing any more, and a stranger brings nobody back.
-    [confirm] = re.findall(r"/confirm\?token=\S+", mailed[0]["text"])
-    assert stranger.post(confirm).status_code == 409
-    stranger.post(f"/subscriptions/{waiting.list_id}", json={"email": waiting.email})
-    assert waiting.stands()[0] == "pending"
+        reply = stranger.post(path)
+        assert read_heading(follow_redirect(stranger, reply)) == THANKS_HEADING
+    assert reporter_rows(stack, pending.list_id) == [(pending.user_id,)]
+    assert pending.stands()[0] == "unsubscribed"
+    # The mailed confirmation link no longer works, and a new sign-up leaves the person pending.
+    [confirm_path] = re.findall(r"/confirm\?token=\S+", mails[0]["text"])
+    assert stranger.post(confirm_path).status_code == 409
+    stranger.post(f"/subscriptions/{pending.list_id}", json={"email": pending.email})
+    assert pending.stands()[0] == "pending"
 
 
 def test_unsubscribe_page_links_to_the_abuse_report_form(
     stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
     [link] = re.findall(r'href="(report\?[^"]+)"', stranger.get(subscriber.unsubscribe_url).text)
-    assert read_heading(stranger.get(f"/{html.unescape(link)}")) == ASKS
-    page = reported(stranger, subscriber)
-    assert read_heading(page) == THANKS
+    assert read_heading(stranger.get(f"/{html.unescape(link)}")) == REPORT_HEADING
+    page = report_by_trace_id(stranger, subscriber)
+    assert read_heading(page) == THANKS_HEADING
     assert subscriber.email not in page.text
     assert subscriber.stands()[0] == "unsubscribed"
 
@@ -90,18 +91,18 @@ def test_operator_sees_total_and_recent_abuse_reports_of_each_list(
 ) -> None:
     list_id = new_list(client, TITLE)
     readers = [subscribe(stack, list_id) for _ in range(3)]
-    for each in readers:
-        reported(stranger, each)
-    old = "UPDATE list_reports SET created_at = now() - interval '8 days' WHERE user_id = %s"
-    stack.query(old, readers[0].user_id)
-    found = reported_list(stack, list_id)
+    for subscriber in readers:
+        report_by_trace_id(stranger, subscriber)
+    age_report = "UPDATE list_reports SET created_at = now() - interval '8 days' WHERE user_id = %s"
+    stack.query(age_report, readers[0].user_id)
+    counts = read_report_counts(stack, list_id)
     expected = (TITLE, owner.user_id, owner.email)
-    assert (found["title"], found["owner_id"], found["owner"]) == expected
-    assert (found["reports"], found["reports_in_7_days"]) == (3, 2)
-    # Erased people are not named, and their reports count.
+    assert (counts["title"], counts["owner_id"], counts["owner"]) == expected
+    assert (counts["reports"], counts["reports_in_7_days"]) == (3, 2)
+    # The reports of erased people still count, but no longer name them.
     erase(stack.resources, readers[1].email)
-    assert reported_list(stack, list_id)["reports"] == 3
-    assert (None,) in reports(stack, list_id)
+    assert read_report_counts(stack, list_id)["reports"] == 3
+    assert (None,) in reporter_rows(stack, list_id)
 
 
 def test_abuse_report_from_the_sign_up_page_counts_only_once_per_network(
@@ -109,57 +110,62 @@ def test_abuse_report_from_the_sign_up_page_counts_only_once_per_network(
 ) -> None:
     list_id = new_list(client, TITLE)
     slug = data(client.get(f"/lists/{list_id}"))["slug"]
-    local, domain = owner.email.split("@")
+    local_part, domain = owner.email.split("@")
     for page in (
         stranger.get(f"/s/{slug}"),
-        # A form on the owner's own site leads here with what is to be corrected.
+        # An invalid form on the owner's website leads to this page, which shows the error.
         stranger.post(
             f"/subscriptions/{list_id}", data={"email": "nobody"}, headers=BROWSER_HEADERS
         ),
     ):
-        assert f"{local[0]}…@{domain}" in page.text
+        assert f"{local_part[0]}…@{domain}" in page.text
         assert owner.email not in page.text
         assert f"/s/{slug}/report" in page.text
     path = f"/s/{slug}/report"
     with stack.client() as other_browser:
         other_page = other_browser.get(path)
-    asks = stranger.get(path)
-    assert re.match(r"(\w+)=", asks.headers.pop("set-cookie"))[1].endswith("_form")  # type: ignore[index]
-    assert read_heading(asks) == "Report this page"
-    [token, foreign] = (hidden(each)["csrf_token"] for each in (asks, other_page))
+    report_form = stranger.get(path)
+    assert re.match(r"(\w+)=", report_form.headers.pop("set-cookie"))[1].endswith("_form")  # type: ignore[index]
+    assert read_heading(report_form) == "Report this page"
+    [csrf_token, other_csrf_token] = (
+        hidden(each)["csrf_token"] for each in (report_form, other_page)
+    )
     # Another website can't make its visitors report a list, even with the CSRF token of a form that
     # was loaded in the same network.
-    for forged in (token[:-1] + "!", foreign, ""):
-        assert stranger.post(path, data={"csrf_token": forged}).status_code == 403
-    assert reports(stack, list_id) == []
+    for invalid_token in (csrf_token[:-1] + "!", other_csrf_token, ""):
+        assert stranger.post(path, data={"csrf_token": invalid_token}).status_code == 403
+    assert reporter_rows(stack, list_id) == []
     for _ in range(2):
-        done = stranger.post(path, data={"csrf_token": token})
-        thanks = follow_redirect(stranger, done)
-        thanks.headers.pop("set-cookie")
-        assert read_heading(thanks) == THANKS
-    # A network reports a list once.
-    assert reports(stack, list_id) == [(None,)]
-    row = reported_list(stack, list_id)
-    assert (row["reports"], row["by_strangers"]) == (1, 1)
+        reply = stranger.post(path, data={"csrf_token": csrf_token})
+        thanks_page = follow_redirect(stranger, reply)
+        thanks_page.headers.pop("set-cookie")
+        assert read_heading(thanks_page) == THANKS_HEADING
+    # Several reports from one network count as one.
+    assert reporter_rows(stack, list_id) == [(None,)]
+    counts = read_report_counts(stack, list_id)
+    assert (counts["reports"], counts["by_strangers"]) == (1, 1)
 
 
 def test_anonymous_abuse_reports_are_limited_per_network_and_per_list(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    list_id, network = new_list(client), secrets.token_bytes(32)
+    list_id = new_list(client)
+    network_digest = secrets.token_bytes(32)
 
     def report(digest: bytes) -> int:
         with stack.resources.unit_of_work() as uow:
             list_reports.report_page(uow, lists.get_list(uow, list_id), digest)
-        return len(reports(stack, list_id))
+        return len(reporter_rows(stack, list_id))
 
-    others = [new_list(client) for _ in range(list_reports.MAX_PAGE_REPORTS_OF_NETWORK_A_DAY)]
+    other_list_ids = [
+        new_list(client) for _ in range(list_reports.MAX_PAGE_REPORTS_OF_NETWORK_A_DAY)
+    ]
     stack.query(
         "INSERT INTO list_reports (list_id, network_digest) SELECT id, %s FROM unnest(%s) AS id",
-        network,
-        others,
+        network_digest,
+        other_list_ids,
     )
-    assert report(network) == 0
+    assert report(network_digest) == 0
     stack.query(
         "INSERT INTO list_reports (list_id, network_digest)"
         " SELECT %s, sha256(n::text::bytea) FROM generate_series(1, %s) AS n",
@@ -173,9 +179,9 @@ def test_anonymous_abuse_reports_are_limited_per_network_and_per_list(
 def test_abuse_report_is_deleted_after_a_year(
     stack: Stack, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    reported(stranger, subscriber)
-    age = "UPDATE list_reports SET created_at = now() - %s::interval WHERE list_id = %s"
-    for days, left in (("364 days", 1), ("366 days", 0)):
-        stack.query(age, days, subscriber.list_id)
+    report_by_trace_id(stranger, subscriber)
+    set_age = "UPDATE list_reports SET created_at = now() - %s::interval WHERE list_id = %s"
+    for report_age, remaining_count in (("364 days", 1), ("366 days", 0)):
+        stack.query(set_age, report_age, subscriber.list_id)
         run_maintenance(stack, "maintenance.purge")
-        assert len(reports(stack, subscriber.list_id)) == left
+        assert len(reporter_rows(stack, subscriber.list_id)) == remaining_count

@@ -1,4 +1,4 @@
-"""Logging in and out, and what a session may do."""
+"""Tests of login and logout, and of requests that a session authenticates."""
 
 import re
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from tests.support.people.visiting import (
 
 
 def set_cookies(reply: httpx2.Response) -> dict[str, str]:
-    return {line.partition("=")[0]: line for line in reply.headers.get_list("set-cookie")}
+    return {header.partition("=")[0]: header for header in reply.headers.get_list("set-cookie")}
 
 
 def test_login_starts_a_session_of_the_account_owner(
@@ -44,9 +44,9 @@ def test_login_starts_a_session_of_the_account_owner(
 
 def test_session_cookie_is_http_only_and_same_site(visitor: Visitor, email: str) -> None:
     cookie = set_cookies(visitor.log_in(email))[SESSION]
-    for word in ("HttpOnly", "SameSite=lax", "Path=/", "Max-Age=2592000"):
-        assert word in cookie
-    # Only on the loopback, where there is no TLS.
+    for attribute in ("HttpOnly", "SameSite=lax", "Path=/", "Max-Age=2592000"):
+        assert attribute in cookie
+    # The Secure attribute is missing only because the test stack uses HTTP on the loopback.
     assert "Secure" not in cookie
     assert "Domain" not in cookie
 
@@ -58,11 +58,11 @@ def test_only_an_hmac_of_the_session_cookie_is_stored_and_never_logged(
     rows = stack.query("SELECT row_to_json(s)::text FROM user_sessions s")
     assert visitor.cookie not in str(rows)
     digest = stack.resources.keyring.signer("session").digest(visitor.cookie.encode()).hex()
-    stored = [row for row in rows if digest in str(row)]
-    assert len(stored) == 1
-    assert "127.0.0.1" not in str(stored)
-    for running in stack.processes:
-        log = running.log.read_text()
+    rows_with_digest = [row for row in rows if digest in str(row)]
+    assert len(rows_with_digest) == 1
+    assert "127.0.0.1" not in str(rows_with_digest)
+    for process in stack.processes:
+        log = process.log.read_text()
         assert visitor.cookie not in log
         assert PASSWORD not in log
 
@@ -70,10 +70,11 @@ def test_only_an_hmac_of_the_session_cookie_is_stored_and_never_logged(
 def test_failed_login_looks_the_same_for_wrong_password_and_unknown_account(
     visitor: Visitor, email: str
 ) -> None:
-    passwordless, answers = new_account(visitor.stack, password=None), []
+    passwordless_email = new_account(visitor.stack, password=None)
+    responses = []
     for address, password in (
         (email, "not the password"),
-        *((passwordless, word) for word in ("", "None", PASSWORD)),
+        *((passwordless_email, wrong_password) for wrong_password in ("", "None", PASSWORD)),
         (new_address(), PASSWORD),
         ("no address", PASSWORD),
         ("", ""),
@@ -81,40 +82,40 @@ def test_failed_login_looks_the_same_for_wrong_password_and_unknown_account(
     ):
         reply = visitor.log_in(address, password)
         assert SESSION not in set_cookies(reply)
-        varying = r'name="(email|csrf_token)"[^>]*value="[^"]*"|data-options="[^"]*"'
-        text = re.sub(varying, "", reply.text)
-        answers.append((reply.status_code, text))
-    assert answers == [answers[0]] * len(answers)
-    assert answers[0][0] == 403
-    assert "Wrong e-mail address or password" in answers[0][1]
+        varying_values = r'name="(email|csrf_token)"[^>]*value="[^"]*"|data-options="[^"]*"'
+        text = re.sub(varying_values, "", reply.text)
+        responses.append((reply.status_code, text))
+    assert responses == [responses[0]] * len(responses)
+    assert responses[0][0] == 403
+    assert "Wrong e-mail address or password" in responses[0][1]
 
 
 def test_every_login_issues_a_new_session_cookie_and_revokes_the_previous_one(
     visitor: Visitor, stack: Stack, email: str
 ) -> None:
-    planted = "A" * 43
-    visitor.client.cookies.set(SESSION, planted)
+    planted_cookie = "A" * 43
+    visitor.client.cookies.set(SESSION, planted_cookie)
     visitor.log_in(email)
-    first = visitor.client.cookies.get(SESSION, domain="127.0.0.1")
-    assert first != planted
-    # In a browser that has a session already, that one is over.
-    with a_visitor(stack) as again:
-        again.log_in(email)
-        before = again.cookie
+    issued_cookie = visitor.client.cookies.get(SESSION, domain="127.0.0.1")
+    assert issued_cookie != planted_cookie
+    # A login in a browser that already has a session ends the earlier session.
+    with a_visitor(stack) as second_browser:
+        second_browser.log_in(email)
+        previous_cookie = second_browser.cookie
         form = {"email": email, "password": PASSWORD}
         origin = {"Origin": stack.api_url}
-        assert again.client.post("/login", data=form, headers=origin).status_code == 303
-        assert again.cookie != before
+        assert second_browser.client.post("/login", data=form, headers=origin).status_code == 303
+        assert second_browser.cookie != previous_cookie
         with a_visitor(stack) as thief:
-            thief.client.cookies.set(SESSION, before)
+            thief.client.cookies.set(SESSION, previous_cookie)
             problem(thief.get("/users/me"), 401, "auth.invalid_credentials")
 
 
 def test_logout_revokes_the_session(stack: Stack, visitor: Visitor, email: str) -> None:
     visitor.log_in(email)
     cookie = visitor.cookie
-    token = visitor.csrf_token()
-    reply = visitor.client.post("/logout", data={"csrf_token": token})
+    csrf_token = visitor.csrf_token()
+    reply = visitor.client.post("/logout", data={"csrf_token": csrf_token})
     assert reply.status_code == 303
     assert SESSION not in visitor.client.cookies
     with a_visitor(stack) as thief:
@@ -131,21 +132,21 @@ def test_login_form_from_another_site_is_rejected(
         reply = visitor.client.post("/login", data=form, headers=headers)
         assert reply.status_code == 403
         assert SESSION not in set_cookies(reply)
-    with a_visitor(stack) as other:
-        other.get("/login")
-        stolen = other.client.cookies["pressroom_form"]
-    # Another browser's token is nothing in this one.
-    token = sessions.create_csrf_token(stack.resources.keyring, stolen)
-    reply = visitor.client.post("/login", data={**form, "csrf_token": token})
+    with a_visitor(stack) as other_browser:
+        other_browser.get("/login")
+        stolen_cookie = other_browser.client.cookies["pressroom_form"]
+    # The CSRF token of one browser is invalid in another.
+    csrf_token = sessions.create_csrf_token(stack.resources.keyring, stolen_cookie)
+    reply = visitor.client.post("/login", data={**form, "csrf_token": csrf_token})
     assert reply.status_code == 403
 
 
 def test_login_redirects_to_the_originally_requested_page(visitor: Visitor, email: str) -> None:
-    first = visitor.get("/account/password")
-    assert first.status_code == 303
-    assert first.headers["location"].endswith("/login?next=%2Faccount%2Fpassword")
-    shown = visitor.client.get(first.headers["location"])
-    form = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', shown.text))
+    redirect = visitor.get("/account/password")
+    assert redirect.status_code == 303
+    assert redirect.headers["location"].endswith("/login?next=%2Faccount%2Fpassword")
+    login_page = visitor.client.get(redirect.headers["location"])
+    form = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', login_page.text))
     assert form["next"] == "/account/password"
     reply = visitor.client.post("/login", data={**form, "email": email, "password": PASSWORD})
     assert reply.headers["location"] == f"{visitor.stack.api_url}/account/password"
@@ -157,54 +158,54 @@ def fail(visitor: Visitor, email: str, times: int) -> httpx2.Response:
     return reply
 
 
-def hold(stack: Stack) -> int:
-    """Make every pause an hour's; returns how many counts there are."""
-    hour = "UPDATE login_attempts SET paused_until = now() + interval '1 hour' RETURNING 1"
-    return len(stack.query(hour))
+def extend_pauses(stack: Stack) -> int:
+    """Extend every login pause to one hour, and return the number of pauses."""
+    statement = "UPDATE login_attempts SET paused_until = now() + interval '1 hour' RETURNING 1"
+    return len(stack.query(statement))
 
 
 def test_failed_logins_cause_growing_pauses_up_to_a_maximum(
     stack: Stack, visitor: Visitor, email: str
 ) -> None:
     assert fail(visitor, email, logins.CLIENT_THROTTLE.free).status_code == 403
-    # The first pause is a second, which a busy machine may need for itself.
-    assert hold(stack) >= 2
-    paused = visitor.log_in(email, "not the password")
-    assert paused.status_code == 429
-    assert int(paused.headers["retry-after"]) >= 1
-    # The right password says nothing either, and nobody hears whether there is an account.
+    # The first pause takes one second, which may end too early on a busy machine. Extend it.
+    assert extend_pauses(stack) >= 2
+    paused_login = visitor.log_in(email, "not the password")
+    assert paused_login.status_code == 429
+    assert int(paused_login.headers["retry-after"]) >= 1
+    # During a pause, even the right password is rejected, so that no response reveals an account.
     assert visitor.log_in(email).status_code == 429
-    # The network's count, which is held with the others here, is not the one in question.
+    # Delete the counts of the network, because this test is about the count of an address.
     stack.query("DELETE FROM login_attempts WHERE subject IN (SELECT source FROM login_attempts)")
-    nobody = new_address()
-    assert fail(visitor, nobody, logins.CLIENT_THROTTLE.free).status_code == 403
-    hold(stack)
-    assert visitor.log_in(nobody).status_code == 429
+    unknown_email = new_address()
+    assert fail(visitor, unknown_email, logins.CLIENT_THROTTLE.free).status_code == 403
+    extend_pauses(stack)
+    assert visitor.log_in(unknown_email).status_code == 429
     stack.query("UPDATE login_attempts SET paused_until = now(), attempts = 9")
     assert visitor.log_in(email, "not the password").status_code == 403
-    [(pause,)] = stack.query(
+    [(pause_seconds,)] = stack.query(
         "SELECT max(extract(epoch FROM paused_until - tried_at)) FROM login_attempts"
         " WHERE attempts = 10"
     )
-    assert pause == 32
+    assert pause_seconds == 32
     stack.query("UPDATE login_attempts SET paused_until = now(), attempts = 10000")
     assert visitor.log_in(email, "not the password").status_code == 403
-    # Counts that other tests left were tried long ago.
-    longest = stack.query(
+    # Exclude the counts of other tests, because their last attempts were long ago.
+    longest_pause = stack.query(
         "SELECT max(paused_until - tried_at) FROM login_attempts WHERE attempts > 10000"
     )
-    assert longest == [(logins.CLIENT_THROTTLE.max_pause,)]
+    assert longest_pause == [(logins.CLIENT_THROTTLE.max_pause,)]
     stack.query("DELETE FROM login_attempts")
 
 
 def test_successful_login_resets_the_failed_attempts(
     stack: Stack, visitor: Visitor, email: str
 ) -> None:
-    before = stack.query("SELECT count(*) FROM login_attempts")
+    count_before = stack.query("SELECT count(*) FROM login_attempts")
     fail(visitor, email, 3)
-    assert stack.query("SELECT count(*) FROM login_attempts") != before
+    assert stack.query("SELECT count(*) FROM login_attempts") != count_before
     visitor.log_in(email)
-    assert stack.query("SELECT count(*) FROM login_attempts") == before
+    assert stack.query("SELECT count(*) FROM login_attempts") == count_before
 
 
 def test_failed_logins_of_strangers_do_not_block_a_known_browser_of_the_owner(
@@ -214,12 +215,12 @@ def test_failed_logins_of_strangers_do_not_block_a_known_browser_of_the_owner(
     visitor.client.post("/logout", data={"csrf_token": visitor.csrf_token()})
     stranger = make_visitor()
     assert fail(stranger, email, 1).status_code == 403
-    assert hold(stack) >= 2
+    assert extend_pauses(stack) >= 2
     assert stranger.log_in(email).status_code == 429
-    # Neither the client's nor the address's pause is that of a browser that was in before.
+    # The pauses of the client and of the address don't apply to a browser that logged in before.
     assert visitor.log_in(email).status_code == 303
-    # What it keeps to show so is for this person's address alone, and can't be made up.
-    hold(stack)
+    # The cookie that identifies a known browser can't be forged.
+    extend_pauses(stack)
     stranger.client.cookies.set("pressroom_known", "nonce.k1.AAAA")
     assert stranger.log_in(email).status_code == 429
     stack.query("DELETE FROM login_attempts")
@@ -229,17 +230,17 @@ def test_unfinished_login_attempts_count_towards_the_login_pause(
     stack: Stack, email: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moment = clock.now()
-    # No pause ends between two of them, however slow the machine is.
+    # Stop the clock, so that no pause ends between two attempts on a slow machine.
     monkeypatch.setattr(clock, "now", lambda: moment)
-    paused = 0
+    paused_count = 0
     for _ in range(20):
-        # Counted before any password is looked at.
+        # An attempt counts before its password is checked.
         try:
             with stack.resources.unit_of_work() as uow:
                 logins.begin_attempt(uow, email=email, client="192.0.2.1", browser_token=None)
         except DomainError as error:
-            paused += error.code == "login.paused"
-    assert paused == 20 - logins.CLIENT_THROTTLE.free
+            paused_count += error.code == "login.paused"
+    assert paused_count == 20 - logins.CLIENT_THROTTLE.free
 
 
 def test_login_attempt_counts_contain_no_address_in_plain_text(
@@ -255,37 +256,40 @@ def test_login_attempt_counts_contain_no_address_in_plain_text(
 def test_password_hash_with_outdated_parameters_is_renewed_at_login(
     stack: Stack, visitor: Visitor, email: str
 ) -> None:
-    other = PasswordHasher(time_cost=2, memory_cost=16, parallelism=1).hash(PASSWORD)
-    stack.query("UPDATE users SET password_hash = %s WHERE email = %s", other, email)
+    outdated_hash = PasswordHasher(time_cost=2, memory_cost=16, parallelism=1).hash(PASSWORD)
+    stack.query("UPDATE users SET password_hash = %s WHERE email = %s", outdated_hash, email)
     assert visitor.log_in(email).status_code == 303
-    [(kept,)] = stack.query("SELECT password_hash FROM users WHERE email = %s", email)
+    [(stored_hash,)] = stack.query("SELECT password_hash FROM users WHERE email = %s", email)
     parameters = str(passwords.hash_password(PASSWORD)).rpartition("$")[0].rpartition("$")[0]
-    assert str(kept).startswith(f"{parameters}$")
-    with a_visitor(stack) as again:
-        assert again.log_in(email).status_code == 303
+    assert str(stored_hash).startswith(f"{parameters}$")
+    with a_visitor(stack) as second_browser:
+        assert second_browser.log_in(email).status_code == 303
 
 
-ME = "/users/me"
-NEW_KEY = {"name": "from a session"}
+ME_PATH = "/users/me"
+NEW_KEY_BODY = {"name": "from a session"}
 
 
 def test_session_has_the_same_access_as_its_user(
     logged_in_visitor: Visitor, stack: Stack, email: str
 ) -> None:
-    assert data(logged_in_visitor.get(ME))["email"] == email
+    assert data(logged_in_visitor.get(ME_PATH))["email"] == email
     for path in ("/lists", "/attachments", "/apikeys", "/jobs", "/auxilia/credits/balance"):
         data(logged_in_visitor.get(path))
-    made = data(
-        logged_in_visitor.client.post("/apikeys", json=NEW_KEY, headers={"Origin": stack.api_url})
+    created_key = data(
+        logged_in_visitor.client.post(
+            "/apikeys", json=NEW_KEY_BODY, headers={"Origin": stack.api_url}
+        )
     )
-    with stack.client(made["key"]) as client:
-        assert data(client.get(ME))["email"] == email
+    with stack.client(created_key["key"]) as client:
+        assert data(client.get(ME_PATH))["email"] == email
 
 
 def test_session_cannot_request_a_delivery_export(
     logged_in_visitor: Visitor, stack: Stack, list_id: int
 ) -> None:
-    path, origin = f"/lists/{list_id}/exports", {"Origin": stack.api_url}
+    path = f"/lists/{list_id}/exports"
+    origin = {"Origin": stack.api_url}
     reply = logged_in_visitor.client.post(path, json={"kind": "delivery"}, headers=origin)
     problem(reply, 403, "auth.insufficient_scope")
 
@@ -312,31 +316,39 @@ def test_write_request_with_session_but_without_valid_csrf_proof_is_rejected(
         {"Cookie": f"{SESSION}={{cookie}}; csrf_token={{token}}"},
     ]:
         keyring = stack.resources.keyring
-        words = {
+        placeholders = {
             "port": stack.api_port,
             "cookie": logged_in_visitor.cookie,
             "token": sessions.create_csrf_token(keyring, logged_in_visitor.cookie),
             "others": sessions.create_csrf_token(keyring, "x" * 43),
         }
-        sent = {name: value.format(**words) for name, value in headers.items()}
+        sent_headers = {name: value.format(**placeholders) for name, value in headers.items()}
         for method, path in (("POST", "/apikeys"), ("DELETE", "/apikeys/1"), ("PATCH", "/lists/1")):
-            reply = logged_in_visitor.client.request(method, path, json=NEW_KEY, headers=sent)
+            reply = logged_in_visitor.client.request(
+                method, path, json=NEW_KEY_BODY, headers=sent_headers
+            )
             problem(reply, 403, "auth.csrf")
         assert data(logged_in_visitor.get("/apikeys")) == []
 
 
 def test_cross_origin_page_cannot_read_responses_to_a_session(logged_in_visitor: Visitor) -> None:
-    reply = logged_in_visitor.client.get(ME, headers={"Origin": "https://evil.example"})
+    reply = logged_in_visitor.client.get(ME_PATH, headers={"Origin": "https://evil.example"})
     assert reply.headers["access-control-allow-origin"] == "*"
-    # Without this a browser hands nothing that came by a cookie to a page of another site.
+    # Without this header, browsers hide responses to requests with cookies from other origins.
     assert "access-control-allow-credentials" not in reply.headers
 
 
 def test_csrf_token_is_accepted_in_a_header_but_not_in_the_url(logged_in_visitor: Visitor) -> None:
     token = logged_in_visitor.csrf_token()
-    reply = logged_in_visitor.client.post("/apikeys", params={"csrf_token": token}, json=NEW_KEY)
+    reply = logged_in_visitor.client.post(
+        "/apikeys", params={"csrf_token": token}, json=NEW_KEY_BODY
+    )
     problem(reply, 403, "auth.csrf")
-    data(logged_in_visitor.client.post("/apikeys", headers={"X-CSRF-Token": token}, json=NEW_KEY))
+    data(
+        logged_in_visitor.client.post(
+            "/apikeys", headers={"X-CSRF-Token": token}, json=NEW_KEY_BODY
+        )
+    )
 
 
 def test_csrf_token_is_accepted_in_a_form_field(logged_in_visitor: Visitor) -> None:
@@ -344,8 +356,8 @@ def test_csrf_token_is_accepted_in_a_form_field(logged_in_visitor: Visitor) -> N
     path = "/subscriptions/1/delete"
     reply = logged_in_visitor.client.post(path, data={"List-Unsubscribe": "One-Click"})
     problem(reply, 403, "auth.csrf")
-    passed = logged_in_visitor.client.post(path, data={"x": "y", "csrf_token": token})
-    assert passed.status_code == 404
+    accepted_reply = logged_in_visitor.client.post(path, data={"x": "y", "csrf_token": token})
+    assert accepted_reply.status_code == 404
 
 
 @pytest.mark.parametrize("value", ["", "x", "A" * 42, "A" * 43, "A" * 44, "é" * 43, "A" * 4000])
@@ -353,7 +365,7 @@ def test_malformed_or_unknown_session_cookie_is_rejected(stack: Stack, value: st
     with plain_client(base_url=stack.api_url) as client:
         cookie = f"{SESSION}={value}".encode("latin-1")
         code = "auth.invalid_credentials" if value else "auth.credentials_missing"
-        problem(client.get(ME, headers=[(b"Cookie", cookie)]), 401, code)
+        problem(client.get(ME_PATH, headers=[(b"Cookie", cookie)]), 401, code)
 
 
 @pytest.mark.parametrize(
@@ -365,10 +377,10 @@ def test_session_expires_after_its_lifetime_or_inactivity(
     statement = f"UPDATE user_sessions SET {column} = now() - %s WHERE user_id = %s"
     stack.query(statement, age - timedelta(minutes=2), user_id_of(stack, email))
     if column == "last_used_at":
-        # Used in time, it is good for as long again.
-        data(logged_in_visitor.get(ME))
+        # A session that is used before its expiry stays valid for another full period.
+        data(logged_in_visitor.get(ME_PATH))
     stack.query(statement, age + timedelta(seconds=1), user_id_of(stack, email))
-    problem(logged_in_visitor.get(ME), 401, "auth.invalid_credentials")
+    problem(logged_in_visitor.get(ME_PATH), 401, "auth.invalid_credentials")
     assert logged_in_visitor.get("/account").status_code == 303
 
 
@@ -378,31 +390,31 @@ def test_last_use_of_a_session_is_recorded_at_most_once_per_minute(
     user_id = user_id_of(stack, email)
     query = "SELECT last_used_at FROM user_sessions WHERE user_id = %s"
     before = stack.query(query, user_id)
-    data(logged_in_visitor.get(ME))
+    data(logged_in_visitor.get(ME_PATH))
     assert stack.query(query, user_id) == before
     stack.query(
         "UPDATE user_sessions SET last_used_at = now() - interval '2 minutes' WHERE user_id = %s",
         user_id,
     )
-    data(logged_in_visitor.get(ME))
+    data(logged_in_visitor.get(ME_PATH))
     assert stack.query(query, user_id) > before
 
 
 def test_api_key_takes_precedence_over_a_session_of_the_same_person(
     stack: Stack, logged_in_visitor: Visitor
 ) -> None:
-    made = data(
+    created_key = data(
         logged_in_visitor.client.post(
             "/apikeys",
             json={"name": "narrow", "scopes": ["attachment"]},
             headers={"Origin": stack.api_url},
         )
     )
-    headers = {"Authorization": f"Bearer {made['key']}"}
-    data(logged_in_visitor.client.get(ME, headers=headers))
+    headers = {"Authorization": f"Bearer {created_key['key']}"}
+    data(logged_in_visitor.client.get(ME_PATH, headers=headers))
     reply = logged_in_visitor.client.get("/lists", headers=headers)
     problem(reply, 403, "auth.insufficient_scope")
-    # No page of another site can send a key, so no token is asked for.
+    # A request with an API key needs no CSRF token, because other sites don't know the key.
     reply = logged_in_visitor.client.delete("/attachments/none", headers=headers)
     assert reply.status_code == 404
 
@@ -411,7 +423,9 @@ def test_api_key_and_session_of_different_people_are_rejected(
     logged_in_visitor: Visitor, owner: Owner
 ) -> None:
     for headers in ({"Authorization": f"Bearer {owner.key}"}, {"X-API-Key": owner.key}):
-        problem(logged_in_visitor.client.get(ME, headers=headers), 401, "auth.credentials_disagree")
+        problem(
+            logged_in_visitor.client.get(ME_PATH, headers=headers), 401, "auth.credentials_disagree"
+        )
 
 
 def test_charge_with_a_cached_api_key_and_the_session_of_another_person_is_rejected(
@@ -432,7 +446,7 @@ def test_revoked_session_is_ignored_next_to_a_valid_api_key(
     with stack.resources.unit_of_work() as uow:
         assert sessions.revoke_sessions(uow, user_id_of(stack, email)) == 1
     headers = {"Authorization": f"Bearer {owner.key}"}
-    assert data(logged_in_visitor.client.get(ME, headers=headers))["id"] == owner.user_id
+    assert data(logged_in_visitor.client.get(ME_PATH, headers=headers))["id"] == owner.user_id
 
 
 def test_forged_trace_id_is_rejected_despite_a_valid_session(logged_in_visitor: Visitor) -> None:
@@ -444,4 +458,4 @@ def test_malformed_session_cookie_is_rejected_without_a_database_query(
     disconnected_api: httpx2.Client,
 ) -> None:
     cookies = {"Cookie": f"{SESSION}=short"}
-    problem(disconnected_api.get(ME, headers=cookies), 401, "auth.invalid_credentials")
+    problem(disconnected_api.get(ME_PATH, headers=cookies), 401, "auth.invalid_credentials")

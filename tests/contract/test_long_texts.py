@@ -1,4 +1,4 @@
-"""Texts of mailing lists and fields that exceed their maximum length."""
+"""Tests of texts of mailing lists and fields that exceed their maximum length."""
 
 from typing import Any
 
@@ -17,27 +17,27 @@ from tests.support.http.replies import problem
 LONGEST_TEXT = "1" * 1_900_000
 LONG_TEXT = "1" * 9_000
 # Valid bodies of the requests that create a mailing list and a field.
-OF_LIST = {"title": "A list", "slug": "a-list"}
-OF_FIELD = {"key": "city", "label": "City", "type": "text"}
+NEW_LIST_BODY = {"title": "A list", "slug": "a-list"}
+NEW_FIELD_BODY = {"key": "city", "label": "City", "type": "text"}
 
 
-def texts_of(schema: str) -> list[str]:
-    """Return the names of the properties that are texts, and not one of a few words."""
+def find_text_properties(schema: str) -> list[str]:
+    """Return the names of the properties that contain free text, not the values of an enum."""
     properties = openapi_document()["components"]["schemas"][schema]["properties"]
     return [
         name
-        for name, each in properties.items()
-        for part in [each, *each.get("anyOf", ())]
-        if part.get("type") == "string" and "enum" not in part
+        for name, definition in properties.items()
+        for variant in [definition, *definition.get("anyOf", ())]
+        if variant.get("type") == "string" and "enum" not in variant
     ]
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "schema", "right"),
+    ("method", "path", "schema", "valid_body"),
     [
-        ("POST", "/lists", "NewList", OF_LIST),
+        ("POST", "/lists", "NewList", NEW_LIST_BODY),
         ("POST", "/lists/{}/previews/sign_up", "ListChanges", {}),
-        ("POST", "/fields", "NewField", OF_FIELD),
+        ("POST", "/fields", "NewField", NEW_FIELD_BODY),
     ],
 )
 def test_too_long_text_of_a_list_or_field_is_rejected_before_its_content_is_scanned(
@@ -47,18 +47,18 @@ def test_too_long_text_of_a_list_or_field_is_rejected_before_its_content_is_scan
     method: str,
     path: str,
     schema: str,
-    right: dict[str, Any],
+    valid_body: dict[str, Any],
 ) -> None:
-    names = texts_of(schema)
+    names = find_text_properties(schema)
     assert len(names) > 2
     for name in names:
-        body = {**right, name: LONGEST_TEXT}
-        refused = problem(
+        body = {**valid_body, name: LONGEST_TEXT}
+        error = problem(
             client.request(method, path.format(list_id), json=body), 422, "body.invalid"
         )
-        assert [each["field"] for each in refused["errors"]] == [f"body.{name}"]
-        # A text below the general maximum is refused by the service, with a more specific code.
-        reply = client.request(method, path.format(list_id), json={**right, name: LONG_TEXT})
+        assert [each["field"] for each in error["errors"]] == [f"body.{name}"]
+        # The service rejects a text below the general maximum, with a more specific code.
+        reply = client.request(method, path.format(list_id), json={**valid_body, name: LONG_TEXT})
         assert reply.json()["errors"][0]["field"] == f"body.{name}"
         assert reply.json()["code"] != "text.leads_away"
 

@@ -1,4 +1,4 @@
-"""The mailings of a list, with the numbers of deliveries and bounces that senders reported."""
+"""Tests of mailings, with the numbers of deliveries and bounces that senders reported."""
 
 from datetime import datetime, timedelta
 
@@ -18,9 +18,9 @@ def test_mailing_counts_the_members_that_senders_reported(
 ) -> None:
     emails = [new_address() for _ in range(3)]
     data(add(client, list_id, *emails))
-    order = {"kind": "delivery", "label": "September letter"}
-    job = data(delivery_client.post(f"/lists/{list_id}/exports", json=order))
-    ids = [
+    export_request = {"kind": "delivery", "label": "September letter"}
+    job = data(delivery_client.post(f"/lists/{list_id}/exports", json=export_request))
+    delivery_ids = [
         delivery_for(stack, list_id, known_member(client, list_id, email)["user_id"], job["id"])
         for email in emails
     ]
@@ -28,16 +28,16 @@ def test_mailing_counts_the_members_that_senders_reported(
         stack,
         client,
         new_sender(client),
-        report("delivered", delivery_id=ids[0]),
-        report("opened", delivery_id=ids[0]),
-        report("clicked", delivery_id=ids[0]),
-        bounce("hard", "5.1.1", delivery_id=ids[1]),
-        bounce("soft", "4.2.2", delivery_id=ids[2]),
+        report("delivered", delivery_id=delivery_ids[0]),
+        report("opened", delivery_id=delivery_ids[0]),
+        report("clicked", delivery_id=delivery_ids[0]),
+        bounce("hard", "5.1.1", delivery_id=delivery_ids[1]),
+        bounce("soft", "4.2.2", delivery_id=delivery_ids[2]),
     )
     path = f"/lists/{list_id}/mailings"
     mailing = data(client.get(f"{path}/{job['id']}"))
-    began = datetime.fromisoformat(mailing.pop("created_at"))
-    assert datetime.fromisoformat(mailing.pop("reports_until")) == began + timedelta(days=30)
+    created_at = datetime.fromisoformat(mailing.pop("created_at"))
+    assert datetime.fromisoformat(mailing.pop("reports_until")) == created_at + timedelta(days=30)
     assert mailing == {
         "id": job["id"],
         "label": "September letter",
@@ -53,17 +53,17 @@ def test_mailing_counts_the_members_that_senders_reported(
         "machine_opened": None,
         "clicked": None,
     }
-    [listed] = data(client.get(path))["items"]
-    assert listed.items() >= mailing.items()
+    [listed_mailing] = data(client.get(path))["items"]
+    assert listed_mailing.items() >= mailing.items()
 
 
 def test_mailing_is_found_only_on_its_own_list(
     stack: Stack, client: httpx2.Client, other_owner: httpx2.Client, list_id: int
 ) -> None:
     mailing_id = new_mailing(stack, list_id, rows=1)
-    other_list = new_list(client)["id"]
-    problem(client.get(f"/lists/{other_list}/mailings/{mailing_id}"), 404, "mailing.not_found")
-    assert data(client.get(f"/lists/{other_list}/mailings"))["items"] == []
+    other_list_id = new_list(client)["id"]
+    problem(client.get(f"/lists/{other_list_id}/mailings/{mailing_id}"), 404, "mailing.not_found")
+    assert data(client.get(f"/lists/{other_list_id}/mailings"))["items"] == []
     problem(client.get(f"/lists/{list_id}/mailings/1"), 404, "mailing.not_found")
     for path in ("mailings", f"mailings/{mailing_id}"):
         problem(other_owner.get(f"/lists/{list_id}/{path}"), 403, "list.not_owner")

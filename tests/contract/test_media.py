@@ -1,3 +1,5 @@
+"""Tests of the URLs at which uploaded images are viewed."""
+
 import httpx2
 import pytest
 
@@ -11,8 +13,8 @@ from tests.support.images.pictures import photo
 def public_attachment(stack: Stack) -> dict[str, object]:
     """A public image that all tests in this module share."""
     with stack.client(stack.create_owner().key) as client:
-        found: dict[str, object] = data(send(client, photo(), "a.jpg"))
-    return found
+        attachment: dict[str, object] = data(send(client, photo(), "a.jpg"))
+    return attachment
 
 
 @pytest.fixture
@@ -45,22 +47,24 @@ def test_public_media_needs_no_credentials_and_is_cached_as_immutable(
 
 def test_media_request_with_a_matching_etag_returns_304(view_url: str) -> None:
     etag = httpx2.get(view_url).headers["etag"]
-    for known in (etag, f"W/{etag}", f'"other", {etag}', "*", f'"a","b" ,{etag}'):
-        reply = httpx2.get(view_url, headers={"If-None-Match": known})
-        assert reply.status_code == 304, known
+    for matching_etags in (etag, f"W/{etag}", f'"other", {etag}', "*", f'"a","b" ,{etag}'):
+        reply = httpx2.get(view_url, headers={"If-None-Match": matching_etags})
+        assert reply.status_code == 304, matching_etags
         assert reply.content == b""
         assert reply.headers["etag"] == etag
         assert "immutable" in reply.headers["cache-control"]
-    several = [("If-None-Match", '"other"'), ("If-None-Match", etag)]
-    assert httpx2.get(view_url, headers=several).status_code == 304
-    with_range = {"If-None-Match": etag, "Range": "bytes=0-1"}
-    assert httpx2.get(view_url, headers=with_range).status_code == 304
-    for other in ('"other"', "", etag.strip('"'), '"*"'):
-        assert httpx2.get(view_url, headers={"If-None-Match": other}).status_code == 200, other
+    two_headers = [("If-None-Match", '"other"'), ("If-None-Match", etag)]
+    assert httpx2.get(view_url, headers=two_headers).status_code == 304
+    headers = {"If-None-Match": etag, "Range": "bytes=0-1"}
+    assert httpx2.get(view_url, headers=headers).status_code == 304
+    for other_etag in ('"other"', "", etag.strip('"'), '"*"'):
+        assert httpx2.get(view_url, headers={"If-None-Match": other_etag}).status_code == 200, (
+            other_etag
+        )
 
 
 @pytest.mark.parametrize(
-    ("asked", "start", "end"),
+    ("requested_range", "start", "end"),
     [
         ("bytes=0-0", 0, 1),
         ("bytes=10-99", 10, 100),
@@ -72,9 +76,9 @@ def test_media_request_with_a_matching_etag_returns_304(view_url: str) -> None:
     ],
 )
 def test_media_request_with_one_byte_range_returns_206(
-    view_url: str, view_content: bytes, asked: str, start: int, end: int | None
+    view_url: str, view_content: bytes, requested_range: str, start: int, end: int | None
 ) -> None:
-    reply = httpx2.get(view_url, headers={"Range": asked})
+    reply = httpx2.get(view_url, headers={"Range": requested_range})
     assert reply.status_code == 206, reply.text
     assert reply.content == view_content[start:end]
     first = start % len(view_content)
@@ -84,17 +88,17 @@ def test_media_request_with_one_byte_range_returns_206(
     assert reply.headers["content-type"] == "image/webp"
 
 
-@pytest.mark.parametrize("asked", ["bytes={size}-", "bytes={size}-{size}9", "bytes=-0"])
+@pytest.mark.parametrize("requested_range", ["bytes={size}-", "bytes={size}-{size}9", "bytes=-0"])
 def test_byte_range_beyond_the_end_returns_416(
-    view_url: str, view_content: bytes, asked: str
+    view_url: str, view_content: bytes, requested_range: str
 ) -> None:
-    reply = httpx2.get(view_url, headers={"Range": asked.format(size=len(view_content))})
+    reply = httpx2.get(view_url, headers={"Range": requested_range.format(size=len(view_content))})
     problem(reply, 416, "media.range_unsatisfiable")
     assert reply.headers["content-range"] == f"bytes */{len(view_content)}"
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested_range",
     [
         *("bytes=0-1,4-5", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes", "", "items=0-1"),
         *("bytes=0-1;q=1", "bytes=1 0-20", "bytes=--1", "bytes=" + "9" * 5000 + "x"),
@@ -102,9 +106,9 @@ def test_byte_range_beyond_the_end_returns_416(
     ],
 )
 def test_malformed_byte_range_is_ignored_and_the_whole_file_returned(
-    view_url: str, view_content: bytes, asked: str
+    view_url: str, view_content: bytes, requested_range: str
 ) -> None:
-    reply = httpx2.get(view_url, headers={"Range": asked})
+    reply = httpx2.get(view_url, headers={"Range": requested_range})
     assert (reply.status_code, reply.content) == (200, view_content)
     assert "content-range" not in reply.headers
 
@@ -144,9 +148,9 @@ def test_media_is_not_found_before_its_conversion_has_finished(
 
 @pytest.fixture
 def encrypted_jpeg(client: httpx2.Client) -> dict[str, object]:
-    found: dict[str, object] = data(send(client, photo(), "a.jpg", encrypted="True"))
-    assert found["encrypted"] is True
-    return found
+    attachment: dict[str, object] = data(send(client, photo(), "a.jpg", encrypted="True"))
+    assert attachment["encrypted"] is True
+    return attachment
 
 
 def test_encrypted_media_is_visible_only_to_its_owner(
@@ -163,20 +167,20 @@ def test_encrypted_media_is_visible_only_to_its_owner(
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert reply.headers["content-security-policy"] == "sandbox"
     assert len(reply.content) == encrypted_jpeg["size"]
-    for other in (other_owner, stranger):
-        problem(other.get(path), 404, "media.not_found")
-        assert other.head(path).status_code == 404
-    bad = stranger.get(path, headers={"X-API-Key": "prk_nonsense"})
-    problem(bad, 404, "media.not_found")
-    part = client.get(path, headers={"Range": "bytes=4-7"})
-    assert (part.status_code, part.content) == (206, reply.content[4:8])
-    assert part.headers["cache-control"] == "private, no-store"
+    for other_client in (other_owner, stranger):
+        problem(other_client.get(path), 404, "media.not_found")
+        assert other_client.head(path).status_code == 404
+    reply_to_wrong_key = stranger.get(path, headers={"X-API-Key": "prk_nonsense"})
+    problem(reply_to_wrong_key, 404, "media.not_found")
+    partial_reply = client.get(path, headers={"Range": "bytes=4-7"})
+    assert (partial_reply.status_code, partial_reply.content) == (206, reply.content[4:8])
+    assert partial_reply.headers["cache-control"] == "private, no-store"
 
 
 def test_encrypted_media_requires_the_attachment_scope(
     stack: Stack, owner: Owner, encrypted_jpeg: dict[str, object]
 ) -> None:
-    with stack.client(stack.create_key(owner.user_id, Scope.CREDIT_READ)) as other:
-        problem(other.get(f"/{encrypted_jpeg['pathname']}"), 403, "auth.insufficient_scope")
-    with stack.client(stack.create_key(owner.user_id, Scope.ATTACHMENT)) as other:
-        assert other.get(f"/{encrypted_jpeg['pathname']}").status_code == 200
+    with stack.client(stack.create_key(owner.user_id, Scope.CREDIT_READ)) as key_client:
+        problem(key_client.get(f"/{encrypted_jpeg['pathname']}"), 403, "auth.insufficient_scope")
+    with stack.client(stack.create_key(owner.user_id, Scope.ATTACHMENT)) as key_client:
+        assert key_client.get(f"/{encrypted_jpeg['pathname']}").status_code == 200

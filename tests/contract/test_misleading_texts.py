@@ -14,14 +14,14 @@ from tests.support.lists.segments import VIP, new_segment, put
 from tests.support.lists.subscribers import new_address, new_slug
 from tests.support.people.consoles import at_operators_console, forms_of, heading
 
-# Each is a title, a text, a label and a choice.
-HONEST = [
+# Each of these is accepted as a title, a text, a label and a choice.
+HARMLESS_TEXTS = [
     *("Node.js Weekly", "St. Gallen 9.30 Uhr", "U.S. News", "Dr.Müller", "Vol. 2.0, 24/7"),
     *("Nachrichten aus Köln. Täglich", "Concerts, 24.12.2026", "Season 2025-2026"),
     *("C++ & C# digest", "J.R.R. Tolkien society", "e.V. der Gärtner", "Привет, мир"),
     *("日刊ニュース", "Q&A: tea, toast; and more…", "Ph.D. students", "Jeden Tag um 7.15"),
 ]
-AWAY = [
+TEXTS_WITH_LINKS = [
     "Win at https://evil.example/now",
     "Your PayPal account is locked. Verify at paypal-login.com",
     *("evil.com", "EVIL.CO.UK", "t.me/evil", "//evil", "www.evil", "me@evil"),
@@ -29,44 +29,44 @@ AWAY = [
     *("evil.xn--p1ai", "evil(dot)com", "evil[.]com", "192.168.0.1", "Call 0123 4567 890"),
     *("Daily \u202egpj.elif", "\u2066Daily\u2069", "Daily\u200f", "\u061cDaily"),
 ]
-LIST_TEXTS = (
+LIST_TEXT_FIELDS = (
     *("title", "tagline", "consent_wording", "sender_name"),
     *("sign_up_text", "thanks_text", "confirmation_text"),
 )
 
-HARMLESS = {"sender_name": None, "tagline": None}
-OPERATORS = "/console/operators"
+CLEARED_TEXTS = {"sender_name": None, "tagline": None}
+OPERATORS_PATH = "/console/operators"
 
 
-def new_field(**values: Any) -> dict[str, Any]:
+def build_field(**values: Any) -> dict[str, Any]:
     return {"key": new_slug().replace("-", "_"), "label": "City", "type": "text", **values}
 
 
 def test_public_texts_of_lists_and_fields_reject_links_and_addresses(
     client: httpx2.Client, list_id: int
 ) -> None:
-    for text in AWAY:
+    for text in TEXTS_WITH_LINKS:
         reply = client.patch(f"/lists/{list_id}", json={"title": text})
         assert fields_at_fault(problem(reply, 422, "text.leads_away")) == ["body.title"]
-    made = client.post("/lists", json={"title": text, "slug": new_slug()})
-    problem(made, 422, "text.leads_away")
-    for name in LIST_TEXTS:
+    reply_to_new_list = client.post("/lists", json={"title": text, "slug": new_slug()})
+    problem(reply_to_new_list, 422, "text.leads_away")
+    for name in LIST_TEXT_FIELDS:
         reply = client.patch(f"/lists/{list_id}", json={name: text})
         assert fields_at_fault(problem(reply, 422, "text.leads_away")) == [f"body.{name}"]
-    label = client.post("/fields", json=new_field(label=text))
-    assert fields_at_fault(problem(label, 422, "text.leads_away")) == ["body.label"]
-    choice = client.post("/fields", json=new_field(type="choice", choices=["Rome", text]))
-    assert fields_at_fault(problem(choice, 422, "text.leads_away")) == ["body.choices"]
+    label_reply = client.post("/fields", json=build_field(label=text))
+    assert fields_at_fault(problem(label_reply, 422, "text.leads_away")) == ["body.label"]
+    choice_reply = client.post("/fields", json=build_field(type="choice", choices=["Rome", text]))
+    assert fields_at_fault(problem(choice_reply, 422, "text.leads_away")) == ["body.choices"]
 
 
 def test_harmless_public_texts_are_accepted(client: httpx2.Client, list_id: int) -> None:
-    names = [name for name in LIST_TEXTS if name != "sender_name"]
-    for text in HONEST:
+    names = [name for name in LIST_TEXT_FIELDS if name != "sender_name"]
+    for text in HARMLESS_TEXTS:
         texts = dict.fromkeys(names, text)
-        changed = data(client.patch(f"/lists/{list_id}", json=texts))
-        assert {name: changed[name] for name in texts} == texts
-    field = new_field(type="choice", choices=HONEST)
-    assert data(client.post("/fields", json=field))["choices"] == HONEST
+        changed_list = data(client.patch(f"/lists/{list_id}", json=texts))
+        assert {name: changed_list[name] for name in texts} == texts
+    field = build_field(type="choice", choices=HARMLESS_TEXTS)
+    assert data(client.post("/fields", json=field))["choices"] == HARMLESS_TEXTS
 
 
 def test_cli_list_creation_rejects_titles_with_links(stack: Stack, owner: Owner) -> None:
@@ -83,12 +83,14 @@ def test_field_texts_that_ask_for_secrets_are_rejected(client: httpx2.Client) ->
         *("Numero della carta", "Número do cartão", "CVV", "Prüfziffer", "One-time code"),
         *("TAN-Nummer", "Code à usage unique", "Código de verificación", "Codice di verifica"),
     ):
-        reply = client.post("/fields", json=new_field(label=label))
+        reply = client.post("/fields", json=build_field(label=label))
         assert fields_at_fault(problem(reply, 422, "text.misleading")) == ["body.label"]
-    choice = client.post("/fields", json=new_field(type="choice", choices=["No", label]))
-    assert fields_at_fault(problem(choice, 422, "text.misleading")) == ["body.choices"]
-    described = client.post("/fields", json=new_field(description=f"Please: {label}"))
-    assert fields_at_fault(problem(described, 422, "text.misleading")) == ["body.description"]
+    choice_reply = client.post("/fields", json=build_field(type="choice", choices=["No", label]))
+    assert fields_at_fault(problem(choice_reply, 422, "text.misleading")) == ["body.choices"]
+    description_reply = client.post("/fields", json=build_field(description=f"Please: {label}"))
+    assert fields_at_fault(problem(description_reply, 422, "text.misleading")) == [
+        "body.description"
+    ]
 
 
 def test_harmless_field_labels_are_accepted(client: httpx2.Client) -> None:
@@ -97,7 +99,7 @@ def test_harmless_field_labels_are_accepted(client: httpx2.Client) -> None:
         *("Passport country", "Opinion", "Shipping address", "Company", "Code postal", "Tanzkurs"),
         *("Senhora ou senhor", "Carte de visite", "Clave de sol", "Birthday (24.12.1990)"),
     ):
-        assert data(client.post("/fields", json=new_field(label=label)))["label"] == label
+        assert data(client.post("/fields", json=build_field(label=label)))["label"] == label
 
 
 def test_import_replaces_a_misleading_column_name_with_a_neutral_field_label(
@@ -120,72 +122,77 @@ def test_sender_name_similar_to_the_installation_name_is_rejected(
 def test_operator_reviews_suspicious_texts_and_sees_them_again_after_a_change(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    def shown() -> dict[str, list[str]]:
-        found = printed(stack, "lists", "suspicious", "--limit", "1000")
-        return {each["texts"][0]: each["words"] for each in found}
+    def list_suspicious_words() -> dict[str, list[str]]:
+        suspicious_items = printed(stack, "lists", "suspicious", "--limit", "1000")
+        return {each["texts"][0]: each["words"] for each in suspicious_items}
 
-    mark = "".join(random.choices(string.ascii_lowercase, k=12))
-    title = f"P\u0430yPal acc0unt {mark}"
+    random_mark = "".join(random.choices(string.ascii_lowercase, k=12))
+    title = f"P\u0430yPal acc0unt {random_mark}"
     changes = {"title": title, "sender_name": "Support", "tagline": "Your account is locked"}
     assert client.patch(f"/lists/{list_id}", json=changes).is_success
-    label = f"Sicherheitsfrage {mark}"
-    field = data(client.post("/fields", json=new_field(label=label)))
-    ids = {"list": str(list_id), "field": str(field["id"])}
-    assert shown()[title] == ["paypal", "account", "locked", "support"]
-    assert shown()[label] == ["sicherheitsfrage"]
+    label = f"Sicherheitsfrage {random_mark}"
+    field = data(client.post("/fields", json=build_field(label=label)))
+    ids_by_kind = {"list": str(list_id), "field": str(field["id"])}
+    assert list_suspicious_words()[title] == ["paypal", "account", "locked", "support"]
+    assert list_suspicious_words()[label] == ["sicherheitsfrage"]
     with at_operators_console(stack) as operator:
-        assert heading(operator.see(OPERATORS)) == "Needs attention"
-        for shown_text, kind in ((title, "list"), (label, "field")):
+        assert heading(operator.see(OPERATORS_PATH)) == "Needs attention"
+        for suspicious_text, kind in ((title, "list"), (label, "field")):
             form = next(
                 number
-                for number, (_, values) in enumerate(forms_of(operator.visitor.get(OPERATORS)))
-                if values.get("kind") == kind and values["id"] == ids[kind]
+                for number, (_, values) in enumerate(forms_of(operator.visitor.get(OPERATORS_PATH)))
+                if values.get("kind") == kind and values["id"] == ids_by_kind[kind]
             )
-            # What changed since the page was made is not reviewed with it.
-            assert "changed in the meantime" in operator.do(OPERATORS, form, version="0" * 16)
-            assert shown_text in shown()
-            assert "Changed texts are shown again" in operator.do(OPERATORS, form)
-            assert shown_text not in shown()
+            # An outdated version means that the text has changed since the page was loaded.
+            assert "changed in the meantime" in operator.do(OPERATORS_PATH, form, version="0" * 16)
+            assert suspicious_text in list_suspicious_words()
+            assert "Changed texts are shown again" in operator.do(OPERATORS_PATH, form)
+            assert suspicious_text not in list_suspicious_words()
     assert client.patch(f"/lists/{list_id}", json={**changes, "colour": "#1d4ed8"}).is_success
-    assert title not in shown()
+    assert title not in list_suspicious_words()
     assert client.patch(f"/lists/{list_id}", json={"tagline": "Your bank"}).is_success
-    assert "bank" in shown()[title]
-    assert client.patch(f"/lists/{list_id}", json={"title": "News", **HARMLESS}).is_success
+    assert "bank" in list_suspicious_words()[title]
+    assert client.patch(f"/lists/{list_id}", json={"title": "News", **CLEARED_TEXTS}).is_success
     assert str(list_id) not in {
         str(each["id"]) for each in printed(stack, "lists", "suspicious", "--limit", "1000")
     }
 
 
-OF_ALL_SCRIPTS = [
+NAMES_IN_ALL_SCRIPTS = [
     "👩\u200d👧",
-    # Persian, whose letters a joiner keeps apart.
+    # Persian text contains zero-width non-joiners.
     "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
     "\u064a\u0648\u0645.",
     "日刊",
 ]
-UNSEEN = ["\u200b", "\u200d", "\u3164", "\u0301", "\ufe0f"]
-TURNED = ["\u202e", "Daily \u202egpj.elif", "\u2066Daily\u2069", "\u202aDaily"]
+INVISIBLE_TEXTS = ["\u200b", "\u200d", "\u3164", "\u0301", "\ufe0f"]
+TEXTS_WITH_CHANGED_DIRECTION = [
+    "\u202e",
+    "Daily \u202egpj.elif",
+    "\u2066Daily\u2069",
+    "\u202aDaily",
+]
 
 
 def test_names_and_texts_accept_any_script_and_emoji(client: httpx2.Client, list_id: int) -> None:
-    for name in OF_ALL_SCRIPTS:
+    for name in NAMES_IN_ALL_SCRIPTS:
         assert new_segment(client, list_id, name=name)["name"] == name
-        words = {
+        texts = {
             **dict.fromkeys(("title", "sender_name", "thanks_text"), name),
             "sign_up_text": f"{name}\n{name}",
         }
-        changed = data(client.patch(f"/lists/{list_id}", json=words))
-        assert {each: changed[each] for each in words} == words
+        changed_list = data(client.patch(f"/lists/{list_id}", json=texts))
+        assert {each: changed_list[each] for each in texts} == texts
 
 
 def test_invisible_titles_and_labels_and_texts_are_rejected(
     client: httpx2.Client, list_id: int
 ) -> None:
-    for text in UNSEEN:
+    for text in INVISIBLE_TEXTS:
         for path, body, code in (
             ("/lists", {"title": text, "slug": new_slug()}, "list.title"),
-            ("/fields", new_field(label=text), "field.label"),
-            ("/fields", new_field(type="choice", choices=["Rome", text]), "field.choices"),
+            ("/fields", build_field(label=text), "field.label"),
+            ("/fields", build_field(type="choice", choices=["Rome", text]), "field.choices"),
         ):
             problem(client.post(path, json=body), 422, code)
         for name, code in (
@@ -194,17 +201,17 @@ def test_invisible_titles_and_labels_and_texts_are_rejected(
             *((name, "list.words") for name in ("sign_up_text", "thanks_text")),
             ("confirmation_text", "list.words"),
         ):
-            said = problem(client.patch(f"/lists/{list_id}", json={name: text}), 422, code)
-            assert name != "title" or "visible" in said["detail"]
+            error = problem(client.patch(f"/lists/{list_id}", json={name: text}), 422, code)
+            assert name != "title" or "visible" in error["detail"]
 
 
 def test_segment_and_tag_names_reject_invisible_and_direction_changing_characters(
     client: httpx2.Client, list_id: int
 ) -> None:
-    for name in UNSEEN + TURNED:
+    for name in INVISIBLE_TEXTS + TEXTS_WITH_CHANGED_DIRECTION:
         segment = {"name": name, "filter": VIP}
         problem(client.post(f"/lists/{list_id}/segments", json=segment), 422, "segment.name")
         email = new_address()
         put(client, list_id, email)
-        tagged = client.patch(f"/lists/{list_id}/members/{email}", json={"tags": [name]})
-        problem(tagged, 422, "body.invalid")
+        tag_reply = client.patch(f"/lists/{list_id}/members/{email}", json={"tags": [name]})
+        problem(tag_reply, 422, "body.invalid")

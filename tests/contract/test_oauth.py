@@ -1,4 +1,4 @@
-"""The authorization server, as RFC 6749, 7009, 7636, 7662, 8414 and 9207 have it."""
+"""Tests of the authorization server, which follows RFC 6749, 7009, 7636, 7662, 8414 and 9207."""
 
 import base64
 import time
@@ -22,8 +22,8 @@ from tests.support.people.oauth import (
     register,
 )
 
-ME = "/users/me"
-SEEN = "/auxilia/credits/balance"
+ME_PATH = "/users/me"
+BALANCE_PATH = "/auxilia/credits/balance"
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +39,15 @@ def test_authorization_code_is_exchanged_for_tokens_with_the_granted_scope(
     assert reply.status_code == 200
     assert reply.headers["cache-control"] == "no-store"
     assert reply.headers["pragma"] == "no-cache"
-    given = reply.json()
-    assert set(given) == {"access_token", "token_type", "expires_in", "refresh_token", "scope"}
-    assert (given["token_type"], given["expires_in"]) == ("Bearer", 3600)
-    assert given["scope"] == "credit.read"
-    assert ACCESS_TOKEN.matches(given["access_token"])
-    assert REFRESH_TOKEN.matches(given["refresh_token"])
-    with stack.client(given["access_token"]) as client:
-        assert data(client.get(SEEN))["user_id"] == logged_in_owner.owner.user_id
-        assert data(client.get(ME))["id"] == logged_in_owner.owner.user_id
+    tokens = reply.json()
+    assert set(tokens) == {"access_token", "token_type", "expires_in", "refresh_token", "scope"}
+    assert (tokens["token_type"], tokens["expires_in"]) == ("Bearer", 3600)
+    assert tokens["scope"] == "credit.read"
+    assert ACCESS_TOKEN.matches(tokens["access_token"])
+    assert REFRESH_TOKEN.matches(tokens["refresh_token"])
+    with stack.client(tokens["access_token"]) as client:
+        assert data(client.get(BALANCE_PATH))["user_id"] == logged_in_owner.owner.user_id
+        assert data(client.get(ME_PATH))["id"] == logged_in_owner.owner.user_id
 
 
 def test_authorization_response_contains_state_and_issuer(
@@ -55,39 +55,39 @@ def test_authorization_response_contains_state_and_issuer(
 ) -> None:
     state = "a b+c/ü&=%"
     path = program.request(state=state)
-    allowed = fields_of(logged_in_owner.answer(path, "credit.read").headers["location"])
-    assert allowed.keys() == {"code", "state", "iss"}
-    assert (allowed["state"], allowed["iss"]) == (state, stack.api_url)
+    granted_fields = fields_of(logged_in_owner.answer(path, "credit.read").headers["location"])
+    assert granted_fields.keys() == {"code", "state", "iss"}
+    assert (granted_fields["state"], granted_fields["iss"]) == (state, stack.api_url)
     location = logged_in_owner.answer(path, decision="deny").headers["location"]
     assert location.startswith(REDIRECT + "?")
-    denied = fields_of(location)
-    assert (denied["error"], denied["state"], denied["iss"]) == (
+    denied_fields = fields_of(location)
+    assert (denied_fields["error"], denied_fields["state"], denied_fields["iss"]) == (
         "access_denied",
         state,
         stack.api_url,
     )
-    assert "code" not in denied
+    assert "code" not in denied_fields
 
 
 def test_consent_page_explains_each_scope_and_names_the_client(
     stack: Stack, logged_in_owner: Person
 ) -> None:
-    six = tuple(SCOPE_EXPLANATIONS)
-    assert len(six) == 6
-    program = register(stack, scopes=six, name='<b>"Everything"</b>')
-    shown = logged_in_owner.browser.get(program.request(*six))
-    assert shown.status_code == 200
+    all_scopes = tuple(SCOPE_EXPLANATIONS)
+    assert len(all_scopes) == 6
+    program = register(stack, scopes=all_scopes, name='<b>"Everything"</b>')
+    page = logged_in_owner.browser.get(program.request(*all_scopes))
+    assert page.status_code == 200
     for scope, explanation in SCOPE_EXPLANATIONS.items():
-        assert f'name="scope.{scope}" checked' in shown.text
-        assert explanation in shown.text
-    assert "&lt;b&gt;&#34;Everything&#34;&lt;/b&gt;" in shown.text
-    assert "client.example" in shown.text
-    assert logged_in_owner.owner.email in read_text(shown)
-    policy = shown.headers["content-security-policy"]
+        assert f'name="scope.{scope}" checked' in page.text
+        assert explanation in page.text
+    assert "&lt;b&gt;&#34;Everything&#34;&lt;/b&gt;" in page.text
+    assert "client.example" in page.text
+    assert logged_in_owner.owner.email in read_text(page)
+    policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
     assert policy.endswith("form-action 'self' https:")
-    assert "access-control-allow-origin" not in shown.headers
+    assert "access-control-allow-origin" not in page.headers
 
 
 def test_person_can_grant_fewer_scopes_than_requested_but_not_none(
@@ -95,54 +95,56 @@ def test_person_can_grant_fewer_scopes_than_requested_but_not_none(
 ) -> None:
     path = program.request("credit.read", "attachment")
     location = logged_in_owner.answer(path, "attachment").headers["location"]
-    given = program.exchange(fields_of(location)["code"]).json()
-    assert given["scope"] == "attachment"
-    with stack.client(given["access_token"]) as client:
+    tokens = program.exchange(fields_of(location)["code"]).json()
+    assert tokens["scope"] == "attachment"
+    with stack.client(tokens["access_token"]) as client:
         data(client.get("/attachments"))
-        problem(client.get(SEEN), 403, "auth.insufficient_scope")
+        problem(client.get(BALANCE_PATH), 403, "auth.insufficient_scope")
     assert fields_of(logged_in_owner.answer(path).headers["location"])["error"] == "access_denied"
 
 
 def test_authorization_without_scope_requests_all_scopes_of_the_client(
     program: Program, logged_in_owner: Person
 ) -> None:
-    shown = logged_in_owner.browser.get(program.request(scope=None))
+    page = logged_in_owner.browser.get(program.request(scope=None))
     for scope in (Scope.CREDIT_READ, Scope.CREDIT_FULL, Scope.ATTACHMENT):
-        assert f'name="scope.{scope}"' in shown.text
-    assert "scope.composer" not in shown.text
+        assert f'name="scope.{scope}"' in page.text
+    assert "scope.composer" not in page.text
 
 
 def test_oauth_refresh_returns_a_new_token_pair_with_the_same_scopes(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    first = program.tokens(logged_in_owner, "attachment", "credit.read")
-    second = program.refresh(first["refresh_token"]).json()
-    assert second["scope"] == first["scope"] == "attachment credit.read"
-    assert second["refresh_token"] != first["refresh_token"]
-    # The first access token lives on, for its hour.
-    assert stack.is_accepted(first["access_token"])
-    assert stack.is_accepted(second["access_token"])
-    # A program may ask for less, and later for all again.
-    less = program.refresh(second["refresh_token"], scope="attachment").json()
-    assert less["scope"] == "attachment"
-    with stack.client(less["access_token"]) as client:
-        problem(client.get(SEEN), 403, "auth.insufficient_scope")
-    assert program.refresh(less["refresh_token"]).json()["scope"] == "attachment credit.read"
+    first_tokens = program.tokens(logged_in_owner, "attachment", "credit.read")
+    second_tokens = program.refresh(first_tokens["refresh_token"]).json()
+    assert second_tokens["scope"] == first_tokens["scope"] == "attachment credit.read"
+    assert second_tokens["refresh_token"] != first_tokens["refresh_token"]
+    # A refresh doesn't revoke the first access token, which is valid for one hour.
+    assert stack.is_accepted(first_tokens["access_token"])
+    assert stack.is_accepted(second_tokens["access_token"])
+    # A client may request fewer scopes in one refresh, and all granted scopes in a later one.
+    narrow_tokens = program.refresh(second_tokens["refresh_token"], scope="attachment").json()
+    assert narrow_tokens["scope"] == "attachment"
+    with stack.client(narrow_tokens["access_token"]) as client:
+        problem(client.get(BALANCE_PATH), 403, "auth.insufficient_scope")
+    assert (
+        program.refresh(narrow_tokens["refresh_token"]).json()["scope"] == "attachment credit.read"
+    )
 
 
 def test_expired_oauth_tokens_are_rejected(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    given = program.tokens(logged_in_owner)
-    past = "UPDATE oauth_tokens SET expires_at = now() - interval '1 s' WHERE secret_hmac = %s"
+    tokens = program.tokens(logged_in_owner)
+    expire = "UPDATE oauth_tokens SET expires_at = now() - interval '1 s' WHERE secret_hmac = %s"
     signer = stack.resources.keyring.signer("oauth-token")
-    stack.query(past, signer.digest(given["access_token"].encode()))
-    with stack.client(given["access_token"]) as client:
-        reply = client.get(ME)
+    stack.query(expire, signer.digest(tokens["access_token"].encode()))
+    with stack.client(tokens["access_token"]) as client:
+        reply = client.get(ME_PATH)
     problem(reply, 401, "auth.invalid_credentials")
     assert 'error="invalid_token"' in reply.headers["www-authenticate"]
-    stack.query(past, signer.digest(given["refresh_token"].encode()))
-    assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
+    stack.query(expire, signer.digest(tokens["refresh_token"].encode()))
+    assert is_error(program.refresh(tokens["refresh_token"]), 400, "invalid_grant")
 
 
 def test_authorization_code_expires_after_one_minute(
@@ -167,54 +169,58 @@ def test_oauth_secrets_are_never_stored_in_plain_text_or_logged(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     code = program.code(logged_in_owner)
-    given = program.exchange(code).json()
-    stored = "".join(
+    tokens = program.exchange(code).json()
+    stored_rows = "".join(
         str(row)
         for table in ("oauth_clients", "oauth_grants", "oauth_codes", "oauth_tokens")
         for row in stack.query(f"SELECT row_to_json(t)::text FROM {table} t")
     )
     assert program.secret
-    for secret in (code, given["access_token"], given["refresh_token"], program.secret):
-        assert secret not in stored
-        assert secret[4:30] not in stored
-        for running in stack.processes:
-            assert secret not in running.log.read_text()
+    for secret in (code, tokens["access_token"], tokens["refresh_token"], program.secret):
+        assert secret not in stored_rows
+        assert secret[4:30] not in stored_rows
+        for process in stack.processes:
+            assert secret not in process.log.read_text()
 
 
 def test_oauth_tokens_signed_with_a_retired_key_remain_valid(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    given = program.tokens(logged_in_owner)
+    tokens = program.tokens(logged_in_owner)
     signer = stack.resources.keyring.signer("oauth-token")
-    old = signer._digest(RETIRED_KEY.id, given["access_token"].encode())
-    new = signer.digest(given["access_token"].encode())
-    stack.query("UPDATE oauth_tokens SET secret_hmac = %s WHERE secret_hmac = %s", old, new)
-    assert stack.is_accepted(given["access_token"])
+    retired_digest = signer._digest(RETIRED_KEY.id, tokens["access_token"].encode())
+    current_digest = signer.digest(tokens["access_token"].encode())
+    stack.query(
+        "UPDATE oauth_tokens SET secret_hmac = %s WHERE secret_hmac = %s",
+        retired_digest,
+        current_digest,
+    )
+    assert stack.is_accepted(tokens["access_token"])
 
 
 def test_revoking_a_refresh_token_revokes_all_tokens_of_that_login(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    first = program.tokens(logged_in_owner)
-    second = program.refresh(first["refresh_token"]).json()
-    other = program.tokens(logged_in_owner)
-    reply = program.post("/oauth/revoke", {"token": second["refresh_token"]})
+    first_tokens = program.tokens(logged_in_owner)
+    second_tokens = program.refresh(first_tokens["refresh_token"]).json()
+    tokens_of_other_login = program.tokens(logged_in_owner)
+    reply = program.post("/oauth/revoke", {"token": second_tokens["refresh_token"]})
     assert (reply.status_code, reply.json()) == (200, {})
-    assert not stack.is_accepted(first["access_token"])
-    assert not stack.is_accepted(second["access_token"])
-    assert is_error(program.refresh(second["refresh_token"]), 400, "invalid_grant")
-    assert stack.is_accepted(other["access_token"])
+    assert not stack.is_accepted(first_tokens["access_token"])
+    assert not stack.is_accepted(second_tokens["access_token"])
+    assert is_error(program.refresh(second_tokens["refresh_token"]), 400, "invalid_grant")
+    assert stack.is_accepted(tokens_of_other_login["access_token"])
 
 
 def test_revoking_an_access_token_keeps_its_refresh_token_valid(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    given = program.tokens(logged_in_owner)
+    tokens = program.tokens(logged_in_owner)
     for hint in ("refresh_token", "nonsense"):
-        form = {"token": given["access_token"], "token_type_hint": hint}
+        form = {"token": tokens["access_token"], "token_type_hint": hint}
         assert program.post("/oauth/revoke", form).status_code == 200
-        assert not stack.is_accepted(given["access_token"])
-    assert program.refresh(given["refresh_token"]).status_code == 200
+        assert not stack.is_accepted(tokens["access_token"])
+    assert program.refresh(tokens["refresh_token"]).status_code == 200
 
 
 def test_revoking_an_unknown_oauth_token_succeeds(program: Program) -> None:
@@ -226,36 +232,41 @@ def test_revoking_an_unknown_oauth_token_succeeds(program: Program) -> None:
 def test_token_introspection_describes_access_and_refresh_tokens_to_their_client(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    given = program.tokens(logged_in_owner, "credit.read")
-    for kind, seconds in (("access_token", 3600), ("refresh_token", 30 * 24 * 3600)):
-        told = program.post("/oauth/introspect", {"token": given[kind]}).json()
-        assert told["active"] is True
-        assert told["client_id"] == program.client_id
-        assert told["scope"] == "credit.read"
-        assert told["sub"] == str(logged_in_owner.owner.user_id)
-        assert told["iss"] == stack.api_url
-        assert told["exp"] - told["iat"] in {seconds, seconds + 1}
-        assert abs(told["iat"] - time.time()) < 60
-        assert told.get("token_type") == ("Bearer" if kind == "access_token" else None)
+    tokens = program.tokens(logged_in_owner, "credit.read")
+    for token_type, lifetime_seconds in (("access_token", 3600), ("refresh_token", 30 * 24 * 3600)):
+        description = program.post("/oauth/introspect", {"token": tokens[token_type]}).json()
+        assert description["active"] is True
+        assert description["client_id"] == program.client_id
+        assert description["scope"] == "credit.read"
+        assert description["sub"] == str(logged_in_owner.owner.user_id)
+        assert description["iss"] == stack.api_url
+        assert description["exp"] - description["iat"] in {lifetime_seconds, lifetime_seconds + 1}
+        assert abs(description["iat"] - time.time()) < 60
+        assert description.get("token_type") == ("Bearer" if token_type == "access_token" else None)
 
 
 def test_token_introspection_reports_used_and_foreign_tokens_as_inactive(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    given = program.tokens(logged_in_owner)
-    program.refresh(given["refresh_token"])
-    others = register(stack).tokens(logged_in_owner)
-    for token in (given["refresh_token"], others["access_token"], ACCESS_TOKEN.generate(), "x"):
-        told = program.post("/oauth/introspect", {"token": token})
-        assert (told.status_code, told.json()) == (200, {"active": False})
+    tokens = program.tokens(logged_in_owner)
+    program.refresh(tokens["refresh_token"])
+    foreign_tokens = register(stack).tokens(logged_in_owner)
+    for token in (
+        tokens["refresh_token"],
+        foreign_tokens["access_token"],
+        ACCESS_TOKEN.generate(),
+        "x",
+    ):
+        reply = program.post("/oauth/introspect", {"token": token})
+        assert (reply.status_code, reply.json()) == (200, {"active": False})
 
 
 def test_token_introspection_requires_a_confidential_client(
     stack: Stack, logged_in_owner: Person
 ) -> None:
-    public = register(stack, public=True)
-    given = public.tokens(logged_in_owner)
-    reply = public.post("/oauth/introspect", {"token": given["access_token"]})
+    public_client = register(stack, public=True)
+    tokens = public_client.tokens(logged_in_owner)
+    reply = public_client.post("/oauth/introspect", {"token": tokens["access_token"]})
     assert is_error(reply, 401, "invalid_client")
 
 
@@ -264,27 +275,27 @@ def test_oauth_metadata_is_valid_and_names_working_endpoints(
 ) -> None:
     reply = stranger.get("/.well-known/oauth-authorization-server")
     assert reply.status_code == 200
-    told = reply.json()
-    AuthorizationServerMetadata(told).validate()
-    assert told["issuer"] == stack.api_url
-    assert told["code_challenge_methods_supported"] == ["S256"]
-    assert told["authorization_response_iss_parameter_supported"] is True
-    assert set(told["scopes_supported"]) == set(SCOPE_EXPLANATIONS)
+    metadata = reply.json()
+    AuthorizationServerMetadata(metadata).validate()
+    assert metadata["issuer"] == stack.api_url
+    assert metadata["code_challenge_methods_supported"] == ["S256"]
+    assert metadata["authorization_response_iss_parameter_supported"] is True
+    assert set(metadata["scopes_supported"]) == set(SCOPE_EXPLANATIONS)
     for name in ("token", "revocation", "introspection"):
-        assert stranger.post(told[f"{name}_endpoint"]).status_code in {400, 401}
-    assert stranger.get(told["userinfo_endpoint"]).status_code == 401
-    assert stranger.get(told["authorization_endpoint"]).status_code == 400
+        assert stranger.post(metadata[f"{name}_endpoint"]).status_code in {400, 401}
+    assert stranger.get(metadata["userinfo_endpoint"]).status_code == 401
+    assert stranger.get(metadata["authorization_endpoint"]).status_code == 400
 
 
 def test_userinfo_returns_the_owner_of_the_token(
     program: Program, logged_in_owner: Person, stack: Stack
 ) -> None:
-    given = program.tokens(logged_in_owner)
-    with stack.client(given["access_token"]) as client:
-        told = client.get("/oauth/userinfo").json()
-    assert told["sub"] == str(logged_in_owner.owner.user_id)
-    assert told["email"] == logged_in_owner.owner.email
-    assert set(told) <= {"sub", "email", "name"}
+    tokens = program.tokens(logged_in_owner)
+    with stack.client(tokens["access_token"]) as client:
+        user_info = client.get("/oauth/userinfo").json()
+    assert user_info["sub"] == str(logged_in_owner.owner.user_id)
+    assert user_info["email"] == logged_in_owner.owner.email
+    assert set(user_info) <= {"sub", "email", "name"}
 
 
 def test_any_origin_can_call_the_token_endpoint_but_not_read_the_consent_page(
@@ -294,8 +305,8 @@ def test_any_origin_can_call_the_token_endpoint_but_not_read_the_consent_page(
     reply = program.post("/oauth/token", {"grant_type": "x"}, headers=origin)
     assert reply.headers["access-control-allow-origin"] == "*"
     assert "access-control-allow-credentials" not in reply.headers
-    shown = logged_in_owner.browser.get(program.request(), headers=origin)
-    assert "access-control-allow-origin" not in shown.headers
+    consent_page = logged_in_owner.browser.get(program.request(), headers=origin)
+    assert "access-control-allow-origin" not in consent_page.headers
 
 
 @pytest.mark.parametrize(
@@ -322,7 +333,7 @@ def test_token_endpoint_accepts_only_form_bodies(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     code = program.code(logged_in_owner)
-    sent = {
+    fields = {
         "grant_type": "authorization_code",
         "code": code,
         "client_id": program.client_id,
@@ -331,18 +342,20 @@ def test_token_endpoint_accepts_only_form_bodies(
         "code_verifier": program.verifier,
     }
     with stack.client() as client:
-        assert is_error(client.post("/oauth/token", json=sent), 400, "invalid_request")
-        assert is_error(client.post("/oauth/token", params=sent), 400, "invalid_request")
-        assert client.get("/oauth/token", params=sent).status_code == 405
-        twice = httpx2.post(f"{stack.api_url}/oauth/token", data={"grant_type": ["a", "b"]})
-        assert is_error(twice, 400, "invalid_request")
+        assert is_error(client.post("/oauth/token", json=fields), 400, "invalid_request")
+        assert is_error(client.post("/oauth/token", params=fields), 400, "invalid_request")
+        assert client.get("/oauth/token", params=fields).status_code == 405
+        reply_to_repeated_field = httpx2.post(
+            f"{stack.api_url}/oauth/token", data={"grant_type": ["a", "b"]}
+        )
+        assert is_error(reply_to_repeated_field, 400, "invalid_request")
     assert program.exchange(code).status_code == 200
 
 
 def test_unknown_oauth_client_is_rejected_with_a_basic_challenge(stranger: httpx2.Client) -> None:
-    named = [b"nobody", b"nobody:x", b"\xff\xfe:\xff", b"a\x00:b"]
-    basic = [f"Basic {base64.b64encode(each).decode()}" for each in named]
-    for header in ("Basic", "Basic !!!", *basic, "Bearer x", "Basic caf\xe9"):
+    credentials = [b"nobody", b"nobody:x", b"\xff\xfe:\xff", b"a\x00:b"]
+    basic_headers = [f"Basic {base64.b64encode(each).decode()}" for each in credentials]
+    for header in ("Basic", "Basic !!!", *basic_headers, "Bearer x", "Basic caf\xe9"):
         reply = stranger.post(
             "/oauth/token",
             data={"grant_type": "refresh_token", "refresh_token": "x"},

@@ -20,13 +20,13 @@ from core.settings import Settings
 from devstack.harness.stack import Stack
 from tests.support.http.openapi import openapi_document
 
-KIND = "application/problem+json"
+PROBLEM_TYPE = "application/problem+json"
 
 # Routes whose errors have the format of RFC 6749, except for rate limits and body limits.
-BY_RFC = {"/oauth/token", "/oauth/revoke", "/oauth/introspect"}
+RFC_6749_ROUTES = {"/oauth/token", "/oauth/revoke", "/oauth/introspect"}
 
 # Maps each operation that accepts a trace id to the scope that other credentials need.
-BY_TRACE = {
+TRACE_ID_OPERATIONS = {
     "DELETE /subscriptions/{list_id}": "subscription.full",
     "PUT /subscriptions/{list_id}/email": "subscription.full",
     "POST /subscriptions/{list_id}/delete": "subscription.full",
@@ -61,30 +61,30 @@ def test_route_without_exactly_one_access_declaration_prevents_the_start(
 
 def test_every_route_and_dependency_is_a_coroutine(app: FastAPI) -> None:
     """Every route is a coroutine, because FastAPI runs plain functions in shared threads."""
-    shared = [
+    plain_functions = [
         f"{route.path}: {call}"
         for route in list_api_routes(app)
         for call in _calls(route.dependant)
         if not any(map(inspect.iscoroutinefunction, (call, type(call).__call__)))
     ]
-    assert shared == []
+    assert plain_functions == []
 
 
 def _calls(dependant: Dependant) -> Iterator[object]:
     if dependant.call is not None:
         yield dependant.call
-    for each in dependant.dependencies:
-        yield from _calls(each)
+    for dependency in dependant.dependencies:
+        yield from _calls(dependency)
 
 
 def test_application_has_no_undeclared_routes_except_documentation(app: FastAPI) -> None:
-    others = [
+    other_routes = [
         route.path
         for route in iter_route_contexts(app.routes)
         if not isinstance(route.original_route, APIRoute)
     ]
     documentation = ["/openapi.json", "/docs", "/redoc", "/docs"]
-    assert others == documentation
+    assert other_routes == documentation
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +100,16 @@ def test_every_operation_documents_its_credentials_and_scopes(
     operations: dict[str, dict[str, Any]],
 ) -> None:
     for name, operation in operations.items():
-        ways = operation["security"]
-        said = operation["description"]
-        for scope in {each for way in ways for scopes in way.values() for each in scopes}:
-            assert f"`{scope}`" in said, name
-        assert ways == [] or "401" in operation["responses"], name
+        credentials = operation["security"]
+        description = operation["description"]
+        for scope in {
+            scope_name
+            for credential in credentials
+            for scopes in credential.values()
+            for scope_name in scopes
+        }:
+            assert f"`{scope}`" in description, name
+        assert credentials == [] or "401" in operation["responses"], name
 
 
 def test_every_operation_has_its_own_summary_instead_of_the_default_of_fastapi(
@@ -120,7 +125,7 @@ def test_every_operation_has_its_own_summary_instead_of_the_default_of_fastapi(
 def test_every_api_route_is_documented_except_aliases_and_well_known_paths(
     app: FastAPI, document: dict[str, Any]
 ) -> None:
-    left_out = {
+    undocumented_paths = {
         route.path
         for route in list_api_routes(app)
         if not route.include_in_schema
@@ -128,28 +133,28 @@ def test_every_api_route_is_documented_except_aliases_and_well_known_paths(
     }
     # The composer's operations are also available under the platform's prefix.
     aliases = {f"/auxilia{path}" for path in document["paths"] if path.startswith("/composer/")}
-    by_fixed_address = {"/health", "/.well-known/security.txt", "/.well-known/change-password"}
-    assert left_out == aliases | by_fixed_address
+    well_known_paths = {"/health", "/.well-known/security.txt", "/.well-known/change-password"}
+    assert undocumented_paths == aliases | well_known_paths
 
 
 def test_trace_id_is_accepted_only_by_four_documented_operations(
     app: FastAPI, operations: dict[str, dict[str, Any]]
 ) -> None:
-    declared = {
+    declared_operations = {
         f"{method} {route.path_format}"
         for route in list_api_routes(app)
         for method in route.methods or ()
         if isinstance(find_access(route), TraceAccess)
     }
-    assert declared == set(BY_TRACE)
-    for name, scope in BY_TRACE.items():
-        nothing, *logins = operations[name]["security"]
-        assert nothing == {}
-        assert [list(each.values()) for each in logins] == [[[scope]]] * 4
+    assert declared_operations == set(TRACE_ID_OPERATIONS)
+    for name, scope in TRACE_ID_OPERATIONS.items():
+        trace_id_access, *other_credentials = operations[name]["security"]
+        assert trace_id_access == {}
+        assert [list(credential.values()) for credential in other_credentials] == [[[scope]]] * 4
 
 
 def test_openapi_document_is_valid(document: dict[str, Any]) -> None:
-    # Imported here because the import of the validator is slow.
+    # Import the validator here, because its import is slow.
     from openapi_spec_validator import validate
 
     validate(document)
@@ -163,16 +168,26 @@ def test_documented_errors_are_problem_responses_with_matching_examples(
             for status, response in operation["responses"].items():
                 if status < "400" or path == "/readyz":
                     continue
-                kinds = set(response["content"])
+                media_types = set(response["content"])
                 # Only this operation also accepts forms from browsers, and answers with HTML pages.
-                kinds -= {"text/html"} if path == "/subscriptions/{list_id}" else set()
-                by_rfc = {"application/json"} if path in BY_RFC and status in "400 401" else set()
-                assert kinds - by_rfc == kinds & {KIND}, (method, path, status)
-                assert by_rfc <= kinds
-                for code, example in response["content"].get(KIND, {}).get("examples", {}).items():
-                    sample = value_of(document, example)
-                    assert sample["code"] == code
-                    assert sample["status"] == int(status)
+                media_types -= {"text/html"} if path == "/subscriptions/{list_id}" else set()
+                rfc_types = (
+                    {"application/json"}
+                    if path in RFC_6749_ROUTES and status in "400 401"
+                    else set()
+                )
+                assert media_types - rfc_types == media_types & {PROBLEM_TYPE}, (
+                    method,
+                    path,
+                    status,
+                )
+                assert rfc_types <= media_types
+                for code, example in (
+                    response["content"].get(PROBLEM_TYPE, {}).get("examples", {}).items()
+                ):
+                    value = resolve_example(document, example)
+                    assert value["code"] == code
+                    assert value["status"] == int(status)
 
 
 def test_printed_openapi_document_does_not_depend_on_settings(
@@ -188,44 +203,47 @@ def test_served_openapi_document_contains_the_url_of_the_installation(
 ) -> None:
     reply = stranger.get("/openapi.json")
     assert reply.status_code == 200
-    served, base = reply.json(), stack.settings().public_base
-    assert [each["url"] for each in served["servers"]] == [base]
-    flow = served["components"]["securitySchemes"]["oauth2"]["flows"]["authorizationCode"]
+    served_document = reply.json()
+    base = stack.settings().public_base
+    assert [server["url"] for server in served_document["servers"]] == [base]
+    flow = served_document["components"]["securitySchemes"]["oauth2"]["flows"]["authorizationCode"]
     assert flow["authorizationUrl"] == f"{base}/oauth/authorize"
     assert flow["tokenUrl"] == flow["refreshUrl"] == f"{base}/oauth/token"
-    assert served["paths"] == document["paths"]
-    assert served["components"]["schemas"] == document["components"]["schemas"]
+    assert served_document["paths"] == document["paths"]
+    assert served_document["components"]["schemas"] == document["components"]["schemas"]
 
 
 # The media types of responses that are files.
-FILES = {"image/webp", "image/png", "image/jpeg", "application/gzip"}
+FILE_TYPES = {"image/webp", "image/png", "image/jpeg", "application/gzip"}
 
 
 @pytest.fixture(scope="module")
 def contents(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Every request body and response in the OpenAPI document, with the name of its operation."""
     return [
-        (f"{operation['operationId']} {place} {kind}", content)
-        for operation in operations_of(document)
-        for place, has in (
+        (f"{operation['operationId']} {part} {media_type}", content)
+        for operation in iterate_operations(document)
+        for part, body in (
             ("body", operation.get("requestBody", {})),
             *operation["responses"].items(),
         )
-        for kind, content in has.get("content", {}).items()
+        for media_type, content in body.get("content", {}).items()
     ]
 
 
-def operations_of(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def iterate_operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for methods in (*document["paths"].values(), *document["webhooks"].values()):
         yield from methods.values()
 
 
-def samples_of(document: dict[str, Any], content: dict[str, Any]) -> list[Any]:
-    single = [content["example"]] if "example" in content else []
-    return single + [value_of(document, each) for each in content.get("examples", {}).values()]
+def collect_examples(document: dict[str, Any], content: dict[str, Any]) -> list[Any]:
+    examples = [content["example"]] if "example" in content else []
+    return examples + [
+        resolve_example(document, each) for each in content.get("examples", {}).values()
+    ]
 
 
-def value_of(document: dict[str, Any], example: dict[str, Any]) -> Any:
+def resolve_example(document: dict[str, Any], example: dict[str, Any]) -> Any:
     """Return the value of an example, after following a reference to a shared example."""
     if "$ref" in example:
         example = document["components"]["examples"][example["$ref"].rpartition("/")[2]]
@@ -235,14 +253,14 @@ def value_of(document: dict[str, Any], example: dict[str, Any]) -> Any:
 def test_every_documented_json_body_and_response_has_an_example(
     document: dict[str, Any], contents: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    without = [
-        place
-        for place, content in contents
-        if not samples_of(document, content)
-        and place.rpartition(" ")[2] not in FILES
-        and not place.endswith(("multipart/form-data", "octet-stream", "text/html"))
+    contents_without_example = [
+        name
+        for name, content in contents
+        if not collect_examples(document, content)
+        and name.rpartition(" ")[2] not in FILE_TYPES
+        and not name.endswith(("multipart/form-data", "octet-stream", "text/html"))
     ]
-    assert without == []
+    assert contents_without_example == []
 
 
 def test_every_documented_example_matches_its_schema(
@@ -252,11 +270,11 @@ def test_every_documented_example_matches_its_schema(
     # takes more than a second, and only this test needs it.
     from jsonschema import Draft202012Validator, FormatChecker
 
-    misfits = []
-    for place, content in contents:
+    errors = []
+    for name, content in contents:
         # References in the schema point to the document's components.
         schema = {**content["schema"], "components": document["components"]}
         validator = Draft202012Validator(schema, format_checker=FormatChecker())
-        for sample in samples_of(document, content):
-            misfits += [f"{place}: {error.message}" for error in validator.iter_errors(sample)]
-    assert misfits == []
+        for example in collect_examples(document, content):
+            errors += [f"{name}: {error.message}" for error in validator.iter_errors(example)]
+    assert errors == []

@@ -1,4 +1,4 @@
-"""What an operator asks about people, lists, credits, jobs and events, and does to them."""
+"""Tests of the operator's commands for users, lists, credits, jobs, events and maintenance."""
 
 import json
 from datetime import datetime
@@ -16,47 +16,47 @@ from tests.support.stack.maintenance_kinds import MAINTENANCE_SECONDS
 
 def test_cli_sets_a_password_from_stdin_and_logs_the_user_out(stack: Stack) -> None:
     email = "by.stdin@example.com"
-    create = ("users", "create", email, "--name", "Ada", "--plan", "paid", "--password-stdin")
-    printed(stack, *create, stdin=f"{PASSWORD}\n")
-    shown = printed(stack, "users", "show", email)
-    assert (shown["plan"], shown["has_password"], shown["lists"]) == ("paid", True, [])
-    assert printed(stack, "users", "show", str(shown["id"])) == shown
-    part = email.partition("@")[0].upper()
-    [found] = printed(stack, "users", "list", "--email", part)
-    assert found["id"] == shown["id"]
-    assert printed(stack, "users", "list", "--email", part, "--owners") == []
+    create_user = ("users", "create", email, "--name", "Ada", "--plan", "paid", "--password-stdin")
+    printed(stack, *create_user, stdin=f"{PASSWORD}\n")
+    user = printed(stack, "users", "show", email)
+    assert (user["plan"], user["has_password"], user["lists"]) == ("paid", True, [])
+    assert printed(stack, "users", "show", str(user["id"])) == user
+    part_of_email = email.partition("@")[0].upper()
+    [listed_user] = printed(stack, "users", "list", "--email", part_of_email)
+    assert listed_user["id"] == user["id"]
+    assert printed(stack, "users", "list", "--email", part_of_email, "--owners") == []
     printed(stack, "lists", "create", email, "--title", "News", "--slug", "by-stdin")
-    [owner] = printed(stack, "users", "list", "--email", part, "--owners")
-    assert owner["id"] == shown["id"]
+    [owner] = printed(stack, "users", "list", "--email", part_of_email, "--owners")
+    assert owner["id"] == user["id"]
     with a_visitor(stack) as visitor:
         assert visitor.log_in(email, PASSWORD).status_code == 303
-        change = ("users", "password", email, "--password-stdin")
-        printed(stack, *change, stdin=OTHER_PASSWORD)
+        change_password = ("users", "password", email, "--password-stdin")
+        printed(stack, *change_password, stdin=OTHER_PASSWORD)
         assert not visitor.is_in()
         visitor.mailed(email, "Your password was changed")
     with a_visitor(stack) as visitor:
         assert visitor.log_in(email, PASSWORD).status_code != 303
         assert visitor.log_in(email, OTHER_PASSWORD).status_code == 303
-    [changed] = [
+    [password_event] = [
         each
         for each in printed(stack, "events", "account", email)
         if each["type"] == "password.changed"
     ]
-    assert changed["credential_kind"] == "command"
+    assert password_event["credential_kind"] == "command"
 
 
 def test_cli_without_terminal_explains_how_to_pass_a_password(stack: Stack) -> None:
-    for words in (("create", "no.tty@example.com", "--name", "N"), ("password", "x@example.com")):
-        done = pressroom(stack, "users", *words)
-        assert done.returncode == 2
-        assert "--password-stdin" in done.stderr
+    for command in (("create", "no.tty@example.com", "--name", "N"), ("password", "x@example.com")):
+        process = pressroom(stack, "users", *command)
+        assert process.returncode == 2
+        assert "--password-stdin" in process.stderr
 
 
 def test_cli_rejects_a_too_short_password_and_an_unknown_user(stack: Stack, owner: Owner) -> None:
-    change = ("users", "password", owner.email, "--password-stdin")
-    done = pressroom(stack, *change, stdin="short")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "password.length" in done.stderr
+    change_password = ("users", "password", owner.email, "--password-stdin")
+    process = pressroom(stack, *change_password, stdin="short")
+    assert (process.returncode, process.stdout) == (1, "")
+    assert "password.length" in process.stderr
     fails_with(stack, "user.not_found", "users", "show", "nobody@example.com")
 
 
@@ -66,19 +66,19 @@ def test_cli_lists_and_shows_and_archives_mailing_lists(
     slugs = [f"listed-{owner.user_id}-{number}" for number in range(2)]
     for slug in slugs:
         data(client.post("/lists", json={"title": "A letter", "slug": slug}))
-    listed = printed(stack, "lists", "list", "--owner", owner.email)
-    assert [each["slug"] for each in listed] == slugs[::-1]
-    assert {each["active"] for each in listed} == {0}
-    shown = printed(stack, "lists", "show", slugs[0])
-    assert (shown["owner"], shown["archived_at"]) == (owner.email, None)
-    archived = {"id": shown["id"], "slug": slugs[0], "archived": 1}
-    assert printed(stack, "lists", "archive", slugs[0]) == archived
+    lists_before = printed(stack, "lists", "list", "--owner", owner.email)
+    assert [each["slug"] for each in lists_before] == slugs[::-1]
+    assert {each["active"] for each in lists_before} == {0}
+    list_details = printed(stack, "lists", "show", slugs[0])
+    assert (list_details["owner"], list_details["archived_at"]) == (owner.email, None)
+    archive_result = {"id": list_details["id"], "slug": slugs[0], "archived": 1}
+    assert printed(stack, "lists", "archive", slugs[0]) == archive_result
     assert printed(stack, "lists", "archive", slugs[0])["archived"] == 0
     assert printed(stack, "lists", "show", slugs[0])["archived_at"]
-    still = printed(stack, "lists", "list", "--owner", owner.email)
-    assert [each["slug"] for each in still] == slugs[1:]
-    gone = printed(stack, "lists", "list", "--owner", owner.email, "--archived")
-    assert [each["slug"] for each in gone] == slugs[:1]
+    active_lists = printed(stack, "lists", "list", "--owner", owner.email)
+    assert [each["slug"] for each in active_lists] == slugs[1:]
+    archived_lists = printed(stack, "lists", "list", "--owner", owner.email, "--archived")
+    assert [each["slug"] for each in archived_lists] == slugs[:1]
 
 
 def test_cli_shows_the_same_balance_and_ledger_as_the_api(
@@ -99,23 +99,23 @@ def test_cli_cancels_a_queued_job_and_marks_its_attachment_failed(
 ) -> None:
     data(send(client_without_workers, prefer="respond-async"), 202)
     [job] = data(client_without_workers.get("/jobs"))["items"]
-    words = ("jobs", "cancel", str(job["id"]))
-    assert printed(stack_without_workers, *words) == {"id": job["id"], "cancelled": 1}
+    cancel_job = ("jobs", "cancel", str(job["id"]))
+    assert printed(stack_without_workers, *cancel_job) == {"id": job["id"], "cancelled": 1}
     [record] = data(client_without_workers.get("/attachments"))["items"]
     assert (record["status"], record["error"]["code"]) == (3, "job.cancelled")
-    assert printed(stack_without_workers, *words) == {"id": job["id"], "cancelled": 0}
-    done = pressroom(stack_without_workers, "jobs", "watch", str(job["id"]))
-    assert done.returncode == 1
-    assert "job.cancelled" in done.stdout
+    assert printed(stack_without_workers, *cancel_job) == {"id": job["id"], "cancelled": 0}
+    process = pressroom(stack_without_workers, "jobs", "watch", str(job["id"]))
+    assert process.returncode == 1
+    assert "job.cancelled" in process.stdout
     fails_with(stack_without_workers, "job.not_found", "jobs", "cancel", "999999999")
 
 
 def test_cli_watches_a_job_until_its_end(stack: Stack, client: httpx2.Client) -> None:
     data(send(client, prefer="respond-async"), 200, 202)
     [job] = data(client.get("/jobs"))["items"]
-    watched = printed(stack, "jobs", "watch", str(job["id"]))
-    assert (watched["status"], watched["error"]) == ("succeeded", None)
-    assert watched["result"]["hash_id"]
+    finished_job = printed(stack, "jobs", "watch", str(job["id"]))
+    assert (finished_job["status"], finished_job["error"]) == ("succeeded", None)
+    assert finished_job["result"]["hash_id"]
 
 
 def test_cli_shows_the_event_feed_newest_first(
@@ -123,23 +123,23 @@ def test_cli_shows_the_event_feed_newest_first(
 ) -> None:
     for _ in range(3):
         data(send(client))
-    followed = data(client.get("/events", params={"type": "attachment.ready"}))["items"]
-    wanted = ("events", "feed", owner.email, "--type", "attachment.ready")
-    found: Any = printed(stack, *wanted, "--limit", "2")
-    assert found == followed[::-1][:2]
-    assert len(followed) == 3
-    table = pressroom(stack, *wanted)
-    assert str(followed[0]["id"]) in table.stdout
+    feed_events = data(client.get("/events", params={"type": "attachment.ready"}))["items"]
+    feed_command = ("events", "feed", owner.email, "--type", "attachment.ready")
+    printed_events: Any = printed(stack, *feed_command, "--limit", "2")
+    assert printed_events == feed_events[::-1][:2]
+    assert len(feed_events) == 3
+    table = pressroom(stack, *feed_command)
+    assert str(feed_events[0]["id"]) in table.stdout
 
 
 def test_cli_lists_every_maintenance_task_of_the_workers_with_its_last_run(stack: Stack) -> None:
     run_maintenance(stack, "maintenance.purge")
     # Use a separate process, because the test process has already registered the workers' tasks.
-    done = ended_process(stack.environment, "maintenance", "--json")
-    assert done.returncode == 0, done.stderr
-    listed = {each["name"]: each for each in json.loads(done.stdout)}
-    assert {name: each["every_seconds"] for name, each in listed.items()} == MAINTENANCE_SECONDS
-    purge = listed["maintenance.purge"]
+    process = ended_process(stack.environment, "maintenance", "--json")
+    assert process.returncode == 0, process.stderr
+    tasks = {each["name"]: each for each in json.loads(process.stdout)}
+    assert {name: each["every_seconds"] for name, each in tasks.items()} == MAINTENANCE_SECONDS
+    purge = tasks["maintenance.purge"]
     assert TIMESTAMP.fullmatch(purge["last_started_at"])
     assert purge["last_seconds"] >= 0
     assert purge["last_result"]["done"] >= 0
@@ -151,16 +151,16 @@ def test_cli_lists_every_maintenance_task_of_the_workers_with_its_last_run(stack
 
 def test_cli_maintenance_table_fits_into_80_columns(stack: Stack) -> None:
     run_maintenance(stack, "maintenance.purge")
-    # Through a pipe, the table is as wide as the error of a run that failed. Times have three
-    # digits at most.
+    # A piped table is as wide as the longest error, so remove all errors. Times have at most three
+    # digits.
     stack.query(
         "UPDATE maintenance SET last_error = NULL, due_at = now() + interval '119 min 30 s',"
         " last_started_at = now() - interval '119 min',"
         " last_finished_at = now() - interval '118 min'"
     )
-    done = pressroom(stack, "maintenance", COLUMNS="80")
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    process = pressroom(stack, "maintenance", COLUMNS="80")
+    assert process.returncode == 0, process.stderr
+    lines = process.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     for name in MAINTENANCE_SECONDS:
         [line] = [line for line in lines if name in line]
@@ -169,21 +169,23 @@ def test_cli_maintenance_table_fits_into_80_columns(stack: Stack) -> None:
 
 def test_cli_runs_a_maintenance_task_before_its_due_time(stack: Stack) -> None:
     run_maintenance(stack, "maintenance.sweep_uploads")
-    before = {each["name"]: each for each in printed(stack, "maintenance")}[
+    task_before = {each["name"]: each for each in printed(stack, "maintenance")}[
         "maintenance.sweep_uploads"
     ]
-    ran = printed(stack, "maintenance", "maintenance.sweep_uploads")
-    assert ran["last_started_at"] > before["last_finished_at"]
-    assert ran["last_result"] == {"done": 0}
-    assert ran["due_at"] > before["due_at"]
+    task_after = printed(stack, "maintenance", "maintenance.sweep_uploads")
+    assert task_after["last_started_at"] > task_before["last_finished_at"]
+    assert task_after["last_result"] == {"done": 0}
+    assert task_after["due_at"] > task_before["due_at"]
 
 
 def test_cli_rejects_a_running_or_unknown_maintenance_task(stack: Stack) -> None:
     fails_with(stack, "maintenance.not_found", "maintenance", "maintenance.tidy")
     run_maintenance(stack, "maintenance.sweep_files")
-    lease = "UPDATE maintenance SET lease_expires_at = {} WHERE name = 'maintenance.sweep_files'"
-    stack.query(lease.format("now() + interval '1 minute'"))
+    set_lease = (
+        "UPDATE maintenance SET lease_expires_at = {} WHERE name = 'maintenance.sweep_files'"
+    )
+    stack.query(set_lease.format("now() + interval '1 minute'"))
     try:
         fails_with(stack, "maintenance.running", "maintenance", "maintenance.sweep_files")
     finally:
-        stack.query(lease.format("NULL"))
+        stack.query(set_lease.format("NULL"))

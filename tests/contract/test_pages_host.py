@@ -17,15 +17,15 @@ from tests.support.lists.subscribers import new_address, new_list
 from tests.support.people.consoles import at_console
 from tests.support.people.visiting import SESSION, hidden
 
-PAGES = "http://pages.example"
+PAGES_URL = "http://pages.example"
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
 
 
 @pytest.fixture(scope="module")
 def api_with_pages_host(stack_without_workers: Stack) -> Iterator[Stack]:
     """An API process whose pages for readers have a separate host name."""
-    with stack_without_workers.run_second_api(PRESSROOM_PAGES_URL=PAGES) as second:
-        yield second
+    with stack_without_workers.run_second_api(PRESSROOM_PAGES_URL=PAGES_URL) as second_api:
+        yield second_api
 
 
 @pytest.fixture
@@ -58,28 +58,28 @@ def test_reader_pages_redirect_from_the_main_host_to_the_pages_host(
     subscriber_without_workers: Subscriber,
 ) -> None:
     slug = data(client_without_workers.get(f"/lists/{subscriber_without_workers.list_id}"))["slug"]
-    trace = f"trace_id={subscriber_without_workers.trace_id}"
+    trace_query = f"trace_id={subscriber_without_workers.trace_id}"
     paths = (
         *(f"/s/{slug}", f"/s/{slug}/report", f"/preferences/ask?list={slug}"),
         *(
             f"/subscribed?list={subscriber_without_workers.list_id}",
-            f"/unsubscribe?{trace}",
-            f"/report?{trace}",
+            f"/unsubscribe?{trace_query}",
+            f"/report?{trace_query}",
         ),
         subscriber_without_workers.confirm_url().removeprefix(
             subscriber_without_workers.stack.api_url
         ),
     )
     for path in paths:
-        moved = main_host_client.get(path)
-        assert (moved.status_code, moved.headers["location"]) == (308, PAGES + path)
-        shown = pages_host_client.get(path)
-        assert shown.status_code == 200, shown.text
-        cookie = shown.headers.pop("set-cookie", None)
+        redirect = main_host_client.get(path)
+        assert (redirect.status_code, redirect.headers["location"]) == (308, PAGES_URL + path)
+        page = pages_host_client.get(path)
+        assert page.status_code == 200, page.text
+        cookie = page.headers.pop("set-cookie", None)
         # Only the report form sets a cookie, which ties the form to the browser.
         assert (cookie is not None) == path.endswith("/report")
-        assert read_heading(shown)
-        assert str(main_host_client.base_url) not in shown.text
+        assert read_heading(page)
+        assert str(main_host_client.base_url) not in page.text
     # The main host never returns a page with an owner's texts, even to an invalid form.
     for path in (f"/s/{slug}", f"/subscriptions/{subscriber_without_workers.list_id}"):
         assert main_host_client.post(path, data={"email": "nobody"}).status_code == 308
@@ -91,23 +91,26 @@ def test_pages_host_offers_no_login_and_no_api_and_ignores_credentials(
     pages_host_client: httpx2.Client,
     client_without_workers: httpx2.Client,
 ) -> None:
-    key = {"Authorization": client_without_workers.headers["Authorization"]}
+    key_headers = {"Authorization": client_without_workers.headers["Authorization"]}
     with at_console(stack_without_workers) as owner:
-        session = {"Cookie": f"{SESSION}={owner.visitor.cookie}"}
-    made = new_list(client_without_workers)["id"]
+        session_headers = {"Cookie": f"{SESSION}={owner.visitor.cookie}"}
+    list_id = new_list(client_without_workers)["id"]
     for path in ("/", "/login", "/register", "/console", "/account", "/docs", "/openapi.json"):
         assert pages_host_client.get(path).status_code == 404, path
-    for path in ("/users/me", f"/lists/{made}", "/lists", "/media/a.webp", "/metrics"):
-        for credentials in (key, session):
+    for path in ("/users/me", f"/lists/{list_id}", "/lists", "/media/a.webp", "/metrics"):
+        for credentials in (key_headers, session_headers):
             assert pages_host_client.get(path, headers=credentials).status_code == 404, path
     assert main_host_client.get("/login").status_code == 200
-    assert main_host_client.get("/users/me", headers=key).status_code == 200
+    assert main_host_client.get("/users/me", headers=key_headers).status_code == 200
     # Credentials have no effect on a form that strangers can send.
     form = {"email": new_address()}
-    sent = pages_host_client.post(
-        f"/subscriptions/{made}", data=form, headers={"Authorization": "Bearer no"}
+    reply = pages_host_client.post(
+        f"/subscriptions/{list_id}", data=form, headers={"Authorization": "Bearer no"}
     )
-    assert (sent.status_code, sent.headers["location"]) == (303, f"{PAGES}/subscribed?list={made}")
+    assert (reply.status_code, reply.headers["location"]) == (
+        303,
+        f"{PAGES_URL}/subscribed?list={list_id}",
+    )
 
 
 def test_reader_forms_and_one_click_unsubscribe_work_on_the_pages_host(
@@ -117,18 +120,18 @@ def test_reader_forms_and_one_click_unsubscribe_work_on_the_pages_host(
     client_without_workers: httpx2.Client,
 ) -> None:
     list_id = new_list(client_without_workers)["id"]
-    embedded = data(
+    embedded_form = data(
         main_host_client.get(f"/lists/{list_id}/embed", headers=client_without_workers.headers)
     )
-    assert embedded["action"] == f"{PAGES}/subscriptions/{list_id}"
-    assert embedded["page_url"].startswith(f"{PAGES}/s/")
+    assert embedded_form["action"] == f"{PAGES_URL}/subscriptions/{list_id}"
+    assert embedded_form["page_url"].startswith(f"{PAGES_URL}/s/")
     assert (
         data(pages_host_client.post(f"/subscriptions/{list_id}", json={"email": new_address()}))
         == 1
     )
     email = new_address()
-    sent = pages_host_client.post(f"/subscriptions/{list_id}", data={"email": email})
-    [(name, value)] = sent.cookies.items()
+    sign_up_reply = pages_host_client.post(f"/subscriptions/{list_id}", data={"email": email})
+    [(name, value)] = sign_up_reply.cookies.items()
     cookie = {"Cookie": f"{name}={value}"}
     page = pages_host_client.get(f"/subscribed?list={list_id}", headers=cookie)
     assert email in read_text(page)
@@ -137,16 +140,16 @@ def test_reader_forms_and_one_click_unsubscribe_work_on_the_pages_host(
         data(main_host_client.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1
     )
     # One-click requests work on both hosts, because older mails link to the main host.
-    for host in (pages_host_client, main_host_client):
-        leaving = subscribe(stack_without_workers, list_id)
-        query = {"trace_id": leaving.trace_id}
-        assert host.post("/unsubscribe", params=query, data=ONE_CLICK).status_code == 200
-        assert leaving.stands() == ("active", False)
-        leaving = subscribe(stack_without_workers, list_id)
-        query = {"trace_id": leaving.trace_id}
-        gone = host.post(f"/subscriptions/{list_id}/delete", params=query, data=ONE_CLICK)
-        assert gone.status_code == 200, gone.text
-        assert leaving.stands() == ("active", False)
+    for host_client in (pages_host_client, main_host_client):
+        subscriber = subscribe(stack_without_workers, list_id)
+        query = {"trace_id": subscriber.trace_id}
+        assert host_client.post("/unsubscribe", params=query, data=ONE_CLICK).status_code == 200
+        assert subscriber.stands() == ("active", False)
+        subscriber = subscribe(stack_without_workers, list_id)
+        query = {"trace_id": subscriber.trace_id}
+        reply = host_client.post(f"/subscriptions/{list_id}/delete", params=query, data=ONE_CLICK)
+        assert reply.status_code == 200, reply.text
+        assert subscriber.stands() == ("active", False)
 
 
 def test_abuse_report_form_on_the_pages_host_requires_its_browser_cookie(
@@ -169,12 +172,12 @@ def test_preferences_session_remains_on_the_pages_host(
 ) -> None:
     token = subscriber_without_workers.mailed_token(Purpose.OPEN_PREFERENCES)
     link = f"/preferences/open?token={token}"
-    opened = pages_host_client.post(link, data=hidden(pages_host_client.get(link)))
-    assert (opened.status_code, opened.headers["location"]) == (303, f"{PAGES}/preferences")
-    cookie = opened.headers["set-cookie"].split(";")[0]
+    reply = pages_host_client.post(link, data=hidden(pages_host_client.get(link)))
+    assert (reply.status_code, reply.headers["location"]) == (303, f"{PAGES_URL}/preferences")
+    cookie = reply.headers["set-cookie"].split(";")[0]
     page = pages_host_client.get("/preferences", headers={"Cookie": f"{SESSION}=x; {cookie}"})
     assert read_heading(page) == "Your subscriptions"
-    assert f"{PAGES}/preferences/answers" in page.text
+    assert f"{PAGES_URL}/preferences/answers" in page.text
 
 
 @pytest.mark.parametrize(
@@ -183,8 +186,8 @@ def test_preferences_session_remains_on_the_pages_host(
 def test_pages_url_must_have_another_host_and_the_same_scheme_as_the_main_url(
     stack_without_workers: Stack, url: str
 ) -> None:
-    given = {"public_url": "https://api.example.com", "pages_url": url}
+    url_settings = {"public_url": "https://api.example.com", "pages_url": url}
     with pytest.raises(SettingsError, match="PRESSROOM_PAGES_URL: must have the scheme of"):
         read_values(
-            Settings, {**stack_without_workers.settings().model_dump(include=set()), **given}
+            Settings, {**stack_without_workers.settings().model_dump(include=set()), **url_settings}
         )

@@ -18,9 +18,9 @@ from tests.support.lists.subscribers import known_member, new_address, new_list
 from tests.support.people.oauth import log_in, register
 from tests.support.senders.mailings import new_mailing
 
-FEW = 2
+MIN_ITEMS = 2
 # The routes that return pages with a cursor. `full_account` provides the path parameters.
-LISTS = (
+CURSOR_ROUTES = (
     "/attachments",
     "/lists",
     "/imports",
@@ -36,27 +36,27 @@ LISTS = (
     "/users/me/security-events",
 )
 # The routes that return a bare array, with the link to the next page in a header.
-ARRAYS = (
+ARRAY_ROUTES = (
     "/subscriptions",
     "/subscriptions/{list_id}/members/{user_id}/subs",
     "/apikeys",
     "/grants",
 )
 # Routes whose pages are read by tests in other modules.
-WALKED_ELSEWHERE = (
+ROUTES_TESTED_ELSEWHERE = (
     "/apikeys/{key_id}/requests",
     "/events",
     "/senders/{sender_id}/reports",
     "/webhook-endpoints/{endpoint_id}/deliveries",
 )
-NAMES = ("id", "order_id", "hash_id", "action", "at")
+IDENTIFYING_FIELDS = ("id", "order_id", "hash_id", "action", "at")
 
 FullAccount = tuple[httpx2.Client, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def full_account(stack: Stack) -> FullAccount:
-    """An API client and path parameters. The owner has more than `FEW` items of each kind."""
+    """An API client and path parameters. The owner has more than `MIN_ITEMS` items of each kind."""
     owner = stack.create_owner()
     client = stack.client(owner.key)
     list_ids = [new_list(client)["id"] for _ in range(5)]
@@ -86,46 +86,46 @@ def full_account(stack: Stack) -> FullAccount:
     return client, {"list_id": list_id, "user_id": user_id}
 
 
-def named(items: list[Any]) -> list[Any]:
-    return [[each.get(name) for name in NAMES] for each in items]
+def identify(items: list[Any]) -> list[Any]:
+    return [[each.get(name) for name in IDENTIFYING_FIELDS] for each in items]
 
 
 def test_paging_tests_cover_every_documented_route_with_a_limit() -> None:
-    takes_limit = {
+    routes_with_limit = {
         path
         for path, operations in openapi_document()["paths"].items()
         for parameter in operations.get("get", {}).get("parameters", [])
         # The stock photo provider numbers its pages and has no cursors.
         if parameter.get("name") == "limit" and "/photos/" not in path
     }
-    assert takes_limit == {*LISTS, *ARRAYS, *WALKED_ELSEWHERE}
+    assert routes_with_limit == {*CURSOR_ROUTES, *ARRAY_ROUTES, *ROUTES_TESTED_ELSEWHERE}
 
 
-@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("path", CURSOR_ROUTES)
 @pytest.mark.parametrize("limit", [1, 3])
 def test_cursor_pages_return_the_same_items_as_one_large_page(
     full_account: FullAccount, path: str, limit: int
 ) -> None:
     client, values = full_account
-    address = path.format(**values)
-    whole = data(client.get(address, params={"limit": 1000}))
-    assert whole["pagination"]["next_cursor"] is None
-    assert len(whole["items"]) > FEW
-    assert named(walk_pages(client, address, limit)) == named(whole["items"])
+    url = path.format(**values)
+    large_page = data(client.get(url, params={"limit": 1000}))
+    assert large_page["pagination"]["next_cursor"] is None
+    assert len(large_page["items"]) > MIN_ITEMS
+    assert identify(walk_pages(client, url, limit)) == identify(large_page["items"])
 
 
-@pytest.mark.parametrize("path", ARRAYS)
+@pytest.mark.parametrize("path", ARRAY_ROUTES)
 @pytest.mark.parametrize("limit", [1, 3])
 def test_link_header_pages_return_the_same_items_as_one_array(
     full_account: FullAccount, path: str, limit: int
 ) -> None:
     client, values = full_account
-    address = path.format(**values)
-    whole = client.get(address)
-    assert "link" not in whole.headers
-    assert len(data(whole)) > FEW
+    base_url = path.format(**values)
+    full_reply = client.get(base_url)
+    assert "link" not in full_reply.headers
+    assert len(data(full_reply)) > MIN_ITEMS
     items: list[Any] = []
-    url: str | None = f"{address}?limit={limit}"
+    url: str | None = f"{base_url}?limit={limit}"
     while url is not None:
         page = client.get(url)
         items += data(page)
@@ -133,44 +133,44 @@ def test_link_header_pages_return_the_same_items_as_one_array(
         if url is not None:
             assert len(data(page)) == limit
             url = str(page.url.join(url))
-    assert named(items) == named(data(whole))
+    assert identify(items) == identify(data(full_reply))
 
 
 # The routes that also accept an offset instead of a cursor.
-BY_OFFSET = [each for each in LISTS if each != "/users/me/security-events"]
+OFFSET_ROUTES = [each for each in CURSOR_ROUTES if each != "/users/me/security-events"]
 
 
-@pytest.mark.parametrize("path", BY_OFFSET)
+@pytest.mark.parametrize("path", OFFSET_ROUTES)
 def test_offset_pages_return_the_same_items_as_one_large_page(
     full_account: FullAccount, path: str
 ) -> None:
     client, values = full_account
-    address = path.format(**values)
-    whole = data(client.get(address, params={"limit": 1000}))["items"]
+    url = path.format(**values)
+    all_items = data(client.get(url, params={"limit": 1000}))["items"]
     items: list[Any] = []
     while True:
-        found = data(client.get(address, params={"limit": FEW, "offset": str(len(items))}))
-        items += found["items"]
-        assert found["pagination"]["next_offset"] == len(items)
-        if len(found["items"]) < FEW:
+        page = data(client.get(url, params={"limit": MIN_ITEMS, "offset": str(len(items))}))
+        items += page["items"]
+        assert page["pagination"]["next_offset"] == len(items)
+        if len(page["items"]) < MIN_ITEMS:
             break
-    assert named(items) == named(whole)
+    assert identify(items) == identify(all_items)
 
 
-@pytest.mark.parametrize("path", [*LISTS, "/apikeys"])
+@pytest.mark.parametrize("path", [*CURSOR_ROUTES, "/apikeys"])
 def test_listings_return_the_newest_item_first(full_account: FullAccount, path: str) -> None:
     client, values = full_account
-    found = data(client.get(path.format(**values)))
-    items = found if path in ARRAYS else found["items"]
-    [when] = {"created_at", "occurred_at", "at"} & set(items[0])
-    moments = [each[when] for each in items]
-    assert moments == sorted(moments, reverse=True)
-    if path in BY_OFFSET:
-        page = {"offset": 0, "next_offset": len(items), "next_cursor": None}
-        assert found["pagination"] | page == found["pagination"]
+    listing = data(client.get(path.format(**values)))
+    items = listing if path in ARRAY_ROUTES else listing["items"]
+    [time_name] = {"created_at", "occurred_at", "at"} & set(items[0])
+    times = [each[time_name] for each in items]
+    assert times == sorted(times, reverse=True)
+    if path in OFFSET_ROUTES:
+        expected_pagination = {"offset": 0, "next_offset": len(items), "next_cursor": None}
+        assert listing["pagination"] | expected_pagination == listing["pagination"]
 
 
-@pytest.mark.parametrize("path", [*LISTS, *ARRAYS])
+@pytest.mark.parametrize("path", [*CURSOR_ROUTES, *ARRAY_ROUTES])
 def test_listings_reject_malformed_cursors(full_account: FullAccount, path: str) -> None:
     client, values = full_account
     for cursor in ("", "x", "-1", "1.5", "1e3", "٣", "9" * 30, "1-", "0x1", "1 ", "\0"):
@@ -178,43 +178,46 @@ def test_listings_reject_malformed_cursors(full_account: FullAccount, path: str)
         problem(reply, 400, "cursor.invalid")
 
 
-@pytest.mark.parametrize("path", [*LISTS, *ARRAYS])
+@pytest.mark.parametrize("path", [*CURSOR_ROUTES, *ARRAY_ROUTES])
 def test_listings_reject_limits_and_offsets_out_of_bounds(
     full_account: FullAccount, path: str
 ) -> None:
     client, values = full_account
-    address = path.format(**values)
-    wrong = {"limit": ["0", "1001", "-1", "abc", "", "1.5", "9" * 30]}
-    if path in BY_OFFSET:
-        wrong["offset"] = ["-1", "abc", "", "1.5", str(2**53), str(2**64), "9" * 5000]
-        behind = data(client.get(address, params={"offset": 2**53 - 1}))
-        assert (behind["items"], behind["pagination"]["next_offset"]) == ([], 2**53 - 1)
-    for name, each in wrong.items():
-        for value in each:
-            body = problem(client.get(address, params={name: value}), 400, "request.invalid")
+    url = path.format(**values)
+    invalid_values = {"limit": ["0", "1001", "-1", "abc", "", "1.5", "9" * 30]}
+    if path in OFFSET_ROUTES:
+        invalid_values["offset"] = ["-1", "abc", "", "1.5", str(2**53), str(2**64), "9" * 5000]
+        page_beyond_the_end = data(client.get(url, params={"offset": 2**53 - 1}))
+        assert (page_beyond_the_end["items"], page_beyond_the_end["pagination"]["next_offset"]) == (
+            [],
+            2**53 - 1,
+        )
+    for name, values_of_name in invalid_values.items():
+        for value in values_of_name:
+            body = problem(client.get(url, params={name: value}), 400, "request.invalid")
             assert body["errors"][0]["field"] == f"query.{name}"
 
 
 def test_item_created_between_two_pages_does_not_shift_the_next_page(stack: Stack) -> None:
     owner = stack.create_owner()
     with stack.client(owner.key) as client:
-        before = [new_list(client)["id"] for _ in range(4)][::-1]
-        first = data(client.get("/lists", params={"limit": FEW}))
+        list_ids = [new_list(client)["id"] for _ in range(4)][::-1]
+        first_page = data(client.get("/lists", params={"limit": MIN_ITEMS}))
         new_list(client)
-        cursor = first["pagination"]["next_cursor"]
-        second = data(client.get("/lists", params={"limit": FEW, "cursor": cursor}))
-    assert [each["id"] for each in first["items"] + second["items"]] == before
+        cursor = first_page["pagination"]["next_cursor"]
+        second_page = data(client.get("/lists", params={"limit": MIN_ITEMS, "cursor": cursor}))
+    assert [each["id"] for each in first_page["items"] + second_page["items"]] == list_ids
 
 
 def test_cursor_pages_return_items_with_equal_timestamps_exactly_once(
     stack: Stack, owner: Owner
 ) -> None:
     with stack.client(owner.key) as client:
-        made = {new_list(client)["id"] for _ in range(5)}
+        created_ids = {new_list(client)["id"] for _ in range(5)}
         stack.query("UPDATE lists SET created_at = now() WHERE user_id = %s", owner.user_id)
-        shown = [each["id"] for each in walk_pages(client, "/lists", FEW)]
-    assert sorted(shown) == sorted(made)
-    assert shown == sorted(shown, reverse=True)
+        listed_ids = [each["id"] for each in walk_pages(client, "/lists", MIN_ITEMS)]
+    assert sorted(listed_ids) == sorted(created_ids)
+    assert listed_ids == sorted(listed_ids, reverse=True)
 
 
 def test_cursor_of_one_owner_reveals_nothing_to_another_owner(
@@ -222,11 +225,11 @@ def test_cursor_of_one_owner_reveals_nothing_to_another_owner(
 ) -> None:
     client, _ = full_account
     cursor = data(client.get("/lists", params={"limit": 1}))["pagination"]["next_cursor"]
-    with stack.client(owner.key) as other:
-        assert data(other.get("/lists", params={"cursor": cursor}))["items"] == []
+    with stack.client(owner.key) as other_client:
+        assert data(other_client.get("/lists", params={"cursor": cursor}))["items"] == []
 
 
-MAX_ANSWER_BYTES = 4_000_000
+MAX_RESPONSE_BYTES = 4_000_000
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +238,7 @@ def large_list(stack: Stack) -> Iterator[tuple[httpx2.Client, int]]:
     with stack.client(stack.create_owner().key) as client:
         list_id = new_list(client)["id"]
         fields = [new_field(client, f"field_{number}")["id"] for number in range(50)]
-        values = {str(each): "ö" * 1000 for each in fields}
+        values = {str(field_id): "ö" * 1000 for field_id in fields}
         data(add(client, list_id, *(new_address() for _ in range(90))))
         stack.query(
             "UPDATE subscriptions SET fields = %s WHERE list_id = %s", json.dumps(values), list_id
@@ -249,27 +252,29 @@ def large_list(stack: Stack) -> Iterator[tuple[httpx2.Client, int]]:
 
 
 @pytest.mark.parametrize("query", [{}, {"filter": '{"field": "email", "exists": true}'}])
-@pytest.mark.parametrize("rest", ["subscriptions", "segments"])
+@pytest.mark.parametrize("collection", ["subscriptions", "segments"])
 def test_paged_response_ends_below_4_mb_and_its_cursor_finds_the_remaining_items(
-    large_list: tuple[httpx2.Client, int], rest: str, query: dict[str, str]
+    large_list: tuple[httpx2.Client, int], collection: str, query: dict[str, str]
 ) -> None:
     client, list_id = large_list
-    path = f"/lists/{list_id}/{rest}"
-    asked = {"limit": "1000", **query}
-    first = client.get(path, params=asked)
-    assert MAX_ANSWER_BYTES / 2 < len(first.content) < MAX_ANSWER_BYTES
-    [items, pagination] = [data(first)[name] for name in ("items", "pagination")]
+    path = f"/lists/{list_id}/{collection}"
+    params = {"limit": "1000", **query}
+    first_reply = client.get(path, params=params)
+    assert MAX_RESPONSE_BYTES / 2 < len(first_reply.content) < MAX_RESPONSE_BYTES
+    [items, pagination] = [data(first_reply)[name] for name in ("items", "pagination")]
     assert pagination["next_offset"] == len(items)
-    by_cursor = [*items]
+    items_by_cursor = [*items]
     while cursor := pagination["next_cursor"]:
-        reply = client.get(path, params={**asked, "cursor": cursor})
-        assert len(reply.content) < MAX_ANSWER_BYTES
-        by_cursor += data(reply)["items"]
+        reply = client.get(path, params={**params, "cursor": cursor})
+        assert len(reply.content) < MAX_RESPONSE_BYTES
+        items_by_cursor += data(reply)["items"]
         pagination = data(reply)["pagination"]
-    ids = [each["id"] for each in by_cursor]
+    ids = [each["id"] for each in items_by_cursor]
     assert ids == sorted(set(ids), reverse=True)
-    assert len(ids) == {"subscriptions": 90, "segments": 500}[rest]
+    assert len(ids) == {"subscriptions": 90, "segments": 500}[collection]
     if not query:
-        by_offset = data(client.get(path, params={**asked, "offset": len(items)}))
-        assert [each["id"] for each in by_offset["items"]][:1] == ids[len(items) :][:1]
-        assert by_offset["pagination"]["next_offset"] == len(items) + len(by_offset["items"])
+        page_by_offset = data(client.get(path, params={**params, "offset": len(items)}))
+        assert [each["id"] for each in page_by_offset["items"]][:1] == ids[len(items) :][:1]
+        assert page_by_offset["pagination"]["next_offset"] == len(items) + len(
+            page_by_offset["items"]
+        )

@@ -1,4 +1,4 @@
-"""The request bodies of all PATCH operations, in the OpenAPI document and in the API."""
+"""Tests of the request bodies of all PATCH operations, in the OpenAPI document and in the API."""
 
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +55,8 @@ def _create_list(client: httpx2.Client) -> str:
 
 
 def _create_member(client: httpx2.Client) -> str:
-    list_id, address = new_list(client)["id"], new_address()
+    list_id = new_list(client)["id"]
+    address = new_address()
     imported(client, list_id, of_addresses(address))
     path = f"/lists/{list_id}/members/{address}"
     data(client.patch(path, json={"type": "gold", "name": "Ada", "tags": ["VIP"]}))
@@ -130,6 +131,6 @@ def test_field_that_a_patch_body_omits_keeps_its_value(path: str, client: httpx2
     record_path = RECORDS[path](client)
     # The API has no operation that reads one field.
     read_path = "/fields" if path == "/fields/{field_id}" else record_path
-    before = data(client.get(read_path))
+    record_before = data(client.get(read_path))
     assert client.patch(record_path, json={}).status_code == 200
-    assert data(client.get(read_path)) == before
+    assert data(client.get(read_path)) == record_before

@@ -1,4 +1,4 @@
-"""A reader's preferences: a trace id asks for the link, and the mailed link alone opens them."""
+"""Tests of the preferences pages, which a reader opens with a mailed link."""
 
 import html
 import re
@@ -39,18 +39,18 @@ def browser(stack: Stack) -> Iterator[httpx2.Client]:
         yield client
 
 
-def ask_by_address(client: httpx2.Client, list_id: int, email: str) -> httpx2.Response:
+def request_by_address(client: httpx2.Client, list_id: int, email: str) -> httpx2.Response:
     return client.post("/preferences/ask", params={"list": list_id}, data={"email": email})
 
 
-def csrf(page: httpx2.Response) -> str:
+def read_csrf(page: httpx2.Response) -> str:
     return hidden(page)["csrf_token"]
 
 
-def press(
+def submit_action(
     browser: httpx2.Client, page: httpx2.Response, list_id: int, action: str
 ) -> httpx2.Response:
-    fields = {"csrf_token": csrf(page), "list": str(list_id), "action": action}
+    fields = {"csrf_token": read_csrf(page), "list": str(list_id), "action": action}
     return browser.post("/preferences", data=fields)
 
 
@@ -67,58 +67,58 @@ def test_unsubscribe_page_offers_to_mail_a_link_to_the_preferences(
 def test_preferences_link_request_does_not_reveal_whether_an_address_is_known(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    elsewhere = subscribe(stack, new_list(client))
-    strange = subscribe(stack, subscriber.list_id).email.replace("reader.", "nobody.")
+    member_of_other_list = subscribe(stack, new_list(client))
+    unknown_email = subscribe(stack, subscriber.list_id).email.replace("reader.", "nobody.")
     replies = [
         request_link(stranger, subscriber),
         *(
-            ask_by_address(stranger, subscriber.list_id, each.email)
-            for each in (subscriber, elsewhere)
+            request_by_address(stranger, subscriber.list_id, each.email)
+            for each in (subscriber, member_of_other_list)
         ),
-        ask_by_address(stranger, subscriber.list_id, strange),
+        request_by_address(stranger, subscriber.list_id, unknown_email),
     ]
     assert {(each.status_code, each.headers["location"]) for each in replies} == {
         (303, replies[0].headers["location"])
     }
     assert len({frozenset(each.headers) for each in replies}) == 1
-    # The same work was done for each; what differs is left to the worker.
-    noted = stack.query(
+    # Each request only enqueues a mail. The worker looks up the address after the response.
+    mail_rows = stack.query(
         "SELECT email, user_id FROM account_mails WHERE list_id = %s ORDER BY id",
         subscriber.list_id,
     )
-    emails = (subscriber.email, subscriber.email, elsewhere.email, strange)
-    assert noted == [(each, None) for each in emails]
-    assert stack.query("SELECT id FROM users WHERE email = %s", strange) == []
+    emails = (subscriber.email, subscriber.email, member_of_other_list.email, unknown_email)
+    assert mail_rows == [(each, None) for each in emails]
+    assert stack.query("SELECT id FROM users WHERE email = %s", unknown_email) == []
 
 
 def test_preferences_link_is_mailed_only_to_members_of_lists_of_that_owner(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    # One owner's lists: a person of one of them is asked about at the other.
-    sibling = new_list(client, "Another letter")
-    with stack.client(stack.create_owner().key) as other:
-        foreign = subscribe(stack, new_list(other))
-    assert ask_by_address(stranger, sibling, foreign.email).status_code == 303
-    assert ask_by_address(stranger, sibling, subscriber.email).status_code == 303
+    # A member of one list may request the link on another list of the same owner.
+    second_list_id = new_list(client, "Another letter")
+    with stack.client(stack.create_owner().key) as other_owner:
+        foreign_subscriber = subscribe(stack, new_list(other_owner))
+    assert request_by_address(stranger, second_list_id, foreign_subscriber.email).status_code == 303
+    assert request_by_address(stranger, second_list_id, subscriber.email).status_code == 303
     eventually(lambda: mailed_tokens(subscriber), what="the link")
-    done = eventually(
+    job_results = eventually(
         lambda: stack.query(
             "SELECT j.result FROM jobs AS j JOIN account_mails AS m ON m.id = j.subject_id"
             " WHERE j.kind = 'subscription.mail_preferences' AND m.email = %s"
             " AND j.status = 'succeeded'",
-            foreign.email,
+            foreign_subscriber.email,
         ),
         what="the end of the job",
     )
-    assert done == [({"sent": False},)]
-    assert mailed_tokens(foreign) == []
+    assert job_results == [({"sent": False},)]
+    assert mailed_tokens(foreign_subscriber) == []
 
 
 @pytest.mark.parametrize("email", ["", "nobody", "x" * 5000])
 def test_preferences_link_request_rejects_malformed_addresses(
     stranger: httpx2.Client, subscriber: Subscriber, email: str
 ) -> None:
-    reply = ask_by_address(stranger, subscriber.list_id, email)
+    reply = request_by_address(stranger, subscriber.list_id, email)
     assert read_heading(reply, 422) == "Manage your subscription"
     assert 'id="email-problem"' in reply.text
 
@@ -129,10 +129,12 @@ def test_preferences_mail_has_the_name_and_the_colour_of_the_list(
     changes = {"title": "Tea", "colour": "#0f5c6e"}
     data(client.patch(f"/lists/{subscriber.list_id}", json=changes))
     token = receive_token(browser, subscriber)
-    [text] = [each["html"] for each in stack.mails(to=subscriber.email) if token in each["html"]]
-    assert "border-bottom:2px solid #0f5c6e" in text
-    assert "<bdi>Tea</bdi>" in text
-    [button] = re.findall(r"<a [^>]*>Open my subscriptions</a>", text)
+    [mail_html] = [
+        each["html"] for each in stack.mails(to=subscriber.email) if token in each["html"]
+    ]
+    assert "border-bottom:2px solid #0f5c6e" in mail_html
+    assert "<bdi>Tea</bdi>" in mail_html
+    [button] = re.findall(r"<a [^>]*>Open my subscriptions</a>", mail_html)
     assert token in button
     assert "background:#0f5c6e" in button
 
@@ -140,8 +142,8 @@ def test_preferences_mail_has_the_name_and_the_colour_of_the_list(
 def test_forged_or_revoked_trace_id_cannot_request_a_preferences_link(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    forged = stranger.post("/preferences/ask", params={"trace_id": f"{subscriber.trace_id}A"})
-    assert read_heading(forged, 403) == "This link doesn’t work"
+    reply = stranger.post("/preferences/ask", params={"trace_id": f"{subscriber.trace_id}A"})
+    assert read_heading(reply, 403) == "This link doesn’t work"
     data(client.delete(f"/lists/{subscriber.list_id}/traces"))
     assert read_heading(request_link(stranger, subscriber), 403) == "This link doesn’t work"
     page = stranger.get("/unsubscribe", params={"trace_id": subscriber.trace_id})
@@ -152,22 +154,22 @@ def test_forged_or_revoked_trace_id_cannot_request_a_preferences_link(
 def test_trace_id_does_not_open_preferences_or_other_lists(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    other = new_list(client, "Another letter")
-    put(client, other, subscriber.email)
-    by_trace = {"trace_id": subscriber.trace_id}
+    other_list_id = new_list(client, "Another letter")
+    put(client, other_list_id, subscriber.email)
+    query = {"trace_id": subscriber.trace_id}
     for path in ("", "/data", "/data.json", "/erase", f"/answers?list={subscriber.list_id}"):
-        reply = stranger.get(f"/preferences{path}", params={**by_trace, "list": subscriber.list_id})
+        reply = stranger.get(f"/preferences{path}", params={**query, "list": subscriber.list_id})
         assert read_heading(reply, 403) == "Please request a new link"
     for path in ("", "/erase", "/answers"):
-        fields = {"list": str(other), "action": "leave"}
-        params = {**by_trace, "list": str(other)}
+        fields = {"list": str(other_list_id), "action": "leave"}
+        params = {**query, "list": str(other_list_id)}
         reply = stranger.post(f"/preferences{path}", params=params, data=fields)
         assert read_heading(reply, 403) == "Please request a new link"
-    opened = open_link(stranger, subscriber.trace_id, {}, Origin=stack.api_url)
-    assert read_heading(opened, 403) == "This link doesn’t work"
-    page = stranger.get("/unsubscribe", params=by_trace)
+    link_reply = open_link(stranger, subscriber.trace_id, {}, Origin=stack.api_url)
+    assert read_heading(link_reply, 403) == "This link doesn’t work"
+    page = stranger.get("/unsubscribe", params=query)
     assert "Another letter" not in page.text
-    assert known_member(client, other, subscriber.email)["status"] == "active"
+    assert known_member(client, other_list_id, subscriber.email)["status"] == "active"
 
 
 def test_preferences_link_is_usable_only_once_and_opening_its_page_changes_nothing(
@@ -175,39 +177,41 @@ def test_preferences_link_is_usable_only_once_and_opening_its_page_changes_nothi
 ) -> None:
     token = receive_token(stranger, subscriber)
     for _ in range(2):
-        shown = stranger.get("/preferences/open", params={"token": token})
-        assert "Open my subscriptions" in shown.text
-        # What ties the button to the browser, and no visit.
-        assert re.findall(r"(\w+)=", shown.headers["set-cookie"])[0].endswith("_form")
-    opened = open_link(browser, token, {}, Origin=stack.api_url)
-    assert opened.status_code == 303
-    cookie = opened.headers["set-cookie"].lower()
-    assert "httponly" in cookie
-    assert "samesite=lax" in cookie
+        link_page = stranger.get("/preferences/open", params={"token": token})
+        assert "Open my subscriptions" in link_page.text
+        # The page sets only the cookie that ties the form to the browser, but no session cookie.
+        assert re.findall(r"(\w+)=", link_page.headers["set-cookie"])[0].endswith("_form")
+    session_reply = open_link(browser, token, {}, Origin=stack.api_url)
+    assert session_reply.status_code == 303
+    cookie_header = session_reply.headers["set-cookie"].lower()
+    assert "httponly" in cookie_header
+    assert "samesite=lax" in cookie_header
     for reply in (
         stranger.get("/preferences/open", params={"token": token}),
         open_link(stranger, token, {}, Origin=stack.api_url),
     ):
         assert read_heading(reply, 403) == "This link has already been used"
-    # Who has the mail can't make the cookie of it.
-    name = opened.headers["set-cookie"].partition("=")[0]
-    stolen = stranger.get("/preferences", headers={"Cookie": f"{name}={token}"})
-    assert read_heading(stolen, 403) == "Please request a new link"
+    # The mailed token isn't valid as a session cookie.
+    cookie_name = session_reply.headers["set-cookie"].partition("=")[0]
+    reply_to_forged_cookie = stranger.get(
+        "/preferences", headers={"Cookie": f"{cookie_name}={token}"}
+    )
+    assert read_heading(reply_to_forged_cookie, 403) == "Please request a new link"
 
 
 def test_form_from_another_site_cannot_start_a_preferences_session(
     browser: httpx2.Client, stranger: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    # Whoever makes the site has a link of their own, and a form token for their own browser.
+    # The attacker has a link of their own, and a CSRF token for their own browser.
     token = receive_token(stranger, subscriber)
-    theirs = csrf(stranger.get("/preferences/open", params={"token": token}))
+    foreign_csrf_token = read_csrf(stranger.get("/preferences/open", params={"token": token}))
     assert browser.get("/preferences/open", params={"token": token}).status_code == 200
-    for fields in ({}, {"csrf_token": theirs}):
+    for fields in ({}, {"csrf_token": foreign_csrf_token}):
         reply = open_link(browser, token, fields, Origin="https://www.example.com")
         assert read_heading(reply, 403) == "We couldn’t verify your request"
         assert "set-cookie" not in reply.headers
-    shown = browser.get("/preferences/open", params={"token": token})
-    assert open_link(browser, token, {"csrf_token": csrf(shown)}).status_code == 303
+    link_page = browser.get("/preferences/open", params={"token": token})
+    assert open_link(browser, token, {"csrf_token": read_csrf(link_page)}).status_code == 303
 
 
 def test_preferences_link_and_session_expire_after_one_hour(
@@ -222,8 +226,10 @@ def test_preferences_link_and_session_expire_after_one_hour(
     assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
     reply = open_link(browser, token, {}, Origin=stack.api_url)
     assert read_heading(reply, 403) == "This link doesn’t work"
-    late = "SELECT 1 FROM mailed_links WHERE user_id = %s AND expires_at > created_at + '1 hour'"
-    assert stack.query(late, subscriber.user_id) == []
+    find_longer_links = (
+        "SELECT 1 FROM mailed_links WHERE user_id = %s AND expires_at > created_at + '1 hour'"
+    )
+    assert stack.query(find_longer_links, subscriber.user_id) == []
 
 
 def test_address_change_revokes_preferences_links_and_sessions(
@@ -233,34 +239,35 @@ def test_address_change_revokes_preferences_links_and_sessions(
     browser: httpx2.Client,
     client: httpx2.Client,
 ) -> None:
-    list_id, new = new_list(client), new_address()
+    list_id = new_list(client)
+    new_email = new_address()
     join(logged_in_visitor, list_id)
     user_id = user_id_of(stack, email)
-    before = Subscriber(stack, list_id, user_id, email)
-    open_preferences(browser, before)
-    token = receive_token(browser, before)
-    move(logged_in_visitor, new)
+    former_subscriber = Subscriber(stack, list_id, user_id, email)
+    open_preferences(browser, former_subscriber)
+    token = receive_token(browser, former_subscriber)
+    move(logged_in_visitor, new_email)
     assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
     for reply in (
         browser.get("/preferences/open", params={"token": token}),
         open_link(browser, token, {}, Origin=stack.api_url),
     ):
         assert read_heading(reply, 403) == "This link doesn’t work"
-    # Only the new mailbox gets another one, and the page names the address that the list has.
-    page = open_preferences(browser, Subscriber(stack, list_id, user_id, new))
+    # A new link is mailed only to the new address. The page shows the address that the list knows.
+    page = open_preferences(browser, Subscriber(stack, list_id, user_id, new_email))
     shown_email = f'<b class="address"><bdi>{email}</bdi></b>'
     assert f"Your address on these lists is {shown_email}." in read_text(page)
-    assert new not in read_text(page)
+    assert new_email not in read_text(page)
 
 
 def test_reader_can_end_the_preferences_session(
     browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     page = open_preferences(browser, subscriber)
-    kept = dict(browser.cookies)
-    done = browser.post("/preferences/end", data={"csrf_token": csrf(page)})
-    assert "max-age=0" in done.headers["set-cookie"].lower()
-    browser.cookies.update(kept)
+    cookies_before = dict(browser.cookies)
+    end_reply = browser.post("/preferences/end", data={"csrf_token": read_csrf(page)})
+    assert "max-age=0" in end_reply.headers["set-cookie"].lower()
+    browser.cookies.update(cookies_before)
     assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
 
 
@@ -269,13 +276,13 @@ def test_preferences_of_one_list_have_its_colour_and_of_several_lists_the_defaul
 ) -> None:
     accent = "--accent: #0f5c6e;"
     data(client.patch(f"/lists/{subscriber.list_id}", json={"colour": "#0f5c6e"}))
-    asked = follow_redirect(browser, request_link(browser, subscriber))
+    requested_page = follow_redirect(browser, request_link(browser, subscriber))
     token = receive_token(browser, subscriber)
-    opening = browser.get("/preferences/open", params={"token": token})
+    link_page = browser.get("/preferences/open", params={"token": token})
     open_preferences(browser, subscriber)
     paths = ("/preferences", "/preferences/data", "/preferences/erase")
-    answers = browser.get(f"/preferences/answers?list={subscriber.list_id}")
-    for page in (asked, opening, answers, *map(browser.get, paths)):
+    answers_page = browser.get(f"/preferences/answers?list={subscriber.list_id}")
+    for page in (requested_page, link_page, answers_page, *map(browser.get, paths)):
         assert accent in page.text
         # Like all pages of a list, these pages name Pressroom only in the footer.
         assert "<header>" not in page.text
@@ -290,43 +297,43 @@ def test_preferences_form_without_valid_csrf_token_changes_nothing(
     browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     open_preferences(browser, subscriber)
-    before = subscriber.kept()
+    rows_before = subscriber.kept()
     fields = {"list": str(subscriber.list_id), "action": "leave"}
-    for token in ({}, {"csrf_token": "x" * 43}):
+    for token_field in ({}, {"csrf_token": "x" * 43}):
         for path in ("", "/erase", "/end", f"/answers?list={subscriber.list_id}"):
-            reply = browser.post(f"/preferences{path}", data={**fields, **token})
+            reply = browser.post(f"/preferences{path}", data={**fields, **token_field})
             assert reply.status_code == 403
-    assert subscriber.kept() == before
+    assert subscriber.kept() == rows_before
     assert read_heading(browser.get("/preferences")) == "Your subscriptions"
 
 
 def test_preferences_show_and_change_only_lists_of_one_owner(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    second = new_list(client, "The Evening <Letter>")
-    put(client, second, subscriber.email)
-    with stack.client(stack.create_owner().key) as other:
-        foreign = new_list(other, "Of somebody else")
-        put(other, foreign, subscriber.email)
+    second_list_id = new_list(client, "The Evening <Letter>")
+    put(client, second_list_id, subscriber.email)
+    with stack.client(stack.create_owner().key) as other_owner:
+        foreign_list_id = new_list(other_owner, "Of somebody else")
+        put(other_owner, foreign_list_id, subscriber.email)
         page = open_preferences(browser, subscriber)
         assert html.escape("The Evening <Letter>") in page.text
         assert "Of somebody else" not in page.text
-        for action, stands in (
+        for action, standing in (
             ("stop_mail", ("active", False)),
             ("resume_mail", ("active", True)),
             ("leave", ("unsubscribed", True)),
             ("undo", ("active", True)),
         ):
-            assert press(browser, page, second, action).status_code == 303
-            found = known_member(client, second, subscriber.email)
-            assert (found["status"], found["email_enabled"]) == stands
-        unknown = new_list(client)
-        for list_id in (foreign, unknown):
+            assert submit_action(browser, page, second_list_id, action).status_code == 303
+            member = known_member(client, second_list_id, subscriber.email)
+            assert (member["status"], member["email_enabled"]) == standing
+        unrelated_list_id = new_list(client)
+        for list_id in (foreign_list_id, unrelated_list_id):
             for action in ("leave", "undo", "resume_mail"):
-                assert read_heading(press(browser, page, list_id, action), 404)
-        assert known_member(other, foreign, subscriber.email)["status"] == "active"
+                assert read_heading(submit_action(browser, page, list_id, action), 404)
+        assert known_member(other_owner, foreign_list_id, subscriber.email)["status"] == "active"
     for action in ("", "erase"):
-        assert read_heading(press(browser, page, subscriber.list_id, action), 422)
+        assert read_heading(submit_action(browser, page, subscriber.list_id, action), 422)
     assert subscriber.stands() == ("active", True)
 
 
@@ -346,20 +353,22 @@ def test_reader_can_change_only_their_name_and_public_fields(
     assert 'value="A"' in page.text
     assert "note" not in page.text
     answers = {"fields.city": "Rome", "fields.visits": "many", "fields.news": "no", "name": "Ada"}
-    wrong = browser.post(path, data={**answers, "csrf_token": csrf(page)})
-    assert read_heading(wrong, 422) == "Your name and answers"
-    assert 'id="fields.visits-problem"' in wrong.text
-    assert 'value="Rome"' in wrong.text
+    invalid_reply = browser.post(path, data={**answers, "csrf_token": read_csrf(page)})
+    assert read_heading(invalid_reply, 422) == "Your name and answers"
+    assert 'id="fields.visits-problem"' in invalid_reply.text
+    assert 'value="Rome"' in invalid_reply.text
     answers["fields.visits"] = ""
-    assert browser.post(path, data={**answers, "csrf_token": csrf(page)}).status_code == 303
-    found = known_member(client, subscriber.list_id, subscriber.email)
-    assert found["name"] == "Ada"
-    assert found["fields"] == {"city": "Rome", "news": False, "note": "kept"}
-    long = browser.post(path, data={"name": "x" * 201, "csrf_token": csrf(page)})
-    assert read_heading(long, 422) == "Your name and answers"
-    assert 'id="name-problem"' in long.text
-    closed = browser.post(path, data={"fields.note": "x", "csrf_token": csrf(page)})
-    assert closed.status_code == 422
+    assert browser.post(path, data={**answers, "csrf_token": read_csrf(page)}).status_code == 303
+    member = known_member(client, subscriber.list_id, subscriber.email)
+    assert member["name"] == "Ada"
+    assert member["fields"] == {"city": "Rome", "news": False, "note": "kept"}
+    long_name_reply = browser.post(path, data={"name": "x" * 201, "csrf_token": read_csrf(page)})
+    assert read_heading(long_name_reply, 422) == "Your name and answers"
+    assert 'id="name-problem"' in long_name_reply.text
+    private_field_reply = browser.post(
+        path, data={"fields.note": "x", "csrf_token": read_csrf(page)}
+    )
+    assert private_field_reply.status_code == 422
     assert known_member(client, subscriber.list_id, subscriber.email)["fields"]["note"] == "kept"
 
 
@@ -369,8 +378,8 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     new_field(client, "note", label="Height & more")
     body = {"name": "Ada", "fields": {"note": "tall <b>"}, "tags": ["VIP"]}
     put(client, subscriber.list_id, subscriber.email, **body)
-    with stack.client(stack.create_owner().key) as other:
-        put(other, new_list(other, "Of somebody else"), subscriber.email, name="Secret")
+    with stack.client(stack.create_owner().key) as other_owner:
+        put(other_owner, new_list(other_owner, "Of somebody else"), subscriber.email, name="Secret")
     open_preferences(browser, subscriber)
     page = browser.get("/preferences/data")
     assert read_heading(page) == "Your data"
@@ -383,40 +392,42 @@ def test_reader_sees_and_downloads_all_personal_data_of_one_owner(
     require_headers(reply)
     assert reply.headers["content-type"] == "application/json"
     assert reply.headers["content-disposition"].startswith("attachment;")
-    found = reply.json()
-    assert found["email"] == subscriber.email
-    [of_list] = found["lists"]
-    assert (of_list["name"], of_list["fields"], of_list["tags"]) == (
+    downloaded_data = reply.json()
+    assert downloaded_data["email"] == subscriber.email
+    [list_data] = downloaded_data["lists"]
+    assert (list_data["name"], list_data["fields"], list_data["tags"]) == (
         "Ada",
         {"note": "tall <b>"},
         ["VIP"],
     )
-    assert [each["action"] for each in of_list["history"]][-1] == "requested"
-    assert of_list["consent"][-1]["how"] == "form"
+    assert [each["action"] for each in list_data["history"]][-1] == "requested"
+    assert list_data["consent"][-1]["how"] == "form"
     assert "Secret" not in page.text + reply.text
     # The data about the person also contains bounces and the person's reports about lists.
     bounce_hard(stack, build_mailing(subscriber.list_id, subscriber.user_id))
     browser.post("/report", params={"trace_id": subscriber.trace_id})
-    found = browser.get("/preferences/data.json").json()
-    assert [(each["is_hard"], each["status"]) for each in found["bounces"]] == [(True, "5.1.1")]
+    downloaded_data = browser.get("/preferences/data.json").json()
+    assert [(each["is_hard"], each["status"]) for each in downloaded_data["bounces"]] == [
+        (True, "5.1.1")
+    ]
     assert "because your address returned an e-mail" in browser.get("/preferences/data").text
-    assert [each["kind"] for each in found["opt_outs"]] == ["list"]
-    assert len(found["reports"]) == 1
+    assert [each["kind"] for each in downloaded_data["opt_outs"]] == ["list"]
+    assert len(downloaded_data["reports"]) == 1
 
 
 def test_reader_downloads_the_reports_of_senders_about_their_mail(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
-    with stack.client(stack.create_owner().key) as other:
-        foreign_id = new_list(other, "Of somebody else")
-        put(other, foreign_id, subscriber.email)
-        for owner, list_id in ((client, subscriber.list_id), (other, foreign_id)):
+    with stack.client(stack.create_owner().key) as other_owner:
+        foreign_list_id = new_list(other_owner, "Of somebody else")
+        put(other_owner, foreign_list_id, subscriber.email)
+        for owner, list_id in ((client, subscriber.list_id), (other_owner, foreign_list_id)):
             delivery_id = delivery_for(stack, int(list_id), subscriber.user_id)
             deliver(stack, owner, new_sender(owner), report("delivered", delivery_id=delivery_id))
     open_preferences(browser, subscriber)
-    [found] = browser.get("/preferences/data.json").json()["sender_reports"]
-    assert (found["kind"], found["outcome"]) == ("delivered", "applied")
-    assert found["list"] != "Of somebody else"
+    [sender_report] = browser.get("/preferences/data.json").json()["sender_reports"]
+    assert (sender_report["kind"], sender_report["outcome"]) == ("delivered", "applied")
+    assert sender_report["list"] != "Of somebody else"
 
 
 def test_reader_is_erased_after_confirmation_in_the_preferences(
@@ -426,29 +437,32 @@ def test_reader_is_erased_after_confirmation_in_the_preferences(
     page = browser.get("/preferences/erase")
     assert read_heading(page) == "Delete my data"
     assert subscriber.stands() == ("active", True)
-    done = browser.post("/preferences/erase", data={"csrf_token": csrf(page)})
-    # This one page sets a cookie: it has the browser forget the visit.
-    assert "max-age=0" in done.headers.pop("set-cookie").lower()
-    assert read_heading(done) == "Your data is being deleted"
+    erasure_reply = browser.post("/preferences/erase", data={"csrf_token": read_csrf(page)})
+    # The response deletes the session cookie.
+    assert "max-age=0" in erasure_reply.headers.pop("set-cookie").lower()
+    assert read_heading(erasure_reply) == "Your data is being deleted"
     assert read_heading(browser.get("/preferences"), 403) == "Please request a new link"
 
-    email = "SELECT email FROM users WHERE id = %s"
-    erased = [(f"erased-{subscriber.user_id}@erased.invalid",)]
-    eventually(lambda: stack.query(email, subscriber.user_id) == erased, what="the erasure")
+    select_email = "SELECT email FROM users WHERE id = %s"
+    erased_row = [(f"erased-{subscriber.user_id}@erased.invalid",)]
+    eventually(
+        lambda: stack.query(select_email, subscriber.user_id) == erased_row, what="the erasure"
+    )
 
 
 def test_preferences_link_cannot_erase_a_person_with_an_account(
     stack: Stack, client: httpx2.Client, browser: httpx2.Client
 ) -> None:
-    list_id, person = new_list(client), stack.create_owner()
+    list_id = new_list(client)
+    person = stack.create_owner()
     put(client, list_id, person.email)
     stack.query("UPDATE users SET password_hash = 'x' WHERE id = %s RETURNING id", person.user_id)
     reader = Subscriber(stack, list_id, person.user_id, person.email)
     page = open_preferences(browser, reader)
-    shown = browser.get("/preferences/erase")
-    assert "belongs to an account" in shown.text
-    assert "<button" not in shown.text
-    reply = browser.post("/preferences/erase", data={"csrf_token": csrf(page)})
+    erasure_page = browser.get("/preferences/erase")
+    assert "belongs to an account" in erasure_page.text
+    assert "<button" not in erasure_page.text
+    reply = browser.post("/preferences/erase", data={"csrf_token": read_csrf(page)})
     assert reply.status_code == 403
     assert reader.stands() == ("active", True)
 
@@ -457,11 +471,11 @@ def test_erasure_page_warns_readers_who_are_on_lists_of_other_owners(
     stack: Stack, browser: httpx2.Client, subscriber: Subscriber
 ) -> None:
     open_preferences(browser, subscriber)
-    told = "You are also on lists of other owners"
-    assert told not in browser.get("/preferences/erase").text
-    with stack.client(stack.create_owner().key) as other:
-        put(other, new_list(other), subscriber.email)
-    assert told in browser.get("/preferences/erase").text
+    warning = "You are also on lists of other owners"
+    assert warning not in browser.get("/preferences/erase").text
+    with stack.client(stack.create_owner().key) as other_owner:
+        put(other_owner, new_list(other_owner), subscriber.email)
+    assert warning in browser.get("/preferences/erase").text
 
 
 def test_unknown_unsubscribe_reason_is_not_stored(
@@ -474,10 +488,10 @@ def test_unknown_unsubscribe_reason_is_not_stored(
         ({"data": {"action": "leave"}}, None),
         ({"json": {"action": "leave", "reason": ["too_many"]}}, None),
     ]
-    for body, kept in bodies:
+    for body, stored_reason in bodies:
         reader = subscribe(stack, list_id)
         reply = stranger.post("/unsubscribe", params={"trace_id": reader.trace_id}, **body)
         assert reply.status_code == 303
-        history = f"/lists/{list_id}/members/{reader.user_id}/history"
-        newest = data(client.get(history))["items"][0]
-        assert (newest["action"], newest["reason"]) == ("unsubscribed", kept)
+        history_path = f"/lists/{list_id}/members/{reader.user_id}/history"
+        newest_entry = data(client.get(history_path))["items"][0]
+        assert (newest_entry["action"], newest_entry["reason"]) == ("unsubscribed", stored_reason)

@@ -31,10 +31,10 @@ from tests.support.people.quotas import (
 )
 from tests.support.stack.maintenance import run_maintenance
 
-# A stored filter with a tag has its id, of any length.
-GOLD = {"field": "type", "is": "gold"}
+# Don't filter by a tag, because a stored filter contains the tag's id, whose length varies.
+GOLD_FILTER = {"field": "type", "is": "gold"}
 ROW_BYTES = count_row_bytes()
-FREE = {
+FREE_QUOTAS = {
     "members": 1000,
     "lists": 5,
     "storage_mb": 500,
@@ -59,11 +59,11 @@ def free_client(stack: Stack, free_owner: Owner) -> Iterator[httpx2.Client]:
         yield client
 
 
-def quotas(client: httpx2.Client) -> dict[str, dict[str, Any]]:
+def read_quotas(client: httpx2.Client) -> dict[str, dict[str, Any]]:
     return dict(data(client.get("/users/me"))["quotas"])
 
 
-def exceeded(reply: httpx2.Response, quota: str, *, used: int, limit: int) -> None:
+def require_exceeded(reply: httpx2.Response, quota: str, *, used: int, limit: int) -> None:
     body = problem(reply, 403, "quota.exceeded")
     assert (body["quota"], body["used"], body["limit"]) == (quota, used, limit)
     for value in (quota, used, limit):
@@ -76,56 +76,58 @@ def set_plan(stack: Stack, owner: Owner, plan: Plan) -> None:
 
 def test_free_plan_has_the_documented_quotas(free_client: httpx2.Client) -> None:
     me = data(free_client.get("/users/me"))
-    used = dict.fromkeys(FREE, 0) | {"keys": 1}
+    expected_use = dict.fromkeys(FREE_QUOTAS, 0) | {"keys": 1}
     assert me["plan"] == "free"
-    assert me["quotas"] == {n: {"used": used[n], "limit": most} for n, most in FREE.items()}
+    assert me["quotas"] == {
+        name: {"used": expected_use[name], "limit": limit} for name, limit in FREE_QUOTAS.items()
+    }
 
 
 def test_paid_plan_limits_only_members(client: httpx2.Client) -> None:
-    found = quotas(client)
-    assert found.pop("members") == {"used": 0, "limit": MOST_MEMBERS}
-    assert set(found) == set(FREE) - {"members"}
-    assert {each["limit"] for each in found.values()} == {None}
+    plan_quotas = read_quotas(client)
+    assert plan_quotas.pop("members") == {"used": 0, "limit": MOST_MEMBERS}
+    assert set(plan_quotas) == set(FREE_QUOTAS) - {"members"}
+    assert {plan_quota["limit"] for plan_quota in plan_quotas.values()} == {None}
 
 
 def test_list_beyond_the_plan_is_rejected_and_archived_lists_do_not_count(
     free_client: httpx2.Client,
 ) -> None:
-    made = [new_list(free_client) for _ in range(5)]
+    created_lists = [new_list(free_client) for _ in range(5)]
     body = {"title": "One more", "slug": "one-more"}
-    exceeded(free_client.post("/lists", json=body), "lists", used=5, limit=5)
-    assert quotas(free_client)["lists"] == {"used": 5, "limit": 5}
+    require_exceeded(free_client.post("/lists", json=body), "lists", used=5, limit=5)
+    assert read_quotas(free_client)["lists"] == {"used": 5, "limit": 5}
     # Archived lists don't count towards the quota.
-    data(free_client.delete(f"/lists/{made[0]['id']}"))
+    data(free_client.delete(f"/lists/{created_lists[0]['id']}"))
     new_list(free_client)
-    exceeded(free_client.post("/lists", json=body), "lists", used=5, limit=5)
+    require_exceeded(free_client.post("/lists", json=body), "lists", used=5, limit=5)
 
 
 def test_downgrade_keeps_existing_lists_but_prevents_new_lists(
     stack: Stack, client: httpx2.Client, owner: Owner
 ) -> None:
-    made = [new_list(client)["id"] for _ in range(7)]
+    created_ids = [new_list(client)["id"] for _ in range(7)]
     set_plan(stack, owner, Plan.FREE)
-    listed = [each["id"] for each in data(client.get("/lists"))["items"]]
-    assert sorted(listed) == sorted(made)
-    assert quotas(client)["lists"] == {"used": 7, "limit": 5}
+    listed_ids = [each["id"] for each in data(client.get("/lists"))["items"]]
+    assert sorted(listed_ids) == sorted(created_ids)
+    assert read_quotas(client)["lists"] == {"used": 7, "limit": 5}
     body = {"title": "One more", "slug": "one-more"}
-    exceeded(client.post("/lists", json=body), "lists", used=7, limit=5)
-    data(client.patch(f"/lists/{made[0]}", json={"title": "Another title"}))
+    require_exceeded(client.post("/lists", json=body), "lists", used=7, limit=5)
+    data(client.patch(f"/lists/{created_ids[0]}", json={"title": "Another title"}))
 
 
 def test_api_key_beyond_the_plan_is_rejected_and_revoked_or_expired_keys_do_not_count(
     stack: Stack, free_client: httpx2.Client
 ) -> None:
-    made = [data(free_client.post("/apikeys", json={"name": "n"}))["id"] for _ in range(9)]
-    exceeded(free_client.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
+    key_ids = [data(free_client.post("/apikeys", json={"name": "n"}))["id"] for _ in range(9)]
+    require_exceeded(free_client.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
     # Expired keys and revoked keys don't count towards the quota.
-    stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", made[0])
-    data(free_client.delete(f"/apikeys/{made[1]}"))
-    assert quotas(free_client)["keys"] == {"used": 8, "limit": 10}
+    stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", key_ids[0])
+    data(free_client.delete(f"/apikeys/{key_ids[1]}"))
+    assert read_quotas(free_client)["keys"] == {"used": 8, "limit": 10}
     for _ in range(2):
         data(free_client.post("/apikeys", json={"name": "n"}))
-    exceeded(free_client.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
+    require_exceeded(free_client.post("/apikeys", json={"name": "n"}), "keys", used=10, limit=10)
 
 
 def test_storage_quota_counts_images_with_renditions_until_deletion(
@@ -135,21 +137,23 @@ def test_storage_quota_counts_images_with_renditions_until_deletion(
     sizes = [each["size"] for each in (picture, picture["thumbnail"], *picture["renditions"])]
     assert len(sizes) == 5
     assert stored_bytes(stack, free_owner.user_id) == sum(sizes) > 0
-    assert quotas(free_client)["storage_mb"] == {"used": 1, "limit": 500}
+    assert read_quotas(free_client)["storage_mb"] == {"used": 1, "limit": 500}
     data(free_client.delete(f"/attachments/{picture['hash_id']}"))
     assert stored_bytes(stack, free_owner.user_id) == 0
-    assert quotas(free_client)["storage_mb"] == {"used": 0, "limit": 500}
+    assert read_quotas(free_client)["storage_mb"] == {"used": 0, "limit": 500}
 
 
 def test_image_whose_renditions_exceed_the_storage_quota_is_rejected(
     stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
     content = photo(700, 500, quality=60)
-    whole = data(send(free_client, content, "p.jpg"))
-    assert whole["size"] < len(content)
-    data(free_client.delete(f"/attachments/{whole['hash_id']}"))
+    attachment = data(send(free_client, content, "p.jpg"))
+    assert attachment["size"] < len(content)
+    data(free_client.delete(f"/attachments/{attachment['hash_id']}"))
     store(stack, free_owner.user_id, 500 * MB - len(content))
-    exceeded(send(free_client, content, "p.jpg", renditions="1"), "storage_mb", used=500, limit=500)
+    require_exceeded(
+        send(free_client, content, "p.jpg", renditions="1"), "storage_mb", used=500, limit=500
+    )
     assert stored_bytes(stack, free_owner.user_id) == 500 * MB - len(content)
     data(send(free_client, content, "p.jpg"))
 
@@ -157,14 +161,14 @@ def test_image_whose_renditions_exceed_the_storage_quota_is_rejected(
 def test_image_that_grows_beyond_the_storage_quota_during_conversion_is_rejected(
     stack: Stack, free_owner: Owner, free_client: httpx2.Client
 ) -> None:
-    coarse = noise()
-    assert data(send(free_client, coarse, "p.jpg"))["size"] > len(coarse)
-    store(stack, free_owner.user_id, 500 * MB - len(coarse))
-    exceeded(send(free_client, coarse, "p.jpg"), "storage_mb", used=500, limit=500)
-    assert stored_bytes(stack, free_owner.user_id) == 500 * MB - len(coarse)
+    noisy_image = noise()
+    assert data(send(free_client, noisy_image, "p.jpg"))["size"] > len(noisy_image)
+    store(stack, free_owner.user_id, 500 * MB - len(noisy_image))
+    require_exceeded(send(free_client, noisy_image, "p.jpg"), "storage_mb", used=500, limit=500)
+    assert stored_bytes(stack, free_owner.user_id) == 500 * MB - len(noisy_image)
 
 
-def export_size(stack: Stack, owner: Owner) -> int:
+def read_export_size(stack: Stack, owner: Owner) -> int:
     [(size,)] = stack.query("SELECT size FROM exports WHERE user_id = %s", owner.user_id)
     return int(str(size))
 
@@ -175,53 +179,55 @@ def test_storage_quota_counts_export_files(
     list_id = new_list(client)["id"]
     data(add(client, list_id, *(new_address() for _ in range(3))))
     data(export(client, list_id, "members"))
-    size = export_size(stack, owner)
+    size = read_export_size(stack, owner)
     assert stored_bytes(stack, owner.user_id) == size + ROW_BYTES
     set_plan(stack, owner, Plan.FREE)
     store(stack, owner.user_id, 500 * MB)
-    exceeded(export(client, list_id, "members"), "storage_mb", used=500, limit=500)
+    require_exceeded(export(client, list_id, "members"), "storage_mb", used=500, limit=500)
     # The size of an export file is known only after the export.
     store(stack, owner.user_id, 500 * MB - 1)
-    exceeded(export(client, list_id, "members"), "storage_mb", used=500, limit=500)
+    require_exceeded(export(client, list_id, "members"), "storage_mb", used=500, limit=500)
     assert stored_bytes(stack, owner.user_id) == 500 * MB - 1
 
 
 def test_storage_quota_counts_database_rows_until_they_are_deleted(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
-    def stored() -> int:
+    def read_stored_bytes() -> int:
         return stored_bytes(stack, owner.user_id)
 
     with hooked() as receiver:
         segment = new_segment(client, list_id, filter_of_bytes(9_000))
-        assert stored() >= ROW_BYTES + 9_000
+        assert read_stored_bytes() >= ROW_BYTES + 9_000
         path = f"/lists/{list_id}/segments/{segment['id']}"
-        data(client.patch(path, json={"filter": GOLD}))
-        length = len(json.dumps(GOLD))
-        assert stored() == ROW_BYTES + length
+        data(client.patch(path, json={"filter": GOLD_FILTER}))
+        filter_bytes = len(json.dumps(GOLD_FILTER))
+        assert read_stored_bytes() == ROW_BYTES + filter_bytes
         assert data(client.delete(path)) == 1
-        assert stored() == 0
-        acted(client, list_id, "email_off", filter=GOLD)
-        assert stored() == ROW_BYTES + length
+        assert read_stored_bytes() == 0
+        acted(client, list_id, "email_off", filter=GOLD_FILTER)
+        assert read_stored_bytes() == ROW_BYTES + filter_bytes
         data(export(client, list_id, "members"))
         endpoint = new_endpoint(client, receiver.url)
         data(client.post(f"/webhook-endpoints/{endpoint['id']}/test"))
-        size = export_size(stack, owner)
-        rows = 3 * ROW_BYTES + length + len(receiver.body)
-        eventually(lambda: stored() == size + rows, what="the answer counted")
-        assert quotas(client)["storage_mb"]["used"] == 1
+        export_bytes = read_export_size(stack, owner)
+        row_bytes = 3 * ROW_BYTES + filter_bytes + len(receiver.body)
+        eventually(
+            lambda: read_stored_bytes() == export_bytes + row_bytes, what="the answer counted"
+        )
+        assert read_quotas(client)["storage_mb"]["used"] == 1
     # Rows that an owner can't delete are purged when they are old enough.
     assert data(client.delete(f"/webhook-endpoints/{endpoint['id']}")) == 1
-    long_ago = "now() - interval '2 years'"
+    two_years_ago = "now() - interval '2 years'"
     for change in (
-        f"bulk_actions SET created_at = {long_ago}, finished_at = {long_ago}",
-        f"exports SET created_at = {long_ago}, files_removed_at = now()",
+        f"bulk_actions SET created_at = {two_years_ago}, finished_at = {two_years_ago}",
+        f"exports SET created_at = {two_years_ago}, files_removed_at = now()",
         # Deliveries of any age are purged together with their endpoint.
-        f"webhook_endpoints SET deleted_at = {long_ago}",
+        f"webhook_endpoints SET deleted_at = {two_years_ago}",
     ):
         stack.query(f"UPDATE {change} WHERE user_id = %s", owner.user_id)
     run_maintenance(stack, "maintenance.purge")
-    assert stored() == 0
+    assert read_stored_bytes() == 0
 
 
 def test_owner_without_storage_creates_no_rows_but_readers_can_still_join(
@@ -235,30 +241,31 @@ def test_owner_without_storage_creates_no_rows_but_readers_can_still_join(
         eventually(lambda: len(receiver.hooks) == 1, what="the first event")
         set_plan(stack, owner, Plan.FREE)
         store(stack, owner.user_id, 500 * MB)
-        segments, hook = f"/lists/{list_id}/segments", f"/webhook-endpoints/{endpoint['id']}"
-        path = f"{segments}/{segment['id']}"
+        segments_path = f"/lists/{list_id}/segments"
+        endpoint_path = f"/webhook-endpoints/{endpoint['id']}"
+        segment_path = f"{segments_path}/{segment['id']}"
         for reply in (
-            client.post(segments, json={"name": "Another", "filter": VIP}),
-            client.patch(path, json={"filter": filter_of_bytes(9_001)}),
+            client.post(segments_path, json={"name": "Another", "filter": VIP}),
+            client.patch(segment_path, json={"filter": filter_of_bytes(9_001)}),
             bulk_action(client, list_id, "email_off", filter=VIP),
             export(client, list_id, "members"),
-            client.post(f"{hook}/test"),
-            client.post(f"{hook}/replay", json={"since": "2026-01-01T00:00:00Z"}),
+            client.post(f"{endpoint_path}/test"),
+            client.post(f"{endpoint_path}/replay", json={"since": "2026-01-01T00:00:00Z"}),
         ):
-            exceeded(reply, "storage_mb", used=500, limit=500)
+            require_exceeded(reply, "storage_mb", used=500, limit=500)
         assert stored_bytes(stack, owner.user_id) == 500 * MB
         with a_reader(stack) as reader:
             reader.joins(list_id)
             assert reader.stands(list_id) == ("active", True)
         eventually(lambda: len(receiver.hooks) == 2, what="the reader's event")
-        delivered = f"SELECT 1 FROM webhook_deliveries WHERE endpoint_id = {endpoint['id']}"
-        delivered += " AND status = 'delivered' AND answer IS NOT NULL"
-        eventually(lambda: len(stack.query(delivered)) == 2, what="the answers kept")
+        select_answers = f"SELECT 1 FROM webhook_deliveries WHERE endpoint_id = {endpoint['id']}"
+        select_answers += " AND status = 'delivered' AND answer IS NOT NULL"
+        eventually(lambda: len(stack.query(select_answers)) == 2, what="the answers kept")
         # Deliveries about a reader's actions don't count towards the owner's storage quota.
         assert stored_bytes(stack, owner.user_id) == 500 * MB
         # Changes that need less storage are always possible.
-        data(client.patch(path, json={"filter": VIP}))
-        data(client.post(segments, json={"name": "Another", "filter": VIP}))
+        data(client.patch(segment_path, json={"filter": VIP}))
+        data(client.post(segments_path, json={"name": "Another", "filter": VIP}))
 
 
 def test_delivery_export_is_not_limited_by_quotas(
@@ -281,7 +288,9 @@ def test_job_retry_beyond_the_quota_of_unfinished_jobs_is_rejected(
         job["id"],
     )
     begin_jobs(stack, free_owner.user_id, 3)
-    exceeded(free_client.post(f"/jobs/{job['id']}/retry"), "unfinished_jobs", used=4, limit=3)
+    require_exceeded(
+        free_client.post(f"/jobs/{job['id']}/retry"), "unfinished_jobs", used=4, limit=3
+    )
     assert data(free_client.get(f"/jobs/{job['id']}"))["status"] == "failed"
 
 
@@ -291,50 +300,56 @@ def test_composer_calls_and_photo_searches_beyond_the_daily_quota_are_rejected(
     post = fresh()
     for used in (1, 2):
         assert ask(free_client, METADATA, post).status_code == 200
-        assert quotas(free_client)["composer_per_day"] == {"used": used, "limit": 50}
-    mine = "WHERE user_id = %s"
-    stack.query(f"UPDATE composer_uses SET calls = 49 {mine}", free_owner.user_id)
+        assert read_quotas(free_client)["composer_per_day"] == {"used": used, "limit": 50}
+    of_owner = "WHERE user_id = %s"
+    stack.query(f"UPDATE composer_uses SET calls = 49 {of_owner}", free_owner.user_id)
     assert ask(free_client, METADATA, post).status_code == 200
     for _ in range(2):
-        exceeded(ask(free_client, METADATA, post), "composer_per_day", used=50, limit=50)
-    photos = free_client.get("/composer/stockphoto/photos/search", params={"query": "bread"})
-    exceeded(photos, "composer_per_day", used=50, limit=50)
+        require_exceeded(ask(free_client, METADATA, post), "composer_per_day", used=50, limit=50)
+    photo_reply = free_client.get("/composer/stockphoto/photos/search", params={"query": "bread"})
+    require_exceeded(photo_reply, "composer_per_day", used=50, limit=50)
     # The daily quota starts at zero on the next day.
-    stack.query(f"UPDATE composer_uses SET day = day - 1 {mine}", free_owner.user_id)
-    assert quotas(free_client)["composer_per_day"] == {"used": 0, "limit": 50}
+    stack.query(f"UPDATE composer_uses SET day = day - 1 {of_owner}", free_owner.user_id)
+    assert read_quotas(free_client)["composer_per_day"] == {"used": 0, "limit": 50}
     assert ask(free_client, METADATA, post).status_code == 200
-    assert quotas(free_client)["composer_per_day"] == {"used": 1, "limit": 50}
+    assert read_quotas(free_client)["composer_per_day"] == {"used": 1, "limit": 50}
 
 
 def test_import_beyond_the_member_quota_fails_but_records_every_opt_out(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    list_id, other_id = new_list(client)["id"], new_list(client)["id"]
+    list_id = new_list(client)["id"]
+    other_list_id = new_list(client)["id"]
     member = new_address()
     data(add(client, list_id, member))
     # The quota counts the members of all lists of the owner.
-    leave_room_for_members(stack, other_id, room=4)
-    new, leaving = [new_address() for _ in range(5)], new_address()
-    rows = [[each, "subscribed"] for each in new]
+    leave_room_for_members(stack, other_list_id, room=4)
+    new_emails = [new_address() for _ in range(5)]
+    opted_out_email = new_address()
+    rows = [[each, "subscribed"] for each in new_emails]
     rows[1:1] = [[member, "unsubscribed"]]
-    file = sheet(["Email", "Status"], *rows, [leaving, "unsubscribed"])
-    exceeded(upload(client, list_id, file), "members", used=MOST_MEMBERS - 1, limit=MOST_MEMBERS)
-    noted = data(client.get("/users/me/security-events"))["items"]
-    assert sum(each["type"] == "quota.refused" for each in noted) == 1
-    assert set(everybody(client, list_id)) == set(new[:3])
+    file = sheet(["Email", "Status"], *rows, [opted_out_email, "unsubscribed"])
+    require_exceeded(
+        upload(client, list_id, file), "members", used=MOST_MEMBERS - 1, limit=MOST_MEMBERS
+    )
+    security_events = data(client.get("/users/me/security-events"))["items"]
+    assert sum(each["type"] == "quota.refused" for each in security_events) == 1
+    assert set(everybody(client, list_id)) == set(new_emails[:3])
     assert known_member(client, list_id, member)["status"] == "unsubscribed"
     # The opt-out in the last row of the file is also recorded.
-    assert data(add(client, list_id, leaving)) == 0
+    assert data(add(client, list_id, opted_out_email)) == 0
 
-    task = data(client.get("/imports"))["items"][1]
-    assert (task["status"], task["error"]["code"]) == ("failed", "quota.exceeded")
-    counted = ("received", "added", "over_quota", "opted_out")
-    assert [task[name] for name in counted] == [7, 3, 2, 2]
-    refused = [row for row in errors(task["errors_url"]) if row["code"] == "quota.exceeded"]
-    assert [row["Email"] for row in refused] == new[3:]
-    assert set(OURS) <= set(refused[0])
+    import_record = data(client.get("/imports"))["items"][1]
+    assert (import_record["status"], import_record["error"]["code"]) == ("failed", "quota.exceeded")
+    count_names = ("received", "added", "over_quota", "opted_out")
+    assert [import_record[name] for name in count_names] == [7, 3, 2, 2]
+    rejected_rows = [
+        row for row in errors(import_record["errors_url"]) if row["code"] == "quota.exceeded"
+    ]
+    assert [row["Email"] for row in rejected_rows] == new_emails[3:]
+    assert set(OURS) <= set(rejected_rows[0])
 
-    assert data(client.delete(f"/imports/{task['id']}/members")) == 3
+    assert data(client.delete(f"/imports/{import_record['id']}/members")) == 3
     assert everybody(client, list_id) == {}
     assert known_member(client, list_id, member)["status"] == "unsubscribed"
 
@@ -344,27 +359,27 @@ def test_bulk_add_fills_the_member_quota_and_rejects_the_rest(
 ) -> None:
     list_id = new_list(client)["id"]
     leave_room_for_members(stack, list_id, room=2)
-    new = [new_address() for _ in range(3)]
-    reply = add(client, list_id, *new)
-    exceeded(reply, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
-    assert set(everybody(client, list_id)) == set(new[:2])
+    new_emails = [new_address() for _ in range(3)]
+    reply = add(client, list_id, *new_emails)
+    require_exceeded(reply, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
+    assert set(everybody(client, list_id)) == set(new_emails[:2])
     # Adding members who are already active needs no quota.
-    assert data(add(client, list_id, *new[:2])) == 0
+    assert data(add(client, list_id, *new_emails[:2])) == 0
 
 
 def test_concurrent_member_additions_never_exceed_the_member_quota(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    list_id, other_id = (new_list(client)["id"] for _ in range(2))
+    list_id, other_list_id = (new_list(client)["id"] for _ in range(2))
     leave_room_for_members(stack, list_id, room=2)
-    paths = [f"/lists/{other_id}/members/{new_address()}" for _ in range(5)]
+    paths = [f"/lists/{other_list_id}/members/{new_address()}" for _ in range(5)]
     with ThreadPoolExecutor(5) as pool:
         replies = list(pool.map(lambda path: client.put(path, json={}), paths))
-    refused = [each for each in replies if each.status_code != 200]
-    assert len(refused) == 3
-    for each in refused:
-        exceeded(each, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
-    assert len(everybody(client, other_id)) == 2
+    rejected_replies = [reply for reply in replies if reply.status_code != 200]
+    assert len(rejected_replies) == 3
+    for reply in rejected_replies:
+        require_exceeded(reply, "members", used=MOST_MEMBERS, limit=MOST_MEMBERS)
+    assert len(everybody(client, other_list_id)) == 2
 
 
 def test_pending_members_and_members_of_archived_lists_do_not_count_towards_the_quota(
@@ -375,9 +390,9 @@ def test_pending_members_and_members_of_archived_lists_do_not_count_towards_the_
     leave_room_for_members(stack, full_id, room=1)
     with stack.client() as stranger:
         assert data(stranger.post(f"/subscriptions/{list_id}", json={"email": new_address()})) == 1
-    assert quotas(client)["members"]["used"] == MOST_MEMBERS - 1
+    assert read_quotas(client)["members"]["used"] == MOST_MEMBERS - 1
     data(client.delete(f"/lists/{full_id}"))
-    assert quotas(client)["members"]["used"] == 0
+    assert read_quotas(client)["members"]["used"] == 0
 
 
 def test_reader_can_join_beyond_the_member_quota_and_the_owner_is_mailed_once_a_day(
@@ -385,34 +400,34 @@ def test_reader_can_join_beyond_the_member_quota_and_the_owner_is_mailed_once_a_
 ) -> None:
     list_id = new_list(client)["id"]
     leave_room_for_members(stack, list_id, room=1)
-    joins_and_folds(stack, list_id)
-    assert told(stack, owner) == []
-    joins_and_folds(stack, list_id)
-    assert quotas(client)["members"] == {"used": MOST_MEMBERS + 1, "limit": MOST_MEMBERS}
+    join_and_fold_counts(stack, list_id)
+    assert list_quota_mails(stack, owner) == []
+    join_and_fold_counts(stack, list_id)
+    assert read_quotas(client)["members"] == {"used": MOST_MEMBERS + 1, "limit": MOST_MEMBERS}
     [mail] = mailed(stack, owner.email)
     assert mail["subject"] == "Your lists have more members than your plan allows"
-    joins_and_folds(stack, list_id)
-    assert len(told(stack, owner)) == 1
+    join_and_fold_counts(stack, list_id)
+    assert len(list_quota_mails(stack, owner)) == 1
     # After a day, the owner is notified again.
     stack.query(
         "UPDATE account_mails SET created_at = now() - interval '25 hours' WHERE user_id = %s",
         owner.user_id,
     )
-    joins_and_folds(stack, list_id)
-    assert len(told(stack, owner)) == 2
-    exceeded(
+    join_and_fold_counts(stack, list_id)
+    assert len(list_quota_mails(stack, owner)) == 2
+    require_exceeded(
         add(client, list_id, new_address()), "members", used=MOST_MEMBERS + 3, limit=MOST_MEMBERS
     )
 
 
-def joins_and_folds(stack: Stack, list_id: int) -> None:
+def join_and_fold_counts(stack: Stack, list_id: int) -> None:
     with a_reader(stack) as reader:
         reader.joins(list_id)
         assert reader.stands(list_id) == ("active", True)
     run_maintenance(stack, "maintenance.fold_counts")
 
 
-def told(stack: Stack, owner: Owner) -> list[tuple[object, ...]]:
+def list_quota_mails(stack: Stack, owner: Owner) -> list[tuple[object, ...]]:
     return stack.query(
         "SELECT id FROM account_mails WHERE user_id = %s AND kind = 'members_over_quota'",
         owner.user_id,

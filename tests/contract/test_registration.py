@@ -26,20 +26,20 @@ from tests.support.people.visiting import (
     user_id_of,
 )
 
-FINISH = "Finish creating your account"
-EXISTS = "You already have an account"
-NEW = "Choose a new password"
-CHANGED = "Your password was changed"
+FINISH_SUBJECT = "Finish creating your account"
+EXISTS_SUBJECT = "You already have an account"
+RESET_SUBJECT = "Choose a new password"
+CHANGED_SUBJECT = "Your password was changed"
 
 
-def people(stack: Stack, email: str) -> list[tuple[object, ...]]:
+def list_people(stack: Stack, email: str) -> list[tuple[object, ...]]:
     return stack.query("SELECT name, password_hash IS NOT NULL FROM users WHERE email = %s", email)
 
 
-def asked_to_register(visitor: Visitor, email: str) -> str:
+def request_registration_link(visitor: Visitor, email: str) -> str:
     """Request an account, and return the path of the mailed registration link."""
     assert visitor.fill_in("/register", email=email).status_code == 303
-    return visitor.mailed_path(email, FINISH)
+    return visitor.mailed_path(email, FINISH_SUBJECT)
 
 
 def test_person_registers_with_a_mailed_link_and_can_log_in_elsewhere(
@@ -48,37 +48,37 @@ def test_person_registers_with_a_mailed_link_and_can_log_in_elsewhere(
     email = new_address()
     reply = visitor.fill_in("/register", email=f" {email.upper()} ")
     assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
-    sent = visitor.get("/register", sent="yes").text
-    assert heading(sent) == "Check your e-mail"
+    sent_page = visitor.get("/register", sent="yes").text
+    assert heading(sent_page) == "Check your e-mail"
     # The link removes the query ``sent=yes`` from the URL, so that the form appears again.
-    assert '<a href="?">request a new link</a>' in sent
-    link = visitor.mailed_path(email, FINISH)
+    assert '<a href="?">request a new link</a>' in sent_page
+    link = visitor.mailed_path(email, FINISH_SUBJECT)
     # Opening the registration link creates no account, whichever program opens it.
     for _ in range(2):
         assert email in read_text(visitor.get(link))
         assert visitor.client.head(link).status_code == 200
-    assert people(stack, email) == []
-    done = visitor.fill_in(link, name=" Vita ", password=PASSWORD)
-    assert done.headers["location"] == f"{stack.api_url}/console"
-    assert people(stack, email) == [("Vita", True)]
+    assert list_people(stack, email) == []
+    reply_to_form = visitor.fill_in(link, name=" Vita ", password=PASSWORD)
+    assert reply_to_form.headers["location"] == f"{stack.api_url}/console"
+    assert list_people(stack, email) == [("Vita", True)]
     me = data(visitor.get("/users/me"))
     assert (me["email"], me["name"], me["plan"]) == (email, "Vita", "free")
     assert visitor.get(link).status_code == 403
-    with a_visitor(stack) as elsewhere:
-        assert elsewhere.log_in(email).status_code == 303
+    with a_visitor(stack) as other_visitor:
+        assert other_visitor.log_in(email).status_code == 303
 
 
 def test_registration_secret_and_password_are_never_stored_in_plain_text_or_logged(
     stack: Stack, visitor: Visitor
 ) -> None:
     email = new_address()
-    secret = asked_to_register(visitor, email).partition("token=")[2]
+    secret = request_registration_link(visitor, email).partition("token=")[2]
     for table in ("mailed_links", "account_mails", "jobs"):
         rows = stack.query(f"SELECT row_to_json(t)::text FROM {table} t")
         assert secret not in str(rows)
     visitor.fill_in(f"/register/confirm?token={secret}", password=PASSWORD)
-    for running in stack.processes:
-        log = running.log.read_text()
+    for process in stack.processes:
+        log = process.log.read_text()
         assert secret not in log
         assert PASSWORD not in log
 
@@ -89,7 +89,7 @@ def test_registering_an_existing_account_only_mails_a_notice(
     email = new_account(stack)
     reply = visitor.fill_in("/register", email=email)
     assert (reply.status_code, reply.headers["location"]) == (303, "?sent=yes")
-    text = visitor.mailed(email, EXISTS)
+    text = visitor.mailed(email, EXISTS_SUBJECT)
     assert f"{stack.api_url}/password/forgotten" in text
     assert "token=" not in text
 
@@ -97,7 +97,7 @@ def test_registering_an_existing_account_only_mails_a_notice(
 def test_registering_a_known_reader_reuses_their_user_id(stack: Stack, visitor: Visitor) -> None:
     email = new_account(stack, password=None, name="")
     [(user_id,)] = stack.query("SELECT id FROM users WHERE email = %s", email)
-    visitor.fill_in(asked_to_register(visitor, email), name="Vi", password=PASSWORD)
+    visitor.fill_in(request_registration_link(visitor, email), name="Vi", password=PASSWORD)
     assert data(visitor.get("/users/me"))["id"] == user_id
 
 
@@ -107,62 +107,68 @@ def test_registration_form_cannot_preset_a_password_for_another_person(
     email = new_account(stack, password=None)
     form = {"email": email, "password": "attackers own", "name": "Attacker"}
     visitor.fill_in("/register", **form)
-    link = visitor.mailed_path(email, FINISH)
+    link = visitor.mailed_path(email, FINISH_SUBJECT)
     assert visitor.log_in(email, "attackers own").status_code == 403
     with a_visitor(stack) as person:
         person.fill_in(link, password=PASSWORD)
     assert visitor.log_in(email, "attackers own").status_code == 403
-    assert people(stack, email) == [("Vi", True)]
+    assert list_people(stack, email) == [("Vi", True)]
 
 
 def test_registration_link_creates_only_one_account_and_revokes_earlier_links(
     stack: Stack, visitor: Visitor
 ) -> None:
     email = new_address()
-    link = asked_to_register(visitor, email)
-    with a_visitor(stack) as other:
-        other.fill_in("/register", email=email)
-        second = other.mailed_path(email, FINISH, number=2)
-        shown = hidden(other.get(second))
+    link = request_registration_link(visitor, email)
+    with a_visitor(stack) as other_visitor:
+        other_visitor.fill_in("/register", email=email)
+        second_link = other_visitor.mailed_path(email, FINISH_SUBJECT, number=2)
+        form = hidden(other_visitor.get(second_link))
         visitor.fill_in(link, password=PASSWORD)
         # After the registration, no earlier link can change the password.
-        for path in (link, second):
-            reply = other.client.post(path, data={**shown, "password": OTHER_PASSWORD})
+        for path in (link, second_link):
+            reply = other_visitor.client.post(path, data={**form, "password": OTHER_PASSWORD})
             assert reply.status_code == 403
-            assert SESSION not in other.client.cookies
-        assert other.log_in(email, OTHER_PASSWORD).status_code == 403
+            assert SESSION not in other_visitor.client.cookies
+        assert other_visitor.log_in(email, OTHER_PASSWORD).status_code == 403
 
 
-def error_text(reply: httpx2.Response) -> str:
+def read_error(reply: httpx2.Response) -> str:
     """Return the error message that a page shows."""
     assert reply.status_code == 422
-    [problem] = re.findall(r'role="alert"[^>]*>(.*?)<', reply.text, re.DOTALL)
-    return str(problem)
+    [message] = re.findall(r'role="alert"[^>]*>(.*?)<', reply.text, re.DOTALL)
+    return str(message)
 
 
 def test_new_password_must_not_be_common_or_contain_name_or_address(visitor: Visitor) -> None:
     email = new_address()
-    link = asked_to_register(visitor, email)
+    link = request_registration_link(visitor, email)
     local_part = email.partition("@")[0]
-    for common in ("password", "Password1", "ILOVEYOU2", "12345678"):
-        assert "10,000 most common" in error_text(visitor.fill_in(link, password=common))
-    for personal in (email, email.upper(), local_part, "Vivienne Westwood", "viviennewestwood"):
-        reply = visitor.fill_in(link, name="Vivienne  Westwood", password=personal)
-        assert "your name, your address" in error_text(reply), personal
-    assert "your name" in error_text(
+    for common_password in ("password", "Password1", "ILOVEYOU2", "12345678"):
+        assert "10,000 most common" in read_error(visitor.fill_in(link, password=common_password))
+    for personal_password in (
+        email,
+        email.upper(),
+        local_part,
+        "Vivienne Westwood",
+        "viviennewestwood",
+    ):
+        reply = visitor.fill_in(link, name="Vivienne  Westwood", password=personal_password)
+        assert "your name, your address" in read_error(reply), personal_password
+    assert "your name" in read_error(
         visitor.fill_in(link, name="Vivienne Westwood", password="Vivienne")
     )
-    # They are rules for a new password alone: one that a person has opens their account.
+    # The rules apply only to a new password, so they don't reject an existing one at login.
     assert visitor.fill_in(link, name="Vivienne Westwood", password=PASSWORD).status_code == 303
     assert visitor.fill_in("/password/forgotten", email=email).status_code == 303
-    reset = visitor.mailed_path(email, NEW)
-    assert "10,000" in error_text(visitor.fill_in(reset, password="sunshine1"))
-    for personal in (local_part, "vivienne westwood"):
-        assert "your name" in error_text(visitor.fill_in(reset, password=personal))
-    for personal in (local_part, "vivienne westwood", "password"):
-        reply = visitor.fill_in("/account/password", current=PASSWORD, password=personal)
-        error_text(reply)
-    assert visitor.fill_in(reset, password=OTHER_PASSWORD).status_code == 303
+    reset_link = visitor.mailed_path(email, RESET_SUBJECT)
+    assert "10,000" in read_error(visitor.fill_in(reset_link, password="sunshine1"))
+    for personal_password in (local_part, "vivienne westwood"):
+        assert "your name" in read_error(visitor.fill_in(reset_link, password=personal_password))
+    for personal_password in (local_part, "vivienne westwood", "password"):
+        reply = visitor.fill_in("/account/password", current=PASSWORD, password=personal_password)
+        read_error(reply)
+    assert visitor.fill_in(reset_link, password=OTHER_PASSWORD).status_code == 303
 
 
 @pytest.mark.parametrize("password", ["", "short", "x" * 1025])
@@ -170,17 +176,23 @@ def test_registration_rejects_too_short_and_too_long_passwords(
     stack: Stack, visitor: Visitor, password: str
 ) -> None:
     email = new_address()
-    reply = visitor.fill_in(asked_to_register(visitor, email), name="Vi", password=password)
+    reply = visitor.fill_in(request_registration_link(visitor, email), name="Vi", password=password)
     assert reply.status_code == 422
     assert '<span class="wrong" role="alert" id="password-problem">' in reply.text
     assert 'value="Vi"' in reply.text
-    assert people(stack, email) == []
+    assert list_people(stack, email) == []
 
 
 @pytest.mark.parametrize("path", ["/register", "/password/forgotten"])
 def test_account_forms_reject_malformed_addresses(visitor: Visitor, path: str) -> None:
-    for typed in ("", "no address", "a@b@c", "x\0@example.com", '"><script>@example.com'):
-        reply = visitor.fill_in(path, email=typed)
+    for malformed_address in (
+        "",
+        "no address",
+        "a@b@c",
+        "x\0@example.com",
+        '"><script>@example.com',
+    ):
+        reply = visitor.fill_in(path, email=malformed_address)
         assert reply.status_code == 422
         assert "<script" not in reply.text
     reply = visitor.fill_in(path, email="no address")
@@ -196,23 +208,23 @@ def test_invalid_mailed_link_shows_an_error_page(visitor: Visitor, path: str) ->
         assert reply.status_code == 403
         assert heading(reply.text) == "This link doesn’t work"
         assert "Opening a link doesn’t change anything." in reply.text
-        request_path = {
+        request_paths = {
             "/register/confirm": "../register",
             "/password/new": "../password/forgotten",
         }
-        assert f'href="{request_path[path]}">Request a new link</a>' in reply.text
+        assert f'href="{request_paths[path]}">Request a new link</a>' in reply.text
 
 
 def test_registration_link_expires_after_one_hour_and_works_for_one_purpose(
     stack: Stack, visitor: Visitor
 ) -> None:
     email = new_address()
-    link = asked_to_register(visitor, email)
-    [(lifetime,)] = stack.query(
+    link = request_registration_link(visitor, email)
+    [(lifetime_seconds,)] = stack.query(
         "SELECT extract(epoch FROM expires_at - created_at) FROM mailed_links WHERE email = %s",
         email,
     )
-    assert lifetime == 3600
+    assert lifetime_seconds == 3600
     for path in ("/password/new", "/account/email/confirm", "/confirm"):
         assert visitor.get(link.replace("/register/confirm", path)).status_code in (303, 403)
     stack.query("UPDATE mailed_links SET expires_at = now() WHERE email = %s", email)
@@ -223,22 +235,22 @@ def test_password_reset_revokes_all_sessions_and_links_and_logs_the_person_in(
     stack: Stack, visitor: Visitor
 ) -> None:
     email = new_account(stack)
-    with a_visitor(stack) as elsewhere:
-        elsewhere.log_in(email)
+    with a_visitor(stack) as other_visitor:
+        other_visitor.log_in(email)
         links = []
-        for number in (1, 2):
+        for mail_number in (1, 2):
             assert visitor.fill_in("/password/forgotten", email=email).status_code == 303
-            links.append(visitor.mailed_path(email, NEW, number=number))
+            links.append(visitor.mailed_path(email, RESET_SUBJECT, number=mail_number))
         assert links[0] != links[1]
-        assert elsewhere.is_in()
+        assert other_visitor.is_in()
         # A mailed link lets the person in, even if logins are paused after failed attempts.
         stack.query("UPDATE login_attempts SET paused_until = now() + interval '1 hour'")
         assert visitor.fill_in(links[1], password=OTHER_PASSWORD).status_code == 303
         assert visitor.is_in()
-        assert not elsewhere.is_in()
-        assert elsewhere.log_in(email).status_code == 403
-        assert elsewhere.log_in(email, OTHER_PASSWORD).status_code == 303
-    assert "/password/forgotten" in visitor.mailed(email, CHANGED)
+        assert not other_visitor.is_in()
+        assert other_visitor.log_in(email).status_code == 403
+        assert other_visitor.log_in(email, OTHER_PASSWORD).status_code == 303
+    assert "/password/forgotten" in visitor.mailed(email, CHANGED_SUBJECT)
     for link in links:
         assert visitor.get(link).status_code == 403
     stack.query("DELETE FROM login_attempts")
@@ -249,21 +261,23 @@ def test_only_one_of_several_concurrent_password_resets_with_one_link_succeeds(
 ) -> None:
     email = new_account(stack)
     visitor.fill_in("/password/forgotten", email=email)
-    link = visitor.mailed_path(email, NEW)
+    link = visitor.mailed_path(email, RESET_SUBJECT)
     passwords = [f"{OTHER_PASSWORD} {number}" for number in range(4)]
-    with ExitStack() as stays, ThreadPoolExecutor(len(passwords)) as pool:
+    with ExitStack() as stack_of_browsers, ThreadPoolExecutor(len(passwords)) as pool:
         # Every thread uses a separate browser that has opened the form.
-        others = [stays.enter_context(a_visitor(stack)) for _ in passwords]
-        forms = [hidden(other.get(link)) for other in others]
+        browsers = [stack_of_browsers.enter_context(a_visitor(stack)) for _ in passwords]
+        forms = [hidden(each_browser.get(link)) for each_browser in browsers]
 
         def send(number: int) -> int:
-            sent = {**forms[number], "password": passwords[number]}
-            return others[number].client.post(link, data=sent).status_code
+            fields = {**forms[number], "password": passwords[number]}
+            return browsers[number].client.post(link, data=fields).status_code
 
-        replies = list(pool.map(send, range(len(passwords))))
-        assert sorted(replies) == [303, 403, 403, 403]
-        assert [other.is_in() for other in others] == [reply == 303 for reply in replies]
-    assert visitor.log_in(email, passwords[replies.index(303)]).status_code == 303
+        statuses = list(pool.map(send, range(len(passwords))))
+        assert sorted(statuses) == [303, 403, 403, 403]
+        assert [each_browser.is_in() for each_browser in browsers] == [
+            status == 303 for status in statuses
+        ]
+    assert visitor.log_in(email, passwords[statuses.index(303)]).status_code == 303
 
 
 def test_password_reset_for_an_unknown_address_sends_no_mail(
@@ -288,7 +302,7 @@ def test_password_reset_mails_per_address_are_limited(stack: Stack, visitor: Vis
     assert stack.query(query, email) == [(MAX_MAILS_PER_ADDRESS,)]
 
 
-CONFIRM = "Confirm your new address"
+CONFIRM_SUBJECT = "Confirm your new address"
 
 
 @pytest.fixture
@@ -307,8 +321,8 @@ def test_account_pages_require_a_login(stack: Stack, path: str) -> None:
         reply = visitor.get(path)
         assert reply.status_code == 303
         assert reply.headers["location"].startswith(f"{stack.api_url}/login?next=%2Faccount")
-        posted = visitor.client.post(path, data={"password": PASSWORD})
-        assert posted.status_code in (303, 405)
+        post_reply = visitor.client.post(path, data={"password": PASSWORD})
+        assert post_reply.status_code in (303, 405)
 
 
 def test_api_key_cannot_open_account_pages(stack: Stack, email: str) -> None:
@@ -323,9 +337,9 @@ def test_account_page_shows_sessions_and_revokes_one_or_all_others(
     page = logged_in_visitor.get("/account").text
     assert "Firefox on Linux" in page
     assert "127.0.0.1" not in re.sub(r'(action|href|src)="[^"]*"', "", page)
-    [number] = re.findall(r'name="session" value="(\d+)"', page)
-    session = number if which == "one" else "others"
-    form = {"csrf_token": logged_in_visitor.csrf_token(), "session": session}
+    [session_id] = re.findall(r'name="session" value="(\d+)"', page)
+    session_value = session_id if which == "one" else "others"
+    form = {"csrf_token": logged_in_visitor.csrf_token(), "session": session_value}
     assert logged_in_visitor.client.post("/account/sessions", data=form).status_code == 303
     assert not other_browser.is_in()
     assert logged_in_visitor.is_in()
@@ -335,13 +349,13 @@ def test_account_page_shows_sessions_and_revokes_one_or_all_others(
 def test_person_cannot_end_sessions_of_another_person(
     stack: Stack, logged_in_visitor: Visitor
 ) -> None:
-    with a_visitor(stack) as other:
-        other.enter(new_account(stack))
-        [(number,)] = stack.query("SELECT max(id) FROM user_sessions")
-        for wanted in (str(number), "0", "", "x", "9" * 30, "-1"):
-            form = {"csrf_token": logged_in_visitor.csrf_token(), "session": wanted}
+    with a_visitor(stack) as other_visitor:
+        other_visitor.enter(new_account(stack))
+        [(session_id,)] = stack.query("SELECT max(id) FROM user_sessions")
+        for session_value in (str(session_id), "0", "", "x", "9" * 30, "-1"):
+            form = {"csrf_token": logged_in_visitor.csrf_token(), "session": session_value}
             assert logged_in_visitor.client.post("/account/sessions", data=form).status_code == 404
-        assert other.is_in()
+        assert other_visitor.is_in()
 
 
 @pytest.mark.parametrize(
@@ -351,18 +365,20 @@ def test_account_forms_from_other_sites_are_rejected(
     stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, path: str
 ) -> None:
     form = {"session": "others", "current": PASSWORD, "password": OTHER_PASSWORD}
-    others = hidden(other_browser.get("/account"))["csrf_token"]
-    for token in ({}, {"csrf_token": ""}, {"csrf_token": others}):
+    foreign_token = hidden(other_browser.get("/account"))["csrf_token"]
+    for token_field in ({}, {"csrf_token": ""}, {"csrf_token": foreign_token}):
         for headers in ({}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
-            reply = logged_in_visitor.client.post(path, data={**form, **token}, headers=headers)
+            reply = logged_in_visitor.client.post(
+                path, data={**form, **token_field}, headers=headers
+            )
             assert reply.status_code == 403
-    # A token of the login's form is of another cookie.
+    # The CSRF token of the login form belongs to another cookie.
     with a_visitor(stack) as visitor:
-        anybodys = hidden(visitor.get("/login"))["csrf_token"]
+        login_form_token = hidden(visitor.get("/login"))["csrf_token"]
         logged_in_visitor.client.cookies.set(
             "pressroom_form", visitor.client.cookies["pressroom_form"]
         )
-    reply = logged_in_visitor.client.post(path, data={**form, "csrf_token": anybodys})
+    reply = logged_in_visitor.client.post(path, data={**form, "csrf_token": login_form_token})
     assert reply.status_code == 403
     assert logged_in_visitor.is_in()
     assert other_browser.is_in()
@@ -371,7 +387,7 @@ def test_account_forms_from_other_sites_are_rejected(
 def test_password_change_requires_the_current_password_and_is_throttled(
     stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, email: str
 ) -> None:
-    before = stack.query("SELECT password_hash FROM users WHERE email = %s", email)
+    hash_before = stack.query("SELECT password_hash FROM users WHERE email = %s", email)
     for fields in (
         {"current": "not the password", "password": OTHER_PASSWORD},
         {"current": "", "password": OTHER_PASSWORD},
@@ -382,9 +398,9 @@ def test_password_change_requires_the_current_password_and_is_throttled(
         reply = logged_in_visitor.fill_in("/account/password", **fields)
         assert reply.status_code == 422
         assert 'role="alert"' in reply.text
-    assert stack.query("SELECT password_hash FROM users WHERE email = %s", email) == before
+    assert stack.query("SELECT password_hash FROM users WHERE email = %s", email) == hash_before
     assert other_browser.is_in()
-    # A stolen session is no way to guess it either.
+    # Attempts are throttled, so that a stolen session can't be used to guess the password.
     stack.query("UPDATE login_attempts SET paused_until = now() + interval '1 hour'")
     reply = logged_in_visitor.fill_in(
         "/account/password", current=PASSWORD, password=OTHER_PASSWORD
@@ -397,24 +413,24 @@ def test_address_change_is_confirmed_by_mail_and_revokes_other_sessions_and_old_
     stack: Stack, logged_in_visitor: Visitor, other_browser: Visitor, visitor: Visitor, email: str
 ) -> None:
     user_id = user_id_of(stack, email)
-    new = new_address()
-    reply = logged_in_visitor.fill_in("/account/email", email=new.upper(), current=PASSWORD)
+    new_email = new_address()
+    reply = logged_in_visitor.fill_in("/account/email", email=new_email.upper(), current=PASSWORD)
     assert reply.headers["location"] == f"{stack.api_url}/account"
-    link = logged_in_visitor.mailed_path(new, CONFIRM)
+    link = logged_in_visitor.mailed_path(new_email, CONFIRM_SUBJECT)
     visitor.fill_in("/password/forgotten", email=email)
-    reset = visitor.mailed_path(email, NEW)
-    assert visitor.get(reset).status_code == 200
-    assert new in read_text(logged_in_visitor.get(link))
+    reset_link = visitor.mailed_path(email, RESET_SUBJECT)
+    assert visitor.get(reset_link).status_code == 200
+    assert new_email in read_text(logged_in_visitor.get(link))
     assert user_id_of(stack, email) == user_id
     assert logged_in_visitor.fill_in(link).headers["location"] == f"{stack.api_url}/account"
-    assert data(logged_in_visitor.get("/users/me"))["email"] == new
+    assert data(logged_in_visitor.get("/users/me"))["email"] == new_email
     assert logged_in_visitor.get(link).status_code == 403
     assert logged_in_visitor.mailed(email, "The address of your account was changed")
-    # Other sessions are over, and so are the links of the old address.
+    # The change revokes other sessions, and the links that were mailed to the old address.
     assert not other_browser.is_in()
-    assert visitor.get(reset).status_code == 403
+    assert visitor.get(reset_link).status_code == 403
     assert visitor.log_in(email).status_code == 403
-    assert visitor.log_in(new).status_code == 303
+    assert visitor.log_in(new_email).status_code == 303
 
 
 def test_address_change_to_the_current_address_only_mails_a_notice(
@@ -427,11 +443,12 @@ def test_address_change_to_the_current_address_only_mails_a_notice(
 def test_address_change_requires_the_password_and_a_valid_address(
     stack: Stack, logged_in_visitor: Visitor
 ) -> None:
-    new = new_address()
+    new_email = new_address()
     assert (
-        logged_in_visitor.fill_in("/account/email", email=new, current="wrong").status_code == 422
+        logged_in_visitor.fill_in("/account/email", email=new_email, current="wrong").status_code
+        == 422
     )
     assert (
         logged_in_visitor.fill_in("/account/email", email="x", current=PASSWORD).status_code == 422
     )
-    assert stack.query("SELECT 1 FROM account_mails WHERE email = %s", new) == []
+    assert stack.query("SELECT 1 FROM account_mails WHERE email = %s", new_email) == []

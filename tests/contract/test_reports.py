@@ -45,7 +45,7 @@ from tests.support.senders.posting import (
     settle,
 )
 
-FIGURES = "delivered, hard_bounced, soft_bounced, blocked, complained, unsubscribed, opened"
+FIGURE_COLUMNS = "delivered, hard_bounced, soft_bounced, blocked, complained, unsubscribed, opened"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def sender(client: httpx2.Client) -> dict[str, Any]:
     return new_sender(client)
 
 
-def roster(stack: Stack, delivery_client: httpx2.Client, list_id: int) -> int:
+def export_roster(stack: Stack, delivery_client: httpx2.Client, list_id: int) -> int:
     """Export a delivery roster, and return the id of the mailing."""
     job = data(delivery_client.post(f"/lists/{list_id}/exports", json={"kind": "delivery"}))
     return int(job["id"])
@@ -64,8 +64,8 @@ def has_left(client: httpx2.Client, list_id: int, email: str) -> bool:
     return bool(known_member(client, list_id, email)["status"] == "unsubscribed")
 
 
-def figures(stack: Stack, mailing_id: int) -> tuple[object, ...]:
-    [row] = stack.query(f"SELECT {FIGURES} FROM mailings WHERE id = %s", mailing_id)
+def read_figures(stack: Stack, mailing_id: int) -> tuple[object, ...]:
+    [row] = stack.query(f"SELECT {FIGURE_COLUMNS} FROM mailings WHERE id = %s", mailing_id)
     return row
 
 
@@ -78,26 +78,34 @@ def test_reports_about_a_mailing_count_each_member_once(
 ) -> None:
     emails = [new_address() for _ in range(4)]
     data(add(client, list_id, *emails))
-    ids = [known_member(client, list_id, email)["user_id"] for email in emails]
-    mailing_id = roster(stack, delivery_client, list_id)
-    made = [delivery_for(stack, list_id, user_id, mailing_id) for user_id in ids]
+    user_ids = [known_member(client, list_id, email)["user_id"] for email in emails]
+    mailing_id = export_roster(stack, delivery_client, list_id)
+    delivery_ids = [delivery_for(stack, list_id, user_id, mailing_id) for user_id in user_ids]
     reports = [
-        report("delivered", delivery_id=made[0]),
-        report("delivered", delivery_id=made[0].upper()),
-        bounce("soft", "4.2.2", delivery_id=made[1]),
-        bounce("hard", "5.1.1", delivery_id=made[2]),
-        bounce("blocked", "5.7.1", delivery_id=made[3]),
-        bounce("content", "5.6.0", delivery_id=made[3]),
-        report("opened", delivery_id=made[0]),
+        report("delivered", delivery_id=delivery_ids[0]),
+        report("delivered", delivery_id=delivery_ids[0].upper()),
+        bounce("soft", "4.2.2", delivery_id=delivery_ids[1]),
+        bounce("hard", "5.1.1", delivery_id=delivery_ids[2]),
+        bounce("blocked", "5.7.1", delivery_id=delivery_ids[3]),
+        bounce("content", "5.6.0", delivery_id=delivery_ids[3]),
+        report("opened", delivery_id=delivery_ids[0]),
     ]
     deliver(stack, client, sender, *reports)
-    expected = ["applied", "duplicate", "applied", "applied", "applied", "duplicate", "off"]
-    assert outcomes(client, sender) == expected
-    assert figures(stack, mailing_id) == (1, 1, 1, 1, 0, 0, 0)
-    other = new_sender(client)
-    deliver(stack, client, other, *reports)
-    assert outcomes(client, other) == ["duplicate"] * 6 + ["off"]
-    assert figures(stack, mailing_id) == (1, 1, 1, 1, 0, 0, 0)
+    expected_outcomes = [
+        "applied",
+        "duplicate",
+        "applied",
+        "applied",
+        "applied",
+        "duplicate",
+        "off",
+    ]
+    assert outcomes(client, sender) == expected_outcomes
+    assert read_figures(stack, mailing_id) == (1, 1, 1, 1, 0, 0, 0)
+    other_sender = new_sender(client)
+    deliver(stack, client, other_sender, *reports)
+    assert outcomes(client, other_sender) == ["duplicate"] * 6 + ["off"]
+    assert read_figures(stack, mailing_id) == (1, 1, 1, 1, 0, 0, 0)
     record = data(client.get(f"/senders/{sender['id']}"))
     assert record["state"] == "working"
     assert record["outcomes_24h"] == {"applied": 4, "duplicate": 2, "off": 1}
@@ -109,7 +117,7 @@ def test_reports_about_a_mailing_count_each_member_once(
 @pytest.mark.parametrize(
     ("kind", "source"), [("complained", "sender-complaint"), ("unsubscribed", "sender-unsubscribe")]
 )
-def test_complaint_or_unsubscription_opts_out_until_the_person_comes_back(
+def test_complaint_or_unsubscription_opts_out_until_the_person_rejoins(
     stack: Stack, client: httpx2.Client, reader: Reader, list_id: int, *, kind: str, source: str
 ) -> None:
     sender = new_sender(client)
@@ -125,15 +133,15 @@ def test_complaint_or_unsubscription_opts_out_until_the_person_comes_back(
     path = f"/lists/{list_id}/members/{reader.user_id}/history"
 
     def find_departure() -> dict[str, Any] | None:
-        newest = data(client.get(path))["items"][0]
-        return newest if newest["status_after"] == "unsubscribed" else None
+        newest_entry = data(client.get(path))["items"][0]
+        return newest_entry if newest_entry["status_after"] == "unsubscribed" else None
 
     departure = eventually(find_departure, what="the history of the opt-out")
-    told = {name: departure[name] for name in ("action", "actor", "via")}
-    assert told == {"action": kind, "actor": "sender", "via": "sender"}
+    departure_facts = {name: departure[name] for name in ("action", "actor", "via")}
+    assert departure_facts == {"action": kind, "actor": "sender", "via": "sender"}
     events = data(client.get("/events", params={"types": "subscription.left"}))["items"]
-    facts = events[-1]["data"]
-    assert (facts["action"], facts["via"], facts["reason"]) == (kind, "sender", kind)
+    event_data = events[-1]["data"]
+    assert (event_data["action"], event_data["via"], event_data["reason"]) == (kind, "sender", kind)
     assert (
         client.put(
             f"/subscriptions/{list_id}/members/{reader.user_id}/email", json={"enabled": True}
@@ -153,20 +161,21 @@ def test_complaint_about_a_mailing_from_before_a_transfer_holds_on_all_later_lis
     email = new_address()
     data(add(client, list_id, email))
     user_id = known_member(client, list_id, email)["user_id"]
-    second, third = new_list(client)["id"], new_list(client)["id"]
-    for source, target in ((list_id, second), (second, third)):
-        path = f"/subscriptions/{source}/members/{user_id}/transfer"
-        assert data(client.post(path, params={"dst_list_id": target})) == 1
+    second_id = new_list(client)["id"]
+    third_id = new_list(client)["id"]
+    for source_id, target_id in ((list_id, second_id), (second_id, third_id)):
+        path = f"/subscriptions/{source_id}/members/{user_id}/transfer"
+        assert data(client.post(path, params={"dst_list_id": target_id})) == 1
     complaint = report(kind, delivery_id=delivery_for(stack, list_id, user_id))
-    limited = new_sender(client, list_ids=[list_id, second])
-    deliver(stack, client, limited, complaint)
-    assert outcomes(client, limited) == ["applied"]
+    limited_sender = new_sender(client, list_ids=[list_id, second_id])
+    deliver(stack, client, limited_sender, complaint)
+    assert outcomes(client, limited_sender) == ["applied"]
     # The third list has no opt-out, because the sender doesn't cover this list.
     query = "SELECT DISTINCT list_id FROM opt_outs WHERE user_id = %s"
-    assert set(stack.query(query, user_id)) == {(list_id,), (int(second),)}
-    assert not has_left(client, third, email)
+    assert set(stack.query(query, user_id)) == {(list_id,), (int(second_id),)}
+    assert not has_left(client, third_id, email)
     deliver(stack, client, new_sender(client), complaint)
-    eventually(partial(has_left, client, third, email), what="the opt-out")
+    eventually(partial(has_left, client, third_id, email), what="the opt-out")
 
 
 def test_opt_out_needs_no_job_unless_the_list_is_locked(
@@ -175,20 +184,22 @@ def test_opt_out_needs_no_job_unless_the_list_is_locked(
     emails = [new_address(), new_address()]
     for email in emails:
         data(add(client, list_id, email))
-    free, locked = (int(known_member(client, list_id, email)["user_id"]) for email in emails)
-    jobs = """
+    free_user_id, locked_user_id = (
+        int(known_member(client, list_id, email)["user_id"]) for email in emails
+    )
+    count_jobs = """
         SELECT count(*) FROM jobs AS j JOIN opt_outs AS o ON o.id = j.subject_id
         WHERE j.kind = 'opt_out.follow' AND o.list_id = %s
     """
-    complaint = report("complained", delivery_id=delivery_for(stack, list_id, free))
+    complaint = report("complained", delivery_id=delivery_for(stack, list_id, free_user_id))
     deliver(stack, client, sender, complaint)
     eventually(partial(has_left, client, list_id, emails[0]), what="the opt-out")
-    assert stack.query(jobs, list_id) == [(0,)]
-    with closing(psycopg2.connect(stack.owner_url)) as bulk_action, bulk_action.cursor() as sql:
-        sql.execute("SELECT pg_advisory_xact_lock(%s)", (list_id,))
-        complaint = report("complained", delivery_id=delivery_for(stack, list_id, locked))
+    assert stack.query(count_jobs, list_id) == [(0,)]
+    with closing(psycopg2.connect(stack.owner_url)) as bulk_action, bulk_action.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (list_id,))
+        complaint = report("complained", delivery_id=delivery_for(stack, list_id, locked_user_id))
         deliver(stack, client, sender, complaint)
-        assert stack.query(jobs, list_id) == [(1,)]
+        assert stack.query(count_jobs, list_id) == [(1,)]
         assert not has_left(client, list_id, emails[1])
     eventually(partial(has_left, client, list_id, emails[1]), within=60, what="the opt-out")
 
@@ -197,12 +208,12 @@ def test_report_older_than_the_latest_action_of_the_person_is_stale(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
-    earlier = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    hour_ago = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
     delivery_id = delivery_for(stack, list_id, reader.user_id)
     reports = [
-        {"kind": "complained", "occurred_at": earlier, "delivery_id": delivery_id},
-        {**bounce(delivery_id=delivery_id), "occurred_at": earlier},
-        {"kind": "delivered", "occurred_at": earlier, "delivery_id": delivery_id},
+        {"kind": "complained", "occurred_at": hour_ago, "delivery_id": delivery_id},
+        {**bounce(delivery_id=delivery_id), "occurred_at": hour_ago},
+        {"kind": "delivered", "occurred_at": hour_ago, "delivery_id": delivery_id},
     ]
     deliver(stack, client, sender, *reports)
     assert outcomes(client, sender) == ["stale"] * 3
@@ -214,14 +225,14 @@ def test_opt_out_takes_effect_while_a_bulk_action_locks_the_list(
 ) -> None:
     emails = [new_address() for _ in range(2)]
     data(add(client, list_id, *emails))
-    ids = [known_member(client, list_id, email)["user_id"] for email in emails]
-    complaint, hard = (delivery_for(stack, list_id, user_id) for user_id in ids)
+    user_ids = [known_member(client, list_id, email)["user_id"] for email in emails]
+    complaint_id, bounce_id = (delivery_for(stack, list_id, user_id) for user_id in user_ids)
     with stack.resources.unit_of_work() as uow:
         locks.lock_list(uow, list_id)
-        reports = (report("complained", delivery_id=complaint), bounce(delivery_id=hard))
+        reports = (report("complained", delivery_id=complaint_id), bounce(delivery_id=bounce_id))
         assert data(post(client, sender, *reports)) == 1
         query = "SELECT source FROM opt_outs WHERE list_id = %s AND user_id = %s"
-        eventually(lambda: stack.query(query, list_id, ids[0]), what="the opt-out")
+        eventually(lambda: stack.query(query, list_id, user_ids[0]), what="the opt-out")
         assert outcomes(client, sender) == []
     settle(stack, sender)
     assert outcomes(client, sender) == ["applied", "applied"]
@@ -233,27 +244,30 @@ def test_only_an_open_by_a_person_ends_soft_bounces(
     email = new_address()
     data(add(client, list_id, email))
     user_id = known_member(client, list_id, email)["user_id"]
-    first, second = (delivery_for(stack, list_id, user_id, each) for each in (1, 2))
+    first_delivery, second_delivery = (
+        delivery_for(stack, list_id, user_id, mailing_id) for mailing_id in (1, 2)
+    )
     deliver(
         stack,
         client,
         sender,
-        bounce("soft", "4.2.2", delivery_id=first),
-        report("opened", delivery_id=second, machine=True),
+        bounce("soft", "4.2.2", delivery_id=first_delivery),
+        report("opened", delivery_id=second_delivery, machine=True),
     )
     query = "SELECT ended_at IS NOT NULL FROM bounces WHERE list_id = %s"
     assert stack.query(query, list_id) == [(False,)]
-    deliver(stack, client, sender, report("clicked", delivery_id=second))
+    deliver(stack, client, sender, report("clicked", delivery_id=second_delivery))
     assert stack.query(query, list_id) == [(True,)]
 
 
 def test_report_on_a_former_address_concerns_the_person_who_had_the_address(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
 ) -> None:
-    former, current = new_address(), new_address()
-    user_id = brought(client, list_id, former)
-    change_address(stack.resources, former, current)
-    deliver(stack, client, sender, report("delivered", email=former))
+    former_email = new_address()
+    current_email = new_address()
+    user_id = brought(client, list_id, former_email)
+    change_address(stack.resources, former_email, current_email)
+    deliver(stack, client, sender, report("delivered", email=former_email))
     assert [each["user_id"] for each in reports_of(client, sender)] == [user_id]
 
 
@@ -261,13 +275,13 @@ def test_late_reports_change_no_figures_but_still_opt_out(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
-    long_ago = datetime.now(UTC) - timedelta(days=40)
-    delivery_id = delivery_for(stack, list_id, reader.user_id, 7, long_ago)
-    late = [
+    export_time = datetime.now(UTC) - timedelta(days=40)
+    delivery_id = delivery_for(stack, list_id, reader.user_id, 7, export_time)
+    late_reports = [
         report("delivered", delivery_id=delivery_id),
         bounce("soft", "4.2.2", delivery_id=delivery_id),
     ]
-    deliver(stack, client, sender, *late)
+    deliver(stack, client, sender, *late_reports)
     deliver(stack, client, sender, report("complained", delivery_id=delivery_id))
     assert outcomes(client, sender) == ["late", "late", "applied"]
     assert not stack.query("SELECT 1 FROM mailing_marks WHERE user_id = %s", reader.user_id)
@@ -277,30 +291,33 @@ def test_late_reports_change_no_figures_but_still_opt_out(
 def test_report_about_a_list_that_the_sender_does_not_cover_is_unmatched(
     stack: Stack, client: httpx2.Client, other_owner: httpx2.Client, list_id: int
 ) -> None:
-    theirs, email = new_list(other_owner)["id"], new_address()
-    data(add(other_owner, theirs, email))
-    user_id = known_member(other_owner, theirs, email)["user_id"]
-    own = new_sender(client)
-    limited = new_sender(client, list_ids=[list_id])
-    other_own = new_list(client)["id"]
-    data(add(client, other_own, email))
-    foreign = delivery_for(stack, theirs, user_id)
-    uncovered = delivery_for(stack, other_own, user_id)
-    deliver(stack, client, own, report("complained", delivery_id=foreign))
+    foreign_list_id = new_list(other_owner)["id"]
+    email = new_address()
+    data(add(other_owner, foreign_list_id, email))
+    user_id = known_member(other_owner, foreign_list_id, email)["user_id"]
+    own_sender = new_sender(client)
+    limited_sender = new_sender(client, list_ids=[list_id])
+    second_list_id = new_list(client)["id"]
+    data(add(client, second_list_id, email))
+    foreign_delivery = delivery_for(stack, foreign_list_id, user_id)
+    uncovered_delivery = delivery_for(stack, second_list_id, user_id)
+    deliver(stack, client, own_sender, report("complained", delivery_id=foreign_delivery))
     deliver(
         stack,
         client,
-        limited,
-        report("complained", delivery_id=uncovered),
+        limited_sender,
+        report("complained", delivery_id=uncovered_delivery),
         report("delivered", email=email),
     )
-    assert outcomes(client, own) == ["unmatched"]
-    assert outcomes(client, limited) == ["unmatched", "unmatched"]
-    assert reports_of(client, limited)[1]["recipient"] == "r…@e….com"
-    assert not stack.query("SELECT 1 FROM opt_outs WHERE list_id IN (%s, %s)", theirs, other_own)
+    assert outcomes(client, own_sender) == ["unmatched"]
+    assert outcomes(client, limited_sender) == ["unmatched", "unmatched"]
+    assert reports_of(client, limited_sender)[1]["recipient"] == "r…@e….com"
+    assert not stack.query(
+        "SELECT 1 FROM opt_outs WHERE list_id IN (%s, %s)", foreign_list_id, second_list_id
+    )
 
 
-def test_address_that_is_no_address_is_unmatched_and_not_shown(
+def test_malformed_address_is_unmatched_and_not_shown(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any]
 ) -> None:
     emails = (
@@ -311,24 +328,27 @@ def test_address_that_is_no_address_is_unmatched_and_not_shown(
         "Ada@News.Example.org",
     )
     deliver(stack, client, sender, *(report("complained", email=each) for each in emails))
-    shown = [(each["outcome"], each["recipient"]) for each in reports_of(client, sender)]
-    assert shown == [("unmatched", None)] * 4 + [("unmatched", "a…@n….org")]
+    outcomes_and_recipients = [
+        (each["outcome"], each["recipient"]) for each in reports_of(client, sender)
+    ]
+    assert outcomes_and_recipients == [("unmatched", None)] * 4 + [("unmatched", "a…@n….org")]
 
 
 def test_sender_for_any_list_matches_only_by_delivery_id(
     stack: Stack, owner: Owner, other_owner: httpx2.Client, client: httpx2.Client
 ) -> None:
-    theirs, email = new_list(other_owner)["id"], new_address()
-    data(add(other_owner, theirs, email))
-    user_id = known_member(other_owner, theirs, email)["user_id"]
-    with stack.client(stack.create_key(owner.user_id, "sender", "delivery")) as central:  # type: ignore[arg-type]
-        sender = new_sender(central, any_list=True)
+    foreign_list_id = new_list(other_owner)["id"]
+    email = new_address()
+    data(add(other_owner, foreign_list_id, email))
+    user_id = known_member(other_owner, foreign_list_id, email)["user_id"]
+    with stack.client(stack.create_key(owner.user_id, "sender", "delivery")) as key_client:  # type: ignore[arg-type]
+        sender = new_sender(key_client, any_list=True)
     deliver(
         stack,
         client,
         sender,
         report("unsubscribed", email=email),
-        report("unsubscribed", delivery_id=delivery_for(stack, theirs, user_id)),
+        report("unsubscribed", delivery_id=delivery_for(stack, foreign_list_id, user_id)),
     )
     assert outcomes(client, sender) == ["unmatched", "applied"]
 
@@ -336,9 +356,10 @@ def test_sender_for_any_list_matches_only_by_delivery_id(
 def test_complaint_by_address_opts_out_of_all_covered_lists(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], list_id: int
 ) -> None:
-    other, email = new_list(client)["id"], new_address()
-    for each in (list_id, other):
-        data(add(client, each, email))
+    other_list_id = new_list(client)["id"]
+    email = new_address()
+    for covered_list_id in (list_id, other_list_id):
+        data(add(client, covered_list_id, email))
     deliver(
         stack,
         client,
@@ -350,8 +371,8 @@ def test_complaint_by_address_opts_out_of_all_covered_lists(
     # Two lists have this address, so it is unknown which list's mail was delivered. The report is
     # therefore unmatched.
     assert outcomes(client, sender) == ["applied", "unmatched", "unmatched"]
-    for each in (list_id, other):
-        eventually(partial(has_left, client, each, email), what="the opt-out")
+    for covered_list_id in (list_id, other_list_id):
+        eventually(partial(has_left, client, covered_list_id, email), what="the opt-out")
 
 
 def test_message_id_makes_a_report_without_a_delivery_id_count_once(
@@ -376,9 +397,9 @@ def test_complaint_of_an_unknown_address_is_kept_on_lists_that_the_sender_names(
     email = new_address()
     deliver(stack, client, sender, report("complained", email=email))
     assert outcomes(client, sender) == ["unmatched"]
-    named = new_sender(client, list_ids=[list_id])
-    deliver(stack, client, named, *[report("complained", email=email)] * 2)
-    assert outcomes(client, named) == ["applied", "duplicate"]
+    sender_with_lists = new_sender(client, list_ids=[list_id])
+    deliver(stack, client, sender_with_lists, *[report("complained", email=email)] * 2)
+    assert outcomes(client, sender_with_lists) == ["applied", "duplicate"]
     data(add(client, list_id, email))
     assert data(client.get(f"/lists/{list_id}"))["subscriber_count"] == 0
 
@@ -387,7 +408,7 @@ def test_thousand_complaints_of_unknown_addresses_need_one_statement(
     stack: Stack, client: httpx2.Client
 ) -> None:
     list_ids = [int(new_list(client)["id"]) for _ in range(3)]
-    named = new_sender(client, list_ids=list_ids)
+    sender_record = new_sender(client, list_ids=list_ids)
     emails = [new_address() for _ in range(999)]
     complaints = [report("complained", email=each) for each in (*emails, emails[0])]
     statements: list[str] = []
@@ -397,45 +418,51 @@ def test_thousand_complaints_of_unknown_addresses_need_one_statement(
         statements.append(str(arguments[2]))
 
     with stack.resources.unit_of_work() as uow:
-        sender = uow.session.get_one(Sender, named["id"])
+        sender = uow.session.get_one(Sender, sender_record["id"])
     sqlalchemy.event.listen(engine, "before_cursor_execute", record)
     try:
-        tried = applying.run_trial(stack.resources, sender, body_of(*complaints))
+        effects = applying.run_trial(stack.resources, sender, body_of(*complaints))
     finally:
         sqlalchemy.event.remove(engine, "before_cursor_execute", record)
-    assert [each.outcome for each in tried] == ["applied"] * 999 + ["duplicate"]
+    assert [each.outcome for each in effects] == ["applied"] * 999 + ["duplicate"]
     assert len([each for each in statements if "INSERT INTO opt_outs" in each]) == 1
 
 
 def test_complaint_about_a_mail_to_an_erased_person_is_kept_on_the_list_of_the_mail(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    other, email = int(new_list(client)["id"]), new_address()
+    other_list_id = int(new_list(client)["id"])
+    email = new_address()
     data(add(client, list_id, email))
     delivery_id = delivery_for(stack, list_id, known_member(client, list_id, email)["user_id"])
     erase(stack.resources, email)
     complaint = report("complained", delivery_id=delivery_id, email=email.upper())
-    elsewhere = new_sender(client, list_ids=[other])
-    deliver(stack, client, elsewhere, complaint)
-    assert outcomes(client, elsewhere) == ["unmatched"]
-    named = new_sender(client, list_ids=[list_id, other])
-    deliver(stack, client, named, complaint, complaint)
-    assert outcomes(client, named) == ["applied", "duplicate"]
-    for each, members in ((list_id, 0), (other, 1)):
-        data(add(client, each, email))
-        assert data(client.get(f"/lists/{each}"))["subscriber_count"] == members
+    sender_of_other_list = new_sender(client, list_ids=[other_list_id])
+    deliver(stack, client, sender_of_other_list, complaint)
+    assert outcomes(client, sender_of_other_list) == ["unmatched"]
+    sender_of_both_lists = new_sender(client, list_ids=[list_id, other_list_id])
+    deliver(stack, client, sender_of_both_lists, complaint, complaint)
+    assert outcomes(client, sender_of_both_lists) == ["applied", "duplicate"]
+    for each_list_id, member_count in ((list_id, 0), (other_list_id, 1)):
+        data(add(client, each_list_id, email))
+        assert data(client.get(f"/lists/{each_list_id}"))["subscriber_count"] == member_count
     # A report on a mail to another person doesn't affect the member with the same address.
-    late = report("complained", delivery_id=delivery_id.upper(), email=email)
-    of_other = delivery_for(stack, other, known_member(client, other, email)["user_id"] + 1)
-    deliver(stack, client, named, {**late, "delivery_id": of_other})
-    assert data(client.get(f"/lists/{other}"))["subscriber_count"] == 1
-    assert outcomes(client, named)[-1] == "unmatched"
+    late_complaint = report("complained", delivery_id=delivery_id.upper(), email=email)
+    foreign_delivery = delivery_for(
+        stack, other_list_id, known_member(client, other_list_id, email)["user_id"] + 1
+    )
+    deliver(
+        stack, client, sender_of_both_lists, {**late_complaint, "delivery_id": foreign_delivery}
+    )
+    assert data(client.get(f"/lists/{other_list_id}"))["subscriber_count"] == 1
+    assert outcomes(client, sender_of_both_lists)[-1] == "unmatched"
 
 
-def test_complaint_about_a_confirmation_mail_ends_the_request(
+def test_complaint_about_a_confirmation_mail_ends_the_sign_up(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], stranger: httpx2.Client
 ) -> None:
-    list_id, email = int(new_list(client, confirm_required=True)["id"]), new_address()
+    list_id = int(new_list(client, confirm_required=True)["id"])
+    email = new_address()
     data(subscribe(stranger, list_id, email))
     [mail] = mailed(stack, email)
     delivery_id = dict(mail["headers"])["X-Pressroom-Delivery"]
@@ -454,12 +481,16 @@ def test_report_about_an_erased_person_is_unmatched(
     delivery_id = delivery_for(stack, list_id, user_id)
     erase(stack.resources, email)
     deliver(stack, client, sender, report("complained", delivery_id=delivery_id))
-    [shown] = reports_of(client, sender)
-    assert (shown["outcome"], shown["user_id"], shown["recipient"]) == ("unmatched", None, None)
+    [shown_report] = reports_of(client, sender)
+    assert (shown_report["outcome"], shown_report["user_id"], shown_report["recipient"]) == (
+        "unmatched",
+        None,
+        None,
+    )
     # If the sender has ``list_ids``, a complaint from an unknown address becomes an opt-out.
-    named = new_sender(client, list_ids=[list_id])
-    deliver(stack, client, named, report("complained", email=email))
-    assert outcomes(client, named) == ["applied"]
+    sender_with_lists = new_sender(client, list_ids=[list_id])
+    deliver(stack, client, sender_with_lists, report("complained", email=email))
+    assert outcomes(client, sender_with_lists) == ["applied"]
     query = "SELECT user_id, source FROM opt_outs WHERE list_id = %s"
     assert stack.query(query, list_id) == [(None, "sender-complaint")]
     data(add(client, list_id, email))
@@ -479,10 +510,10 @@ def test_time_in_the_future_becomes_the_time_of_arrival(
         {"kind": "delivered", "email": new_address()},
     )
     # A report may be up to five minutes in the future, because the clocks of servers may differ.
-    kept, *replaced = reports_of(client, sender)
-    assert datetime.fromisoformat(kept["occurred_at"]) == now + timedelta(minutes=4)
-    for shown in replaced:
-        assert shown["occurred_at"] == shown["received_at"]
+    kept_report, *corrected_reports = reports_of(client, sender)
+    assert datetime.fromisoformat(kept_report["occurred_at"]) == now + timedelta(minutes=4)
+    for corrected_report in corrected_reports:
+        assert corrected_report["occurred_at"] == corrected_report["received_at"]
 
 
 def test_locked_person_delays_no_reports_of_another_sender(
@@ -490,13 +521,13 @@ def test_locked_person_delays_no_reports_of_another_sender(
 ) -> None:
     reader.joins(list_id)
     complaint = report("complained", delivery_id=delivery_for(stack, list_id, reader.user_id))
-    other = new_sender(client)
+    other_sender = new_sender(client)
     with stack.resources.unit_of_work() as uow:
         lock = sqlalchemy.text("SELECT FROM users WHERE id = :id FOR UPDATE")
         uow.session.execute(lock, {"id": reader.user_id})
         assert data(post(client, sender, complaint)) == 1
-        deliver(stack, client, other, report("delivered", email=new_address()))
-        assert outcomes(client, other) == ["unmatched"]
+        deliver(stack, client, other_sender, report("delivered", email=new_address()))
+        assert outcomes(client, other_sender) == ["unmatched"]
         assert outcomes(client, sender) == []
     eventually(lambda: reader.stands(list_id)[0] == "unsubscribed", what="the opt-out", within=30)
     settle(stack, sender)
@@ -521,8 +552,8 @@ def test_trial_shows_the_effects_and_changes_nothing(
         ).decode()
     }
     path = f"/senders/{sender['id']}/try"
-    shown = data(client.post(path, json=body))
-    assert [(each["outcome"], each["user_id"], each["code"]) for each in shown] == [
+    effects = data(client.post(path, json=body))
+    assert [(each["outcome"], each["user_id"], each["code"]) for each in effects] == [
         ("applied", reader.user_id, None),
         ("applied", reader.user_id, "hard"),
         ("unmatched", None, None),
@@ -532,13 +563,13 @@ def test_trial_shows_the_effects_and_changes_nothing(
     for table in ("opt_outs", "bounces"):
         assert not stack.query(f"SELECT 1 FROM {table} WHERE list_id = %s", list_id)
     problem(client.post(path, json={"body": "{"}), 422, "report.invalid")
-    of_brevo = f"/senders/{new_sender(client, provider='brevo')['id']}/try"
-    many = json.dumps([{"event": "delivered", "email": "a@b.example"}] * 1001)
-    problem(client.post(of_brevo, json={"body": many}), 422, "report.too_many")
+    brevo_path = f"/senders/{new_sender(client, provider='brevo')['id']}/try"
+    large_body = json.dumps([{"event": "delivered", "email": "a@b.example"}] * 1001)
+    problem(client.post(brevo_path, json={"body": large_body}), 422, "report.too_many")
     problem(other_owner.post(path, json=body), 404, "sender.not_found")
 
 
-def test_no_report_brings_a_person_back(
+def test_no_report_resubscribes_a_person(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any], reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id).leaves(list_id)
@@ -551,19 +582,23 @@ def test_no_report_brings_a_person_back(
 def test_invalid_reports_store_nothing(
     stack: Stack, client: httpx2.Client, sender: dict[str, Any]
 ) -> None:
-    good = report("delivered", email=new_address())
-    for wrong, place in (
+    valid_report = report("delivered", email=new_address())
+    for invalid_fields, place in (
         ({"kind": "sent"}, "data.reports[1].kind"),
         ({"email": None}, "data.reports[1].delivery_id"),
         ({"occurred_at": "yesterday"}, "data.reports[1].occurred_at"),
         ({"kind": "bounced"}, "data.reports[1].bounce"),
         ({"machine": 1}, "data.reports[1].machine"),
     ):
-        said = problem(post(client, sender, good, {**good, **wrong}), 422, "report.invalid")
-        assert said["errors"][0]["field"] == place
-    said = problem(post(client, sender, *[{"kind": "sent"}] * 200), 422, "report.invalid")
-    assert len(said["errors"]) == 100
-    problem(post(client, sender, *[good] * 1001), 422, "report.too_many")
+        error = problem(
+            post(client, sender, valid_report, {**valid_report, **invalid_fields}),
+            422,
+            "report.invalid",
+        )
+        assert error["errors"][0]["field"] == place
+    error = problem(post(client, sender, *[{"kind": "sent"}] * 200), 422, "report.invalid")
+    assert len(error["errors"]) == 100
+    problem(post(client, sender, *[valid_report] * 1001), 422, "report.too_many")
     assert not stack.query("SELECT 1 FROM sender_bodies WHERE sender_id = %s", sender["id"])
 
 
@@ -572,6 +607,6 @@ def test_trace_id_in_a_report_is_rejected(
 ) -> None:
     trace_id = trace_for(stack, list_id, reader.user_id)
     for fields in ({"trace_id": trace_id}, {"delivery_id": trace_id}):
-        said = post(client, sender, report("delivered", email="a@example.com", **fields))
-        told = problem(said, 422, "report.trace_id_refused")
-        assert trace_id not in str(told)
+        reply = post(client, sender, report("delivered", email="a@example.com", **fields))
+        error = problem(reply, 422, "report.trace_id_refused")
+        assert trace_id not in str(error)

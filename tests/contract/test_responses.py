@@ -19,8 +19,8 @@ from devstack.harness.stack import Owner, Stack
 from tests.support.http.replies import data, problem, send
 from tests.support.images.pictures import encoded
 
-LARGEST = 2**64 - 1
-JSON = {"Content-Type": "application/json"}
+UINT64_MAX = 2**64 - 1
+JSON_HEADERS = {"Content-Type": "application/json"}
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/attachments/a/b", "/users", "/jobs//1/x"])
@@ -47,7 +47,7 @@ def test_every_operation_with_a_json_body_rejects_other_bodies(
     client: httpx2.Client, list_id: int
 ) -> None:
     document = create_app(Settings.model_construct()).openapi()
-    takes_json = [
+    operations_with_json = [
         (method, path)
         for path, operations in document["paths"].items()
         for method, operation in operations.items()
@@ -55,17 +55,21 @@ def test_every_operation_with_a_json_body_rejects_other_bodies(
         # These routes check the signature first.
         and path not in ("/webhooks/stripe", "/senders/{sender_id}/events")
     ]
-    answers = {}
-    for method, path in takes_json:
-        address = re.sub("{.*?}", "1", path.replace("{list_id}", str(list_id)))
+    codes_by_operation = {}
+    for method, path in operations_with_json:
+        url = re.sub("{.*?}", "1", path.replace("{list_id}", str(list_id)))
         replies = (
-            client.request(method, address, content=b"{", headers=JSON),
-            client.request(method, address, content=b"title=x"),
+            client.request(method, url, content=b"{", headers=JSON_HEADERS),
+            client.request(method, url, content=b"title=x"),
         )
-        answers[method, path] = [reply.json()["code"] for reply in replies]
-    expected = ["body.not_json", "body.unsupported_type"]
-    assert {call: found for call, found in answers.items() if found != expected} == {}
-    assert ("post", "/lists") in answers
+        codes_by_operation[method, path] = [reply.json()["code"] for reply in replies]
+    expected_codes = ["body.not_json", "body.unsupported_type"]
+    assert {
+        operation_key: codes
+        for operation_key, codes in codes_by_operation.items()
+        if codes != expected_codes
+    } == {}
+    assert ("post", "/lists") in codes_by_operation
 
 
 @pytest.mark.parametrize(
@@ -79,11 +83,11 @@ def test_malformed_json_body_is_rejected(client: httpx2.Client, body: bytes) -> 
 
 
 def test_empty_body_with_json_content_type_counts_as_missing_body(client: httpx2.Client) -> None:
-    empty = {"Content-Type": "application/json", "Content-Length": "0"}
-    data(client.get("/users/me", headers=empty))
+    headers = {"Content-Type": "application/json", "Content-Length": "0"}
+    data(client.get("/users/me", headers=headers))
     key = data(client.post("/apikeys", json={"name": "n"}))
-    data(client.request("DELETE", f"/apikeys/{key['id']}", headers=empty))
-    problem(client.post("/apikeys", headers=empty), 422, "body.invalid")
+    data(client.request("DELETE", f"/apikeys/{key['id']}", headers=headers))
+    problem(client.post("/apikeys", headers=headers), 422, "body.invalid")
 
 
 @pytest.mark.parametrize("text", ["\0", "a\0b"])
@@ -98,13 +102,24 @@ def test_nul_characters_in_bodies_and_paths_cause_no_server_error(
 
 
 def test_unknown_64_bit_ids_return_404(client: httpx2.Client) -> None:
-    for number in [1, 2**53, 2**63, LARGEST, "00000000000000000001"]:
+    for number in [1, 2**53, 2**63, UINT64_MAX, "00000000000000000001"]:
         problem(client.delete(f"/apikeys/{number}"), 404, "api_key.not_found")
         problem(client.get(f"/jobs/{number}"), 404, "job.not_found")
 
 
 def test_malformed_ids_are_rejected(client: httpx2.Client) -> None:
-    for text in [str(LARGEST + 1), "-1", "+1", "1.0", "1e3", "0x1", "abc", "%20", "%D9%A1", "1%00"]:
+    for text in [
+        str(UINT64_MAX + 1),
+        "-1",
+        "+1",
+        "1.0",
+        "1e3",
+        "0x1",
+        "abc",
+        "%20",
+        "%D9%A1",
+        "1%00",
+    ]:
         for method, path in (("GET", "/jobs/"), ("DELETE", "/jobs/"), ("DELETE", "/apikeys/")):
             body = problem(client.request(method, path + text), 400, "request.invalid")
             assert body["errors"][0]["field"] in ("path.job_id", "path.key_id")
@@ -145,7 +160,8 @@ def test_trailing_slash_is_accepted_without_redirect(client: httpx2.Client) -> N
     ["/users/me", "/jobs", "/auxilia/credits/balance", "/healthz", "/readyz", "/openapi.json"],
 )
 def test_head_returns_the_headers_of_get_without_a_body(client: httpx2.Client, path: str) -> None:
-    get, head = client.get(path), client.head(path)
+    get = client.get(path)
+    head = client.head(path)
     assert head.status_code == get.status_code == 200
     assert head.content == b""
     for header in ("content-type", "content-length"):
@@ -172,7 +188,7 @@ def test_head_returns_the_same_error_status_as_get(
 
 
 def test_cors_preflight_allows_every_header_of_the_api(stranger: httpx2.Client) -> None:
-    asked = (
+    requested_headers = (
         "authorization, content-type, idempotency-key, last-event-id, prefer, x-api-key"
         ", x-request-id"
     )
@@ -181,13 +197,13 @@ def test_cors_preflight_allows_every_header_of_the_api(stranger: httpx2.Client) 
         headers={
             "Origin": "https://writer.example",
             "Access-Control-Request-Method": "DELETE",
-            "Access-Control-Request-Headers": asked,
+            "Access-Control-Request-Headers": requested_headers,
         },
     )
     assert reply.status_code == 200
     assert reply.headers["access-control-allow-origin"] == "*"
     assert "DELETE" in reply.headers["access-control-allow-methods"]
-    assert reply.headers["access-control-allow-headers"].lower() == asked
+    assert reply.headers["access-control-allow-headers"].lower() == requested_headers
 
 
 @pytest.fixture
@@ -241,16 +257,16 @@ def test_unreachable_services_cause_503_with_retry_after_and_without_secrets(
 def test_invalid_query_value_is_rejected_and_names_its_parameter(
     client: httpx2.Client, list_id: int, *, path: str, query: dict[str, str], code: str, place: str
 ) -> None:
-    told = problem(client.get(path.format(list_id), params=query), 400, code)
-    assert [each["field"] for each in told["errors"]] == [place]
-    assert told["errors"][0]["message"] == told["message"]
+    error = problem(client.get(path.format(list_id), params=query), 400, code)
+    assert [each["field"] for each in error["errors"]] == [place]
+    assert error["errors"][0]["message"] == error["message"]
 
 
-FOREIGN = ("Value error", "Assertion failed")
+LIBRARY_WORDING = ("Value error", "Assertion failed")
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         ("GET /imports/none", "path.import_id: must be an unsigned 64-bit integer"),
         ("GET /lists/1/subscriptions?premium=much", "query.premium: must be one of"),
@@ -258,35 +274,35 @@ FOREIGN = ("Value error", "Assertion failed")
     ],
 )
 def test_error_message_contains_only_the_violated_rule(
-    client: httpx2.Client, call: str, said: str
+    client: httpx2.Client, call: str, message: str
 ) -> None:
     method, path = call.split()
     body = {"title": "\0", "slug": "t"} if method == "POST" else None
-    refused = client.request(method, path, json=body).json()
-    assert refused["detail"].startswith(said)
-    assert refused["errors"][0]["message"] == refused["detail"].partition(": ")[2]
+    error = client.request(method, path, json=body).json()
+    assert error["detail"].startswith(message)
+    assert error["errors"][0]["message"] == error["detail"].partition(": ")[2]
 
 
 @pytest.mark.parametrize(
-    "words", [["export", "list", "--kind", "much"], ["users", "plan", "a@b.example", "gold"]]
+    "arguments", [["export", "list", "--kind", "much"], ["users", "plan", "a@b.example", "gold"]]
 )
-def test_cli_error_contains_no_library_wording(words: list[str]) -> None:
-    refused = CliRunner().invoke(app, words)
-    assert refused.exit_code == 2
-    assert "is not one of" in refused.output
-    assert not any(foreign in refused.output for foreign in FOREIGN)
+def test_cli_error_contains_no_library_wording(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "is not one of" in result.output
+    assert not any(wording in result.output for wording in LIBRARY_WORDING)
 
 
 def test_settings_error_contains_no_library_wording(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRESSROOM_DATABASE_URL", "mysql://pressroom")
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError) as error:
         read_settings(DatabaseSettings)
-    assert str(caught.value) == "PRESSROOM_DATABASE_URL: must start with postgresql://"
+    assert str(error.value) == "PRESSROOM_DATABASE_URL: must start with postgresql://"
 
 
-# Those that browsers let scripts read always, and those that are for browsers and proxies alone.
-_SAFELISTED = {"cache-control", "content-length", "content-type", "last-modified"}
-_FOR_BROWSERS = {
+# Scripts can always read the headers in _ALWAYS_READABLE. The others aren't meant for scripts.
+_ALWAYS_READABLE = {"cache-control", "content-length", "content-type", "last-modified"}
+_FOR_BROWSERS_AND_PROXIES = {
     "access-control-allow-origin",
     "access-control-expose-headers",
     "allow",
@@ -301,7 +317,7 @@ _FOR_BROWSERS = {
 }
 
 
-def exposed_by(reply: httpx2.Response) -> set[str]:
+def read_exposed_headers(reply: httpx2.Response) -> set[str]:
     return set(reply.headers["access-control-expose-headers"].split(", "))
 
 
@@ -311,17 +327,17 @@ def test_cors_exposes_every_response_header_to_scripts(
     client.headers["Origin"] = stranger.headers["Origin"] = "https://writer.example"
     data(client.post("/apikeys", json={"name": "another"}))
     key = secrets.token_hex(16)
-    made = send(client, key=key)
-    media = f"/media/{data(made)['filename']}"
-    whole = client.get(media)
+    upload_reply = send(client, key=key)
+    media = f"/media/{data(upload_reply)['filename']}"
+    media_reply = client.get(media)
     replies = [
-        made,
+        upload_reply,
         send(client, key=key),
         send(client, prefer="respond-async"),
-        whole,
+        media_reply,
         client.get(media, headers={"Range": "bytes=0-9"}),
         client.get(media, headers={"Range": "bytes=9999999-"}),
-        client.get(media, headers={"If-None-Match": whole.headers["etag"]}),
+        client.get(media, headers={"If-None-Match": media_reply.headers["etag"]}),
         client.post("/composer/metadata", json={"title": "Birds", "content": "Some words."}),
         client.get("/auxilia/credits/prices", headers={"Prefer": "handling=strict"}),
         client.get("/apikeys", params={"limit": 1}),
@@ -330,12 +346,18 @@ def test_cors_exposes_every_response_header_to_scripts(
         stranger.get("/users/me"),
         stranger.post("/subscriptions/1", json={"email": "reader@example.com"}),
     ]
-    seen: set[str] = set()
+    readable_headers: set[str] = set()
     for reply in replies:
-        exposed = {each.lower() for each in exposed_by(reply)}
-        assert set(reply.headers) <= exposed | _SAFELISTED | _FOR_BROWSERS
-        seen |= set(reply.headers) & exposed
-    # Each is there for an answer that has it. Here nothing is refused for a time, or limited, and
-    # no operation is deprecated; test_service has one that is.
-    elsewhere = {"retry-after", "ratelimit", "ratelimit-policy", "deprecation", "sunset"}
-    assert seen == {each.lower() for each in EXPOSED_HEADERS} - elsewhere
+        exposed = {each.lower() for each in read_exposed_headers(reply)}
+        assert set(reply.headers) <= exposed | _ALWAYS_READABLE | _FOR_BROWSERS_AND_PROXIES
+        readable_headers |= set(reply.headers) & exposed
+    # Only rejected, rate-limited or deprecated calls have these headers. This test makes no such
+    # calls.
+    headers_of_other_tests = {
+        "retry-after",
+        "ratelimit",
+        "ratelimit-policy",
+        "deprecation",
+        "sunset",
+    }
+    assert readable_headers == {each.lower() for each in EXPOSED_HEADERS} - headers_of_other_tests

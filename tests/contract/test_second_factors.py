@@ -1,4 +1,4 @@
-"""Second factors: what people set up beside their password, and when it is asked for."""
+"""Tests of second factors: authenticator apps, passkeys and recovery codes."""
 
 import json
 from collections.abc import Callable
@@ -39,7 +39,7 @@ from tests.support.people.visiting import (
     user_id_of,
 )
 
-CHANGED = "Your second factors were changed"
+CHANGE_SUBJECT = "Your second factors were changed"
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def device(stack: Stack) -> Device:
     return Device(stack.api_url)
 
 
-def location(reply: httpx2.Response) -> str:
+def read_location(reply: httpx2.Response) -> str:
     assert reply.status_code == 303, reply.text
     return reply.headers["location"]
 
@@ -58,32 +58,49 @@ def test_login_requires_the_code_of_the_authenticator_app(
 ) -> None:
     app = add_app(logged_in_visitor)
     let_half_a_minute_pass(logged_in_visitor, email)
-    asked = begin(visitor, email, next="/account/events")
+    code_page = begin(visitor, email, next="/account/events")
     assert SESSION not in visitor.client.cookies
     assert not visitor.is_in()
-    assert send_code(visitor, asked, "000000").status_code == 403
-    assert location(send_code(visitor, asked, app.code())) == f"{stack.api_url}/account/events"
+    assert send_code(visitor, code_page, "000000").status_code == 403
+    assert (
+        read_location(send_code(visitor, code_page, app.code()))
+        == f"{stack.api_url}/account/events"
+    )
     assert data(visitor.get("/users/me"))["email"] == email
     # The owner sees the new factor and the wrong code.
-    found = data(visitor.get("/users/me/security-events"))["items"]
-    told = [(each["type"], each["detail"]) for each in reversed(found)]
-    assert told[-3:-1] == [("factor.added", {"factor": "app"}), ("login.failed", {"attempts": 1})]
-    assert told[-1][0] == "login.succeeded"
-    # No program is asked for one.
+    events = data(visitor.get("/users/me/security-events"))["items"]
+    types_and_details = [(event["type"], event["detail"]) for event in reversed(events)]
+    assert types_and_details[-3:-1] == [
+        ("factor.added", {"factor": "app"}),
+        ("login.failed", {"attempts": 1}),
+    ]
+    assert types_and_details[-1][0] == "login.succeeded"
+    # Requests with an API key need no second factor.
     with stack.client(stack.create_key(user_id_of(stack, email))) as program:
         data(program.get("/users/me"))
 
 
 def test_authenticator_app_is_added_only_with_a_valid_code(logged_in_visitor: Visitor) -> None:
-    shown = logged_in_visitor.get(APP)
-    assert "<svg" in shown.text
-    wrong = logged_in_visitor.client.post(APP, data={**hidden(shown), "code": "000000"})
-    assert wrong.status_code == 422
-    assert '<span class="wrong" role="alert" id="code-problem">This code is wrong' in wrong.text
-    # The same secret, which the app has by now.
-    assert hidden(wrong)["secret"] == hidden(shown)["secret"]
-    other = {**hidden(shown), "secret": totp.create_secret(), "code": "000000"}
-    assert location(logged_in_visitor.client.post(APP, data=other)).endswith(APP)
+    setup_page = logged_in_visitor.get(APP)
+    assert "<svg" in setup_page.text
+    wrong_code_page = logged_in_visitor.client.post(
+        APP, data={**hidden(setup_page), "code": "000000"}
+    )
+    assert wrong_code_page.status_code == 422
+    assert (
+        '<span class="wrong" role="alert" id="code-problem">This code is wrong'
+        in wrong_code_page.text
+    )
+    # The page shows the same secret again, because the app already stores it.
+    assert hidden(wrong_code_page)["secret"] == hidden(setup_page)["secret"]
+    form_with_other_secret = {
+        **hidden(setup_page),
+        "secret": totp.create_secret(),
+        "code": "000000",
+    }
+    assert read_location(logged_in_visitor.client.post(APP, data=form_with_other_secret)).endswith(
+        APP
+    )
     assert "You have no second factor yet" in logged_in_visitor.get(FACTORS).text
 
 
@@ -92,15 +109,17 @@ def test_encryption_key_rotation_rewraps_authenticator_secrets(
 ) -> None:
     app = add_app(logged_in_visitor)
     let_half_a_minute_pass(logged_in_visitor, email)
-    new, old = Key("rotated", b"r" * 32), stack.settings().encryption_keyring
-    rotated, alone = KeyWrapper(Keyring([new, *old])), KeyWrapper(Keyring([new]))
+    new_key = Key("rotated", b"r" * 32)
+    old_keys = stack.settings().encryption_keyring
+    rotated_wrapper = KeyWrapper(Keyring([new_key, *old_keys]))
+    new_key_wrapper = KeyWrapper(Keyring([new_key]))
     user_id = user_id_of(stack, email)
     uow = stack.resources.unit_of_work()
     try:
-        assert totp.rewrap_secrets(uow, rotated) >= 1
+        assert totp.rewrap_secrets(uow, rotated_wrapper) >= 1
         uow.session.flush()
         uow.session.expire_all()
-        assert totp.accept_code(uow, alone, user_id, app.code())
+        assert totp.accept_code(uow, new_key_wrapper, user_id, app.code())
     finally:
         # The stack's processes don't know the new key.
         uow.session.rollback()
@@ -113,14 +132,17 @@ def test_recovery_code_replaces_the_authenticator_app_only_once(
     app = add_app(logged_in_visitor)
     assert len(set(app.recovery_codes)) == 10
     visitor = make_visitor()
-    typed = f" {app.recovery_codes[0].upper().replace('-', ' ')} "
-    location(send_code(visitor, begin(visitor, email), typed))
+    typed_code = f" {app.recovery_codes[0].upper().replace('-', ' ')} "
+    read_location(send_code(visitor, begin(visitor, email), typed_code))
     assert visitor.is_in()
-    assert "A recovery code was used" in visitor.mailed(email, CHANGED, number=2)
+    assert "A recovery code was used" in visitor.mailed(email, CHANGE_SUBJECT, number=2)
     assert "You have 9 codes left" in visitor.get(FACTORS).text
-    again = make_visitor()
-    assert send_code(again, begin(again, email), app.recovery_codes[0]).status_code == 403
-    assert not again.is_in()
+    second_visitor = make_visitor()
+    assert (
+        send_code(second_visitor, begin(second_visitor, email), app.recovery_codes[0]).status_code
+        == 403
+    )
+    assert not second_visitor.is_in()
 
 
 def test_new_recovery_codes_revoke_the_old_ones(
@@ -128,11 +150,11 @@ def test_new_recovery_codes_revoke_the_old_ones(
 ) -> None:
     app = add_app(logged_in_visitor)
     form = {"csrf_token": logged_in_visitor.csrf_token()}
-    made = codes_of(logged_in_visitor.client.post(f"{FACTORS}/codes", data=form))
-    assert len(made) == 10
-    asked = begin(visitor, email)
-    assert send_code(visitor, asked, app.recovery_codes[0]).status_code == 403
-    location(send_code(visitor, asked, made[0]))
+    new_codes = codes_of(logged_in_visitor.client.post(f"{FACTORS}/codes", data=form))
+    assert len(new_codes) == 10
+    code_page = begin(visitor, email)
+    assert send_code(visitor, code_page, app.recovery_codes[0]).status_code == 403
+    read_location(send_code(visitor, code_page, new_codes[0]))
 
 
 def test_recovery_codes_are_shown_only_when_the_first_factor_is_added(
@@ -146,10 +168,10 @@ def test_recovery_codes_are_shown_only_when_the_first_factor_is_added(
 def test_passkey_without_signature_counter_works_repeatedly(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor
 ) -> None:
-    synced = Device(stack.api_url, counts=False)
-    add_passkey(logged_in_visitor, synced)
+    synced_device = Device(stack.api_url, counts=False)
+    add_passkey(logged_in_visitor, synced_device)
     for _ in range(2):
-        location(log_in_by_passkey(visitor, synced))
+        read_location(log_in_by_passkey(visitor, synced_device))
 
 
 def test_passkey_is_registered_only_once_and_a_person_has_at_most_20(
@@ -162,9 +184,9 @@ def test_passkey_is_registered_only_once_and_a_person_has_at_most_20(
         " SELECT %s, 'old', sha256(concat(%s, n)::bytea), '', 0 FROM generate_series(1, 19) n",
         *(user_id_of(stack, email),) * 2,
     )
-    late = add_passkey(logged_in_visitor, Device(stack.api_url))
-    assert late.status_code == 409
-    assert "at most 20 passkeys" in late.text
+    reply = add_passkey(logged_in_visitor, Device(stack.api_url))
+    assert reply.status_code == 409
+    assert "at most 20 passkeys" in reply.text
 
 
 def test_passkey_requires_a_name(logged_in_visitor: Visitor, device: Device) -> None:
@@ -175,16 +197,16 @@ def test_every_change_of_second_factors_is_reported_by_mail(
     logged_in_visitor: Visitor, email: str, device: Device
 ) -> None:
     add_app(logged_in_visitor)
-    assert "An authenticator app was added" in logged_in_visitor.mailed(email, CHANGED)
+    assert "An authenticator app was added" in logged_in_visitor.mailed(email, CHANGE_SUBJECT)
     add_passkey(logged_in_visitor, device, name="https://evil.example")
-    told = logged_in_visitor.mailed(email, CHANGED, number=2)
-    assert "A passkey was added" in told
-    assert "evil" not in told
-    # Not one goes missing, however many there are.
-    for number in range(3, 7):
+    mail_text = logged_in_visitor.mailed(email, CHANGE_SUBJECT, number=2)
+    assert "A passkey was added" in mail_text
+    assert "evil" not in mail_text
+    # Each further change is reported by its own mail.
+    for mail_number in range(3, 7):
         form = {"csrf_token": logged_in_visitor.csrf_token()}
         assert logged_in_visitor.client.post(f"{FACTORS}/codes", data=form).status_code == 200
-        logged_in_visitor.mailed(email, CHANGED, number=number)
+        logged_in_visitor.mailed(email, CHANGE_SUBJECT, number=mail_number)
 
 
 def test_removing_the_last_second_factor_deletes_the_recovery_codes(
@@ -194,11 +216,11 @@ def test_removing_the_last_second_factor_deletes_the_recovery_codes(
     add_passkey(logged_in_visitor, device)
     user_id = user_id_of(stack, email)
     [(passkey_id,)] = stack.query("SELECT id FROM passkeys WHERE user_id = %s", user_id)
-    count = "SELECT count(*) FROM recovery_codes WHERE user_id = %s"
-    for wanted, left in (("app", 10), (str(passkey_id), 0)):
-        form = {"csrf_token": logged_in_visitor.csrf_token(), "remove": wanted}
-        location(logged_in_visitor.client.post(FACTORS, data=form))
-        assert stack.query(count, user_id) == [(left,)]
+    count_codes = "SELECT count(*) FROM recovery_codes WHERE user_id = %s"
+    for factor, remaining_codes in (("app", 10), (str(passkey_id), 0)):
+        form = {"csrf_token": logged_in_visitor.csrf_token(), "remove": factor}
+        read_location(logged_in_visitor.client.post(FACTORS, data=form))
+        assert stack.query(count_codes, user_id) == [(remaining_codes,)]
     assert log_in_by_passkey(visitor, device).status_code == 403
     assert visitor.log_in(email).status_code == 303
     assert visitor.is_in()
@@ -209,29 +231,29 @@ def test_removing_the_last_second_factor_deletes_the_recovery_codes(
 def test_person_cannot_remove_second_factors_of_another_person(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, device: Device
 ) -> None:
-    other = new_account(stack)
-    visitor.log_in(other)
+    other_email = new_account(stack)
+    visitor.log_in(other_email)
     add_passkey(visitor, device)
     [(passkey_id,)] = stack.query(
-        "SELECT id FROM passkeys WHERE user_id = %s", user_id_of(stack, other)
+        "SELECT id FROM passkeys WHERE user_id = %s", user_id_of(stack, other_email)
     )
-    for wanted in (str(passkey_id), "x", "9" * 16, "9" * 99):
-        form = {"csrf_token": logged_in_visitor.csrf_token(), "remove": wanted}
+    for factor in (str(passkey_id), "x", "9" * 16, "9" * 99):
+        form = {"csrf_token": logged_in_visitor.csrf_token(), "remove": factor}
         assert logged_in_visitor.client.post(FACTORS, data=form).status_code == 404
-    assert location(log_in_by_passkey(visitor, device)).endswith("/console")
+    assert read_location(log_in_by_passkey(visitor, device)).endswith("/console")
 
 
 @pytest.mark.parametrize("path", [APP, PASSKEY, FACTORS, f"{FACTORS}/codes"])
 def test_second_factor_changes_require_a_recent_login(
     stack: Stack, logged_in_visitor: Visitor, email: str, path: str
 ) -> None:
-    token = logged_in_visitor.csrf_token()
+    csrf_token = logged_in_visitor.csrf_token()
     age_logins(stack, email, 15)
-    again = f"{stack.api_url}/login?again=yes"
+    login_url = f"{stack.api_url}/login?again=yes"
     if path in {APP, PASSKEY}:
-        assert location(logged_in_visitor.get(path)).startswith(again)
-    form = {"csrf_token": token, "remove": "app"}
-    assert location(logged_in_visitor.client.post(path, data=form)).startswith(again)
+        assert read_location(logged_in_visitor.get(path)).startswith(login_url)
+    form = {"csrf_token": csrf_token, "remove": "app"}
+    assert read_location(logged_in_visitor.client.post(path, data=form)).startswith(login_url)
 
 
 def test_repeated_login_asks_for_the_second_factor_and_counts_as_recent(
@@ -239,15 +261,15 @@ def test_repeated_login_asks_for_the_second_factor_and_counts_as_recent(
 ) -> None:
     app = add_app(logged_in_visitor)
     age_logins(stack, email, 15)
-    asked = location(logged_in_visitor.get(PASSKEY)).removeprefix(stack.api_url)
-    before = logged_in_visitor.cookie
-    second = logged_in_visitor.fill_in(asked, email=email, password=PASSWORD)
-    assert second.status_code == 403
-    # The person stays logged in meanwhile, and no better than before.
-    assert logged_in_visitor.cookie == before
-    assert location(logged_in_visitor.get(PASSKEY)).removeprefix(stack.api_url) == asked
-    passed = send_code(logged_in_visitor, second, app.recovery_codes[0])
-    assert location(passed) == stack.api_url + PASSKEY
+    login_path = read_location(logged_in_visitor.get(PASSKEY)).removeprefix(stack.api_url)
+    cookie_before = logged_in_visitor.cookie
+    code_page = logged_in_visitor.fill_in(login_path, email=email, password=PASSWORD)
+    assert code_page.status_code == 403
+    # Until the second factor is given, the session remains valid, but the login isn't recent.
+    assert logged_in_visitor.cookie == cookie_before
+    assert read_location(logged_in_visitor.get(PASSKEY)).removeprefix(stack.api_url) == login_path
+    reply = send_code(logged_in_visitor, code_page, app.recovery_codes[0])
+    assert read_location(reply) == stack.api_url + PASSKEY
     assert logged_in_visitor.get(PASSKEY).status_code == 200
 
 
@@ -257,16 +279,16 @@ def test_operator_must_set_up_a_second_factor_before_any_other_action(
     assert printed(stack, "users", "operator", email, "on")["is_operator"] is True
     visitor.log_in(email)
     for path in ("/account", "/console/developers/keys", "/account/password"):
-        assert location(visitor.get(path)) == stack.api_url + FACTORS
+        assert read_location(visitor.get(path)) == stack.api_url + FACTORS
     problem(visitor.get("/users/me"), 403, "auth.second_factor")
     origin = {"Origin": stack.api_url}
-    made = visitor.client.post("/apikeys", json={"name": "k"}, headers=origin)
-    problem(made, 403, "auth.second_factor")
-    token = hidden(visitor.get(FACTORS))["csrf_token"]
-    keys = visitor.client.post(
-        "/console/developers/keys/new", data={"csrf_token": token, "name": "k"}
+    api_reply = visitor.client.post("/apikeys", json={"name": "k"}, headers=origin)
+    problem(api_reply, 403, "auth.second_factor")
+    csrf_token = hidden(visitor.get(FACTORS))["csrf_token"]
+    console_reply = visitor.client.post(
+        "/console/developers/keys/new", data={"csrf_token": csrf_token, "name": "k"}
     )
-    assert location(keys) == stack.api_url + FACTORS
+    assert read_location(console_reply) == stack.api_url + FACTORS
     assert "Your account requires a second factor" in visitor.get(FACTORS).text
     add_app(visitor)
     assert visitor.is_in()
@@ -277,12 +299,12 @@ def test_deployment_setting_requires_a_second_factor_of_everyone(
     stack: Stack, logged_in_visitor: Visitor
 ) -> None:
     resources = stack.resources
-    opened = (resources.database, resources.keyring, logged_in_visitor.cookie)
+    session_arguments = (resources.database, resources.keyring, logged_in_visitor.cookie)
     with pytest.raises(DomainError, match="second factor"):
-        sessions.authenticate_session(*opened, everyone_needs_factor=True)
-    assert sessions.authenticate_session(*opened, everyone_needs_factor=False).session_id
+        sessions.authenticate_session(*session_arguments, everyone_needs_factor=True)
+    assert sessions.authenticate_session(*session_arguments, everyone_needs_factor=False).session_id
     add_app(logged_in_visitor)
-    assert sessions.authenticate_session(*opened, everyone_needs_factor=True).session_id
+    assert sessions.authenticate_session(*session_arguments, everyone_needs_factor=True).session_id
 
 
 def reset_link(visitor: Visitor, email: str) -> str:
@@ -296,13 +318,13 @@ def test_password_reset_requires_the_second_factor(
     app = add_app(logged_in_visitor)
     link = reset_link(visitor, email)
     for code in ("", "000000", "abcde-fghij"):
-        error = visitor.fill_in(link, password=OTHER_PASSWORD, code=code)
-        assert error.status_code == 403
-        assert "Choose a new password" in error.text
+        error_page = visitor.fill_in(link, password=OTHER_PASSWORD, code=code)
+        assert error_page.status_code == 403
+        assert "Choose a new password" in error_page.text
     assert logged_in_visitor.is_in()
     assert visitor.fill_in(link, password="short", code=app.recovery_codes[0]).status_code == 422
-    passed = visitor.fill_in(link, password=OTHER_PASSWORD, code=app.recovery_codes[0])
-    assert location(passed).endswith("/account")
+    reply = visitor.fill_in(link, password=OTHER_PASSWORD, code=app.recovery_codes[0])
+    assert read_location(reply).endswith("/account")
     assert visitor.is_in()
     assert not logged_in_visitor.is_in()
 
@@ -310,31 +332,40 @@ def test_password_reset_requires_the_second_factor(
 def test_password_reset_accepts_a_passkey_and_removes_the_ticked_passkeys(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
-    lost = Device(stack.api_url)
+    lost_device = Device(stack.api_url)
     add_passkey(logged_in_visitor, device, name="Mine")
-    add_passkey(logged_in_visitor, lost, name="Lost")
-    shown = visitor.get(reset_link(visitor, email))
-    [(ended,)] = stack.query("SELECT id FROM passkeys WHERE name = 'Lost'")
-    assert shown.text.count('name="end_passkey.') == shown.text.count(" checked") == 2
-    form = {**hidden(shown), "password": OTHER_PASSWORD, f"end_passkey.{ended}": "on"}
-    form["passkey"] = json.dumps(device.sign(options_of(shown)))
-    location(visitor.client.post("/password/new", data=form))
+    add_passkey(logged_in_visitor, lost_device, name="Lost")
+    reset_page = visitor.get(reset_link(visitor, email))
+    [(lost_passkey_id,)] = stack.query("SELECT id FROM passkeys WHERE name = 'Lost'")
+    assert reset_page.text.count('name="end_passkey.') == reset_page.text.count(" checked") == 2
+    form = {
+        **hidden(reset_page),
+        "password": OTHER_PASSWORD,
+        f"end_passkey.{lost_passkey_id}": "on",
+    }
+    form["passkey"] = json.dumps(device.sign(options_of(reset_page)))
+    read_location(visitor.client.post("/password/new", data=form))
     assert visitor.is_in()
-    own = "SELECT name FROM passkeys WHERE user_id = %s"
-    assert stack.query(own, user_id_of(stack, email)) == [("Mine",)]
+    select_names = "SELECT name FROM passkeys WHERE user_id = %s"
+    assert stack.query(select_names, user_id_of(stack, email)) == [("Mine",)]
 
 
 def test_password_reset_removes_every_passkey_that_its_page_did_not_show(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
-    """Also those that an intruder makes while the person reads the page."""
+    """An intruder may add such passkeys while the person reads the page."""
     codes = codes_of(add_passkey(logged_in_visitor, device))
-    shown = visitor.get(reset_link(visitor, email))
+    reset_page = visitor.get(reset_link(visitor, email))
     add_passkey(logged_in_visitor, Device(stack.api_url))
-    form = {**hidden(shown), "password": OTHER_PASSWORD, "code": codes[0], "shown_passkeys": ""}
-    location(visitor.client.post("/password/new", data=form))
-    own = "SELECT count(*) FROM passkeys WHERE user_id = %s"
-    assert stack.query(own, user_id_of(stack, email)) == [(0,)]
+    form = {
+        **hidden(reset_page),
+        "password": OTHER_PASSWORD,
+        "code": codes[0],
+        "shown_passkeys": "",
+    }
+    read_location(visitor.client.post("/password/new", data=form))
+    count_passkeys = "SELECT count(*) FROM passkeys WHERE user_id = %s"
+    assert stack.query(count_passkeys, user_id_of(stack, email)) == [(0,)]
 
 
 def test_password_change_removes_a_passkey_only_if_ticked(
@@ -344,39 +375,44 @@ def test_password_change_removes_a_passkey_only_if_ticked(
     [(passkey_id,)] = stack.query(
         "SELECT id FROM passkeys WHERE user_id = %s", user_id_of(stack, email)
     )
-    own = "SELECT count(*) FROM passkeys WHERE user_id = %s"
-    shown = logged_in_visitor.get("/account/password")
-    assert f'name="end_passkey.{passkey_id}"' in shown.text
-    assert " checked" not in shown.text
-    path, passwords = "/account/password", {"current": PASSWORD, "password": OTHER_PASSWORD}
-    location(logged_in_visitor.fill_in(path, **passwords))
-    assert stack.query(own, user_id_of(stack, email)) == [(1,)]
+    count_passkeys = "SELECT count(*) FROM passkeys WHERE user_id = %s"
+    password_page = logged_in_visitor.get("/account/password")
+    assert f'name="end_passkey.{passkey_id}"' in password_page.text
+    assert " checked" not in password_page.text
+    path = "/account/password"
+    passwords = {"current": PASSWORD, "password": OTHER_PASSWORD}
+    read_location(logged_in_visitor.fill_in(path, **passwords))
+    assert stack.query(count_passkeys, user_id_of(stack, email)) == [(1,)]
     passwords = {"current": OTHER_PASSWORD, "password": PASSWORD}
-    location(logged_in_visitor.fill_in(path, **passwords, **{f"end_passkey.{passkey_id}": "on"}))
-    assert stack.query(own, user_id_of(stack, email)) == [(0,)]
+    read_location(
+        logged_in_visitor.fill_in(path, **passwords, **{f"end_passkey.{passkey_id}": "on"})
+    )
+    assert stack.query(count_passkeys, user_id_of(stack, email)) == [(0,)]
 
 
 def test_undone_address_change_removes_second_factors_added_after_the_change(
     stack: Stack, logged_in_visitor: Visitor, visitor: Visitor, email: str, device: Device
 ) -> None:
-    """Otherwise the new password would need the intruder's app."""
+    """Otherwise the person would need the intruder's app to set a new password."""
     add_passkey(logged_in_visitor, device, name="Before")
-    new = f"intruder.{email}"
-    logged_in_visitor.fill_in("/account/email", email=new, current=PASSWORD)
-    location(
-        logged_in_visitor.fill_in(logged_in_visitor.mailed_path(new, "Confirm your new address"))
+    intruder_email = f"intruder.{email}"
+    logged_in_visitor.fill_in("/account/email", email=intruder_email, current=PASSWORD)
+    read_location(
+        logged_in_visitor.fill_in(
+            logged_in_visitor.mailed_path(intruder_email, "Confirm your new address")
+        )
     )
     add_app(logged_in_visitor)
     add_passkey(logged_in_visitor, Device(stack.api_url), name="After")
-    undo = visitor.mailed_path(email, "The address of your account was changed")
-    choosing = location(visitor.fill_in(undo)).removeprefix(stack.api_url)
+    undo_path = visitor.mailed_path(email, "The address of your account was changed")
+    password_path = read_location(visitor.fill_in(undo_path)).removeprefix(stack.api_url)
     user_id = user_id_of(stack, email)
     assert stack.query("SELECT 1 FROM totp_secrets WHERE user_id = %s", user_id) == []
     assert stack.query("SELECT name FROM passkeys WHERE user_id = %s", user_id) == [("Before",)]
-    shown = visitor.get(choosing)
-    form = {**hidden(shown), "password": OTHER_PASSWORD}
-    form["passkey"] = json.dumps(device.sign(options_of(shown)))
-    location(visitor.client.post(choosing, data=form))
+    password_page = visitor.get(password_path)
+    form = {**hidden(password_page), "password": OTHER_PASSWORD}
+    form["passkey"] = json.dumps(device.sign(options_of(password_page)))
+    read_location(visitor.client.post(password_path, data=form))
     assert visitor.is_in()
 
 
@@ -385,12 +421,12 @@ def test_operator_removes_all_second_factors_and_the_person_is_notified_by_mail(
 ) -> None:
     app = add_app(logged_in_visitor)
     add_passkey(logged_in_visitor, device)
-    asked = begin(visitor, email)
+    code_page = begin(visitor, email)
     printed(stack, "users", "reset-factors", email)
-    assert "The operator of this service removed" in visitor.mailed(email, CHANGED, number=3)
-    # What was begun before leads nowhere: the password is asked for once more, and alone.
-    late = send_code(visitor, asked, app.recovery_codes[0])
-    assert "/login" in location(late)
+    assert "The operator of this service removed" in visitor.mailed(email, CHANGE_SUBJECT, number=3)
+    # A login that began before must start again, and needs only the password.
+    reply = send_code(visitor, code_page, app.recovery_codes[0])
+    assert "/login" in read_location(reply)
     assert not visitor.is_in()
     assert visitor.log_in(email).status_code == 303
     assert visitor.is_in()

@@ -1,4 +1,4 @@
-"""Events and mails about failing senders, and about mailings with bounces or complaints."""
+"""Tests of the notices about failing senders, and about mailings with bounces or complaints."""
 
 from datetime import timedelta
 from typing import Any
@@ -28,18 +28,21 @@ from tests.support.senders.posting import (
 )
 from tests.support.stack.maintenance import run_maintenance
 
-FAILING, RECOVERED, ALARM = "sender.failing", "sender.recovered", "mailing.alarm"
-FAILING_MAIL, RECOVERED_MAIL = "A sender needs your attention", "A sender works again"
-ALARM_MAIL = "A mailing had many bounces or complaints"
-LATE = timedelta(hours=49)
+FAILING_EVENT = "sender.failing"
+RECOVERED_EVENT = "sender.recovered"
+ALARM_EVENT = "mailing.alarm"
+FAILING_SUBJECT = "A sender needs your attention"
+RECOVERED_SUBJECT = "A sender works again"
+ALARM_SUBJECT = "A mailing had many bounces or complaints"
+OVERDUE_AGE = timedelta(hours=49)
 
 
-def joined(address: str) -> str:
+def join_wrapped_address(address: str) -> str:
     """Remove the space before the @, at which a narrow window may break an address in a table."""
     return address.replace(" @", "@")
 
 
-def told(client: httpx2.Client, *types: str) -> list[dict[str, Any]]:
+def list_events(client: httpx2.Client, *types: str) -> list[dict[str, Any]]:
     """Return the events of the given types, oldest first."""
     return list(data(client.get("/events", params={"type": list(types)}))["items"])
 
@@ -48,7 +51,7 @@ def mails_about(stack: Stack, owner: Owner, subject: str) -> list[str]:
     return [mail["text"] for mail in stack.mails(owner.email) if mail["subject"] == subject]
 
 
-def state_of(client: httpx2.Client, sender: dict[str, Any]) -> tuple[str, list[str]]:
+def read_state(client: httpx2.Client, sender: dict[str, Any]) -> tuple[str, list[str]]:
     record = data(client.get(f"/senders/{sender['id']}"))
     return record["state"], record["warnings"]
 
@@ -58,23 +61,23 @@ def test_owner_is_notified_when_a_sender_fails_and_when_it_recovers(
 ) -> None:
     sender = new_sender(client)
     reject_calls(client, sender, count=MAX_REFUSED_CALLS_PER_HOUR - 1)
-    assert state_of(client, sender) == ("waiting", [])
+    assert read_state(client, sender) == ("waiting", [])
     reject_calls(client, sender, count=1)
-    assert state_of(client, sender) == ("failing", ["calls_rejected"])
-    [failing] = eventually(lambda: told(client, FAILING), what="the event")
-    assert failing["subject"] == {"kind": "sender", "id": sender["id"]}
-    assert failing["data"] == {"state": "failing", "reason": "calls_rejected"}
-    [text] = eventually(lambda: mails_about(stack, owner, FAILING_MAIL), what="the mail")
+    assert read_state(client, sender) == ("failing", ["calls_rejected"])
+    [failing_event] = eventually(lambda: list_events(client, FAILING_EVENT), what="the event")
+    assert failing_event["subject"] == {"kind": "sender", "id": sender["id"]}
+    assert failing_event["data"] == {"state": "failing", "reason": "calls_rejected"}
+    [text] = eventually(lambda: mails_about(stack, owner, FAILING_SUBJECT), what="the mail")
     assert f"sender {sender['id']} is failing" in text
     assert "rejected at least 20 calls" in text
     deliver(stack, client, sender, report("delivered", email=new_address()))
-    assert state_of(client, sender) == ("working", [])
-    [recovered] = eventually(lambda: told(client, RECOVERED), what="the event")
-    assert recovered["data"] == {"state": "working", "reason": None}
-    eventually(lambda: mails_about(stack, owner, RECOVERED_MAIL), what="the mail")
+    assert read_state(client, sender) == ("working", [])
+    [recovered_event] = eventually(lambda: list_events(client, RECOVERED_EVENT), what="the event")
+    assert recovered_event["data"] == {"state": "working", "reason": None}
+    eventually(lambda: mails_about(stack, owner, RECOVERED_SUBJECT), what="the mail")
     # More rejected calls in the same hour don't make the sender fail again.
     reject_calls(client, sender, count=5)
-    assert state_of(client, sender) == ("working", [])
+    assert read_state(client, sender) == ("working", [])
 
 
 def test_same_mail_about_a_sender_is_sent_once_a_day(
@@ -84,14 +87,16 @@ def test_same_mail_about_a_sender_is_sent_once_a_day(
     for hours in range(1, 4):
         reject_calls(client, sender, count=MAX_REFUSED_CALLS_PER_HOUR)
         deliver(stack, client, sender, report("delivered", email=new_address()))
-        assert state_of(client, sender) == ("working", [])
+        assert read_state(client, sender) == ("working", [])
         stack.query(
             "UPDATE sender_counts SET hour = hour - %s * interval '1 hour' WHERE sender_id = %s"
             " AND hour = date_trunc('hour', now())",
             hours,
             sender["id"],
         )
-    eventually(lambda: len(told(client, FAILING, RECOVERED)) == 6, what="the events")
+    eventually(
+        lambda: len(list_events(client, FAILING_EVENT, RECOVERED_EVENT)) == 6, what="the events"
+    )
     query = "SELECT kind, count(*) FROM account_mails WHERE email = %s GROUP BY kind ORDER BY kind"
     assert stack.query(query, owner.email) == [
         ("new_sender", 1),
@@ -104,8 +109,8 @@ def test_paused_sender_does_not_fail(client: httpx2.Client) -> None:
     sender = new_sender(client)
     data(client.patch(f"/senders/{sender['id']}", json={"state": "paused"}))
     reject_calls(client, sender, count=MAX_REFUSED_CALLS_PER_HOUR)
-    assert state_of(client, sender) == ("paused", [])
-    assert told(client, FAILING) == []
+    assert read_state(client, sender) == ("paused", [])
+    assert list_events(client, FAILING_EVENT) == []
 
 
 def test_sender_that_failed_before_a_pause_can_fail_again(client: httpx2.Client) -> None:
@@ -113,14 +118,14 @@ def test_sender_that_failed_before_a_pause_can_fail_again(client: httpx2.Client)
     reject_calls(client, sender, count=MAX_REFUSED_CALLS_PER_HOUR)
     for state in ("paused", "working"):
         data(client.patch(f"/senders/{sender['id']}", json={"state": state}))
-    assert state_of(client, sender) == ("waiting", [])
+    assert read_state(client, sender) == ("waiting", [])
 
 
 @pytest.mark.parametrize(
     ("rows", "age", "fails"),
     [
-        (1000, LATE, True),
-        (999, LATE, False),
+        (1000, OVERDUE_AGE, True),
+        (999, OVERDUE_AGE, False),
         (1000, timedelta(hours=47), False),
     ],
 )
@@ -128,30 +133,32 @@ def test_sender_without_a_report_for_48_hours_after_a_large_mailing_fails(
     stack: Stack, client: httpx2.Client, list_id: int, *, rows: int, age: timedelta, fails: bool
 ) -> None:
     sender = new_sender(client)
-    age_sender(stack, sender)
+    make_sender_old(stack, sender)
     new_mailing(stack, list_id, rows=rows, age=age)
     for _ in range(2):
         run_maintenance(stack, CHECK_SILENCE.name)
         expected = ("failing", ["no_reports"]) if fails else ("waiting", [])
-        assert state_of(client, sender) == expected
-    assert [each["data"]["reason"] for each in told(client, FAILING)] == ["no_reports"] * fails
+        assert read_state(client, sender) == expected
+    assert [each["data"]["reason"] for each in list_events(client, FAILING_EVENT)] == [
+        "no_reports"
+    ] * fails
 
 
 def test_only_senders_that_should_have_reported_about_a_mailing_fail(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    other_list = int(new_list(client)["id"])
-    silent = new_sender(client, list_ids=[list_id])
-    of_other_list = new_sender(client, list_ids=[other_list])
-    paused = new_sender(client)
-    data(client.patch(f"/senders/{paused['id']}", json={"state": "paused"}))
-    for each in (silent, of_other_list, paused):
-        age_sender(stack, each)
-    young = new_sender(client)
-    new_mailing(stack, list_id, rows=1000, age=LATE)
+    other_list_id = int(new_list(client)["id"])
+    silent_sender = new_sender(client, list_ids=[list_id])
+    sender_of_other_list = new_sender(client, list_ids=[other_list_id])
+    paused_sender = new_sender(client)
+    data(client.patch(f"/senders/{paused_sender['id']}", json={"state": "paused"}))
+    for sender in (silent_sender, sender_of_other_list, paused_sender):
+        make_sender_old(stack, sender)
+    new_sender_without_reports = new_sender(client)
+    new_mailing(stack, list_id, rows=1000, age=OVERDUE_AGE)
     run_maintenance(stack, CHECK_SILENCE.name)
-    senders = (silent, of_other_list, paused, young)
-    assert [state_of(client, each)[0] for each in senders] == [
+    senders = (silent_sender, sender_of_other_list, paused_sender, new_sender_without_reports)
+    assert [read_state(client, sender)[0] for sender in senders] == [
         *("failing", "waiting", "paused", "waiting")
     ]
 
@@ -159,12 +166,13 @@ def test_only_senders_that_should_have_reported_about_a_mailing_fail(
 def test_sender_does_not_fail_while_another_sender_reports_about_the_list(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    silent, working = new_sender(client), new_sender(client, list_ids=[list_id])
-    age_sender(stack, silent)
-    new_mailing(stack, list_id, rows=1000, age=LATE)
-    deliver(stack, client, working, report("delivered", email=new_address()))
+    silent_sender = new_sender(client)
+    working_sender = new_sender(client, list_ids=[list_id])
+    make_sender_old(stack, silent_sender)
+    new_mailing(stack, list_id, rows=1000, age=OVERDUE_AGE)
+    deliver(stack, client, working_sender, report("delivered", email=new_address()))
     run_maintenance(stack, CHECK_SILENCE.name)
-    assert state_of(client, silent) == ("waiting", [])
+    assert read_state(client, silent_sender) == ("waiting", [])
 
 
 def test_sender_for_any_list_fails_only_if_it_reported_about_no_list_since_the_mailing(
@@ -172,15 +180,19 @@ def test_sender_for_any_list_fails_only_if_it_reported_about_no_list_since_the_m
 ) -> None:
     key = stack.create_key(owner.user_id, Scope.SENDER, Scope.DELIVERY)
     with stack.client(key) as delivery_client:
-        silent, working = (new_sender(delivery_client, any_list=True) for _ in range(2))
-    own = new_sender(client)
-    for each in (silent, working, own):
-        age_sender(stack, each)
-    new_mailing(stack, list_id, rows=1000, age=LATE)
-    deliver(stack, client, working, report("delivered", email=new_address()))
+        silent_sender, working_sender = (
+            new_sender(delivery_client, any_list=True) for _ in range(2)
+        )
+    own_sender = new_sender(client)
+    for sender in (silent_sender, working_sender, own_sender):
+        make_sender_old(stack, sender)
+    new_mailing(stack, list_id, rows=1000, age=OVERDUE_AGE)
+    deliver(stack, client, working_sender, report("delivered", email=new_address()))
     run_maintenance(stack, CHECK_SILENCE.name)
     # The working sender's report may be on another list, so the owner's sender fails too.
-    states = [state_of(client, each)[0] for each in (silent, working, own)]
+    states = [
+        read_state(client, sender)[0] for sender in (silent_sender, working_sender, own_sender)
+    ]
     assert states == ["failing", "working", "failing"]
 
 
@@ -188,13 +200,13 @@ def test_sender_does_not_fail_if_the_mailing_has_figures(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     sender = new_sender(client)
-    age_sender(stack, sender)
-    new_mailing(stack, list_id, rows=1000, age=LATE, figures={"delivered": 1})
+    make_sender_old(stack, sender)
+    new_mailing(stack, list_id, rows=1000, age=OVERDUE_AGE, figures={"delivered": 1})
     run_maintenance(stack, CHECK_SILENCE.name)
-    assert state_of(client, sender) == ("waiting", [])
+    assert read_state(client, sender) == ("waiting", [])
 
 
-def age_sender(stack: Stack, sender: dict[str, Any]) -> None:
+def make_sender_old(stack: Stack, sender: dict[str, Any]) -> None:
     stack.query(
         "UPDATE senders SET created_at = now() - interval '10 days' WHERE id = %s", sender["id"]
     )
@@ -231,25 +243,25 @@ def test_owner_is_notified_when_a_mailing_reaches_the_limits(
     for email in emails[: 1 + alarms]:
         user_id = known_member(client, list_id, email)["user_id"]
         delivery_id = delivery_for(stack, list_id, user_id, mailing_id)
-        made = bounce(delivery_id=delivery_id)
+        bounce_report = bounce(delivery_id=delivery_id)
         deliver(
             stack,
             client,
             sender,
-            made if kind == "bounced" else report(kind, delivery_id=delivery_id),
+            bounce_report if kind == "bounced" else report(kind, delivery_id=delivery_id),
         )
     assert set(outcomes(client, sender)) == {"applied"}
     if not alarms:
-        assert told(client, ALARM) == []
+        assert list_events(client, ALARM_EVENT) == []
         return
     # The second report causes no second alarm.
-    [alarm] = eventually(lambda: told(client, ALARM), what="the event")
+    [alarm] = eventually(lambda: list_events(client, ALARM_EVENT), what="the event")
     assert alarm["subject"] == {"kind": "sender", "id": sender["id"]}
     assert alarm["list_id"] == list_id
     facts = {"rows": rows, "hard_bounced": 0, "complained": 0, **figures}
     facts["hard_bounced" if kind == "bounced" else "complained"] += 1
     assert alarm["data"] == {"mailing_id": mailing_id, **facts}
-    [text] = eventually(lambda: mails_about(stack, owner, ALARM_MAIL), what="the mail")
+    [text] = eventually(lambda: mails_about(stack, owner, ALARM_SUBJECT), what="the mail")
     assert f"mailing {mailing_id}" in text
 
 
@@ -261,11 +273,11 @@ def test_trial_of_a_body_notifies_nobody(
     sender = new_sender(client)
     mailing_id = new_mailing(stack, list_id, rows=500, figures={"hard_bounced": 24})
     user_id = known_member(client, list_id, email)["user_id"]
-    made = bounce(delivery_id=delivery_for(stack, list_id, user_id, mailing_id))
-    body = body_of(made).decode()
-    [tried] = data(client.post(f"/senders/{sender['id']}/try", json={"body": body}))
-    assert tried["outcome"] == "applied"
-    assert told(client, ALARM) == []
+    bounce_report = bounce(delivery_id=delivery_for(stack, list_id, user_id, mailing_id))
+    body = body_of(bounce_report).decode()
+    [effect] = data(client.post(f"/senders/{sender['id']}/try", json={"body": body}))
+    assert effect["outcome"] == "applied"
+    assert list_events(client, ALARM_EVENT) == []
     query = "SELECT 1 FROM account_mails WHERE email = %s AND kind = 'mailing_alarm'"
     assert stack.query(query, owner.email) == []
 
@@ -274,11 +286,11 @@ def test_events_about_senders_require_the_scope_subscription_read(
     stack: Stack, owner: Owner
 ) -> None:
     with stack.client(stack.create_key(owner.user_id, Scope.SENDER)) as sender_client:
-        for kind in (FAILING, RECOVERED, ALARM):
+        for kind in (FAILING_EVENT, RECOVERED_EVENT, ALARM_EVENT):
             reply = sender_client.get("/events", params={"type": kind})
             problem(reply, 403, "auth.insufficient_scope")
     with stack.client(stack.create_key(owner.user_id, Scope.SUBSCRIPTION_READ)) as reading_client:
-        assert told(reading_client, FAILING, RECOVERED, ALARM) == []
+        assert list_events(reading_client, FAILING_EVENT, RECOVERED_EVENT, ALARM_EVENT) == []
 
 
 def test_console_shows_why_a_sender_is_failing(stack: Stack, console: OwnerAtConsole) -> None:
@@ -307,21 +319,22 @@ def test_console_shows_addresses_only_of_members_of_the_owner(
     path = f"/console/developers/senders/{sender_id}"
     emails = {}
     for api in (console.api, client):
-        list_id, email = int(new_list(api)["id"]), new_address()
+        list_id = int(new_list(api)["id"])
+        email = new_address()
         data(add(api, list_id, email))
         user_id = known_member(api, list_id, email)["user_id"]
         stack.query(_INSERT_REPORT, sender_id, list_id, user_id)
         emails[email] = f"/console/lists/{list_id}/members/{user_id}"
     (own_email, own_page), (other_email, other_page) = emails.items()
     text = console.see(path)
-    assert [joined(row[1]) == own_email for row in rows_of(text)[1:]] == [False, True]
+    assert [join_wrapped_address(row[1]) == own_email for row in rows_of(text)[1:]] == [False, True]
     assert own_page in text
     assert other_email not in text
     assert other_page not in text
 
     trial = body_of(bounce(email=own_email), bounce(email=other_email)).decode()
     text = shown(console.send(f"{path}/try", body=trial))
-    assert [joined(row[1]) == own_email for row in rows_of(text)[1:]] == [True, False]
+    assert [join_wrapped_address(row[1]) == own_email for row in rows_of(text)[1:]] == [True, False]
 
 
 def test_console_offers_an_example_of_a_body(console: OwnerAtConsole) -> None:

@@ -1,4 +1,4 @@
-"""Reports from each provider: the sandbox posts signed requests, and the members change."""
+"""Tests of reports from each provider, which the sandbox posts as signed requests."""
 
 import httpx2
 import pytest
@@ -12,7 +12,7 @@ from tests.support.senders.posting import delivery_for, reports_of, settle
 from tests.support.senders.provider_posts import new_provider_sender, post_events
 
 # Maps the events in the sandbox to the kind and the outcome of the report.
-EVENTS = {
+REPORTS_BY_EVENT = {
     "delivered": ("delivered", "applied"),
     "soft_bounce": ("bounced", "applied"),
     "blocked": ("bounced", "applied"),
@@ -28,7 +28,7 @@ def test_reports_of_each_provider_are_applied(
     stack: Stack, client: httpx2.Client, list_id: int, provider: ProviderName
 ) -> None:
     sender = new_provider_sender(stack, client, provider)
-    emails = {kind: new_address() for kind in EVENTS}
+    emails = {kind: new_address() for kind in REPORTS_BY_EVENT}
     data(add(client, list_id, *emails.values()))
     events = [
         {
@@ -45,15 +45,19 @@ def test_reports_of_each_provider_are_applied(
     for _ in range(2):
         assert set(post_events(stack, sender, events)) == {200}
     settle(stack, sender)
-    effects = [(each["kind"], each["outcome"]) for each in reports_of(client, sender)]
-    assert effects[: len(EVENTS)] == list(EVENTS.values())
+    kinds_and_outcomes = [(each["kind"], each["outcome"]) for each in reports_of(client, sender)]
+    assert kinds_and_outcomes[: len(REPORTS_BY_EVENT)] == list(REPORTS_BY_EVENT.values())
     # The second request contains the same events, so its reports change nothing.
-    assert {outcome for _, outcome in effects[len(EVENTS) :]} <= {"duplicate", "off", "stale"}
+    assert {outcome for _, outcome in kinds_and_outcomes[len(REPORTS_BY_EVENT) :]} <= {
+        "duplicate",
+        "off",
+        "stale",
+    }
     members = {kind: known_member(client, list_id, email) for kind, email in emails.items()}
-    stopped = {kind for kind, member in members.items() if not member["email_enabled"]}
+    kinds_without_mail = {kind for kind, member in members.items() if not member["email_enabled"]}
     assert members["hard_bounce"]["email_off"]["reason"] == "bounced"
     assert {kind for kind, each in members.items() if each["status"] != "active"} == {
         "complained",
         "unsubscribed",
     }
-    assert stopped - {"complained", "unsubscribed"} == {"hard_bounce"}
+    assert kinds_without_mail - {"complained", "unsubscribed"} == {"hard_bounce"}

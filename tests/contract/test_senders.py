@@ -21,40 +21,40 @@ from tests.support.people.erasure import erase
 from tests.support.senders.own_senders import new_sender
 from tests.support.stack.maintenance import run_maintenance
 
-PATH = "/senders"
+SENDERS_PATH = "/senders"
 SIGNING_SECRET = "whsec_" + base64.b64encode(b"s" * 24).decode()
-TOPIC = "arn:aws:sns:eu-west-1:123456789012:mail"
+TOPIC_ARN = "arn:aws:sns:eu-west-1:123456789012:mail"
 
 
-def states(client: httpx2.Client) -> dict[int, str]:
-    return {each["id"]: each["state"] for each in data(client.get(PATH))}
+def read_states(client: httpx2.Client) -> dict[int, str]:
+    return {each["id"]: each["state"] for each in data(client.get(SENDERS_PATH))}
 
 
 def test_new_sender_is_reported_by_mail_and_its_secret_is_shown_once(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    made = new_sender(client)
-    secret = made.pop("secret")
+    sender = new_sender(client)
+    secret = sender.pop("secret")
     assert secret.startswith("whsec_")
-    assert made.pop("username") is None
+    assert sender.pop("username") is None
     expected: dict[str, Any] = {"name": "Our mail server", "provider": "generic", "list_ids": None}
     expected |= {"any_list": False, "state": "waiting", "last_report_at": None}
     expected |= {"last_refused_at": None, "refused_24h": 0, "outcomes_24h": {}, "warnings": []}
-    assert expected.items() <= made.items()
-    assert made["url"] == f"{stack.settings().public_base}/senders/{made['id']}/events"
-    assert data(client.get(f"{PATH}/{made['id']}")) == made
-    assert data(client.get(PATH)) == [made]
+    assert expected.items() <= sender.items()
+    assert sender["url"] == f"{stack.settings().public_base}/senders/{sender['id']}/events"
+    assert data(client.get(f"{SENDERS_PATH}/{sender['id']}")) == sender
+    assert data(client.get(SENDERS_PATH)) == [sender]
     mails = eventually(lambda: stack.mails(owner.email), what="the mail")
     assert "sender" in mails[0]["subject"]
-    stored = stack.query("SELECT s::text FROM sender_secrets AS s")
-    assert not any(secret.removeprefix("whsec_")[:20] in str(row) for row in stored)
+    stored_secrets = stack.query("SELECT s::text FROM sender_secrets AS s")
+    assert not any(secret.removeprefix("whsec_")[:20] in str(row) for row in stored_secrets)
 
 
 def test_sender_for_http_basic_gets_a_user_name_and_a_secret(client: httpx2.Client) -> None:
     for provider in ("postmark", "brevo"):
-        made = new_sender(client, provider=provider)
-        assert made["username"] == "pressroom"
-        assert len(made["secret"]) >= 40
+        sender = new_sender(client, provider=provider)
+        assert sender["username"] == "pressroom"
+        assert len(sender["secret"]) >= 40
 
 
 def test_provider_with_keys_of_its_own_requires_its_key_and_never_shows_it(
@@ -65,12 +65,12 @@ def test_provider_with_keys_of_its_own_requires_its_key_and_never_shows_it(
         ("resend", "signing_secret", SIGNING_SECRET),
     ):
         body: dict[str, Any] = {"name": "x", "provider": provider}
-        problem(client.post(PATH, json=body), 422, "sender.key_invalid")
-        made = new_sender(client, **body, **{name: key})
-        assert made["secret"] is None
-        assert key not in client.get(f"{PATH}/{made['id']}").text
-    stored = stack.query("SELECT s::text FROM sender_secrets AS s")
-    assert not any("mailgun-signing-key" in str(row) for row in stored)
+        problem(client.post(SENDERS_PATH, json=body), 422, "sender.key_invalid")
+        sender = new_sender(client, **body, **{name: key})
+        assert sender["secret"] is None
+        assert key not in client.get(f"{SENDERS_PATH}/{sender['id']}").text
+    stored_secrets = stack.query("SELECT s::text FROM sender_secrets AS s")
+    assert not any("mailgun-signing-key" in str(row) for row in stored_secrets)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_provider_with_keys_of_its_own_requires_its_key_and_never_shows_it(
         ("mailgun", {"signing_key": " "}, "sender.key_invalid"),
         ("resend", {"signing_secret": "whsec_ü"}, "sender.key_invalid"),
         ("sendgrid", {"public_key": "AAAA"}, "sender.key_invalid"),
-        ("generic", {"topic_arn": TOPIC}, "sender.topic_invalid"),
+        ("generic", {"topic_arn": TOPIC_ARN}, "sender.topic_invalid"),
         ("generic", {"name": " "}, "body.invalid"),
         ("generic", {"list_ids": []}, "body.invalid"),
         ("sparkpost", {}, "body.invalid"),
@@ -90,46 +90,50 @@ def test_sender_with_invalid_settings_is_rejected(
     client: httpx2.Client, provider: str, fields: dict[str, Any], code: str
 ) -> None:
     body = {"name": "x", "provider": provider, **fields}
-    problem(client.post(PATH, json=body), 422, code)
-    assert data(client.get(PATH)) == []
+    problem(client.post(SENDERS_PATH, json=body), 422, code)
+    assert data(client.get(SENDERS_PATH)) == []
 
 
 def test_sender_covers_only_lists_of_its_owner(
     client: httpx2.Client, other_owner: httpx2.Client, list_id: int
 ) -> None:
-    theirs = new_list(other_owner)["id"]
-    body = {"name": "x", "provider": "generic", "list_ids": [list_id, theirs]}
-    problem(client.post(PATH, json=body), 404, "list.not_found")
-    made = new_sender(client, list_ids=[list_id, list_id])
-    assert made["list_ids"] == [list_id]
-    path = f"{PATH}/{made['id']}"
-    problem(client.patch(path, json={"list_ids": [theirs]}), 404, "list.not_found")
+    foreign_list_id = new_list(other_owner)["id"]
+    body = {"name": "x", "provider": "generic", "list_ids": [list_id, foreign_list_id]}
+    problem(client.post(SENDERS_PATH, json=body), 404, "list.not_found")
+    sender = new_sender(client, list_ids=[list_id, list_id])
+    assert sender["list_ids"] == [list_id]
+    path = f"{SENDERS_PATH}/{sender['id']}"
+    problem(client.patch(path, json={"list_ids": [foreign_list_id]}), 404, "list.not_found")
     assert data(client.patch(path, json={"list_ids": None}))["list_ids"] is None
 
 
 def test_sender_requires_its_scope(stack: Stack, owner: Owner) -> None:
     with stack.client(stack.create_key(owner.user_id, Scope.SENDER)) as sender_client:
-        made = new_sender(sender_client)
-        assert [each["id"] for each in data(sender_client.get(PATH))] == [made["id"]]
-    with stack.client(stack.create_key(owner.user_id, Scope.WEBHOOK)) as other:
-        problem(other.get(PATH), 403, "auth.insufficient_scope")
+        sender = new_sender(sender_client)
+        assert [each["id"] for each in data(sender_client.get(SENDERS_PATH))] == [sender["id"]]
+    with stack.client(stack.create_key(owner.user_id, Scope.WEBHOOK)) as webhook_client:
+        problem(webhook_client.get(SENDERS_PATH), 403, "auth.insufficient_scope")
 
 
 def test_sender_for_any_list_needs_the_scope_delivery(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
     body = {"name": "x", "provider": "generic", "any_list": True}
-    problem(client.post(PATH, json=body), 403, "sender.needs_delivery")
-    own = new_sender(client)["id"]
-    problem(client.patch(f"{PATH}/{own}", json={"any_list": True}), 403, "sender.needs_delivery")
+    problem(client.post(SENDERS_PATH, json=body), 403, "sender.needs_delivery")
+    own_sender_id = new_sender(client)["id"]
+    problem(
+        client.patch(f"{SENDERS_PATH}/{own_sender_id}", json={"any_list": True}),
+        403,
+        "sender.needs_delivery",
+    )
     key = stack.create_key(owner.user_id, Scope.SENDER, Scope.DELIVERY)
     with stack.client(key) as delivery_client:
-        made = new_sender(delivery_client, any_list=True)
-        assert made["any_list"] is True
+        sender = new_sender(delivery_client, any_list=True)
+        assert sender["any_list"] is True
         # Anyone with the secret can post reports on any list, so rotating the secret also requires
         # the scope.
-        problem(client.post(f"{PATH}/{made['id']}/rotate"), 403, "sender.needs_delivery")
-        data(delivery_client.post(f"{PATH}/{made['id']}/rotate"))
+        problem(client.post(f"{SENDERS_PATH}/{sender['id']}/rotate"), 403, "sender.needs_delivery")
+        data(delivery_client.post(f"{SENDERS_PATH}/{sender['id']}/rotate"))
 
 
 def test_sender_for_any_list_is_resumed_with_another_key_only_with_the_scope_delivery(
@@ -137,9 +141,9 @@ def test_sender_for_any_list_is_resumed_with_another_key_only_with_the_scope_del
 ) -> None:
     key = stack.create_key(owner.user_id, Scope.SENDER, Scope.DELIVERY)
     with stack.client(key) as delivery_client:
-        made = new_sender(delivery_client, any_list=True)
-    path = f"{PATH}/{made['id']}"
-    stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", made["key_id"])
+        sender = new_sender(delivery_client, any_list=True)
+    path = f"{SENDERS_PATH}/{sender['id']}"
+    stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", sender["key_id"])
     run_maintenance(stack, endpoints_of_keys.PROCESS_EXPIRED_KEYS.name)
     problem(client.patch(path, json={"state": "working"}), 403, "sender.needs_delivery")
     other_key = stack.create_key(owner.user_id, Scope.SENDER, Scope.DELIVERY)
@@ -148,43 +152,43 @@ def test_sender_for_any_list_is_resumed_with_another_key_only_with_the_scope_del
 
 
 def test_account_has_at_most_20_senders(stack: Stack, owner: Owner, client: httpx2.Client) -> None:
-    made = [new_sender(client)["id"] for _ in range(MAX_SENDERS)]
+    sender_ids = [new_sender(client)["id"] for _ in range(MAX_SENDERS)]
     body = {"name": "x", "provider": "generic"}
-    refusal = problem(client.post(PATH, json=body), 409, "sender.too_many")
+    error = problem(client.post(SENDERS_PATH, json=body), 409, "sender.too_many")
     options = ("--provider", "generic", "--name", "x")
-    done = pressroom(stack, "senders", "create", owner.email, *options)
-    assert done.returncode != 0
-    assert refusal["message"] in done.stderr
-    assert len(data(client.get(PATH))) == MAX_SENDERS
-    assert data(client.delete(f"{PATH}/{made[0]}")) == 1
-    problem(client.get(f"{PATH}/{made[0]}"), 404, "sender.not_found")
+    process = pressroom(stack, "senders", "create", owner.email, *options)
+    assert process.returncode != 0
+    assert error["message"] in process.stderr
+    assert len(data(client.get(SENDERS_PATH))) == MAX_SENDERS
+    assert data(client.delete(f"{SENDERS_PATH}/{sender_ids[0]}")) == 1
+    problem(client.get(f"{SENDERS_PATH}/{sender_ids[0]}"), 404, "sender.not_found")
     new_sender(client)
 
 
 def test_sender_is_paused_and_resumed(client: httpx2.Client) -> None:
-    path = f"{PATH}/{new_sender(client)['id']}"
+    path = f"{SENDERS_PATH}/{new_sender(client)['id']}"
     assert data(client.patch(path, json={"state": "paused"}))["state"] == "paused"
     problem(client.patch(path, json={"state": "failing"}), 422, "body.invalid")
     assert data(client.patch(path, json={"state": "working"}))["state"] == "waiting"
 
 
 def test_former_secret_expires_a_day_after_a_rotation(stack: Stack, client: httpx2.Client) -> None:
-    made = new_sender(client)
-    path = f"{PATH}/{made['id']}"
-    rotated = data(client.post(f"{path}/rotate"))["secret"]
-    assert rotated not in {None, made["secret"]}
-    ends = stack.query(
-        "SELECT expires_at FROM sender_secrets WHERE sender_id = %s ORDER BY id", made["id"]
+    sender = new_sender(client)
+    path = f"{SENDERS_PATH}/{sender['id']}"
+    new_secret = data(client.post(f"{path}/rotate"))["secret"]
+    assert new_secret not in {None, sender["secret"]}
+    expiry_rows = stack.query(
+        "SELECT expires_at FROM sender_secrets WHERE sender_id = %s ORDER BY id", sender["id"]
     )
-    [(former,), (newest,)] = ends
-    assert newest is None
-    assert abs(former - clock.now() - timedelta(days=1)) < timedelta(minutes=5)  # type: ignore[operator]
+    [(former_expiry,), (newest_expiry,)] = expiry_rows
+    assert newest_expiry is None
+    assert abs(former_expiry - clock.now() - timedelta(days=1)) < timedelta(minutes=5)  # type: ignore[operator]
     mailgun = new_sender(client, provider="mailgun", signing_key="k")
-    problem(client.post(f"{PATH}/{mailgun['id']}/rotate"), 422, "sender.key_invalid")
-    changed = client.patch(f"{PATH}/{mailgun['id']}", json={"signing_key": "another"})
-    assert data(changed)["provider"] == "mailgun"
-    count = "SELECT count(*) FROM sender_secrets WHERE sender_id = %s"
-    assert stack.query(count, mailgun["id"]) == [(2,)]
+    problem(client.post(f"{SENDERS_PATH}/{mailgun['id']}/rotate"), 422, "sender.key_invalid")
+    reply = client.patch(f"{SENDERS_PATH}/{mailgun['id']}", json={"signing_key": "another"})
+    assert data(reply)["provider"] == "mailgun"
+    count_secrets = "SELECT count(*) FROM sender_secrets WHERE sender_id = %s"
+    assert stack.query(count_secrets, mailgun["id"]) == [(2,)]
 
 
 def test_revoking_a_key_deletes_its_senders_unless_they_are_kept(
@@ -193,11 +197,11 @@ def test_revoking_a_key_deletes_its_senders_unless_they_are_kept(
     for query, remains in (("", False), ("?keep_endpoints=1", True)):
         key = data(client.post("/apikeys", json={"name": "k", "scopes": ["sender"]}))
         with stack.client(key["key"]) as program:
-            made = new_sender(program)
-        assert made["key_id"] == key["id"]
+            sender = new_sender(program)
+        assert sender["key_id"] == key["id"]
         data(client.delete(f"/apikeys/{key['id']}{query}"))
-        listed = {each["id"]: each["key_id"] for each in data(client.get(PATH))}
-        assert listed == ({made["id"]: None} if remains else {})
+        keys_of_senders = {each["id"]: each["key_id"] for each in data(client.get(SENDERS_PATH))}
+        assert keys_of_senders == ({sender["id"]: None} if remains else {})
 
 
 def test_rotation_moves_a_sender_to_the_key_of_the_caller(
@@ -205,10 +209,10 @@ def test_rotation_moves_a_sender_to_the_key_of_the_caller(
 ) -> None:
     key = data(client.post("/apikeys", json={"name": "k", "scopes": ["sender"]}))
     with stack.client(key["key"]) as program:
-        made = new_sender(program)
-    data(client.post(f"{PATH}/{made['id']}/rotate"))
+        sender = new_sender(program)
+    data(client.post(f"{SENDERS_PATH}/{sender['id']}/rotate"))
     data(client.delete(f"/apikeys/{key['id']}"))
-    assert list(states(client)) == [made["id"]]
+    assert list(read_states(client)) == [sender["id"]]
 
 
 def test_expired_key_pauses_its_senders_and_tells_the_owner(
@@ -216,27 +220,27 @@ def test_expired_key_pauses_its_senders_and_tells_the_owner(
 ) -> None:
     key = data(client.post("/apikeys", json={"name": "k", "scopes": ["sender"]}))
     with stack.client(key["key"]) as program:
-        made = new_sender(program)
+        sender = new_sender(program)
     stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", key["id"])
     run_maintenance(stack, endpoints_of_keys.PROCESS_EXPIRED_KEYS.name)
-    assert states(client) == {made["id"]: "paused"}
-    expected = f"sender {made['id']}"
+    assert read_states(client) == {sender["id"]: "paused"}
+    expected_text = f"sender {sender['id']}"
     eventually(
-        lambda: any(expected in mail["text"] for mail in stack.mails(owner.email)),
+        lambda: any(expected_text in mail["text"] for mail in stack.mails(owner.email)),
         what="the mail about the key",
     )
     # Resuming the sender replaces its expired API key with the caller's key.
-    resumed = data(client.patch(f"{PATH}/{made['id']}", json={"state": "working"}))
-    assert resumed["key_id"] != key["id"]
+    resumed_sender = data(client.patch(f"{SENDERS_PATH}/{sender['id']}", json={"state": "working"}))
+    assert resumed_sender["key_id"] != key["id"]
     run_maintenance(stack, endpoints_of_keys.PROCESS_EXPIRED_KEYS.name)
-    assert states(client) == {made["id"]: "waiting"}
+    assert read_states(client) == {sender["id"]: "waiting"}
 
 
 def test_events_of_the_account_record_each_change_of_a_sender(client: httpx2.Client) -> None:
-    made = new_sender(client)
-    data(client.patch(f"{PATH}/{made['id']}", json={}))
-    data(client.patch(f"{PATH}/{made['id']}", json={"name": "Another"}))
-    data(client.delete(f"{PATH}/{made['id']}"))
+    sender = new_sender(client)
+    data(client.patch(f"{SENDERS_PATH}/{sender['id']}", json={}))
+    data(client.patch(f"{SENDERS_PATH}/{sender['id']}", json={"name": "Another"}))
+    data(client.delete(f"{SENDERS_PATH}/{sender['id']}"))
     items = data(client.get("/users/me/security-events"))["items"]
     types = [each["type"] for each in items if each["type"].startswith("sender.")]
     assert types == ["sender.ended", "sender.changed", "sender.created"]
@@ -252,20 +256,20 @@ def test_recent_reports_are_paged_and_filtered(
     stack: Stack, client: httpx2.Client, other_owner: httpx2.Client
 ) -> None:
     sender_id = new_sender(client)["id"]
-    path = f"{PATH}/{sender_id}/reports"
+    path = f"{SENDERS_PATH}/{sender_id}/reports"
     stack.query(_INSERT_REPORT, sender_id, "bounced", "applied", 5, None, 3)
     stack.query(_INSERT_REPORT, sender_id, "opened", "off", 5, None, 4)
     stack.query(_INSERT_REPORT, sender_id, None, "ignored", None, "a…@e….org", 1)
-    everything = data(client.get(path))["items"]
-    assert [each["outcome"] for each in everything] == ["ignored"] + ["off"] * 4 + ["applied"] * 3
-    found: list[dict[str, Any]] = []
+    all_reports = data(client.get(path))["items"]
+    assert [each["outcome"] for each in all_reports] == ["ignored"] + ["off"] * 4 + ["applied"] * 3
+    paged_reports: list[dict[str, Any]] = []
     cursor: str | None = None
-    while cursor is not None or not found:
+    while cursor is not None or not paged_reports:
         query = {"limit": "3"} | ({"cursor": cursor} if cursor else {})
         page = data(client.get(path, params=query))
-        found += page["items"]
+        paged_reports += page["items"]
         cursor = page["pagination"]["next_cursor"]
-    assert found == everything
+    assert paged_reports == all_reports
     bounces = data(client.get(path, params={"kind": "bounced", "outcome": "applied"}))
     assert [each["user_id"] for each in bounces["items"]] == [5, 5, 5]
     assert data(client.get(path, params={"outcome": "stale"}))["items"] == []
@@ -275,46 +279,55 @@ def test_recent_reports_are_paged_and_filtered(
 def test_erasure_blanks_reports_and_deletes_marks_of_the_person(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
-    person, former = stack.create_owner(), "zoe@former.example"
-    change_address(stack.resources, person.email, former)
-    change_address(stack.resources, former, person.email)
+    person = stack.create_owner()
+    former_email = "zoe@former.example"
+    change_address(stack.resources, person.email, former_email)
+    change_address(stack.resources, former_email, person.email)
     sender_id = new_sender(client)["id"]
     local_part, _, domain = person.email.partition("@")
-    masked = f"{local_part[0]}…@{domain[0]}….{domain.rpartition('.')[2]}"
+    masked_address = f"{local_part[0]}…@{domain[0]}….{domain.rpartition('.')[2]}"
     stack.query(_INSERT_REPORT, sender_id, "bounced", "applied", person.user_id, None, 1)
-    for recipient in (masked, "z…@f….example", "y…@f….example"):
+    for recipient in (masked_address, "z…@f….example", "y…@f….example"):
         stack.query(_INSERT_REPORT, sender_id, "bounced", "unmatched", None, recipient, 1)
-    mark = "INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind) VALUES (%s, %s, 1, 'x')"
-    stack.query(mark, person.user_id, list_id)
+    insert_mark = (
+        "INSERT INTO mailing_marks (user_id, list_id, mailing_id, kind) VALUES (%s, %s, 1, 'x')"
+    )
+    stack.query(insert_mark, person.user_id, list_id)
     erase(stack.resources, person.email)
-    path = f"{PATH}/{sender_id}/reports"
-    shown = [(each["user_id"], each["recipient"]) for each in data(client.get(path))["items"]]
-    assert shown == [(None, "y…@f….example"), *[(None, None)] * 3]
+    path = f"{SENDERS_PATH}/{sender_id}/reports"
+    people_and_recipients = [
+        (each["user_id"], each["recipient"]) for each in data(client.get(path))["items"]
+    ]
+    assert people_and_recipients == [(None, "y…@f….example"), *[(None, None)] * 3]
     assert not stack.query("SELECT 1 FROM mailing_marks WHERE user_id = %s", person.user_id)
 
 
 def test_command_reads_the_key_of_a_provider_from_stdin_and_never_from_an_option(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    create = ("senders", "create", owner.email, "--name", "Ours", "--provider")
-    made = printed(stack, *create, "resend", "--key-stdin", stdin=f"{SIGNING_SECRET}\n")
-    topic = printed(stack, *create, "ses", "--topic-arn", TOPIC)
-    assert (made["secret"], topic["secret"]) == (None, None)
-    assert SIGNING_SECRET not in str(made)
-    assert [each["provider"] for each in data(client.get(PATH))] == ["ses", "resend"]
-    assert stack.query("SELECT topic_arn FROM senders WHERE id = %s", topic["id"]) == [(TOPIC,)]
-    for options, stdin, complaint in (
+    create_sender = ("senders", "create", owner.email, "--name", "Ours", "--provider")
+    resend_sender = printed(
+        stack, *create_sender, "resend", "--key-stdin", stdin=f"{SIGNING_SECRET}\n"
+    )
+    ses_sender = printed(stack, *create_sender, "ses", "--topic-arn", TOPIC_ARN)
+    assert (resend_sender["secret"], ses_sender["secret"]) == (None, None)
+    assert SIGNING_SECRET not in str(resend_sender)
+    assert [each["provider"] for each in data(client.get(SENDERS_PATH))] == ["ses", "resend"]
+    assert stack.query("SELECT topic_arn FROM senders WHERE id = %s", ses_sender["id"]) == [
+        (TOPIC_ARN,)
+    ]
+    for options, stdin, message in (
         (("mailgun",), "", "--key-stdin"),
         (("mailgun", "--key-stdin"), "", "sender.key_invalid"),
         (("resend", "--key-stdin"), "whsec_x", "sender.key_invalid"),
         (("generic", "--key-stdin"), "key", "--key-stdin"),
         (("ses",), "", "sender.topic_invalid"),
-        (("brevo", "--topic-arn", TOPIC), "", "sender.topic_invalid"),
+        (("brevo", "--topic-arn", TOPIC_ARN), "", "sender.topic_invalid"),
     ):
-        done = pressroom(stack, *create, *options, "--json", stdin=stdin)
-        assert done.returncode != 0
-        assert complaint in done.stderr
-    assert len(data(client.get(PATH))) == 2
+        process = pressroom(stack, *create_sender, *options, "--json", stdin=stdin)
+        assert process.returncode != 0
+        assert message in process.stderr
+    assert len(data(client.get(SENDERS_PATH))) == 2
 
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 201])
@@ -322,21 +335,21 @@ def test_command_requires_a_name_of_1_to_200_characters(
     stack: Stack, owner: Owner, name: str
 ) -> None:
     options = ("--provider", "generic", "--name", name)
-    done = pressroom(stack, "senders", "create", owner.email, *options)
-    assert done.returncode == 2
-    assert "must have 1 to 200 characters" in done.stderr
+    process = pressroom(stack, "senders", "create", owner.email, *options)
+    assert process.returncode == 2
+    assert "must have 1 to 200 characters" in process.stderr
 
 
 def test_commands_create_list_and_revoke_senders(
     stack: Stack, owner: Owner, client: httpx2.Client, list_id: int
 ) -> None:
     options = ("--provider", "generic", "--name", "Ours", "--list", str(list_id), "--any-list")
-    made = printed(stack, "senders", "create", owner.email, *options)
-    assert made["secret"].startswith("whsec_")
-    [record] = data(client.get(PATH))
-    assert (record["id"], record["list_ids"], record["any_list"]) == (made["id"], [list_id], True)
-    assert record["url"] == made["url"]
-    [listed] = printed(stack, "senders", "list", owner.email)
-    assert listed["id"] == made["id"]
-    assert printed(stack, "senders", "revoke", str(made["id"]))["revoked"] == 1
-    assert data(client.get(PATH)) == []
+    sender = printed(stack, "senders", "create", owner.email, *options)
+    assert sender["secret"].startswith("whsec_")
+    [record] = data(client.get(SENDERS_PATH))
+    assert (record["id"], record["list_ids"], record["any_list"]) == (sender["id"], [list_id], True)
+    assert record["url"] == sender["url"]
+    [listed_sender] = printed(stack, "senders", "list", owner.email)
+    assert listed_sender["id"] == sender["id"]
+    assert printed(stack, "senders", "revoke", str(sender["id"]))["revoked"] == 1
+    assert data(client.get(SENDERS_PATH)) == []

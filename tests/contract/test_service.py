@@ -1,4 +1,4 @@
-"""What the service says of itself, and the versions of its contract."""
+"""Tests of the start page, the well-known paths and the contract versions."""
 
 import re
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from tests.support.http.replies import data, problem
 from tests.support.stack.given_settings import settings
 from tests.support.stack.without_workers import CONTACTS, POLICY
 
-BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+BROWSER_ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/json", ""])
@@ -32,7 +32,7 @@ def test_root_url_returns_name_and_version_and_links_to_programs(
 
 
 def test_root_url_shows_browsers_a_page_with_links(stack: Stack, stranger: httpx2.Client) -> None:
-    reply = stranger.get("/", headers={"Accept": BROWSER})
+    reply = stranger.get("/", headers={"Accept": BROWSER_ACCEPT})
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
     assert reply.text.index(f"{stack.api_url}/console") < reply.text.index("/docs")
@@ -42,14 +42,14 @@ def test_root_url_shows_browsers_a_page_with_links(stack: Stack, stranger: httpx
 
 
 def test_common_aliases_redirect_to_docs_and_health_check(stranger: httpx2.Client) -> None:
-    for path, ours in (("/redoc", "/docs"), ("/health", "/healthz")):
+    for path, target in (("/redoc", "/docs"), ("/health", "/healthz")):
         reply = stranger.get(path)
-        assert (reply.status_code, reply.headers["location"]) == (307, ours)
-    shown = stranger.get("/docs")
-    assert shown.status_code == 200
-    urls = re.findall(r'(?:src|href)="([^"]+)"', shown.text)
+        assert (reply.status_code, reply.headers["location"]) == (307, target)
+    page = stranger.get("/docs")
+    assert page.status_code == 200
+    urls = re.findall(r'(?:src|href)="([^"]+)"', page.text)
     # The page loads its files only from /docs, and links to the console and the start page.
-    assert {each for each in urls if not each.startswith("/docs/")} == {"data:,", "console", "./"}
+    assert {url for url in urls if not url.startswith("/docs/")} == {"data:,", "console", "./"}
 
 
 def test_api_docs_name_their_language(stranger: httpx2.Client) -> None:
@@ -57,13 +57,13 @@ def test_api_docs_name_their_language(stranger: httpx2.Client) -> None:
     assert '<html lang="en">' in page
 
 
-PLACE = "/.well-known/security.txt"
+SECURITY_TXT_PATH = "/.well-known/security.txt"
 
 
 def test_security_txt_names_contacts_and_an_expiry_within_a_year(
     stack_without_workers: Stack,
 ) -> None:
-    reply = httpx2.get(stack_without_workers.api_url + PLACE)
+    reply = httpx2.get(stack_without_workers.api_url + SECURITY_TXT_PATH)
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/plain; charset=utf-8"
     fields = [line.split(": ", 1) for line in reply.text.splitlines()]
@@ -72,16 +72,16 @@ def test_security_txt_names_contacts_and_an_expiry_within_a_year(
         *(["Contact", each] for each in CONTACTS),
         ["Expires", expires],
         ["Preferred-Languages", "en"],
-        ["Canonical", stack_without_workers.api_url + PLACE],
+        ["Canonical", stack_without_workers.api_url + SECURITY_TXT_PATH],
         ["Policy", POLICY],
     ]
-    ahead = datetime.fromisoformat(expires) - clock.now()
-    # RFC 9116, 2.5.5: less than a year.
-    assert timedelta(days=170) < ahead < timedelta(days=365)
+    time_to_expiry = datetime.fromisoformat(expires) - clock.now()
+    # RFC 9116, section 2.5.5, recommends an expiry of less than a year.
+    assert timedelta(days=170) < time_to_expiry < timedelta(days=365)
 
 
 def test_security_txt_is_missing_without_a_configured_contact(stranger: httpx2.Client) -> None:
-    problem(stranger.get(PLACE), 404, "route.not_found")
+    problem(stranger.get(SECURITY_TXT_PATH), 404, "route.not_found")
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_well_known_change_password_url_redirects_to_the_password_page(
         303,
         f"{stack.api_url}/account/password",
     )
-    # By which a program knows that this host doesn't answer 200 to everything.
-    probe = "resource-that-should-not-exist-whose-status-code-should-not-be-200"
-    assert stranger.get(f"/.well-known/{probe}").status_code == 404
+    # Clients request this name to detect hosts that return status 200 for every path.
+    nonexistent_name = "resource-that-should-not-exist-whose-status-code-should-not-be-200"
+    assert stranger.get(f"/.well-known/{nonexistent_name}").status_code == 404
 
 
-VERSION = "Pressroom-Version"
+VERSION_HEADER = "Pressroom-Version"
 
 
 def test_every_api_response_names_the_oldest_contract_version_by_default(
@@ -123,31 +123,38 @@ def test_every_api_response_names_the_oldest_contract_version_by_default(
         client.head("/users/me"),
         stranger.get("/users/me"),
     ):
-        # The oldest: for which one a program was written that asks for none is unknown.
-        assert reply.headers.get_list(VERSION) == [VERSIONS[-1]], reply.request.url
+        # A client that requests no version may have been written for the oldest one.
+        assert reply.headers.get_list(VERSION_HEADER) == [VERSIONS[-1]], reply.request.url
 
 
 def test_html_pages_have_no_contract_version(stranger: httpx2.Client) -> None:
-    for headers in ({}, {VERSION: "1999-01-01"}):
+    for headers in ({}, {VERSION_HEADER: "1999-01-01"}):
         reply = stranger.get("/login", headers=headers)
         assert reply.status_code == 200
-        assert VERSION not in reply.headers
+        assert VERSION_HEADER not in reply.headers
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_request_can_choose_a_contract_version(client: httpx2.Client, version: str) -> None:
-    reply = client.get("/users/me", headers={VERSION: version})
+    reply = client.get("/users/me", headers={VERSION_HEADER: version})
     data(reply)
-    assert reply.headers[VERSION] == version
+    assert reply.headers[VERSION_HEADER] == version
 
 
 def test_unknown_contract_version_is_rejected_and_the_known_ones_are_named(
     client: httpx2.Client,
 ) -> None:
-    for asked in ["1999-01-01", "2999-01-01", "latest", "", f"{VERSIONS[0]}, {VERSIONS[0]}", "é"]:
-        sent = httpx2.Headers({VERSION: asked}, encoding="utf-8")
-        error = problem(client.post("/lists", json={}, headers=sent), 400, "version.unknown")
+    for unknown_version in [
+        "1999-01-01",
+        "2999-01-01",
+        "latest",
+        "",
+        f"{VERSIONS[0]}, {VERSIONS[0]}",
+        "é",
+    ]:
+        headers = httpx2.Headers({VERSION_HEADER: unknown_version}, encoding="utf-8")
+        error = problem(client.post("/lists", json={}, headers=headers), 400, "version.unknown")
         for version in VERSIONS:
             assert version in error["message"]
-    both = [(VERSION, VERSIONS[0]), (VERSION, "1999-01-01")]
-    problem(client.get("/users/me", headers=both), 400, "version.unknown")
+    two_headers = [(VERSION_HEADER, VERSIONS[0]), (VERSION_HEADER, "1999-01-01")]
+    problem(client.get("/users/me", headers=two_headers), 400, "version.unknown")

@@ -1,4 +1,4 @@
-"""Senders for Amazon SES: signed SNS messages, and the subscription to the sender's topic."""
+"""Tests of senders for Amazon SES: signed SNS messages, and the subscription to their topic."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ from tests.support.senders.provider_posts import (
     post_topic_change,
 )
 
-SUBSCRIBE = "SubscriptionConfirmation"
-UNSUBSCRIBE = "UnsubscribeConfirmation"
+SUBSCRIBE_MESSAGE = "SubscriptionConfirmation"
+UNSUBSCRIBE_MESSAGE = "UnsubscribeConfirmation"
 
 
 @pytest.fixture
@@ -31,12 +31,12 @@ def ses_sender(client: httpx2.Client) -> dict[str, Any]:
     return {**new_sender(client, provider="ses", topic_arn=topic_arn), "topic_arn": topic_arn}
 
 
-def state_of(client: httpx2.Client, sender: dict[str, Any]) -> tuple[str, list[str]]:
+def read_state(client: httpx2.Client, sender: dict[str, Any]) -> tuple[str, list[str]]:
     record = data(client.get(f"/senders/{sender['id']}"))
     return record["state"], record["warnings"]
 
 
-def failures(stack: Stack, sender: dict[str, Any]) -> list[tuple[object, ...]]:
+def read_failures(stack: Stack, sender: dict[str, Any]) -> list[tuple[object, ...]]:
     query = "SELECT failures, due_at > now() FROM sender_bodies WHERE sender_id = %s"
     return stack.query(query, sender["id"])
 
@@ -49,11 +49,11 @@ def test_sender_of_ses_requires_the_arn_of_a_standard_topic(client: httpx2.Clien
     for topic_arn in (None, "", "letters", f"{new_topic()}.fifo", "arn:aws:sns:s3:123456789012:x"):
         body = {"name": "x", "provider": "ses", "topic_arn": topic_arn}
         problem(client.post("/senders", json=body), 422, "sender.topic_invalid")
-    made = new_sender(client, provider="ses", topic_arn=new_topic())
-    assert (made["secret"], made["username"]) == (None, None)
-    path = f"/senders/{made['id']}"
+    sender = new_sender(client, provider="ses", topic_arn=new_topic())
+    assert (sender["secret"], sender["username"]) == (None, None)
+    path = f"/senders/{sender['id']}"
     problem(client.patch(path, json={"topic_arn": "letters"}), 422, "sender.topic_invalid")
-    assert data(client.patch(path, json={"topic_arn": new_topic()}))["id"] == made["id"]
+    assert data(client.patch(path, json={"topic_arn": new_topic()}))["id"] == sender["id"]
 
 
 @pytest.mark.parametrize(("version", "warnings"), [("1", ["sns_signature_v1"]), ("2", [])])
@@ -67,10 +67,10 @@ def test_subscribed_topic_reports_a_bounce(
     warnings: list[str],
 ) -> None:
     options = {"signature_version": version}
-    assert post_topic_change(stack, ses_sender, SUBSCRIBE, **options) == [200]
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE_MESSAGE, **options) == [200]
     settle(stack, ses_sender)
     assert ses_sender["topic_arn"] in confirmed_topics(stack)
-    assert state_of(client, ses_sender) == ("waiting", warnings)
+    assert read_state(client, ses_sender) == ("waiting", warnings)
     email = new_address()
     data(add(client, list_id, email))
     delivery_id = delivery_for(stack, list_id, known_member(client, list_id, email)["user_id"])
@@ -80,7 +80,7 @@ def test_subscribed_topic_reports_a_bounce(
     assert outcomes(client, ses_sender) == ["applied"]
     member = known_member(client, list_id, email)
     assert (member["email_enabled"], member["email_off"]["reason"]) == (False, "bounced")
-    assert state_of(client, ses_sender) == ("working", warnings)
+    assert read_state(client, ses_sender) == ("working", warnings)
 
 
 @pytest.mark.parametrize("proof", ["missing", "invalid", "altered"])
@@ -91,8 +91,8 @@ def test_message_without_a_valid_proof_or_of_another_topic_is_rejected(
     assert post_events(stack, ses_sender, [event], proof=proof) == [401]
     # A message of another topic is rejected although its signature is valid.
     assert post_events(stack, ses_sender, [event], topic_arn=new_topic()) == [401]
-    assert post_topic_change(stack, ses_sender, SUBSCRIBE, topic_arn=new_topic()) == [401]
-    assert failures(stack, ses_sender) == []
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE_MESSAGE, topic_arn=new_topic()) == [401]
+    assert read_failures(stack, ses_sender) == []
 
 
 def test_message_is_repeated_by_sns_while_its_certificate_is_unreachable(
@@ -107,10 +107,10 @@ def test_message_is_repeated_by_sns_while_its_certificate_is_unreachable(
 def test_subscription_is_confirmed_when_sns_is_reachable_again(
     stack: Stack, client: httpx2.Client, ses_sender: dict[str, Any]
 ) -> None:
-    assert post_topic_change(stack, ses_sender, SUBSCRIBE, outages=2) == [200]
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE_MESSAGE, outages=2) == [200]
     for attempt in (1, 2):
         eventually(
-            lambda: failures(stack, ses_sender) == [(attempt, True)],  # noqa: B023 - at once
+            lambda: read_failures(stack, ses_sender) == [(attempt, True)],  # noqa: B023 - at once
             what="the failed attempt",
         )
         assert ses_sender["topic_arn"] not in confirmed_topics(stack)
@@ -131,30 +131,30 @@ def test_refused_confirmation_is_shown_as_an_invalid_report(
     stack: Stack, client: httpx2.Client, ses_sender: dict[str, Any]
 ) -> None:
     # Change the sender's topic before the worker retries the confirmation.
-    assert post_topic_change(stack, ses_sender, SUBSCRIBE, outages=1) == [200]
-    eventually(lambda: failures(stack, ses_sender) == [(1, True)], what="the failed attempt")
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE_MESSAGE, outages=1) == [200]
+    eventually(lambda: read_failures(stack, ses_sender) == [(1, True)], what="the failed attempt")
     data(client.patch(f"/senders/{ses_sender['id']}", json={"topic_arn": new_topic()}))
     retry_now(stack, ses_sender)
     settle(stack, ses_sender)
     items = data(client.get(f"/senders/{ses_sender['id']}/reports"))["items"]
-    assert [(each["outcome"], each["code"]) for each in items] == [("invalid", SUBSCRIBE)]
-    assert state_of(client, ses_sender)[0] == "waiting"
+    assert [(each["outcome"], each["code"]) for each in items] == [("invalid", SUBSCRIBE_MESSAGE)]
+    assert read_state(client, ses_sender)[0] == "waiting"
     assert ses_sender["topic_arn"] not in confirmed_topics(stack)
 
 
 def test_sender_fails_after_its_topic_is_unsubscribed_until_it_is_subscribed_again(
     stack: Stack, client: httpx2.Client, ses_sender: dict[str, Any]
 ) -> None:
-    assert post_topic_change(stack, ses_sender, UNSUBSCRIBE) == [200]
+    assert post_topic_change(stack, ses_sender, UNSUBSCRIBE_MESSAGE) == [200]
     settle(stack, ses_sender)
-    assert state_of(client, ses_sender) == ("failing", ["topic_unsubscribed"])
+    assert read_state(client, ses_sender) == ("failing", ["topic_unsubscribed"])
     # Pressroom doesn't use the message's token, because the token would renew the subscription.
     assert ses_sender["topic_arn"] not in confirmed_topics(stack)
     # After the subscription has ended, SNS may still deliver earlier messages.
     assert post_events(stack, ses_sender, [{"kind": "accepted"}]) == [200]
     settle(stack, ses_sender)
     assert outcomes(client, ses_sender) == ["ignored"]
-    assert state_of(client, ses_sender) == ("failing", ["topic_unsubscribed"])
-    assert post_topic_change(stack, ses_sender, SUBSCRIBE) == [200]
+    assert read_state(client, ses_sender) == ("failing", ["topic_unsubscribed"])
+    assert post_topic_change(stack, ses_sender, SUBSCRIBE_MESSAGE) == [200]
     settle(stack, ses_sender)
-    assert state_of(client, ses_sender) == ("working", [])
+    assert read_state(client, ses_sender) == ("working", [])

@@ -1,4 +1,4 @@
-"""A plain HTML form subscribes an address: its sender is led back, or told what to correct."""
+"""Tests of sign-up forms on other websites: their redirects, errors and challenges."""
 
 import html
 import re
@@ -35,15 +35,15 @@ def send(
     return client.post(f"/subscriptions/{form_list_id}", data=fields, headers=headers)
 
 
-def thanks(client: httpx2.Client, reply: httpx2.Response) -> str:
+def read_thanks_heading(client: httpx2.Client, reply: httpx2.Response) -> str:
     assert reply.status_code == 303, reply.text
     return read_heading(follow_redirect(client, reply))
 
 
-def said(reply: httpx2.Response) -> str:
-    found = re.search(r'<p class="wrong" role="alert"[^>]*>(.*?)</p>', reply.text)
-    assert found, reply.text
-    return html.unescape(found[1])
+def read_error_message(reply: httpx2.Response) -> str:
+    match = re.search(r'<p class="wrong" role="alert"[^>]*>(.*?)</p>', reply.text)
+    assert match, reply.text
+    return html.unescape(match[1])
 
 
 def test_sign_up_form_subscribes_and_redirects_to_the_thanks_page(
@@ -51,11 +51,11 @@ def test_sign_up_form_subscribes_and_redirects_to_the_thanks_page(
 ) -> None:
     email = new_address()
     reply = send(stranger, form_list_id, email=email)
-    assert thanks(stranger, reply) == "Thank you"
+    assert read_thanks_heading(stranger, reply) == "Thank you"
     assert html.escape(TITLE) in follow_redirect(stranger, reply).text
-    found = known_member(client, form_list_id, email)
-    assert (found["status"], found["source"]) == ("active", "form")
-    path = f"/lists/{form_list_id}/members/{found['user_id']}/history"
+    subscriber = known_member(client, form_list_id, email)
+    assert (subscriber["status"], subscriber["source"]) == ("active", "form")
+    path = f"/lists/{form_list_id}/members/{subscriber['user_id']}/history"
     [event] = data(client.get(path))["items"]
     assert (event["actor"], event["via"]) == ("stranger", "form")
 
@@ -64,10 +64,11 @@ def test_sign_up_form_subscribes_and_redirects_to_the_thanks_page(
 def test_sign_up_form_redirects_unless_only_json_is_accepted(
     client: httpx2.Client, stranger: httpx2.Client, form_list_id: int, accept: str
 ) -> None:
-    headers, in_parts = {"Accept": accept}, {"email": (None, new_address())}
+    headers = {"Accept": accept}
+    multipart_fields = {"email": (None, new_address())}
     for reply in (
         send(stranger, form_list_id, headers, email=new_address()),
-        stranger.post(f"/subscriptions/{form_list_id}", files=in_parts, headers=headers),
+        stranger.post(f"/subscriptions/{form_list_id}", files=multipart_fields, headers=headers),
     ):
         assert reply.status_code == 303
     assert len(members(client, form_list_id)) == 2
@@ -86,13 +87,13 @@ def test_sign_up_form_returns_json_if_requested(
 def test_sign_up_form_of_a_list_that_requires_confirmation_creates_a_pending_member(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    words = "Until tomorrow."
-    list_id = new_list(client, confirm_required=True, thanks_text=words)["id"]
+    thanks_text = "Until tomorrow."
+    list_id = new_list(client, confirm_required=True, thanks_text=thanks_text)["id"]
     email = new_address()
     reply = send(stranger, list_id, email=email)
-    assert thanks(stranger, reply) == "Check your e-mail"
-    # The owner's thanks are for who confirmed.
-    assert words not in follow_redirect(stranger, reply).text
+    assert read_thanks_heading(stranger, reply) == "Check your e-mail"
+    # The owner's text is shown only after the confirmation.
+    assert thanks_text not in follow_redirect(stranger, reply).text
     assert known_member(client, list_id, email)["status"] == "pending"
 
 
@@ -111,36 +112,38 @@ def test_sign_up_form_redirects_only_to_origins_of_the_operator_or_the_list(
     client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     data(client.patch(f"/lists/{form_list_id}", json={"redirect_origins": [OWNER_ORIGIN]}))
-    other = new_list(client)["id"]
-    for where, url in (
+    other_list_id = new_list(client)["id"]
+    for target_list_id, url in (
         (form_list_id, f"{OWNER_ORIGIN}/thanks?from=form#top"),
         (form_list_id, "https://shop.example/"),
-        (other, "https://shop.example/joined"),
-        (other, "http://localhost:3000/"),
+        (other_list_id, "https://shop.example/joined"),
+        (other_list_id, "http://localhost:3000/"),
     ):
-        reply = send(stranger, where, email=new_address(), redirect_url=url)
+        reply = send(stranger, target_list_id, email=new_address(), redirect_url=url)
         assert (reply.status_code, reply.headers["location"]) == (303, url)
-    # An origin of one list is none of another.
-    reply = send(stranger, other, email=new_address(), redirect_url=f"{OWNER_ORIGIN}/thanks")
-    assert thanks(stranger, reply) == "Thank you"
+    # An allowed origin of one list isn't allowed for another list.
+    reply = send(
+        stranger, other_list_id, email=new_address(), redirect_url=f"{OWNER_ORIGIN}/thanks"
+    )
+    assert read_thanks_heading(stranger, reply) == "Thank you"
     assert len(members(client, form_list_id)) == 2
-    assert len(members(client, other)) == 3
+    assert len(members(client, other_list_id)) == 3
 
 
 def test_sign_up_form_never_redirects_to_a_hostile_url(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     data(client.patch(f"/lists/{form_list_id}", json={"redirect_origins": [OWNER_ORIGIN]}))
-    owned = [
+    urls_like_the_origin = [
         f"{OWNER_ORIGIN}@evil.example/",
         f"{OWNER_ORIGIN}.evil.example/",
         f"{OWNER_ORIGIN}:444/",
         "//evil.example",
     ]
     email = new_address()
-    # Topups refuse the others for the names in their query alone.
-    hostile = [url for url in HOSTILE_RETURN_URLS if not url.startswith(f"https://{SHOP}/?")]
-    for url in [*owned, *hostile[::30]]:
+    # The other URLs are hostile only for topups, because of the names in their query.
+    hostile_urls = [url for url in HOSTILE_RETURN_URLS if not url.startswith(f"https://{SHOP}/?")]
+    for url in [*urls_like_the_origin, *hostile_urls[::30]]:
         reply = send(stranger, form_list_id, email=email, redirect_url=url)
         assert reply.status_code == 303
         assert reply.headers["location"] == f"{stack.api_url}/subscribed?list={form_list_id}"
@@ -149,21 +152,22 @@ def test_sign_up_form_never_redirects_to_a_hostile_url(
 def test_sign_up_form_names_an_invalid_address_and_offers_correction(
     client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
-    back = "https://shop.example/joined"
-    for wrong in ('reader"><b>@', "", "reader@example"):
-        reply = send(stranger, form_list_id, email=wrong, redirect_url=back)
+    redirect_url = "https://shop.example/joined"
+    for invalid_address in ('reader"><b>@', "", "reader@example"):
+        reply = send(stranger, form_list_id, email=invalid_address, redirect_url=redirect_url)
         assert read_heading(reply, 422) == "Not subscribed yet"
-        assert said(reply)
-        assert f'name="email" type="email" autocomplete="email" value="{html.escape(wrong)}"' in (
-            reply.text.replace("&#34;", "&quot;")
+        assert read_error_message(reply)
+        assert (
+            f'name="email" type="email" autocomplete="email" value="{html.escape(invalid_address)}"'
+            in (reply.text.replace("&#34;", "&quot;"))
         )
-    # The page's own form leads back as the first would have, and browsers let it.
-    assert f'name="redirect_url" value="{back}"' in reply.text
+    # The form on the error page keeps the redirect URL, and its policy allows the redirect.
+    assert f'name="redirect_url" value="{redirect_url}"' in reply.text
     assert "form-action 'self' https:;" in f"{reply.headers['content-security-policy']};"
-    missing = stranger.post(
+    reply_without_address = stranger.post(
         f"/subscriptions/{form_list_id}", data={"name": "x"}, headers=BROWSER_HEADERS
     )
-    assert said(missing) == "Please enter your e-mail address."
+    assert read_error_message(reply_without_address) == "Please enter your e-mail address."
     assert members(client, form_list_id) == []
 
 
@@ -178,8 +182,8 @@ def test_sign_up_form_of_an_archived_or_unknown_list_shows_a_404_page(
     client: httpx2.Client, stranger: httpx2.Client, form_list_id: int
 ) -> None:
     data(client.delete(f"/lists/{form_list_id}"))
-    for each in (form_list_id, 1):
-        assert read_heading(send(stranger, each, email=new_address()), 404) == "List not found"
+    for list_id in (form_list_id, 1):
+        assert read_heading(send(stranger, list_id, email=new_address()), 404) == "List not found"
     assert read_heading(stranger.get("/subscribed", params={"list": form_list_id}), 404)
 
 
@@ -189,22 +193,32 @@ def test_sign_up_form_shows_the_challenge_again_until_the_challenge_is_passed(
 ) -> None:
     fields = {"challenge_enabled": True, "challenge_provider": provider}
     list_id = new_list(client, **fields)["id"]
-    name, email = WIDGET_FIELDS[provider], new_address()
-    other = "pass-of-another-provider"
-    for sent, status in (
+    token_field = WIDGET_FIELDS[provider]
+    email = new_address()
+    foreign_token = "pass-of-another-provider"
+    for challenge_fields, status in (
         ({}, 422),
-        ({name: f"fail-{secrets.token_hex(6)}"}, 403),
-        ({"challenge-provider": "other", "challenge-token": other, "challenge-action": "x"}, 422),
+        ({token_field: f"fail-{secrets.token_hex(6)}"}, 403),
+        (
+            {
+                "challenge-provider": "other",
+                "challenge-token": foreign_token,
+                "challenge-action": "x",
+            },
+            422,
+        ),
     ):
-        reply = send(stranger, list_id, BROWSER_HEADERS, email=email, **sent)
+        reply = send(stranger, list_id, BROWSER_HEADERS, email=email, **challenge_fields)
         assert reply.status_code == status
-        assert said(reply).startswith("We couldn’t verify that you are human.")
+        assert read_error_message(reply).startswith("We couldn’t verify that you are human.")
         assert f'data-sitekey="sandbox-{provider}-site-key" data-action="subscribe"' in reply.text
         assert f'value="{email}"' in reply.text
     assert member(client, list_id, email) is None
-    token = {name: f"pass-{secrets.token_hex(6)}"}
+    passed_challenge = {token_field: f"pass-{secrets.token_hex(6)}"}
     assert (
-        thanks(stranger, send(stranger, list_id, BROWSER_HEADERS, email=email, **token))
+        read_thanks_heading(
+            stranger, send(stranger, list_id, BROWSER_HEADERS, email=email, **passed_challenge)
+        )
         == "Thank you"
     )
     assert known_member(client, list_id, email)["source"] == "challenge"
@@ -213,17 +227,22 @@ def test_sign_up_form_shows_the_challenge_again_until_the_challenge_is_passed(
 def test_cross_site_sign_up_form_ignores_the_session_of_a_logged_in_person(
     stack: Stack, client: httpx2.Client, form_list_id: int
 ) -> None:
-    victim: Owner = stack.create_owner()
-    person, email = log_in(stack, victim), new_address()
-    foreign = {**BROWSER_HEADERS, "Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    logged_in_owner: Owner = stack.create_owner()
+    person = log_in(stack, logged_in_owner)
+    email = new_address()
+    cross_site_headers = {
+        **BROWSER_HEADERS,
+        "Origin": "https://evil.example",
+        "Sec-Fetch-Site": "cross-site",
+    }
     with person.browser as browser:
-        # A browser would not even send the cookie along.
-        reply = send(browser, form_list_id, foreign, email=email)
+        # The request contains the session cookie, although a browser wouldn't send it.
+        reply = send(browser, form_list_id, cross_site_headers, email=email)
         assert reply.status_code == 303
         # The response doesn't start a session.
         assert set(reply.cookies) == {SIGN_UP_COOKIE.name}
     assert known_member(client, form_list_id, email)["source"] == "form"
-    assert member(client, form_list_id, victim.email) is None
+    assert member(client, form_list_id, logged_in_owner.email) is None
 
 
 def test_thanks_page_requires_a_valid_list_id(stranger: httpx2.Client) -> None:
@@ -234,19 +253,32 @@ def test_thanks_page_requires_a_valid_list_id(stranger: httpx2.Client) -> None:
 def test_redirect_origins_are_normalized_and_deduplicated(
     client: httpx2.Client, form_list_id: int
 ) -> None:
-    path, ten = f"/lists/{form_list_id}", [f"https://{n}.example" for n in range(10)]
-    twice = ["https://A.example", "https://a.example:443", "http://[::1]:8080"]
-    for sent, kept in ((twice, ["https://a.example", "http://[::1]:8080"]), (ten, ten), ([], [])):
-        assert data(client.patch(path, json={"redirect_origins": sent}))["redirect_origins"] == kept
-        assert data(client.patch(path, json={"tagline": "Other"}))["redirect_origins"] == kept
-        assert new_list(client, redirect_origins=sent)["redirect_origins"] == kept
+    path = f"/lists/{form_list_id}"
+    ten_origins = [f"https://{n}.example" for n in range(10)]
+    repeated_origins = ["https://A.example", "https://a.example:443", "http://[::1]:8080"]
+    for given_origins, stored_origins in (
+        (repeated_origins, ["https://a.example", "http://[::1]:8080"]),
+        (ten_origins, ten_origins),
+        ([], []),
+    ):
+        assert (
+            data(client.patch(path, json={"redirect_origins": given_origins}))["redirect_origins"]
+            == stored_origins
+        )
+        assert (
+            data(client.patch(path, json={"tagline": "Other"}))["redirect_origins"]
+            == stored_origins
+        )
+        assert (
+            new_list(client, redirect_origins=given_origins)["redirect_origins"] == stored_origins
+        )
 
 
 def test_invalid_or_too_many_redirect_origins_are_rejected(
     client: httpx2.Client, form_list_id: int
 ) -> None:
-    for sent in [[f"https://{n}.example" for n in range(11)], ["https://a.example/"], ["*"]]:
-        reply = client.patch(f"/lists/{form_list_id}", json={"redirect_origins": sent})
+    for origins in [[f"https://{n}.example" for n in range(11)], ["https://a.example/"], ["*"]]:
+        reply = client.patch(f"/lists/{form_list_id}", json={"redirect_origins": origins})
         error = problem(reply, 422, "list.redirect_origins")
         assert error["errors"][0]["field"] == "body.redirect_origins"
         assert data(client.get(f"/lists/{form_list_id}"))["redirect_origins"] == []

@@ -1,4 +1,4 @@
-"""The numbers of page views, sign-ups and confirmations, per day and per origin."""
+"""Tests of the numbers of page views, sign-ups and confirmations, per day and per origin."""
 
 import html
 import re
@@ -19,16 +19,16 @@ from tests.support.people.visiting import a_visitor
 from tests.support.stack.maintenance import run_maintenance
 from tests.support.stack.signals import kill_with_children
 
-PERSON = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0"}
-COUNTS = ("asked", "confirmed", "joined", "left", "net")
+PERSON_HEADERS = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0"}
+COUNT_NAMES = ("asked", "confirmed", "joined", "left", "net")
 ORIGIN_KINDS = ("utm_source", "utm_medium", "utm_campaign", "referrer")
 
 
 def read_rows(client: httpx2.Client, list_id: int, by: str, **query: str) -> dict[str, list[int]]:
-    """Map the key of each row in the statistics to its counts, in the order of ``COUNTS``."""
+    """Map the key of each row in the statistics to its counts, in the order of COUNT_NAMES."""
     path = f"/lists/{list_id}/stats"
     rows: list[dict[str, Any]] = data(client.get(path, params={"by": by, **query}))["rows"]
-    return {row["key"]: [row[name] for name in COUNTS] for row in rows}
+    return {row["key"]: [row[name] for name in COUNT_NAMES] for row in rows}
 
 
 def subscribe(stranger: httpx2.Client, list_id: int, **origin: str) -> str:
@@ -48,12 +48,12 @@ def test_list_statistics_count_sign_ups_by_origin(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, by: str
 ) -> None:
     list_id = new_list(client, confirm_required=True)["id"]
-    first, second, _ = (subscribe(stranger, list_id, **{by: "fair"}) for _ in range(3))
+    first_email, second_email, _ = (subscribe(stranger, list_id, **{by: "fair"}) for _ in range(3))
     subscribe(stranger, list_id, **{by: "mail"})
-    plain = subscribe(stranger, list_id)
-    for email in (first, second, plain):
+    email_without_origin = subscribe(stranger, list_id)
+    for email in (first_email, second_email, email_without_origin):
         confirm(stranger, *mailed(stack, email))
-    remove(client, list_id, second)
+    remove(client, list_id, second_email)
     for _ in range(2):
         assert read_rows(client, list_id, by) == {
             "fair": [3, 2, 2, 1, 1],
@@ -61,10 +61,10 @@ def test_list_statistics_count_sign_ups_by_origin(
             "": [1, 1, 1, 0, 1],
         }
         run_maintenance(stack, "maintenance.fold_counts")
-    waiting = "SELECT count(*) FROM origin_day_deltas WHERE list_id = %s"
-    assert stack.query(waiting, list_id) == [(0,)]
-    other = next(each for each in ORIGIN_KINDS if each != by)
-    assert read_rows(client, list_id, other) == {"": [5, 3, 3, 1, 2]}
+    count_deltas = "SELECT count(*) FROM origin_day_deltas WHERE list_id = %s"
+    assert stack.query(count_deltas, list_id) == [(0,)]
+    other_kind = next(origin_kind for origin_kind in ORIGIN_KINDS if origin_kind != by)
+    assert read_rows(client, list_id, other_kind) == {"": [5, 3, 3, 1, 2]}
     assert read_rows(client, list_id, "source") == {"form": [5, 3, 3, 1, 2]}
     assert read_rows(client, list_id, "tier") == {"free": [5, 3, 3, 1, 2]}
     day = str(clock.now().date())
@@ -75,18 +75,18 @@ def test_list_statistics_count_sign_ups_by_origin(
 def test_undone_import_changes_no_figures_by_origin(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    known = subscribe(stranger, list_id, utm_source="fair")
-    remove(client, list_id, known)
-    before = read_rows(client, list_id, "utm_source")
-    assert before == {"fair": [0, 0, 1, 1, 0]}
-    rows = [[email, "Twitter"] for email in (*addresses(3), known)]
+    former_email = subscribe(stranger, list_id, utm_source="fair")
+    remove(client, list_id, former_email)
+    rows_before = read_rows(client, list_id, "utm_source")
+    assert rows_before == {"fair": [0, 0, 1, 1, 0]}
+    rows = [[email, "Twitter"] for email in (*addresses(3), former_email)]
     result = imported(client, list_id, sheet(["email", "utm_source"], *rows))
     assert read_rows(client, list_id, "utm_source") == {
         "twitter": [0, 0, 3, 0, 3],
         "fair": [0, 0, 2, 1, 1],
     }
     data(client.delete(f"/imports/{result['import_id']}/members"))
-    assert read_rows(client, list_id, "utm_source") == before
+    assert read_rows(client, list_id, "utm_source") == rows_before
 
 
 def test_erased_member_counts_as_left_by_origin(
@@ -134,21 +134,21 @@ def test_seen_counts_only_page_views_that_a_person_may_have_made(stack: Stack) -
     with stack.client(owner.key) as client:
         mailing_list = new_list(client)
         path = f"/s/{mailing_list['slug']}"
-        with stack.run_second_api(None) as second, a_visitor(second) as visitor:
+        with stack.run_second_api(None) as second_api, a_visitor(second_api) as visitor:
             view_as_person_and_machines(visitor.client, path)
             visitor.enter(owner.email)
-            assert visitor.client.get(path, headers=PERSON).status_code == 200
+            assert visitor.client.get(path, headers=PERSON_HEADERS).status_code == 200
             # A view by the owner of another list counts.
-            with a_visitor(second) as stranger:
+            with a_visitor(second_api) as stranger:
                 stranger.enter(stack.create_owner().email)
-                assert stranger.client.get(path, headers=PERSON).status_code == 200
+                assert stranger.client.get(path, headers=PERSON_HEADERS).status_code == 200
         # The second API wrote its counts to the database when it stopped.
         rows = data(client.get(f"/lists/{mailing_list['id']}/stats"))["rows"]
         assert [row["seen"] for row in rows] == [0] * 29 + [3]
         subscribe(client, mailing_list["id"])
         for by in ("source", "utm_source"):
-            figures = data(client.get(f"/lists/{mailing_list['id']}/stats", params={"by": by}))
-            assert [row["seen"] for row in figures["rows"]] == [None]
+            statistics = data(client.get(f"/lists/{mailing_list['id']}/stats", params={"by": by}))
+            assert [row["seen"] for row in statistics["rows"]] == [None]
 
 
 @pytest.mark.tier("processes")
@@ -160,8 +160,8 @@ def test_running_process_writes_its_views_within_a_minute(
     def count_stored_views() -> int:
         return sum(row["seen"] for row in data(client.get(f"/lists/{list_id}/stats"))["rows"])
 
-    with stack.run_second_api(None) as second, second.client(None) as visitor:
-        assert visitor.get(f"/s/{slug}", headers=PERSON).status_code == 200
+    with stack.run_second_api(None) as second_api, second_api.client(None) as visitor:
+        assert visitor.get(f"/s/{slug}", headers=PERSON_HEADERS).status_code == 200
         eventually(lambda: count_stored_views() == 1, what="the view stored", within=75)
 
 
@@ -169,10 +169,10 @@ def test_killed_process_loses_its_unwritten_views_and_no_others(
     stack: Stack, client: httpx2.Client, list_id: int
 ) -> None:
     slug = data(client.get(f"/lists/{list_id}"))["slug"]
-    with stack.run_second_api(None) as second, second.client(None) as visitor:
-        assert visitor.get(f"/s/{slug}", headers=PERSON).status_code == 200
-    with stack.run_second_api(None) as third, third.client(None) as visitor:
-        assert visitor.get(f"/s/{slug}", headers=PERSON).status_code == 200
+    with stack.run_second_api(None) as second_api, second_api.client(None) as visitor:
+        assert visitor.get(f"/s/{slug}", headers=PERSON_HEADERS).status_code == 200
+    with stack.run_second_api(None) as third_api, third_api.client(None) as visitor:
+        assert visitor.get(f"/s/{slug}", headers=PERSON_HEADERS).status_code == 200
         kill_with_children(stack.processes[-1])
     rows = data(client.get(f"/lists/{list_id}/stats"))["rows"]
     assert sum(row["seen"] for row in rows) == 1
@@ -181,7 +181,7 @@ def test_killed_process_loses_its_unwritten_views_and_no_others(
 def view_as_person_and_machines(client: httpx2.Client, path: str) -> None:
     """View a page twice as a person, and several times as a program or as a prefetch."""
     for query in ({}, {"utm_source": "fair"}):
-        assert client.get(path, params=query, headers=PERSON).status_code == 200
+        assert client.get(path, params=query, headers=PERSON_HEADERS).status_code == 200
     for headers in (
         {"Sec-Purpose": "prefetch"},
         {"Purpose": "prefetch"},
@@ -190,9 +190,9 @@ def view_as_person_and_machines(client: httpx2.Client, path: str) -> None:
         {"User-Agent": "curl/8.5.0"},
         {"User-Agent": ""},
     ):
-        assert client.get(path, headers={**PERSON, **headers}).status_code == 200
-    assert client.head(path, headers=PERSON).status_code == 200
-    assert client.get(f"{path}-unknown", headers=PERSON).status_code == 404
+        assert client.get(path, headers={**PERSON_HEADERS, **headers}).status_code == 200
+    assert client.head(path, headers=PERSON_HEADERS).status_code == 200
+    assert client.get(f"{path}-unknown", headers=PERSON_HEADERS).status_code == 404
 
 
 def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_member(
@@ -237,10 +237,12 @@ def test_console_shows_the_funnel_and_origins_of_a_list_and_the_origin_of_a_memb
         members_page = console.see(f"{path}/members")
         [link] = re.findall(r'href="([^"]+)">Came by a campaign<', members_page)
         data(console.api.put(f"/lists/{list_id}/members/{new_address()}", json={}))
-        campaign = subscribe(stranger, list_id, utm_campaign="launch")
-        confirm(stranger, *mailed(stack, campaign))
-        found = console.see(html.unescape(link).removeprefix(stack.api_url))
-        assert [each for each in (campaign, *emails) if each in found] == [campaign]
+        campaign_email = subscribe(stranger, list_id, utm_campaign="launch")
+        confirm(stranger, *mailed(stack, campaign_email))
+        filtered_page = console.see(html.unescape(link).removeprefix(stack.api_url))
+        assert [each for each in (campaign_email, *emails) if each in filtered_page] == [
+            campaign_email
+        ]
 
 
 def test_console_origins_of_new_members_add_up_to_all_new_members(stack: Stack) -> None:

@@ -1,4 +1,4 @@
-"""The origin of a sign-up, in the consent entry and in the record of the member."""
+"""Tests of the origin of a sign-up, in the consent entry and in the member's record."""
 
 import json
 import re
@@ -19,8 +19,8 @@ from tests.support.lists.segments import new_field, put
 from tests.support.lists.subscribers import confirm, known_member, mailed, new_address, new_list
 from tests.support.people.erasure import erase
 
-UTM = ("utm_source", "utm_medium", "utm_campaign")
-SENT = {
+UTM_COLUMNS = ("utm_source", "utm_medium", "utm_campaign")
+SENT_ORIGIN = {
     "utm_source": "Spring-Fair",
     "utm_medium": "Poster",
     "utm_campaign": "Tea 2026",
@@ -29,8 +29,8 @@ SENT = {
     "referrer": "News.example.com",
     "landing": "/Tea/Join",
 }
-STORED = {
-    **{name: value.lower() for name, value in SENT.items()},
+STORED_ORIGIN = {
+    **{name: value.lower() for name, value in SENT_ORIGIN.items()},
     "landing": "/Tea/Join",
 }
 
@@ -42,7 +42,7 @@ def browser_client(stack: Stack) -> Iterator[httpx2.Client]:
         yield client
 
 
-def fill(**values: str) -> dict[str, str | None]:
+def build_origin(**values: str) -> dict[str, str | None]:
     return {**dict.fromkeys(ORIGIN_NAMES), **values}
 
 
@@ -71,20 +71,20 @@ def test_json_sign_up_stores_the_origin_with_its_consent_entry(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
-    subscribe(stranger, list_id, email, **SENT)
+    subscribe(stranger, list_id, email, **SENT_ORIGIN)
     member = known_member(client, list_id, email)
-    assert member["origin"] == STORED
-    assert read_origins(client, member) == [("form", STORED)]
+    assert member["origin"] == STORED_ORIGIN
+    assert read_origins(client, member) == [("form", STORED_ORIGIN)]
     path = f"/lists/{list_id}/members/{member['user_id']}"
-    assert data(client.get(path))["origin"] == STORED
+    assert data(client.get(path))["origin"] == STORED_ORIGIN
 
 
-def test_invalid_values_of_an_origin_never_cost_a_sign_up(
+def test_invalid_values_of_an_origin_never_reject_a_sign_up(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
-    wrong: list[Any] = ["ada@example.com", 5, {"a": 1}, ["x"], "\0", "x" * 50_000, None]
-    values = dict(zip(ORIGIN_NAMES, wrong, strict=True))
+    invalid_values: list[Any] = ["ada@example.com", 5, {"a": 1}, ["x"], "\0", "x" * 50_000, None]
+    values = dict(zip(ORIGIN_NAMES, invalid_values, strict=True))
     subscribe(stranger, list_id, email, **values)
     member = known_member(client, list_id, email)
     assert member["origin"] is None
@@ -102,11 +102,11 @@ def test_later_sign_ups_never_change_the_origin_of_a_member(
     subscribe(stranger, list_id, email, utm_source="third")
     assert read_origins(client, member)[0] == ("form", None)
     confirm(stranger, *mailed(stack, email))
-    assert known_member(client, list_id, email)["origin"] == fill(utm_source="first")
+    assert known_member(client, list_id, email)["origin"] == build_origin(utm_source="first")
     assert read_origins(client, member) == [
-        ("confirmation", fill(utm_source="third")),
+        ("confirmation", build_origin(utm_source="third")),
         ("form", None),
-        ("form", fill(utm_source="first")),
+        ("form", build_origin(utm_source="first")),
     ]
 
 
@@ -118,21 +118,26 @@ def test_origin_of_a_stranger_takes_effect_only_with_the_confirmation(
     member = put(client, list_id, email)
     data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
     subscribe(stranger, list_id, email, utm_source="fair")
-    waiting = known_member(client, list_id, email)
-    assert (waiting["status"], waiting["origin"]) == ("pending", None)
+    pending_member = known_member(client, list_id, email)
+    assert (pending_member["status"], pending_member["origin"]) == ("pending", None)
     confirm(stranger, *mailed(stack, email))
-    found = known_member(client, list_id, email)
-    assert (found["status"], found["origin"]) == ("active", fill(utm_source="fair"))
+    confirmed_member = known_member(client, list_id, email)
+    assert (confirmed_member["status"], confirmed_member["origin"]) == (
+        "active",
+        build_origin(utm_source="fair"),
+    )
     # Wait for the welcome mail, because Pressroom sends no mail to a removed member.
     mailed(stack, email, 2)
     data(client.delete(f"/subscriptions/{list_id}/members/{member['user_id']}"))
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = NULL, origin = NULL WHERE id = %s",
-        found["id"],
+        confirmed_member["id"],
     )
     subscribe(stranger, list_id, email, utm_source="later")
-    newest = next(each for each in mailed(stack, email, 3) if "/confirm?token=" in each["text"])
-    confirm(stranger, newest)
+    confirmation_mail = next(
+        each for each in mailed(stack, email, 3) if "/confirm?token=" in each["text"]
+    )
+    confirm(stranger, confirmation_mail)
     # If the first sign-up had no origin, a later sign-up doesn't set the member's origin.
     assert known_member(client, list_id, email)["origin"] is None
 
@@ -140,7 +145,8 @@ def test_origin_of_a_stranger_takes_effect_only_with_the_confirmation(
 def test_sign_up_page_copies_campaign_and_referring_host_into_its_form(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    mailing_list, email = new_list(client), new_address()
+    mailing_list = new_list(client)
+    email = new_address()
     path = f"/s/{mailing_list['slug']}"
     query = {"utm_source": 'Fair"><b>', "utm_medium": "Poster", "utm_term": "a@b.example"}
     page = stranger.get(
@@ -153,25 +159,30 @@ def test_sign_up_page_copies_campaign_and_referring_host_into_its_form(
         "utm_medium": "poster",
         "referrer": "news.example.com",
     }
-    sent = {**read_hidden_inputs(page.text), "utm_source": "fair", "email": email}
+    fields = {**read_hidden_inputs(page.text), "utm_source": "fair", "email": email}
     # After a wrong address, the form is shown again and still contains the origin.
-    again = stranger.post(path, data={**sent, "email": "wrong"}, headers=BROWSER_HEADERS)
-    assert read_hidden_inputs(again.text) == {name: sent[name] for name in sent if name != "email"}
-    assert stranger.post(path, data=sent, headers=BROWSER_HEADERS).status_code == 303
-    assert known_member(client, mailing_list["id"], email)["origin"] == fill(
+    page_after_error = stranger.post(
+        path, data={**fields, "email": "wrong"}, headers=BROWSER_HEADERS
+    )
+    assert read_hidden_inputs(page_after_error.text) == {
+        name: fields[name] for name in fields if name != "email"
+    }
+    assert stranger.post(path, data=fields, headers=BROWSER_HEADERS).status_code == 303
+    assert known_member(client, mailing_list["id"], email)["origin"] == build_origin(
         utm_source="fair", utm_medium="poster", referrer="news.example.com"
     )
 
 
 @pytest.mark.parametrize("name", ["", "x" * 190])
-def test_corrected_sign_up_keeps_its_origin_and_first_of_all_the_answers(
+def test_corrected_sign_up_keeps_its_answers_and_its_origin_unless_the_origin_is_long(
     client: httpx2.Client, browser_client: httpx2.Client, name: str
 ) -> None:
-    mailing_list, email = new_list(client, confirm_required=True), new_address()
+    mailing_list = new_list(client, confirm_required=True)
+    email = new_address()
     path = f"/s/{mailing_list['slug']}"
     long_origin = dict.fromkeys(UTM_NAMES, "\u8336" * 100) if name else {}
-    sent = {"email": email, "name": name, "utm_source": "fair", **long_origin}
-    reply = browser_client.post(path, data=sent, headers=BROWSER_HEADERS)
+    fields = {"email": email, "name": name, "utm_source": "fair", **long_origin}
+    reply = browser_client.post(path, data=fields, headers=BROWSER_HEADERS)
     follow_redirect(browser_client, reply)
     form = browser_client.get(path, params={"correct": "yes"})
     assert f'value="{email}"' in form.text
@@ -189,7 +200,7 @@ def test_embedded_form_without_script_uses_the_referring_page(
     form = {"email": email, "utm_source": "Fair", "referrer": "", "landing": ""}
     reply = stranger.post(f"/subscriptions/{list_id}", data=form, headers=headers)
     assert reply.status_code == 303
-    assert known_member(client, list_id, email)["origin"] == fill(
+    assert known_member(client, list_id, email)["origin"] == build_origin(
         utm_source="fair", referrer="www.owner.example", landing="/tea/join"
     )
 
@@ -197,38 +208,47 @@ def test_embedded_form_without_script_uses_the_referring_page(
 def test_import_records_origins_as_claims_of_the_file(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    known, new, plain = addresses(3)
-    subscribe(stranger, list_id, known, utm_source="fair")
-    header = ["email", "First Name", "Last Name", "status", "tier", "created_at", "Where", *UTM]
-    dates = ["2024-03-24 10:23:10 UTC", "News.example.com"]
+    known_email, new_email, email_without_origin = addresses(3)
+    subscribe(stranger, list_id, known_email, utm_source="fair")
+    header = [
+        "email",
+        "First Name",
+        "Last Name",
+        "status",
+        "tier",
+        "created_at",
+        "Where",
+        *UTM_COLUMNS,
+    ]
+    date_and_referrer = ["2024-03-24 10:23:10 UTC", "News.example.com"]
     rows = [
-        [known, "", "", "active", "free", *dates, "Twitter", "Social", "Launch"],
-        [new, "", "", "active", "free", *dates, "Twitter", "Social", "Launch"],
-        [plain, "", "", "active", "free", "", "", "", "", "ada@example.com"],
+        [known_email, "", "", "active", "free", *date_and_referrer, "Twitter", "Social", "Launch"],
+        [new_email, "", "", "active", "free", *date_and_referrer, "Twitter", "Social", "Launch"],
+        [email_without_origin, "", "", "active", "free", "", "", "", "", "ada@example.com"],
     ]
     mapping = json.dumps({"Where": "origin.referrer"})
     result = imported(client, list_id, sheet(header, *rows), mapping=mapping)
     # The known member had no join date, so the import adds the date in the file.
     assert counts(result) == {"received": 3, "added": 2, "already": 1, "updated": 1}
-    claimed = fill(
+    claimed_origin = build_origin(
         utm_source="twitter",
         utm_medium="social",
         utm_campaign="launch",
         referrer="news.example.com",
     )
-    member = known_member(client, list_id, new)
-    assert member["origin"] == claimed
+    member = known_member(client, list_id, new_email)
+    assert member["origin"] == claimed_origin
     path = f"/lists/{list_id}/members/{member['user_id']}/consent"
     entries = data(client.get(path))["items"]
     assert [(each["claimed_by"], each["origin"]) for each in entries] == [
-        ("beehiiv", claimed),
+        ("beehiiv", claimed_origin),
         ("owner", None),
     ]
-    assert known_member(client, list_id, plain)["origin"] is None
+    assert known_member(client, list_id, email_without_origin)["origin"] is None
     # The origin in the file doesn't replace the origin of a member's sign-up.
-    signed_up = known_member(client, list_id, known)
-    assert signed_up["origin"] == fill(utm_source="fair")
-    assert ("import", claimed) in read_origins(client, signed_up)
+    known_subscriber = known_member(client, list_id, known_email)
+    assert known_subscriber["origin"] == build_origin(utm_source="fair")
+    assert ("import", claimed_origin) in read_origins(client, known_subscriber)
 
 
 def test_origin_column_still_fills_a_field_of_the_same_name(
@@ -240,7 +260,7 @@ def test_origin_column_still_fills_a_field_of_the_same_name(
     imported(client, list_id, sheet(["email", "utm_source"], [email, "Twitter"]))
     member = known_member(client, list_id, email)
     assert member["fields"]["utm_source"] == "Twitter"
-    assert member["origin"] == fill(utm_source="twitter")
+    assert member["origin"] == build_origin(utm_source="twitter")
 
 
 def test_export_of_members_ends_with_the_origin(
@@ -262,10 +282,13 @@ def test_person_sees_and_downloads_the_origin_of_their_sign_up(
     with stack.client() as browser:
         open_preferences(browser, Subscriber(stack, list_id, user_id, email))
         page = read_text(browser.get("/preferences/data"))
-        [known] = browser.get("/preferences/data.json").json()["lists"]
+        [list_data] = browser.get("/preferences/data.json").json()["lists"]
     assert page.count("landing: /tea, utm_source: fair") == 2
-    stored = {"utm_source": "fair", "landing": "/tea"}
-    assert (known["origin"], known["consent"][0]["origin"]) == (stored, stored)
+    stored_origin = {"utm_source": "fair", "landing": "/tea"}
+    assert (list_data["origin"], list_data["consent"][0]["origin"]) == (
+        stored_origin,
+        stored_origin,
+    )
 
 
 def test_origin_follows_a_transferred_member(
@@ -277,9 +300,9 @@ def test_origin_follows_a_transferred_member(
     user_id = known_member(client, list_id, email)["user_id"]
     path = f"/subscriptions/{list_id}/members/{user_id}/transfer"
     assert data(client.post(path, params={"dst_list_id": target_id})) == 1
-    moved = known_member(client, target_id, email)
-    assert moved["origin"] == fill(utm_source="fair")
-    assert ("form", fill(utm_source="fair")) in read_origins(client, moved)
+    transferred_member = known_member(client, target_id, email)
+    assert transferred_member["origin"] == build_origin(utm_source="fair")
+    assert ("form", build_origin(utm_source="fair")) in read_origins(client, transferred_member)
 
 
 def test_transfer_to_a_former_record_without_a_sign_up_brings_the_origin(
@@ -287,14 +310,14 @@ def test_transfer_to_a_former_record_without_a_sign_up_brings_the_origin(
 ) -> None:
     email = new_address()
     target_id = new_list(client)["id"]
-    former = put(client, target_id, email)
-    data(client.delete(f"/subscriptions/{target_id}/members/{former['user_id']}"))
+    former_member = put(client, target_id, email)
+    data(client.delete(f"/subscriptions/{target_id}/members/{former_member['user_id']}"))
     subscribe(stranger, list_id, email, utm_source="fair")
-    path = f"/subscriptions/{list_id}/members/{former['user_id']}/transfer"
+    path = f"/subscriptions/{list_id}/members/{former_member['user_id']}/transfer"
     assert data(client.post(path, params={"dst_list_id": target_id})) == 1
-    assert known_member(client, target_id, email)["origin"] == fill(utm_source="fair")
-    figures = data(client.get(f"/lists/{target_id}/stats", params={"by": "utm_source"}))["rows"]
-    assert [(row["key"], row["joined"]) for row in figures] == [("fair", 1), ("", 1)]
+    assert known_member(client, target_id, email)["origin"] == build_origin(utm_source="fair")
+    rows = data(client.get(f"/lists/{target_id}/stats", params={"by": "utm_source"}))["rows"]
+    assert [(row["key"], row["joined"]) for row in rows] == [("fair", 1), ("", 1)]
 
 
 def test_origin_of_a_transferred_request_takes_effect_with_the_confirmation(
@@ -310,7 +333,7 @@ def test_origin_of_a_transferred_request_takes_effect_with_the_confirmation(
     assert data(client.post(path, params={"dst_list_id": target_id})) == 1
     assert known_member(client, target_id, email)["origin"] is None
     confirm(stranger, *messages)
-    assert known_member(client, target_id, email)["origin"] == fill(utm_source="fair")
+    assert known_member(client, target_id, email)["origin"] == build_origin(utm_source="fair")
 
 
 def test_erasure_leaves_no_origin_of_the_person(

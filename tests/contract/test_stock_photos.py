@@ -1,4 +1,4 @@
-"""Stock photos over HTTP: the API, a worker, and a provider that the sandbox plays."""
+"""Tests of stock photos, whose providers are simulated by the sandbox."""
 
 import io
 import time
@@ -13,17 +13,17 @@ from devstack.harness.stack import Stack
 from devstack.sandbox.sandbox_settings import UNSPLASH_PREFIX
 from tests.support.http.replies import data, problem, send
 
-SEARCH = "/composer/stockphoto/photos/search"
-DOWNLOAD = "/composer/stockphoto/photos/download_url"
+SEARCH_PATH = "/composer/stockphoto/photos/search"
+DOWNLOAD_PATH = "/composer/stockphoto/photos/download_url"
 
 
-def fresh(word: str = "hills") -> str:
-    """A search that nobody made before."""
+def new_query(word: str = "hills") -> str:
+    """Return a query that no other test uses, so that its results aren't cached."""
     return f"{word} {time.monotonic_ns()}"
 
 
 def search(client: httpx2.Client, query: str, **params: str | int) -> httpx2.Response:
-    return client.get(SEARCH, params={"query": query, **params})
+    return client.get(SEARCH_PATH, params={"query": query, **params})
 
 
 @pytest.fixture
@@ -36,28 +36,30 @@ def unsplash_client(stack: Stack) -> Iterator[httpx2.Client]:
         yield client
 
 
-def calls(unsplash_client: httpx2.Client, query: str | None = None) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = unsplash_client.get("/calls").json()
-    return [each for each in made if query is None or each["query"].get("query") == query]
+def list_provider_calls(
+    unsplash_client: httpx2.Client, query: str | None = None
+) -> list[dict[str, Any]]:
+    all_calls: list[dict[str, Any]] = unsplash_client.get("/calls").json()
+    return [call for call in all_calls if query is None or call["query"].get("query") == query]
 
 
 @pytest.mark.parametrize(
-    ("asked", "page", "limit"),
+    ("params", "page", "limit"),
     [({}, 1, 10), ({"page": 2, "limit": 7}, 2, 7)],
     ids=["the first ten photos", "another page"],
 )
 def test_photo_search_returns_the_unchanged_payload_of_the_provider(
     client: httpx2.Client,
     unsplash_client: httpx2.Client,
-    asked: dict[str, int],
+    params: dict[str, int],
     page: int,
     limit: int,
 ) -> None:
-    wanted: dict[str, str | int] = {"query": fresh(), "page": page, "per_page": limit}
-    reply = search(client, str(wanted["query"]), **asked)
-    [call] = calls(unsplash_client)
-    assert call["query"] == {name: str(value) for name, value in wanted.items()}
-    payload = unsplash_client.get("/search/photos", params=wanted)
+    provider_query: dict[str, str | int] = {"query": new_query(), "page": page, "per_page": limit}
+    reply = search(client, str(provider_query["query"]), **params)
+    [call] = list_provider_calls(unsplash_client)
+    assert call["query"] == {name: str(value) for name, value in provider_query.items()}
+    payload = unsplash_client.get("/search/photos", params=provider_query)
     assert len(data(reply)["results"]) == limit
     assert payload.text in reply.text
     assert reply.headers["pressroom-source"] == "unsplash"
@@ -66,25 +68,26 @@ def test_photo_search_returns_the_unchanged_payload_of_the_provider(
 def test_photo_search_rejects_invalid_parameters_without_a_provider_call(
     client: httpx2.Client, unsplash_client: httpx2.Client
 ) -> None:
-    assert len(data(search(client, fresh(), limit=30))["results"]) == 30
+    assert len(data(search(client, new_query(), limit=30))["results"]) == 30
     unsplash_client.delete("/calls")
-    for wrong in ("", "query=", "query=%20%09", "query=x&page=0", "query=x&page=two"):
-        problem(client.get(f"{SEARCH}?{wrong}"), 400, "request.invalid")
+    for invalid_query in ("", "query=", "query=%20%09", "query=x&page=0", "query=x&page=two"):
+        problem(client.get(f"{SEARCH_PATH}?{invalid_query}"), 400, "request.invalid")
     for limit in ("0", "31", "many"):
         problem(search(client, "x", limit=limit), 400, "request.invalid")
-    assert calls(unsplash_client) == []
+    assert list_provider_calls(unsplash_client) == []
 
 
 def test_photo_search_results_are_cached_across_owners(
     client: httpx2.Client, unsplash_client: httpx2.Client, stack: Stack
 ) -> None:
-    query = fresh()
-    first, second = search(client, query), search(client, query)
+    query = new_query()
+    first = search(client, query)
+    second = search(client, query)
     assert data(second) == data(first)
     assert second.headers["pressroom-source"] == "unsplash; cached"
-    assert len(calls(unsplash_client, query)) == 1
-    with stack.client(stack.create_owner().key) as other:
-        assert search(other, query).headers["pressroom-source"] == "unsplash; cached"
+    assert len(list_provider_calls(unsplash_client, query)) == 1
+    with stack.client(stack.create_owner().key) as other_client:
+        assert search(other_client, query).headers["pressroom-source"] == "unsplash; cached"
     assert search(client, query, page=2).headers["pressroom-source"] == "unsplash"
     assert search(client, query, limit=3).headers["pressroom-source"] == "unsplash"
 
@@ -93,13 +96,13 @@ def test_photo_search_cache_expires_after_an_hour_and_hides_the_search_text(
     client: httpx2.Client, stack: Stack
 ) -> None:
     redis = stack.resources.redis
-    before = set(redis.scan_iter("pressroom:cache:*"))
-    search(client, fresh("confidential"), limit=30)
-    new = set(redis.scan_iter("pressroom:cache:*")) - before
-    assert len(new) == 1
-    assert b"confidential" not in next(iter(new))
-    assert 3500 < int(str(redis.ttl(next(iter(new))))) <= 3600
-    assert int(str(redis.strlen(next(iter(new))))) <= 32 * 1024
+    keys_before = set(redis.scan_iter("pressroom:cache:*"))
+    search(client, new_query("confidential"), limit=30)
+    new_keys = set(redis.scan_iter("pressroom:cache:*")) - keys_before
+    assert len(new_keys) == 1
+    assert b"confidential" not in next(iter(new_keys))
+    assert 3500 < int(str(redis.ttl(next(iter(new_keys))))) <= 3600
+    assert int(str(redis.strlen(next(iter(new_keys))))) <= 32 * 1024
 
 
 @pytest.mark.parametrize(
@@ -115,18 +118,18 @@ def test_photo_provider_errors_are_reported_and_never_cached(
     trouble: str,
     error: tuple[int, str, str | None],
 ) -> None:
-    query = fresh(trouble)
-    for count in (1, 2):
+    query = new_query(trouble)
+    for call_count in (1, 2):
         reply = search(client, query)
         problem(reply, *error[:2])
         assert reply.headers.get("retry-after") == error[2]
-        assert len(calls(unsplash_client, query)) == count
+        assert len(list_provider_calls(unsplash_client, query)) == call_count
 
 
 def test_metrics_show_the_remaining_quota_of_the_photo_provider(
     stack: Stack, client: httpx2.Client
 ) -> None:
-    data(search(client, fresh()))
+    data(search(client, new_query()))
     token = stack.environment["PRESSROOM_METRICS_TOKEN"]
     reply = httpx2.get(f"{stack.api_url}/metrics", headers={"Authorization": f"Bearer {token}"})
     labels = '{provider="unsplash",window="hour"}'
@@ -142,21 +145,23 @@ def test_metrics_show_the_remaining_quota_of_the_photo_provider(
 def test_every_photo_download_is_reported_to_the_provider(
     client: httpx2.Client, unsplash_client: httpx2.Client
 ) -> None:
-    photo = data(search(client, fresh()))["results"][3]
+    photo = data(search(client, new_query()))["results"][3]
     endpoint = photo["links"]["download_location"]
     unsplash_client.delete("/calls")
-    for count in (1, 2):
-        found = data(client.get(DOWNLOAD, params={"endpoint": endpoint}))
-        assert set(found) == {"url"}
-        told = calls(unsplash_client)
-        assert len(told) == count
-        assert told[-1]["path"].endswith(f"/photos/{photo['id']}/download")
-        assert told[-1]["query"] == {"ixid": endpoint.partition("ixid=")[2]}
+    for download_count in (1, 2):
+        download = data(client.get(DOWNLOAD_PATH, params={"endpoint": endpoint}))
+        assert set(download) == {"url"}
+        calls = list_provider_calls(unsplash_client)
+        assert len(calls) == download_count
+        assert calls[-1]["path"].endswith(f"/photos/{photo['id']}/download")
+        assert calls[-1]["query"] == {"ixid": endpoint.partition("ixid=")[2]}
 
 
 def test_photo_download_requires_an_endpoint_url(client: httpx2.Client) -> None:
-    problem(client.get(DOWNLOAD), 400, "request.invalid")
-    problem(client.get(DOWNLOAD, params={"endpoint": ""}), 400, "stockphoto.endpoint_not_allowed")
+    problem(client.get(DOWNLOAD_PATH), 400, "request.invalid")
+    problem(
+        client.get(DOWNLOAD_PATH, params={"endpoint": ""}), 400, "stockphoto.endpoint_not_allowed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +176,7 @@ def test_photo_download_errors_of_the_provider_are_reported(
     stack: Stack, client: httpx2.Client, photo_id: str, error: tuple[int, str, str | None]
 ) -> None:
     endpoint = f"{stack.sandbox_url}{UNSPLASH_PREFIX}/photos/{photo_id}/download"
-    reply = client.get(DOWNLOAD, params={"endpoint": endpoint})
+    reply = client.get(DOWNLOAD_PATH, params={"endpoint": endpoint})
     problem(reply, *error[:2])
     assert reply.headers.get("retry-after") == error[2]
 
@@ -179,27 +184,29 @@ def test_photo_download_errors_of_the_provider_are_reported(
 def test_stock_photo_can_be_found_and_downloaded_and_uploaded_in_the_sandbox(
     client: httpx2.Client,
 ) -> None:
-    photo = data(search(client, fresh("boats")))["results"][0]
+    photo = data(search(client, new_query("boats")))["results"][0]
     endpoint = photo["links"]["download_location"]
-    url = data(client.get(DOWNLOAD, params={"endpoint": endpoint}))["url"]
+    url = data(client.get(DOWNLOAD_PATH, params={"endpoint": endpoint}))["url"]
     file = httpx2.get(url, timeout=30).raise_for_status().content
     record = data(send(client, file, "boats.jpg", prefer="wait=60"))
     assert (record["status"], record["original_mime_type"]) == (2, "image/jpeg")
     ratio = photo["width"] / photo["height"]
     assert record["width"] / record["height"] == pytest.approx(ratio, rel=0.01)
-    shown = httpx2.get(photo["urls"]["small"], timeout=30).content
-    assert Image.open(io.BytesIO(shown)).width == 400
-    assert httpx2.get(photo["urls"]["small"], timeout=30).content == shown
+    small_photo = httpx2.get(photo["urls"]["small"], timeout=30).content
+    assert Image.open(io.BytesIO(small_photo)).width == 400
+    assert httpx2.get(photo["urls"]["small"], timeout=30).content == small_photo
 
 
 def test_openverse_photos_can_be_searched_and_downloaded(client: httpx2.Client) -> None:
     reply = client.get("/composer/openverse/photos/search", params={"query": "sea", "limit": 30})
-    found = data(reply)
-    assert (found["page_size"], len(found["results"])) == (20, 20)
+    page = data(reply)
+    assert (page["page_size"], len(page["results"])) == (20, 20)
     assert reply.headers["pressroom-source"] in {"openverse", "openverse; cached"}
-    endpoint = found["results"][4]["detail_url"]
-    located = client.get("/composer/openverse/photos/download_url", params={"endpoint": endpoint})
-    assert data(located) == {"url": found["results"][4]["url"]}
+    endpoint = page["results"][4]["detail_url"]
+    download_reply = client.get(
+        "/composer/openverse/photos/download_url", params={"endpoint": endpoint}
+    )
+    assert data(download_reply) == {"url": page["results"][4]["url"]}
 
 
 @pytest.mark.parametrize("prefix", ["", "/auxilia"])

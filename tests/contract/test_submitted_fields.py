@@ -1,4 +1,4 @@
-"""What people say of themselves when they subscribe, and when it counts."""
+"""Tests of the names and custom fields that people submit when they subscribe."""
 
 import re
 from typing import Any
@@ -31,8 +31,8 @@ def _add_fields(client: httpx2.Client) -> None:
     new_field(client, "note")
 
 
-def say(client: httpx2.Client, list_id: int, email: str, **more: Any) -> None:
-    reply = client.post(f"/subscriptions/{list_id}", json={"email": email, **more})
+def subscribe(client: httpx2.Client, list_id: int, email: str, **values: Any) -> None:
+    reply = client.post(f"/subscriptions/{list_id}", json={"email": email, **values})
     assert data(reply) == 1
 
 
@@ -40,9 +40,9 @@ def test_new_member_gets_the_submitted_name_and_fields(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
-    say(stranger, list_id, email, name="Ada", fields={"city": "Paris", "visits": 3})
-    found = known_member(client, list_id, email)
-    assert (found["name"], found["fields"]) == ("Ada", {"city": "Paris", "visits": 3})
+    subscribe(stranger, list_id, email, name="Ada", fields={"city": "Paris", "visits": 3})
+    subscriber = known_member(client, list_id, email)
+    assert (subscriber["name"], subscriber["fields"]) == ("Ada", {"city": "Paris", "visits": 3})
 
 
 @pytest.mark.parametrize("fields", [{"note": "x"}, {"unknown": "x"}, {"visits": "many"}])
@@ -63,44 +63,47 @@ def test_sign_up_by_a_stranger_changes_nothing_of_an_existing_member(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
-    before = put(client, list_id, email, name="Ada", fields={"city": "Paris"})
-    say(stranger, list_id, email, name="Eve", fields={"city": "Rome", "visits": 1})
-    assert known_member(client, list_id, email) == before
+    member_before = put(client, list_id, email, name="Ada", fields={"city": "Paris"})
+    subscribe(stranger, list_id, email, name="Eve", fields={"city": "Rome", "visits": 1})
+    assert known_member(client, list_id, email) == member_before
 
 
 def test_sign_up_values_of_a_known_member_apply_only_after_mailed_confirmation(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
-    made = put(client, list_id, email, name="Ada", fields={"city": "Paris", "note": "kept"})
-    data(client.delete(f"/subscriptions/{list_id}/members/{made['user_id']}"))
-    say(stranger, list_id, email, name="Adele", fields={"city": "Rome", "visits": 2})
-    waiting = known_member(client, list_id, email)
-    assert (waiting["status"], waiting["name"]) == ("pending", "Ada")
-    assert waiting["fields"] == {"city": "Paris", "note": "kept"}
+    former_member = put(
+        client, list_id, email, name="Ada", fields={"city": "Paris", "note": "kept"}
+    )
+    data(client.delete(f"/subscriptions/{list_id}/members/{former_member['user_id']}"))
+    subscribe(stranger, list_id, email, name="Adele", fields={"city": "Rome", "visits": 2})
+    pending_member = known_member(client, list_id, email)
+    assert (pending_member["status"], pending_member["name"]) == ("pending", "Ada")
+    assert pending_member["fields"] == {"city": "Paris", "note": "kept"}
     confirm(stranger, *mailed(stack, email))
-    found = known_member(client, list_id, email)
-    assert (found["status"], found["name"]) == ("active", "Adele")
-    assert found["fields"] == {"city": "Rome", "visits": 2, "note": "kept"}
-    path = f"/lists/{list_id}/members/{made['user_id']}/history"
-    newest = data(client.get(path))["items"][0]
-    assert newest["action"] == "confirmed"
-    assert newest["changed"] == ["name", "fields.city", "fields.visits"]
+    confirmed_member = known_member(client, list_id, email)
+    assert (confirmed_member["status"], confirmed_member["name"]) == ("active", "Adele")
+    assert confirmed_member["fields"] == {"city": "Rome", "visits": 2, "note": "kept"}
+    path = f"/lists/{list_id}/members/{former_member['user_id']}/history"
+    newest_entry = data(client.get(path))["items"][0]
+    assert newest_entry["action"] == "confirmed"
+    assert newest_entry["changed"] == ["name", "fields.city", "fields.visits"]
     assert stack.query(
         "SELECT submitted FROM subscriptions WHERE list_id = %s AND user_id = %s",
         list_id,
-        made["user_id"],
+        former_member["user_id"],
     ) == [(None,)]
 
 
 def test_confirmation_applies_the_sign_up_values_submitted_before_its_mail(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    """A stranger who writes the same address later sets nothing by the reader's own mail."""
-    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
-    say(stranger, list_id, email, fields={"city": "Paris"})
-    # Within ten minutes no other mail goes out, so nothing else waits for one.
-    say(stranger, list_id, email, fields={"city": "Rome"})
+    """Values that a stranger submits later for the same address must not be applied."""
+    list_id = new_list(client, confirm_required=True)["id"]
+    email = new_address()
+    subscribe(stranger, list_id, email, fields={"city": "Paris"})
+    # No further confirmation mail is sent within ten minutes, so these values are never applied.
+    subscribe(stranger, list_id, email, fields={"city": "Rome"})
     confirm(stranger, *mailed(stack, email))
     assert known_member(client, list_id, email)["fields"] == {"city": "Paris"}
 
@@ -108,15 +111,16 @@ def test_confirmation_applies_the_sign_up_values_submitted_before_its_mail(
 def test_sign_up_values_are_merged_across_several_confirmation_mails(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    list_id, email = new_list(client, confirm_required=True)["id"], new_address()
-    say(stranger, list_id, email, name="Ada", fields={"city": "Paris"})
+    list_id = new_list(client, confirm_required=True)["id"]
+    email = new_address()
+    subscribe(stranger, list_id, email, name="Ada", fields={"city": "Paris"})
     mailed(stack, email)
     stack.query(
         "UPDATE subscriptions SET confirmation_asked_at = now() - interval '1 hour'"
         " WHERE list_id = %s",
         list_id,
     )
-    say(stranger, list_id, email, fields={"city": "Oslo"})
+    subscribe(stranger, list_id, email, fields={"city": "Oslo"})
     mailed(stack, email, 2)
     stack.query(
         "UPDATE subscriptions SET submitted = jsonb_set(submitted, '{name}', '\"Eve\"')"
@@ -124,37 +128,40 @@ def test_sign_up_values_are_merged_across_several_confirmation_mails(
         list_id,
     )
     confirm(stranger, mailed(stack, email, 2)[0])
-    found = known_member(client, list_id, email)
-    assert (found["name"], found["fields"]) == ("Ada", {"city": "Oslo"})
+    subscriber = known_member(client, list_id, email)
+    assert (subscriber["name"], subscriber["fields"]) == ("Ada", {"city": "Oslo"})
 
 
 def test_confirmation_does_not_set_a_field_that_is_no_longer_public(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
     email = new_address()
-    made = put(client, list_id, email, fields={"city": "Paris"})
+    created_member = put(client, list_id, email, fields={"city": "Paris"})
     stack.query(
         "UPDATE subscriptions SET status = 'pending' WHERE list_id = %s AND user_id = %s",
         list_id,
-        made["user_id"],
+        created_member["user_id"],
     )
-    ids = {each["key"]: each["id"] for each in data(client.get("/fields"))}
+    field_ids = {each["key"]: each["id"] for each in data(client.get("/fields"))}
     with stack.resources.unit_of_work() as uow:
         token = mailed_tokens.create_token(
             uow,
             Purpose.CONFIRM_SUBSCRIPTION,
-            user_id=made["user_id"],
+            user_id=created_member["user_id"],
             list_id=list_id,
             submitted={
                 "name": None,
-                "fields": {str(ids["city"]): "Rome", str(ids["visits"]): 7},
+                "fields": {str(field_ids["city"]): "Rome", str(field_ids["visits"]): 7},
                 "language": None,
             },
         )
-    data(client.patch(f"/fields/{ids['city']}", json={"public": False}))
+    data(client.patch(f"/fields/{field_ids['city']}", json={"public": False}))
     assert stranger.post("/confirm", params={"token": token}).status_code == 303
-    found = known_member(client, list_id, email)
-    assert (found["status"], found["fields"]) == ("active", {"city": "Paris", "visits": 7})
+    confirmed_member = known_member(client, list_id, email)
+    assert (confirmed_member["status"], confirmed_member["fields"]) == (
+        "active",
+        {"city": "Paris", "visits": 7},
+    )
 
 
 def test_logged_in_person_sets_and_changes_their_own_public_fields(
@@ -162,31 +169,32 @@ def test_logged_in_person_sets_and_changes_their_own_public_fields(
 ) -> None:
     path = f"/subscriptions/{list_id}/no-challenge"
     assert data(reader.client.post(path, json={"fields": {"city": "Paris"}})) == 1
-    found = known_member(client, list_id, reader.email)
-    assert (found["name"], found["fields"]) == (reader.name, {"city": "Paris"})
+    subscriber = known_member(client, list_id, reader.email)
+    assert (subscriber["name"], subscriber["fields"]) == (reader.name, {"city": "Paris"})
     assert data(reader.client.post(path, json={"fields": {"city": "Rome", "visits": 1}})) == 1
     assert data(reader.client.post(path, json={"fields": {"city": "Rome"}})) == 0
     assert data(reader.client.post(path)) == 0
-    found = known_member(client, list_id, reader.email)
-    assert found["fields"] == {"city": "Rome", "visits": 1}
+    subscriber = known_member(client, list_id, reader.email)
+    assert subscriber["fields"] == {"city": "Rome", "visits": 1}
     problem(reader.client.post(path, json={"fields": {"note": "x"}}), 422, "field.value")
 
 
 def test_sign_up_values_follow_a_pending_member_to_another_list(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    email, target = new_address(), new_list(client)["id"]
-    made = put(client, list_id, email, fields={"city": "Paris"})
-    base = f"/subscriptions/{list_id}/members/{made['user_id']}"
-    data(client.delete(base))
-    say(stranger, list_id, email, fields={"city": "Rome"})
+    email = new_address()
+    target_id = new_list(client)["id"]
+    created_member = put(client, list_id, email, fields={"city": "Paris"})
+    member_path = f"/subscriptions/{list_id}/members/{created_member['user_id']}"
+    data(client.delete(member_path))
+    subscribe(stranger, list_id, email, fields={"city": "Rome"})
     mailed(stack, email)
-    data(client.post(f"{base}/transfer", params={"dst_list_id": target}))
+    data(client.post(f"{member_path}/transfer", params={"dst_list_id": target_id}))
     confirm(stranger, *mailed(stack, email))
-    assert known_member(client, target, email)["fields"] == {"city": "Rome"}
+    assert known_member(client, target_id, email)["fields"] == {"city": "Rome"}
 
 
-def inputs_of(stranger: httpx2.Client, slug: str) -> set[str]:
+def read_field_inputs(stranger: httpx2.Client, slug: str) -> set[str]:
     page = stranger.get(f"/s/{slug}")
     assert page.status_code == 200
     return set(re.findall(r'name="fields\.([^"]+)"', page.text))
@@ -196,39 +204,41 @@ def test_sign_up_page_of_each_list_asks_only_for_the_chosen_public_fields(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
     new_field(client, "company", public=True)
-    first, second = new_list(client), new_list(client)
-    assert (first["asked_fields"], first["required_fields"]) == (None, [])
-    assert inputs_of(stranger, first["slug"]) == {"city", "company", "visits"}
-    changed = data(client.patch(f"/lists/{first['id']}", json={"asked_fields": ["city"]}))
-    assert changed["asked_fields"] == ["city"]
-    assert inputs_of(stranger, first["slug"]) == {"city"}
-    assert inputs_of(stranger, second["slug"]) == {"city", "company", "visits"}
-    # The form chooses what it asks; a program may still send what is public.
+    first_list = new_list(client)
+    second_list = new_list(client)
+    assert (first_list["asked_fields"], first_list["required_fields"]) == (None, [])
+    assert read_field_inputs(stranger, first_list["slug"]) == {"city", "company", "visits"}
+    changed_list = data(client.patch(f"/lists/{first_list['id']}", json={"asked_fields": ["city"]}))
+    assert changed_list["asked_fields"] == ["city"]
+    assert read_field_inputs(stranger, first_list["slug"]) == {"city"}
+    assert read_field_inputs(stranger, second_list["slug"]) == {"city", "company", "visits"}
+    # The setting affects only the form. Clients of the API may still submit every public field.
     body = {"email": new_address(), "fields": {"company": "Acme"}}
-    data(stranger.post(f"/subscriptions/{first['id']}", json=body))
-    data(client.patch(f"/lists/{first['id']}", json={"asked_fields": None}))
-    assert inputs_of(stranger, first["slug"]) == {"city", "company", "visits"}
+    data(stranger.post(f"/subscriptions/{first_list['id']}", json=body))
+    data(client.patch(f"/lists/{first_list['id']}", json={"asked_fields": None}))
+    assert read_field_inputs(stranger, first_list["slug"]) == {"city", "company", "visits"}
 
 
 def test_sign_up_without_a_required_field_is_rejected(
     client: httpx2.Client, stranger: httpx2.Client
 ) -> None:
-    made = new_list(client, required_fields=["city"])
-    path, email = f"/subscriptions/{made['id']}", new_address()
-    refused = problem(stranger.post(path, json={"email": email}), 422, "field.value")
-    assert refused["errors"] == [
+    mailing_list = new_list(client, required_fields=["city"])
+    path = f"/subscriptions/{mailing_list['id']}"
+    email = new_address()
+    error = problem(stranger.post(path, json={"email": email}), 422, "field.value")
+    assert error["errors"] == [
         {"field": "body.fields.city", "code": "field.required", "message": "is required"}
     ]
-    html = {"Accept": "text/html"}
-    page = stranger.post(path, data={"email": email, "fields.city": " "}, headers=html)
+    html_headers = {"Accept": "text/html"}
+    page = stranger.post(path, data={"email": email, "fields.city": " "}, headers=html_headers)
     assert "Please answer this question." in page.text
-    assert members(client, made["id"]) == []
+    assert members(client, mailing_list["id"]) == []
     data(stranger.post(path, json={"email": email, "fields": {"city": "Rome"}}))
-    assert [each["fields"] for each in members(client, made["id"])] == [{"city": "Rome"}]
+    assert [each["fields"] for each in members(client, mailing_list["id"])] == [{"city": "Rome"}]
 
 
 @pytest.mark.parametrize(
-    "chosen",
+    "changes",
     [
         {"asked_fields": ["hidden"]},
         {"asked_fields": ["nothing"]},
@@ -236,8 +246,8 @@ def test_sign_up_without_a_required_field_is_rejected(
     ],
 )
 def test_list_rejects_private_or_unknown_or_unasked_required_fields(
-    client: httpx2.Client, list_id: int, chosen: dict[str, Any]
+    client: httpx2.Client, list_id: int, changes: dict[str, Any]
 ) -> None:
     new_field(client, "hidden")
-    problem(client.patch(f"/lists/{list_id}", json=chosen), 422, "list.fields")
+    problem(client.patch(f"/lists/{list_id}", json=changes), 422, "list.fields")
     assert data(client.get(f"/lists/{list_id}"))["asked_fields"] is None

@@ -1,4 +1,4 @@
-"""Strangers and people with a login subscribe, and what they see of their subscriptions."""
+"""Tests of the calls by which people subscribe, and read their subscriptions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ def test_new_address_is_subscribed_immediately_on_a_list_without_confirmation(
 ) -> None:
     email = new_address()
     assert data(subscribe(stranger, list_id, email)) == 1
-    found = known_member(client, list_id, email)
+    subscriber = known_member(client, list_id, email)
     expected = {
         "list_id": list_id,
         "status": "active",
@@ -37,26 +37,26 @@ def test_new_address_is_subscribed_immediately_on_a_list_without_confirmation(
         "name": None,
         "email": email,
         "source": "form",
-        "user": {"id": found["user_id"], "name": None},
+        "user": {"id": subscriber["user_id"], "name": None},
         "list": None,
     }
-    assert {name: found[name] for name in expected} == expected
-    assert found["user_id"] < 2**53
+    assert {name: subscriber[name] for name in expected} == expected
+    assert subscriber["user_id"] < 2**53
 
 
 def test_different_spellings_of_an_address_are_one_member(
     client: httpx2.Client, stranger: httpx2.Client, list_id: int
 ) -> None:
-    word = new_address().split("@")[0]
-    for written in (
-        f"RÉADER.{word}@BÜCHER.example.com",
-        f"re\u0301ader.{word}@bücher.example.com",
-        f"réader.{word.upper()}@xn--bcher-kva.EXAMPLE.com",
+    local_part = new_address().split("@")[0]
+    for spelling in (
+        f"RÉADER.{local_part}@BÜCHER.example.com",
+        f"re\u0301ader.{local_part}@bücher.example.com",
+        f"réader.{local_part.upper()}@xn--bcher-kva.EXAMPLE.com",
     ):
-        assert data(subscribe(stranger, list_id, written)) == 1
-        [found] = members(client, list_id)
-        assert found["email"] == f"réader.{word}@bücher.example.com"
-        assert members(client, list_id, email=written) == [found]
+        assert data(subscribe(stranger, list_id, spelling)) == 1
+        [subscriber] = members(client, list_id)
+        assert subscriber["email"] == f"réader.{local_part}@bücher.example.com"
+        assert members(client, list_id, email=spelling) == [subscriber]
 
 
 def test_sign_up_rejects_malformed_addresses_and_names_the_field(
@@ -83,8 +83,8 @@ def test_challenge_fields_are_ignored_on_lists_without_challenge(
 def test_public_sign_up_ignores_credentials(
     client: httpx2.Client, other_owner: httpx2.Client, stack: Stack, list_id: int
 ) -> None:
-    with stack.client("prk_nonsense") as mistaken:
-        for caller in (client, other_owner, mistaken):
+    with stack.client("prk_nonsense") as client_with_wrong_key:
+        for caller in (client, other_owner, client_with_wrong_key):
             email = new_address()
             assert data(subscribe(caller, list_id, email)) == 1
             assert known_member(client, list_id, email)["source"] == "form"
@@ -106,19 +106,23 @@ def test_public_sign_up_of_a_removed_member_requires_confirmation(
 ) -> None:
     email = new_address()
     subscribe(stranger, list_id, email)
-    before = known_member(client, list_id, email)
-    path = f"/subscriptions/{list_id}/members/{before['user_id']}"
+    member_before = known_member(client, list_id, email)
+    path = f"/subscriptions/{list_id}/members/{member_before['user_id']}"
     assert data(client.put(f"{path}/email", json={"enabled": False})) == 1
     assert data(client.delete(path)) == 1
-    # However often the form is sent, it is the person who decides.
+    # Repeated sign-ups don't replace the confirmation by the person.
     for _ in range(2):
         assert data(subscribe(stranger, list_id, email)) == 1
-        after = known_member(client, list_id, email)
-        assert (after["status"], after["id"]) == ("pending", before["id"])
+        member_after = known_member(client, list_id, email)
+        assert (member_after["status"], member_after["id"]) == ("pending", member_before["id"])
     assert count(client, list_id) == 0
     assert confirm(stranger, *mailed(stack, email)).status_code == 303
-    after = known_member(client, list_id, email)
-    assert (after["status"], after["email_enabled"], after["id"]) == ("active", True, before["id"])
+    member_after = known_member(client, list_id, email)
+    assert (member_after["status"], member_after["email_enabled"], member_after["id"]) == (
+        "active",
+        True,
+        member_before["id"],
+    )
 
 
 def test_account_name_is_shown_only_to_lists_joined_while_logged_in(
@@ -126,58 +130,65 @@ def test_account_name_is_shown_only_to_lists_joined_while_logged_in(
 ) -> None:
     subscribe(stranger, list_id, reader.email)
     user_id = reader.user_id
-    subs = f"/subscriptions/{list_id}/members/{user_id}/subs"
+    subscriptions_path = f"/subscriptions/{list_id}/members/{user_id}/subs"
     for reply in (
         client.get(f"/lists/{list_id}/subscriptions"),
-        client.get(subs),
+        client.get(subscriptions_path),
         client.patch(f"/lists/{list_id}/members/{user_id}", json={"type": "gold"}),
     ):
         assert reader.name not in reply.text
-    [found] = data(client.get(subs))
-    assert (found["user"], found["name"]) == ({"id": user_id, "name": None}, None)
-    joined = new_list(client)["id"]
-    reader.joins(joined)
-    shown = known_member(client, joined, reader.email)
-    assert (shown["user"]["name"], shown["name"]) == (reader.name, reader.name)
-    # Having shown it to one list of an owner's does not show it to the next.
+    [subscription] = data(client.get(subscriptions_path))
+    assert (subscription["user"], subscription["name"]) == ({"id": user_id, "name": None}, None)
+    joined_list_id = new_list(client)["id"]
+    reader.joins(joined_list_id)
+    joined_member = known_member(client, joined_list_id, reader.email)
+    assert (joined_member["user"]["name"], joined_member["name"]) == (reader.name, reader.name)
+    # The name that one list sees stays hidden on another list of the same owner.
     assert known_member(client, list_id, reader.email)["user"]["name"] is None
-    # Nor does a move.
-    other = new_list(client)["id"]
-    path = f"/subscriptions/{list_id}/members/{user_id}/transfer"
-    assert data(client.post(path, params={"dst_list_id": other})) == 1
-    assert reader.name not in client.get(f"/lists/{other}/subscriptions").text
+    # A transfer doesn't reveal the name either.
+    target_id = new_list(client)["id"]
+    transfer_path = f"/subscriptions/{list_id}/members/{user_id}/transfer"
+    assert data(client.post(transfer_path, params={"dst_list_id": target_id})) == 1
+    assert reader.name not in client.get(f"/lists/{target_id}/subscriptions").text
 
 
 UINT64_MAX = 2**64 - 1
 
 
-def opponent(caller: httpx2.Client, **query: object) -> httpx2.Response:
+def look_up_subscription(caller: httpx2.Client, **query: object) -> httpx2.Response:
     return caller.get("/subscriptions/opponent", params=dict(query))  # type: ignore[arg-type]
 
 
 def test_person_reads_their_own_subscription_by_list_id_or_slug(
     make_reader: Callable[[], Reader], mailing_list: dict[str, Any]
 ) -> None:
-    one, two = make_reader().joins(mailing_list["id"]), make_reader().joins(mailing_list["id"])
-    for name in (mailing_list["id"], mailing_list["slug"]):
-        found = data(one.client.get(f"/subscriptions/{name}/rel"))
-        assert (found["user_id"], found["email"]) == (one.user_id, one.email)
-        assert found["user"] is None
-        assert found["list"] == {**mailing_list, "subscriber_count": 2}
-        assert two.email not in one.client.get(f"/subscriptions/{name}/rel").text
+    first_reader = make_reader().joins(mailing_list["id"])
+    second_reader = make_reader().joins(mailing_list["id"])
+    for id_or_slug in (mailing_list["id"], mailing_list["slug"]):
+        subscription = data(first_reader.client.get(f"/subscriptions/{id_or_slug}/rel"))
+        assert (subscription["user_id"], subscription["email"]) == (
+            first_reader.user_id,
+            first_reader.email,
+        )
+        assert subscription["user"] is None
+        assert subscription["list"] == {**mailing_list, "subscriber_count": 2}
+        assert (
+            second_reader.email
+            not in first_reader.client.get(f"/subscriptions/{id_or_slug}/rel").text
+        )
 
 
 def test_subscription_of_a_person_who_is_not_on_the_list_returns_404(
     client: httpx2.Client, reader: Reader, mailing_list: dict[str, Any]
 ) -> None:
     for caller in (client, reader.client):
-        for name in (mailing_list["id"], mailing_list["slug"]):
-            reply = caller.get(f"/subscriptions/{name}/rel")
+        for id_or_slug in (mailing_list["id"], mailing_list["slug"]):
+            reply = caller.get(f"/subscriptions/{id_or_slug}/rel")
             problem(reply, 404, "subscription.not_found")
-    for name in (0, UINT64_MAX, "no-such-list"):
-        problem(reader.client.get(f"/subscriptions/{name}/rel"), 404, "list.not_found")
-    for name in (UINT64_MAX + 1, "-1", "No_Slug"):
-        problem(reader.client.get(f"/subscriptions/{name}/rel"), 400, "list.name_invalid")
+    for id_or_slug in (0, UINT64_MAX, "no-such-list"):
+        problem(reader.client.get(f"/subscriptions/{id_or_slug}/rel"), 404, "list.not_found")
+    for id_or_slug in (UINT64_MAX + 1, "-1", "No_Slug"):
+        problem(reader.client.get(f"/subscriptions/{id_or_slug}/rel"), 400, "list.name_invalid")
 
 
 def test_person_lists_their_subscriptions_newest_first_without_ended_ones(
@@ -186,27 +197,30 @@ def test_person_lists_their_subscriptions_newest_first_without_ended_ones(
     stranger: httpx2.Client,
     make_reader: Callable[[], Reader],
 ) -> None:
-    reader, other = make_reader(), make_reader()
-    left, removed, archived, kept = (new_list(client)["id"] for _ in range(4))
-    theirs = new_list(other_owner)["id"]
-    pending = new_list(client, confirm_required=True)["id"]
-    for each in (left, removed, archived, kept, theirs):
-        reader.joins(each)
-    subscribe(stranger, pending, reader.email)
-    other.joins(kept)
-    reader.leaves(left)
-    assert data(client.delete(f"/subscriptions/{removed}/members/{reader.user_id}")) == 1
-    assert data(client.delete(f"/lists/{archived}")) == 1
-    found = data(reader.client.get("/subscriptions"))
-    assert [(each["list_id"], each["status"]) for each in found] == [
-        (pending, "pending"),
-        (theirs, "active"),
-        (kept, "active"),
+    reader = make_reader()
+    other_reader = make_reader()
+    left_id, removed_id, archived_id, kept_id = (new_list(client)["id"] for _ in range(4))
+    foreign_id = new_list(other_owner)["id"]
+    pending_id = new_list(client, confirm_required=True)["id"]
+    for joined_id in (left_id, removed_id, archived_id, kept_id, foreign_id):
+        reader.joins(joined_id)
+    subscribe(stranger, pending_id, reader.email)
+    other_reader.joins(kept_id)
+    reader.leaves(left_id)
+    assert data(client.delete(f"/subscriptions/{removed_id}/members/{reader.user_id}")) == 1
+    assert data(client.delete(f"/lists/{archived_id}")) == 1
+    subscriptions = data(reader.client.get("/subscriptions"))
+    assert [(each["list_id"], each["status"]) for each in subscriptions] == [
+        (pending_id, "pending"),
+        (foreign_id, "active"),
+        (kept_id, "active"),
     ]
-    for each in found:
-        assert (each["user_id"], each["user"]) == (reader.user_id, None)
-        assert each["list"] == data(client.get(f"/lists/{each['list_id']}"))
-    assert [each["list_id"] for each in data(other.client.get("/subscriptions"))] == [kept]
+    for subscription in subscriptions:
+        assert (subscription["user_id"], subscription["user"]) == (reader.user_id, None)
+        assert subscription["list"] == data(client.get(f"/lists/{subscription['list_id']}"))
+    assert [each["list_id"] for each in data(other_reader.client.get("/subscriptions"))] == [
+        kept_id
+    ]
     assert data(client.get("/subscriptions")) == []
 
 
@@ -215,44 +229,57 @@ def test_trace_id_shows_the_list_and_a_masked_subscription(
 ) -> None:
     reader.joins(list_id)
     trace_id = trace_for(stack, list_id, reader.user_id)
-    with stack.client("prk_nonsense") as mistaken:
-        for caller in (stranger, client, mistaken):
+    with stack.client("prk_nonsense") as client_with_wrong_key:
+        for caller in (stranger, client, client_with_wrong_key):
             for query in ({}, {"list_id": list_id}):
-                found = data(opponent(caller, trace_id=trace_id, **query))
-                assert set(found) == {"list", "sub"}
-                assert found["list"] == data(client.get(f"/lists/{list_id}"))
-                hidden = {"email": f"{reader.email[0]}…@example.com", "name": None, "user_id": None}
-                assert found["sub"] == {**reader.standing(list_id), "list": None, **hidden}
+                shown_subscription = data(look_up_subscription(caller, trace_id=trace_id, **query))
+                assert set(shown_subscription) == {"list", "sub"}
+                assert shown_subscription["list"] == data(client.get(f"/lists/{list_id}"))
+                masked_values = {
+                    "email": f"{reader.email[0]}…@example.com",
+                    "name": None,
+                    "user_id": None,
+                }
+                assert shown_subscription["sub"] == {
+                    **reader.standing(list_id),
+                    "list": None,
+                    **masked_values,
+                }
 
 
 def test_subscription_lookup_rejects_missing_or_invalid_trace_ids_and_credentials(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
-    trace_id, other = trace_for(stack, list_id, reader.user_id), new_list(client)["id"]
-    reader.joins(other)
+    trace_id = trace_for(stack, list_id, reader.user_id)
+    other_list_id = new_list(client)["id"]
+    reader.joins(other_list_id)
     cases: list[tuple[httpx2.Client, dict[str, object], int, str]] = [
         (stranger, {}, 401, "auth.credentials_missing"),
         (stranger, {"list_id": list_id}, 401, "auth.credentials_missing"),
         (stranger, {"list_id": list_id, "trace_id": ""}, 401, "auth.credentials_missing"),
         (stranger, {"trace_id": trace_id}, 404, "subscription.not_found"),
-        (stranger, {"trace_id": trace_id, "list_id": other}, 403, "trace.invalid"),
-        (reader.client, {"trace_id": trace_id, "list_id": other}, 403, "trace.invalid"),
-        (reader.client, {"trace_id": "nonsense", "list_id": other}, 403, "trace.invalid"),
+        (stranger, {"trace_id": trace_id, "list_id": other_list_id}, 403, "trace.invalid"),
+        (reader.client, {"trace_id": trace_id, "list_id": other_list_id}, 403, "trace.invalid"),
+        (reader.client, {"trace_id": "nonsense", "list_id": other_list_id}, 403, "trace.invalid"),
         (reader.client, {}, 400, "list_id.missing"),
         (reader.client, {"list_id": list_id}, 404, "subscription.not_found"),
         (reader.client, {"list_id": UINT64_MAX}, 404, "list.not_found"),
     ]
     for caller, query, status, code in cases:
-        problem(opponent(caller, **query), status, code)
-    for bad in (UINT64_MAX + 1, "-1", "a-slug", ""):
-        problem(opponent(reader.client, list_id=bad), 400, "request.invalid")
+        problem(look_up_subscription(caller, **query), status, code)
+    for invalid_list_id in (UINT64_MAX + 1, "-1", "a-slug", ""):
+        problem(
+            look_up_subscription(reader.client, list_id=invalid_list_id), 400, "request.invalid"
+        )
 
 
 def join(reader: Reader, list_id: int) -> int:
-    """Join; the address in the body is nobody's concern."""
+    """Join a list while logged in. The API ignores the address in the body."""
     body = {"email": "other@example.com"}
-    found: int = data(reader.client.post(f"/subscriptions/{list_id}/no-challenge", json=body))
-    return found
+    changed_count: int = data(
+        reader.client.post(f"/subscriptions/{list_id}/no-challenge", json=body)
+    )
+    return changed_count
 
 
 @pytest.mark.parametrize("from_status", ["active", "unsubscribed", "removed", "never there"])
@@ -270,6 +297,6 @@ def test_rejoining_while_logged_in_lifts_every_opt_out(
         assert reader.stands(list_id) == ("active", True)
         assert stack.query("SELECT 1 FROM opt_outs WHERE user_id = %s", reader.user_id) == []
     else:
-        # They never left: what they said about the mail stays said.
+        # The person is already a member, so joining changes nothing and the mail stays off.
         assert join(reader, list_id) == 0
         assert reader.stands(list_id) == ("active", False)

@@ -1,4 +1,4 @@
-"""Orders that are paid, and those of strangers who claim them later."""
+"""Tests of payments, refunds and disputes of topup orders, and of claims of anonymous orders."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -26,15 +26,17 @@ def test_paid_order_is_credited_once_despite_repeated_webhooks(
     order = topups.ordered(client)
     sandbox_payments.pay(order["order_id"])
     topups.await_status(stack, order["order_id"], "paid")
-    eventually(lambda: delivered(sandbox_payments, order["order_id"]) >= 3, what="three deliveries")
+    eventually(
+        lambda: count_deliveries(sandbox_payments, order["order_id"]) >= 3, what="three deliveries"
+    )
     assert balance(client) == 500
     assert topups.moves(client) == [("topup", 500, 500)]
-    paid = topups.read(client, order["order_id"])
-    assert (paid["status"], paid["payment_url"]) == ("paid", None)
-    assert TIMESTAMP.match(paid["paid_at"])
+    paid_order = topups.read(client, order["order_id"])
+    assert (paid_order["status"], paid_order["payment_url"]) == ("paid", None)
+    assert TIMESTAMP.match(paid_order["paid_at"])
 
 
-def delivered(sandbox: SandboxPayments, order_id: int) -> int:
+def count_deliveries(sandbox: SandboxPayments, order_id: int) -> int:
     return sum(len(each["attempts"]) for each in sandbox.events(order_id))
 
 
@@ -60,15 +62,16 @@ def test_topup_ledger_entry_names_order_and_rate(
 def test_delayed_payment_is_credited_only_after_the_money_arrived(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    kept, broken = topups.ordered(client)["order_id"], topups.ordered(client)["order_id"]
-    for order_id in (kept, broken):
+    paid_id = topups.ordered(client)["order_id"]
+    failed_id = topups.ordered(client)["order_id"]
+    for order_id in (paid_id, failed_id):
         sandbox_payments.promise(order_id)
-        eventually(partial(delivered, sandbox_payments, order_id), what="the webhook")
+        eventually(partial(count_deliveries, sandbox_payments, order_id), what="the webhook")
         assert topups.status_of(stack, order_id) == "pending"
-    sandbox_payments.settle(kept)
-    sandbox_payments.fall_through(broken)
-    topups.await_status(stack, kept, "paid")
-    topups.await_status(stack, broken, "failed")
+    sandbox_payments.settle(paid_id)
+    sandbox_payments.fall_through(failed_id)
+    topups.await_status(stack, paid_id, "paid")
+    topups.await_status(stack, failed_id, "failed")
     assert balance(client) == 500
 
 
@@ -78,8 +81,11 @@ def test_refund_creates_a_debt_that_the_next_topup_pays(
     order_id = topups.paid(stack, client, sandbox_payments)
     sandbox_payments.refund(order_id, 100)
     eventually(lambda: balance(client) == 400, what="the first refund")
-    part = topups.read(client, order_id)
-    assert (part["status"], part["refunded_amount"]) == ("paid", 1)
+    partly_refunded_order = topups.read(client, order_id)
+    assert (partly_refunded_order["status"], partly_refunded_order["refunded_amount"]) == (
+        "paid",
+        1,
+    )
     data(client.post("/auxilia/credits/consume", json={"amount_credit": 350, "source_id": "x"}))
     sandbox_payments.refund(order_id)
     topups.await_status(stack, order_id, "refunded")
@@ -96,7 +102,7 @@ def test_refund_creates_a_debt_that_the_next_topup_pays(
         ("topup", 500, 500),
         ("debt_payment", 350, -350),
     ]
-    # A gift is no payment.
+    # Granted credits are added to the balance, and don't count as a payment.
     grant(stack, owner.user_id, "1")
     assert balance(client) == 151
 
@@ -125,7 +131,7 @@ def test_failed_refund_returns_the_credits_and_settles_the_debt(
         if each["action"] == "adjust"
     ]
     assert (entry["source_type"], entry["order_id"]) == ("refund_failed", order_id)
-    # The next refund takes the credits again, though the provider's sum is no larger than before.
+    # The next refund takes credits again, although the provider's total isn't larger than before.
     sandbox_payments.refund(order_id, 200)
     eventually(lambda: topups.debt(client) == 50, what="the second refund")
     assert topups.read(client, order_id)["refunded_amount"] == 2
@@ -139,8 +145,8 @@ def test_refund_that_failed_before_its_webhook_arrived_takes_no_credits(
     sandbox_payments.refund(order_id, 300)
     sandbox_payments.fail_refund(order_id)
     sandbox_payments.refund(order_id, 100)
-    made, failed, again = sandbox_payments.events(order_id)[-3:]
-    for event in (failed, made, again, failed):
+    refund_event, failure_event, second_refund_event = sandbox_payments.events(order_id)[-3:]
+    for event in (failure_event, refund_event, second_refund_event, failure_event):
         assert sandbox_payments.deliver(event) == [200]
     assert balance(client) == 400
     assert topups.read(client, order_id)["refunded_amount"] == 1
@@ -149,7 +155,7 @@ def test_refund_that_failed_before_its_webhook_arrived_takes_no_credits(
 def test_failed_refund_makes_an_unclaimed_order_claimable_again(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id, token = paid(stack, stranger, sandbox_payments)
+    order_id, token = pay_anonymous_order(stack, stranger, sandbox_payments)
     sandbox_payments.refund(order_id)
     topups.await_status(stack, order_id, "refunded")
     assert claim(client, token).status_code == 409
@@ -172,7 +178,9 @@ def test_dispute_takes_the_credits_until_the_dispute_is_won(
     assert topups.moves(client)[1:] == [("topup_refund", 500, -500), ("adjust", 500, 500)]
 
 
-def paid(stack: Stack, stranger: httpx2.Client, sandbox: SandboxPayments) -> tuple[int, str]:
+def pay_anonymous_order(
+    stack: Stack, stranger: httpx2.Client, sandbox: SandboxPayments
+) -> tuple[int, str]:
     order = topups.ordered(stranger)
     assert order["is_claimed"] is False
     sandbox.pay(order["order_id"])
@@ -183,10 +191,14 @@ def paid(stack: Stack, stranger: httpx2.Client, sandbox: SandboxPayments) -> tup
 def test_paid_anonymous_order_is_credited_to_the_first_person_with_its_token(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id, token = paid(stack, stranger, sandbox_payments)
+    order_id, token = pay_anonymous_order(stack, stranger, sandbox_payments)
     assert status_by_token(stranger, token) == "paid_unclaimed"
-    taken = data(claim(client, token))
-    assert (taken["order_id"], taken["status"], taken["is_claimed"]) == (order_id, "paid", True)
+    claimed_order = data(claim(client, token))
+    assert (claimed_order["order_id"], claimed_order["status"], claimed_order["is_claimed"]) == (
+        order_id,
+        "paid",
+        True,
+    )
     assert balance(client) == 500
     assert topups.read(client, order_id)["status"] == "paid"
     assert [each["order_id"] for each in data(client.get(topups.ORDERS))["items"]] == [order_id]
@@ -198,17 +210,17 @@ def test_paid_anonymous_order_is_credited_to_the_first_person_with_its_token(
 def test_only_one_concurrent_claim_of_an_order_succeeds(
     stack: Stack, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    tokens = [paid(stack, stranger, sandbox_payments)[1] for _ in range(3)]
-    with ExitStack() as opened:
-        callers = [opened.enter_context(stack.client(stack.create_owner().key)) for _ in range(6)]
+    tokens = [pay_anonymous_order(stack, stranger, sandbox_payments)[1] for _ in range(3)]
+    with ExitStack() as clients:
+        callers = [clients.enter_context(stack.client(stack.create_owner().key)) for _ in range(6)]
         for token in tokens:
             with ThreadPoolExecutor(6) as pool:
-                replies = list(pool.map(lambda each, token=token: claim(each, token), callers))
+                replies = list(pool.map(lambda caller, token=token: claim(caller, token), callers))
             assert sorted(reply.status_code for reply in replies) == [200, *[409] * 5]
             for reply in replies:
                 if reply.status_code == 409:
                     assert "user" not in problem(reply, 409, "order.claimed")["message"]
-        assert sum(balance(each) for each in callers) == 1500
+        assert sum(balance(caller) for caller in callers) == 1500
 
 
 def test_anonymous_order_can_be_claimed_before_payment(
@@ -224,7 +236,7 @@ def test_anonymous_order_can_be_claimed_before_payment(
 def test_refund_before_the_claim_is_deducted_at_the_claim(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id, token = paid(stack, stranger, sandbox_payments)
+    order_id, token = pay_anonymous_order(stack, stranger, sandbox_payments)
     sandbox_payments.refund(order_id, 200)
     eventually(
         lambda: stack.query(
@@ -239,7 +251,7 @@ def test_refund_before_the_claim_is_deducted_at_the_claim(
 def test_disputed_order_can_be_claimed_and_credited_after_a_won_dispute(
     stack: Stack, client: httpx2.Client, stranger: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    order_id, token = paid(stack, stranger, sandbox_payments)
+    order_id, token = pay_anonymous_order(stack, stranger, sandbox_payments)
     sandbox_payments.dispute(order_id)
     topups.await_status(stack, order_id, "disputed")
     assert data(claim(client, token))["status"] == "disputed"
@@ -277,7 +289,7 @@ def test_claim_token_is_never_stored_or_logged(
     rows = stack.query("SELECT to_jsonb(o)::text FROM payment_orders AS o")
     jobs = stack.query("SELECT to_jsonb(j)::text FROM jobs AS j WHERE kind = 'topup.open'")
     assert not [row for row in (*rows, *jobs) if token in str(row)]
-    logs: list[Path] = [running.log for running in stack.processes]
+    logs: list[Path] = [process.log for process in stack.processes]
     assert not [log for log in logs if token in log.read_text(errors="replace")]
 
 
@@ -288,11 +300,11 @@ def test_claim_token_signed_with_a_retired_key_is_accepted(
 
     with stack.client() as stranger:
         order = topups.ordered(stranger)
-    old = Keyring([RETIRED_KEY])
-    token = claim_tokens.derive_token(old, order["order_id"])
+    retired_keyring = Keyring([RETIRED_KEY])
+    token = claim_tokens.derive_token(retired_keyring, order["order_id"])
     stack.query(
         "UPDATE payment_orders SET claim_token_hmac = %s WHERE id = %s",
-        claim_tokens.token_hmac(old, token),
+        claim_tokens.token_hmac(retired_keyring, token),
         order["order_id"],
     )
     problem(claim(client, order["claim_token"]), 404, "order.not_found")
@@ -312,9 +324,9 @@ def test_erasure_keeps_orders_without_personal_data_and_late_payments_still_coun
         order["order_id"],
     )
     assert row == (None, None, None, 500, person.user_id)
-    # Who pays all the same has paid, and is sent to a page that says so.
-    back = sandbox_payments.pay(order["order_id"])
+    # A payment after the erasure still counts, and the return page says so.
+    return_url = sandbox_payments.pay(order["order_id"])
     topups.await_status(stack, order["order_id"], "paid")
-    reply = httpx2.get(back)
+    reply = httpx2.get(return_url)
     assert reply.status_code == 403
     assert "your payment still counts" in reply.text

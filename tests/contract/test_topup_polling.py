@@ -35,7 +35,7 @@ def poll(stack: Stack) -> int:
     return polling.poll_orders(stack.resources, PaymentChannels(build_settings(stack.environment)))
 
 
-def next_check(stack: Stack, unpaid_order_id: int) -> object:
+def read_seconds_to_next_poll(stack: Stack, unpaid_order_id: int) -> object:
     """Return the number of seconds until the next poll of an order."""
     [(seconds,)] = stack.query(
         "SELECT extract(epoch FROM next_check_at - now())::float8"
@@ -55,7 +55,7 @@ def test_worker_finds_a_paid_order_by_polling(
     assert balance(client) == 500
     assert topups.history(stack, order_id) == ["created", "pending", "paid"]
     # A paid order is not polled again.
-    assert next_check(stack, order_id) is None
+    assert read_seconds_to_next_poll(stack, order_id) is None
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_worker_finds_a_paid_order_by_polling(
 def test_unpaid_order_is_polled_at_growing_intervals(
     stack: Stack, unpaid_order_id: int, age_minutes: int, next_minutes: int
 ) -> None:
-    age(stack, unpaid_order_id, f"{age_minutes} minutes")
+    move_into_the_past(stack, unpaid_order_id, f"{age_minutes} minutes")
     poll(stack)
     [(minutes,)] = stack.query(
         "SELECT extract(epoch FROM next_check_at - created_at)::float8 / 60"
@@ -75,14 +75,14 @@ def test_unpaid_order_is_polled_at_growing_intervals(
     assert topups.status_of(stack, unpaid_order_id) == "pending"
 
 
-def age(stack: Stack, unpaid_order_id: int, by: str) -> None:
+def move_into_the_past(stack: Stack, unpaid_order_id: int, interval: str) -> None:
     """Move the times of an order into the past, and make the next poll due."""
     stack.query(
         "SET session_replication_role = replica; UPDATE payment_orders"
         " SET created_at = created_at - interval %s, expires_at = expires_at - interval %s,"
         " next_check_at = now() WHERE id = %s",
-        by,
-        by,
+        interval,
+        interval,
         unpaid_order_id,
     )
 
@@ -101,21 +101,21 @@ def test_order_paid_just_before_its_expiry_is_credited(
 def test_polling_finds_delayed_payments_of_expired_orders(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    kept, broken = (topups.ordered(client)["order_id"] for _ in range(2))
-    for order_id in (kept, broken):
+    paid_id, failed_id = (topups.ordered(client)["order_id"] for _ in range(2))
+    for order_id in (paid_id, failed_id):
         sandbox_payments.promise(order_id)
         topups.end_time_of(stack, order_id)
     poll(stack)
-    for order_id in (kept, broken):
+    for order_id in (paid_id, failed_id):
         assert topups.status_of(stack, order_id) == "expired"
-        assert next_check(stack, order_id) is not None
-    sandbox_payments.settle(kept)
-    sandbox_payments.fall_through(broken)
-    topups.make_due(stack, kept, broken)
+        assert read_seconds_to_next_poll(stack, order_id) is not None
+    sandbox_payments.settle(paid_id)
+    sandbox_payments.fall_through(failed_id)
+    topups.make_due(stack, paid_id, failed_id)
     poll(stack)
-    assert topups.history(stack, kept) == ["created", "pending", "expired", "paid"]
-    assert topups.status_of(stack, broken) == "expired"
-    assert next_check(stack, broken) is None
+    assert topups.history(stack, paid_id) == ["created", "pending", "expired", "paid"]
+    assert topups.status_of(stack, failed_id) == "expired"
+    assert read_seconds_to_next_poll(stack, failed_id) is None
     assert balance(client) == 500
 
 
@@ -130,10 +130,10 @@ def test_delayed_payment_is_polled_for_two_weeks(
     next_hours: int | None,
 ) -> None:
     sandbox_payments.promise(unpaid_order_id)
-    age(stack, unpaid_order_id, f"{hours} hours")
+    move_into_the_past(stack, unpaid_order_id, f"{hours} hours")
     poll(stack)
     assert topups.status_of(stack, unpaid_order_id) == "expired"
-    seconds = next_check(stack, unpaid_order_id)
+    seconds = read_seconds_to_next_poll(stack, unpaid_order_id)
     if next_hours is None:
         assert seconds is None
     else:
@@ -143,12 +143,14 @@ def test_delayed_payment_is_polled_for_two_weeks(
 def test_order_of_a_disabled_payment_channel_is_polled_for_at_most_two_weeks(
     stack: Stack, unpaid_order_id: int
 ) -> None:
-    off = build_settings(stack.environment).model_copy(update={"payments_sandbox_secret_key": None})
+    settings_without_channel = build_settings(stack.environment).model_copy(
+        update={"payments_sandbox_secret_key": None}
+    )
     for hours, is_over in ((2, False), (24, False), (72, False), (14 * 24, True)):
-        age(stack, unpaid_order_id, f"{hours} hours")
-        polling.poll_orders(stack.resources, PaymentChannels(off))
+        move_into_the_past(stack, unpaid_order_id, f"{hours} hours")
+        polling.poll_orders(stack.resources, PaymentChannels(settings_without_channel))
         assert topups.status_of(stack, unpaid_order_id) == "expired"
-        assert (next_check(stack, unpaid_order_id) is None) is is_over
+        assert (read_seconds_to_next_poll(stack, unpaid_order_id) is None) is is_over
 
 
 def test_abandoned_order_costs_five_provider_calls_and_closes_its_checkout(
@@ -157,26 +159,29 @@ def test_abandoned_order_costs_five_provider_calls_and_closes_its_checkout(
     sandbox_payments: SandboxPayments,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    calls: list[str] = []
-    send, checkout = StripeHttpClient.request, sandbox_payments.session(unpaid_order_id)["id"]
+    called_methods: list[str] = []
+    original_request = StripeHttpClient.request
+    checkout_id = sandbox_payments.session(unpaid_order_id)["id"]
 
-    def counting(self: StripeHttpClient, method: str, url: str, *sent: Any, **more: Any) -> Any:
+    def request_and_count(
+        self: StripeHttpClient, method: str, url: str, *arguments: Any, **options: Any
+    ) -> Any:
         # Ignore calls about orders of other tests, which may be due at the same time.
-        if checkout in url:
-            calls.append(method)
-        return send(self, method, url, *sent, **more)
+        if checkout_id in url:
+            called_methods.append(method)
+        return original_request(self, method, url, *arguments, **options)
 
-    monkeypatch.setattr(StripeHttpClient, "request", counting)
-    looks = 0
-    while (seconds := next_check(stack, unpaid_order_id)) is not None:
+    monkeypatch.setattr(StripeHttpClient, "request", request_and_count)
+    poll_count = 0
+    while (seconds := read_seconds_to_next_poll(stack, unpaid_order_id)) is not None:
         assert isinstance(seconds, float)
-        age(stack, unpaid_order_id, f"{seconds} seconds")
+        move_into_the_past(stack, unpaid_order_id, f"{seconds} seconds")
         poll(stack)
-        looks += 1
+        poll_count += 1
     assert topups.status_of(stack, unpaid_order_id) == "expired"
     assert sandbox_payments.session(unpaid_order_id)["status"] == "expired"
     # Three polls occur before the checkout expires. The fourth poll reads and closes it.
-    assert (looks, calls) == (4, ["get", "get", "get", "get", "post"])
+    assert (poll_count, called_methods) == (4, ["get", "get", "get", "get", "post"])
 
 
 def test_poll_is_retried_later_when_the_payment_provider_is_unavailable(
@@ -187,7 +192,7 @@ def test_poll_is_retried_later_when_the_payment_provider_is_unavailable(
     sandbox_payments.trouble(count=100, status=500)
     poll(stack)
     assert topups.status_of(stack, unpaid_order_id) == "pending"
-    seconds = next_check(stack, unpaid_order_id)
+    seconds = read_seconds_to_next_poll(stack, unpaid_order_id)
     assert isinstance(seconds, float)
     assert seconds > 60
     sandbox_payments.no_trouble()
@@ -199,22 +204,24 @@ def test_poll_is_retried_later_when_the_payment_provider_is_unavailable(
 def test_order_that_cannot_be_settled_does_not_block_other_orders(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    broken, *others = (topups.ordered(client)["order_id"] for _ in range(3))
-    for order_id in (broken, *others):
+    broken_id, *other_ids = (topups.ordered(client)["order_id"] for _ in range(3))
+    for order_id in (broken_id, *other_ids):
         sandbox_payments.pay(order_id)
         topups.make_due(stack, order_id)
-    rule = "ALTER TABLE payment_orders ADD CONSTRAINT broken CHECK (id <> %s OR paid_at IS NULL)"
-    stack.query(rule, broken)
+    add_failing_constraint = (
+        "ALTER TABLE payment_orders ADD CONSTRAINT broken CHECK (id <> %s OR paid_at IS NULL)"
+    )
+    stack.query(add_failing_constraint, broken_id)
     try:
         poll(stack)
     finally:
         stack.query("ALTER TABLE payment_orders DROP CONSTRAINT broken")
-    assert [topups.status_of(stack, each) for each in others] == ["paid", "paid"]
-    assert topups.status_of(stack, broken) == "pending"
-    assert next_check(stack, broken) == pytest.approx(3600, abs=60)
-    topups.make_due(stack, broken)
+    assert [topups.status_of(stack, other_id) for other_id in other_ids] == ["paid", "paid"]
+    assert topups.status_of(stack, broken_id) == "pending"
+    assert read_seconds_to_next_poll(stack, broken_id) == pytest.approx(3600, abs=60)
+    topups.make_due(stack, broken_id)
     poll(stack)
-    assert topups.status_of(stack, broken) == "paid"
+    assert topups.status_of(stack, broken_id) == "paid"
 
 
 def test_concurrent_pollers_credit_each_order_only_once(
@@ -241,51 +248,56 @@ def test_concurrent_pollers_credit_each_order_only_once(
 def test_unresponsive_payment_channel_does_not_block_another_channel(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    hanging = [topups.ordered(client)["order_id"] for _ in range(3)]
-    other = topups.ordered(client)["order_id"]
-    sandbox_payments.pay(other)
-    for order_id in hanging:
+    stripe_order_ids = [topups.ordered(client)["order_id"] for _ in range(3)]
+    sandbox_order_id = topups.ordered(client)["order_id"]
+    sandbox_payments.pay(sandbox_order_id)
+    for order_id in stripe_order_ids:
         stack.query(
             "SET session_replication_role = replica; UPDATE payment_orders"
             " SET channel = 'stripe' WHERE id = %s",
             order_id,
         )
-    topups.make_due(stack, *hanging, other)
+    topups.make_due(stack, *stripe_order_ids, sandbox_order_id)
     settings = build_settings(stack.environment)
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        two = settings.model_copy(
+    with socket.create_server(("127.0.0.1", 0)) as silent_server:
+        settings_with_both_channels = settings.model_copy(
             update={
-                "stripe_base_url": AnyHttpUrl(f"http://127.0.0.1:{silent.getsockname()[1]}"),
+                "stripe_base_url": AnyHttpUrl(f"http://127.0.0.1:{silent_server.getsockname()[1]}"),
                 "stripe_secret_key": SecretStr("sk_test_x"),
                 "stripe_webhook_secret": SecretStr("whsec_x"),
             }
         )
         with ThreadPoolExecutor(1) as pool:
-            polled = pool.submit(polling.poll_orders, stack.resources, PaymentChannels(two))
-            topups.await_status(stack, other, "paid")
-            assert not polled.done()
-            polled.result(60)
-    for order_id in hanging:
+            poll_result = pool.submit(
+                polling.poll_orders, stack.resources, PaymentChannels(settings_with_both_channels)
+            )
+            topups.await_status(stack, sandbox_order_id, "paid")
+            assert not poll_result.done()
+            poll_result.result(60)
+    for order_id in stripe_order_ids:
         assert topups.status_of(stack, order_id) == "pending"
-        assert next_check(stack, order_id) is not None
+        assert read_seconds_to_next_poll(stack, order_id) is not None
 
 
 def test_one_polling_round_checks_more_orders_than_one_batch(
     stack: Stack, unpaid_order_id: int, sandbox_payments: SandboxPayments
 ) -> None:
-    many = polling.MAX_BATCH_ORDERS + 1
+    order_count = polling.MAX_BATCH_ORDERS + 1
     stack.query(
         "INSERT INTO payment_orders (id, status, changed_via, channel, currency, amount,"
         " amount_minor, credit_amount, credits_per_usd, units_per_usd, expires_at, next_check_at)"
         " SELECT id + n, 'created', changed_via, channel, currency, amount, amount_minor,"
         " credit_amount, credits_per_usd, units_per_usd, now(), now() - interval '1 hour'"
         " FROM payment_orders CROSS JOIN generate_series(1, %s) AS n WHERE id = %s RETURNING 1",
-        many,
+        order_count,
         unpaid_order_id,
     )
     sandbox_payments.pay(unpaid_order_id)
     topups.make_due(stack, unpaid_order_id)
     poll(stack)
     topups.await_status(stack, unpaid_order_id, "paid")
-    failed = "SELECT 1 FROM payment_orders WHERE id BETWEEN %s AND %s AND status = 'failed'"
-    assert len(stack.query(failed, unpaid_order_id + 1, unpaid_order_id + many)) == many
+    select_failed = "SELECT 1 FROM payment_orders WHERE id BETWEEN %s AND %s AND status = 'failed'"
+    assert (
+        len(stack.query(select_failed, unpaid_order_id + 1, unpaid_order_id + order_count))
+        == order_count
+    )

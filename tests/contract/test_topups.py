@@ -1,4 +1,4 @@
-"""Ordering credits: what may be asked, what comes back, and what a broken provider does."""
+"""Tests of topup orders: their values, their return page, and errors of the payment provider."""
 
 from decimal import Decimal
 from secrets import token_hex
@@ -52,15 +52,15 @@ def test_new_topup_order_contains_its_price_and_payment_url(
 def test_topup_order_rounds_money_up_and_credits_down(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    for numbers, amount, credit_amount, minor in (
+    for numbers, amount, credit_amount, minor_units in (
         ('"amount": null, "credit_amount": 50.0001', "0.51", "50.0001", 51),
         ('"amount": 100, "currency": "JPY"', "100", "66.6666", 100),
         ('"amount": 0, "credit_amount": 2e2', "2", "200", 200),
     ):
         order = topups.ordered(client, numbers)
-        sold = order["amount"], order["credit_amount"]
-        assert sold == (Decimal(amount), Decimal(credit_amount))
-        assert sandbox_payments.session(order["order_id"])["amount"] == minor
+        order_amounts = order["amount"], order["credit_amount"]
+        assert order_amounts == (Decimal(amount), Decimal(credit_amount))
+        assert sandbox_payments.session(order["order_id"])["amount"] == minor_units
 
 
 def test_topup_order_rejects_invalid_values_and_names_the_field(
@@ -82,11 +82,13 @@ def test_topup_order_rejects_invalid_values_and_names_the_field(
 
 
 def test_topup_order_requires_a_redirect_url_of_an_allowed_origin(client: httpx2.Client) -> None:
-    missing = problem(topups.send(client, '{"amount": 5}'), 422, "body.invalid")
-    assert missing["message"] == "body.redirect_url: Field required"
-    assert missing["errors"][0]["code"] == "missing"
-    unstored = problem(topups.send(client, '{"redirect_url": "\\u0000"}'), 422, "body.invalid")
-    assert "lone surrogates" in unstored["message"]
+    missing_error = problem(topups.send(client, '{"amount": 5}'), 422, "body.invalid")
+    assert missing_error["message"] == "body.redirect_url: Field required"
+    assert missing_error["errors"][0]["code"] == "missing"
+    unstorable_error = problem(
+        topups.send(client, '{"redirect_url": "\\u0000"}'), 422, "body.invalid"
+    )
+    assert "lone surrogates" in unstorable_error["message"]
     body = '{"amount": 5, "redirect_url": "https://elsewhere.example/"}'
     error = problem(topups.send(client, body), 422, "topup.redirect_not_allowed")
     assert error["errors"][0]["field"] == "body.redirect_url"
@@ -101,11 +103,13 @@ def test_topup_order_for_an_unconfigured_payment_channel_returns_503(client: htt
 def test_any_credential_can_order_credits_but_reading_orders_requires_credit_read(
     stack: Stack, owner: Owner
 ) -> None:
-    with stack.client(stack.create_key(owner.user_id, Scope.ATTACHMENT)) as other:
-        order = topups.ordered(other)
-        problem(other.get(f"{ORDERS}/{order['order_id']}"), 403, "auth.insufficient_scope")
-    with stack.client(stack.create_key(owner.user_id, Scope.CREDIT_READ)) as reader:
-        topups.read(reader, order["order_id"])
+    with stack.client(stack.create_key(owner.user_id, Scope.ATTACHMENT)) as ordering_client:
+        order = topups.ordered(ordering_client)
+        problem(
+            ordering_client.get(f"{ORDERS}/{order['order_id']}"), 403, "auth.insufficient_scope"
+        )
+    with stack.client(stack.create_key(owner.user_id, Scope.CREDIT_READ)) as reading_client:
+        topups.read(reading_client, order["order_id"])
 
 
 def test_order_rejected_by_the_payment_provider_fails_and_releases_its_idempotency_key(
@@ -115,7 +119,7 @@ def test_order_rejected_by_the_payment_provider_fails_and_releases_its_idempoten
     key = token_hex(16)
     problem(topup(client, '"amount": 5', key=key), 502, "payments.refused")
     sandbox_payments.no_trouble()
-    # An error frees the key.
+    # A failed order releases its idempotency key.
     order = data(topup(client, '"amount": 5', key=key))
     rows = stack.query(
         "SELECT status, error ->> 'code' FROM payment_orders WHERE user_id ="
@@ -129,7 +133,8 @@ def test_slow_payment_page_returns_504_and_a_retry_with_the_same_key_returns_the
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     sandbox_payments.trouble(count=1, seconds=2.0)
-    key, body = token_hex(16), f'{{"amount": 5, "redirect_url": "{SHOP}"}}'
+    key = token_hex(16)
+    body = f'{{"amount": 5, "redirect_url": "{SHOP}"}}'
     problem(topups.send(client, body, key, Prefer="wait=1"), 504, "request.too_slow")
     reply = topups.send(client, body, key)
     assert reply.headers["idempotent-replayed"] == "true"
@@ -147,8 +152,12 @@ def test_temporary_payment_provider_errors_are_retried_without_duplicate_checkou
     for when in ("before", "after"):
         sandbox_payments.trouble(count=2, status=500, when=when)
         order = topups.ordered(client)
-        mine = [s for s in sandbox_payments.sessions() if s["order_id"] == str(order["order_id"])]
-        assert len(mine) == 1
+        sessions = [
+            session
+            for session in sandbox_payments.sessions()
+            if session["order_id"] == str(order["order_id"])
+        ]
+        assert len(sessions) == 1
 
 
 def test_idempotency_key_of_an_anonymous_order_is_ignored(stranger: httpx2.Client) -> None:
@@ -158,21 +167,21 @@ def test_idempotency_key_of_an_anonymous_order_is_ignored(stranger: httpx2.Clien
 
 
 def test_topup_order_listing_matches_single_orders_newest_first(client: httpx2.Client) -> None:
-    made = [topups.ordered(client)["order_id"] for _ in range(3)][::-1]
+    order_ids = [topups.ordered(client)["order_id"] for _ in range(3)][::-1]
     reply = client.get(ORDERS)
     data(reply)
     items = credits.exactly(reply.text)["data"]["items"]
-    assert [each["order_id"] for each in items] == made
-    assert items == [topups.read(client, each) for each in made]
+    assert [each["order_id"] for each in items] == order_ids
+    assert items == [topups.read(client, each) for each in order_ids]
 
 
 def test_topup_order_listing_is_filtered_by_status(
     stack: Stack, client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
-    paid, waiting = (topups.ordered(client)["order_id"] for _ in range(2))
-    sandbox_payments.pay(paid)
-    topups.await_status(stack, paid, "paid")
-    for status, order_id in (("paid", paid), ("pending", waiting)):
+    paid_id, pending_id = (topups.ordered(client)["order_id"] for _ in range(2))
+    sandbox_payments.pay(paid_id)
+    topups.await_status(stack, paid_id, "paid")
+    for status, order_id in (("paid", paid_id), ("pending", pending_id)):
         items = data(client.get(ORDERS, params={"status": status}))["items"]
         assert [each["order_id"] for each in items] == [order_id]
     assert data(client.get(ORDERS, params={"status": "review"}))["items"] == []
@@ -203,19 +212,19 @@ def test_credit_prices_are_public_and_cacheable(stranger: httpx2.Client) -> None
     ]
 
 
-def led_to(address: str) -> httpx2.Response:
-    return httpx2.get(address, timeout=60.0)
+def open_return_page(url: str) -> httpx2.Response:
+    return httpx2.get(url, timeout=60.0)
 
 
 def test_payer_is_redirected_to_the_shop_with_the_current_order_status(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
-    # No webhook comes: the page itself asks the provider.
+    # The webhooks are held back, so the page must ask the payment provider.
     sandbox_payments.hold()
-    back = sandbox_payments.pay(order_id)
+    return_url = sandbox_payments.pay(order_id)
     for _ in range(2):
-        reply = led_to(back)
+        reply = open_return_page(return_url)
         assert reply.status_code == 303
         assert reply.headers["location"] == f"{SHOP}&order_id={order_id}&status=paid"
         assert reply.headers["cache-control"] == "no-store"
@@ -229,7 +238,7 @@ def test_payer_who_cancels_is_redirected_to_the_shop_with_status_pending(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
-    location = led_to(sandbox_payments.cancel(order_id)).headers["location"]
+    location = open_return_page(sandbox_payments.cancel(order_id)).headers["location"]
     assert parse_qsl(urlsplit(location).query) == [
         ("from", "test"),
         ("order_id", str(order_id)),
@@ -242,12 +251,12 @@ def test_payment_return_page_reports_pending_while_the_provider_is_unavailable(
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
     sandbox_payments.hold()
-    back = sandbox_payments.pay(order_id)
-    # As many as whoever else asks meanwhile for orders of other tests.
+    return_url = sandbox_payments.pay(order_id)
+    # The number of errors is large, because polls for orders of other tests use up some of them.
     sandbox_payments.trouble(count=100, status=500)
-    assert led_to(back).headers["location"].endswith("&status=pending")
+    assert open_return_page(return_url).headers["location"].endswith("&status=pending")
     sandbox_payments.no_trouble()
-    assert led_to(back).headers["location"].endswith("&status=paid")
+    assert open_return_page(return_url).headers["location"].endswith("&status=paid")
 
 
 def test_head_request_of_the_payment_return_page_does_not_update_the_order(
@@ -264,27 +273,31 @@ def test_payment_return_url_with_a_forged_signature_redirects_nowhere(
     client: httpx2.Client, sandbox_payments: SandboxPayments
 ) -> None:
     order_id = topups.ordered(client)["order_id"]
-    good = httpx2.URL(sandbox_payments.cancel(order_id))
-    signature = good.params["signature"]
-    forged = Signer(Keyring([RETIRED_KEY]), "some-other-purpose").sign(str(order_id).encode())
+    return_url = httpx2.URL(sandbox_payments.cancel(order_id))
+    signature = return_url.params["signature"]
+    forged_signature = Signer(Keyring([RETIRED_KEY]), "some-other-purpose").sign(
+        str(order_id).encode()
+    )
     for params in (
         {},
         {"order": str(order_id)},
         {"order": str(order_id), "signature": "x"},
-        {"order": str(order_id), "signature": forged},
+        {"order": str(order_id), "signature": forged_signature},
         {"order": str(order_id + 1), "signature": signature},
         {"order": f"0{order_id}", "signature": signature},
         {"order": "x", "signature": signature},
         {"signature": signature},
     ):
-        reply = httpx2.get(good.copy_with(query=None), params=params)
+        reply = httpx2.get(return_url.copy_with(query=None), params=params)
         assert reply.status_code == 403, params
         assert "location" not in reply.headers
         assert reply.headers["content-type"].startswith("text/html")
         assert "order" in reply.text
-    # Where it leads is what was ordered with, whatever the address says beside it.
-    more = good.copy_merge_params({"redirect_url": "https://evil.example/", "status": "paid"})
-    location = led_to(str(more)).headers["location"]
+    # The redirect uses the URL from the order, and ignores further query parameters.
+    url_with_more_parameters = return_url.copy_merge_params(
+        {"redirect_url": "https://evil.example/", "status": "paid"}
+    )
+    location = open_return_page(str(url_with_more_parameters)).headers["location"]
     assert location == f"{SHOP}&order_id={order_id}&status=pending"
 
 

@@ -1,4 +1,4 @@
-"""Trace ids: signed, for one person on one list, good for as long as a key that verifies them."""
+"""Tests of trace ids, which are signed and identify one person on one list."""
 
 import base64
 import string
@@ -13,21 +13,21 @@ from services.subscriptions.members.traces import Trace
 from tests.support.http.replies import data, problem
 from tests.support.lists.subscribers import Reader, subscribe, trace_for
 
-FOREIGN = Keyring([Key("foreign", b"f" * 32)])
+FOREIGN_KEYRING = Keyring([Key("foreign", b"f" * 32)])
 
 
-def flipped(text: str, at: int) -> str:
+def replace_character(text: str, index: int) -> str:
     letters = string.ascii_letters + string.digits
-    other = letters[(letters.find(text[at]) + 1) % len(letters)]
-    return text[:at] + other + text[at + 1 :]
+    replacement = letters[(letters.find(text[index]) + 1) % len(letters)]
+    return text[:index] + replacement + text[index + 1 :]
 
 
-def forgeries(stack: Stack, genuine: str, list_id: int, user_id: int) -> dict[str, str]:
+def build_forgeries(stack: Stack, genuine: str, list_id: int, user_id: int) -> dict[str, str]:
     keyring = stack.resources.keyring
     signed, key_id, mac = genuine.split(".")
     other_key = Keyring([Key(keyring.current.id, b"o" * 32)])
     trace = Trace(list_id, user_id)
-    unpadded = base64.urlsafe_b64encode(base64.urlsafe_b64decode(mac + "==")[:15]).decode()
+    short_mac = base64.urlsafe_b64encode(base64.urlsafe_b64decode(mac + "==")[:15]).decode()
     return {
         "empty parts": "..",
         "nonsense": "nonsense",
@@ -35,7 +35,7 @@ def forgeries(stack: Stack, genuine: str, list_id: int, user_id: int) -> dict[st
         "empty signature": f"{signed}.{key_id}.",
         "cut at its end": genuine[:-1],
         "cut at its beginning": genuine[1:],
-        "a shorter mac": f"{signed}.{key_id}.{unpadded}",
+        "a shorter mac": f"{signed}.{key_id}.{short_mac}",
         "longer": genuine + "A",
         "padded": genuine + "=",
         "with a space": genuine + " ",
@@ -43,20 +43,20 @@ def forgeries(stack: Stack, genuine: str, list_id: int, user_id: int) -> dict[st
         "with a NUL": genuine + "\0",
         "in capitals": genuine.upper(),
         "another version": f"2{genuine[1:]}",
-        "another person": f"{flipped(signed, 15)}.{key_id}.{mac}",
-        "another delivery": f"{flipped(signed, 28)}.{key_id}.{mac}",
-        "another mac": f"{signed}.{key_id}.{flipped(mac, 3)}",
+        "another person": f"{replace_character(signed, 15)}.{key_id}.{mac}",
+        "another delivery": f"{replace_character(signed, 28)}.{key_id}.{mac}",
+        "another mac": f"{signed}.{key_id}.{replace_character(mac, 3)}",
         "another key's name": f"{signed}.other.{mac}",
         "no key's name": f"{signed}..{mac}",
-        "a foreign key": traces.create_trace_id(FOREIGN, trace),
+        "a foreign key": traces.create_trace_id(FOREIGN_KEYRING, trace),
         "a foreign key under our name": traces.create_trace_id(other_key, trace),
         "very long": genuine * 100,
         "other digits": genuine.replace("1", "\u0661"),
     }
 
 
-def other_alphabets(genuine: str) -> set[str]:
-    """The same bytes, written with the other two characters of base64."""
+def translate_to_standard_base64(genuine: str) -> set[str]:
+    """Return the trace id in the standard base64 alphabet, unless both spellings are equal."""
     return {genuine.translate(str.maketrans("-_", "+/"))} - {genuine}
 
 
@@ -64,40 +64,47 @@ def test_forged_trace_ids_are_rejected(
     stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
     reader.joins(list_id)
-    genuine = trace_for(stack, list_id, reader.user_id)
-    for name, forged in forgeries(stack, genuine, list_id, reader.user_id).items():
-        body = {"trace_id": forged}
+    genuine_trace_id = trace_for(stack, list_id, reader.user_id)
+    for forgery, forged_trace_id in build_forgeries(
+        stack, genuine_trace_id, list_id, reader.user_id
+    ).items():
+        body = {"trace_id": forged_trace_id}
         for reply in (
             stranger.request("DELETE", f"/subscriptions/{list_id}", json=body),
             stranger.post(f"/subscriptions/{list_id}/delete", json=body),
             stranger.put(f"/subscriptions/{list_id}/email", json={**body, "enabled": False}),
             stranger.get("/subscriptions/opponent", params=body),
         ):
-            assert (name, reply.status_code) == (name, 403)
+            assert (forgery, reply.status_code) == (forgery, 403)
             problem(reply, 403, "trace.invalid")
     assert reader.stands(list_id) == ("active", True)
-    assert data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": genuine})) == 1
+    assert (
+        data(stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": genuine_trace_id}))
+        == 1
+    )
 
 
 def test_trace_id_in_another_base64_alphabet_is_rejected(
     stack: Stack, stranger: httpx2.Client, list_id: int
 ) -> None:
     keyring = stack.resources.keyring
-    made = (
+    trace_ids = (
         traces.create_trace_id(keyring, Trace(list_id, user_id))
         for user_id in range(2**40, 2**40 + 200)
     )
-    spellings = [other for each in made for other in other_alphabets(each)]
+    spellings = [
+        spelling for trace_id in trace_ids for spelling in translate_to_standard_base64(trace_id)
+    ]
     assert spellings
-    for each in spellings[:5]:
-        reply = stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": each})
+    for trace_id in spellings[:5]:
+        reply = stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})
         problem(reply, 403, "trace.invalid")
 
 
 def test_trace_id_needs_no_url_encoding_and_has_a_maximum_length(stack: Stack) -> None:
-    longest = trace_for(stack, 2**53 - 1, 2**53 - 1)
-    assert len(longest) <= traces.MAX_TRACE_ID_CHARACTERS
-    assert set(longest) <= set(string.ascii_letters + string.digits + "_.-")
+    longest_trace_id = trace_for(stack, 2**53 - 1, 2**53 - 1)
+    assert len(longest_trace_id) <= traces.MAX_TRACE_ID_CHARACTERS
+    assert set(longest_trace_id) <= set(string.ascii_letters + string.digits + "_.-")
 
 
 def test_trace_id_signed_with_a_retired_key_is_accepted(

@@ -20,20 +20,20 @@ from tests.support.lists.subscribers import (
 )
 
 ONE_CLICK = {"List-Unsubscribe": "One-Click"}
-LINE = b"List-Unsubscribe=One-Click\r\n"
+ONE_CLICK_LINE = b"List-Unsubscribe=One-Click\r\n"
 
 
-def ways(trace_id: str) -> dict[str, dict[str, Any]]:
-    """Return what a call is sent with, by each way in which it can carry the trace id."""
-    named = {"trace_id": trace_id}
+def requests_with_trace_id(trace_id: str) -> dict[str, dict[str, Any]]:
+    """Map each place of the trace id in a request to the content of such a request."""
+    field = {"trace_id": trace_id}
     return {
-        "in the query": {"params": named},
-        "in JSON": {"json": named},
-        "in a form": {"data": named},
-        "in multipart": {"files": parts_of(named)},
-        "everywhere": {"params": named, "json": named},
+        "in the query": {"params": field},
+        "in JSON": {"json": field},
+        "in a form": {"data": field},
+        "in multipart": {"files": build_multipart_fields(field)},
+        "everywhere": {"params": field, "json": field},
         "with a byte order mark": {
-            "content": b"\xef\xbb\xbf" + json.dumps(named).encode(),
+            "content": b"\xef\xbb\xbf" + json.dumps(field).encode(),
             "headers": {"Content-Type": "application/problem+json; charset=utf-8"},
         },
     }
@@ -43,22 +43,25 @@ def test_trace_id_unsubscribes_its_person_wherever_the_request_carries_the_trace
     stack: Stack, stranger: httpx2.Client, reader: Reader, mailing_list: dict[str, Any]
 ) -> None:
     trace_id = trace_for(stack, mailing_list["id"], reader.user_id)
-    for way, sent in ways(trace_id).items():
-        for name in (mailing_list["id"], mailing_list["slug"]):
+    for description, content in requests_with_trace_id(trace_id).items():
+        for id_or_slug in (mailing_list["id"], mailing_list["slug"]):
             reader.joins(mailing_list["id"])
             for _ in range(2):
-                assert data(stranger.request("DELETE", f"/subscriptions/{name}", **sent)) == 1
-                assert reader.stands(mailing_list["id"])[0] == "unsubscribed", way
+                assert (
+                    data(stranger.request("DELETE", f"/subscriptions/{id_or_slug}", **content)) == 1
+                )
+                assert reader.stands(mailing_list["id"])[0] == "unsubscribed", description
 
 
 def test_logged_in_person_unsubscribes_only_themselves(
     client: httpx2.Client, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
-    leaving, staying = make_reader().joins(list_id), make_reader().joins(list_id)
+    unsubscriber = make_reader().joins(list_id)
+    other_reader = make_reader().joins(list_id)
     for _ in range(2):
-        leaving.leaves(list_id)
-    assert leaving.stands(list_id)[0] == "unsubscribed"
-    assert staying.stands(list_id) == ("active", True)
+        unsubscriber.leaves(list_id)
+    assert unsubscriber.stands(list_id)[0] == "unsubscribed"
+    assert other_reader.stands(list_id) == ("active", True)
     assert count(client, list_id) == 1
 
 
@@ -67,7 +70,8 @@ def test_request_with_a_trace_id_ignores_other_credentials(
 ) -> None:
     reader.joins(list_id)
     trace_id = trace_for(stack, list_id, reader.user_id)
-    path, bystander = f"/subscriptions/{list_id}", make_reader().joins(list_id)
+    path = f"/subscriptions/{list_id}"
+    bystander = make_reader().joins(list_id)
     read_key = stack.create_key(bystander.user_id, Scope.SUBSCRIPTION_READ)
     for key in ("prk_nonsense", bystander.key, read_key):
         with stack.client(key) as caller:
@@ -88,7 +92,7 @@ def test_unsubscribe_request_with_an_unreadable_body_is_rejected(
     stranger: httpx2.Client, list_id: int
 ) -> None:
     path = f"/subscriptions/{list_id}"
-    for kind, body, status, code in (
+    for media_type, body, status, code in (
         ("application/json", b"{", 400, "body.not_json"),
         ("application/json", b'"\\ud800"', 400, "body.not_json"),
         ("application/json", b"[]", 422, "body.invalid"),
@@ -97,24 +101,28 @@ def test_unsubscribe_request_with_an_unreadable_body_is_rejected(
         ("multipart/form-data; boundary=x", b"nonsense", 400, "body.malformed"),
         ("text/plain", b"trace_id=a", 415, "body.unsupported_type"),
     ):
-        reply = stranger.request("DELETE", path, content=body, headers={"Content-Type": kind})
+        reply = stranger.request("DELETE", path, content=body, headers={"Content-Type": media_type})
         problem(reply, status, code)
 
 
-@pytest.mark.parametrize("came", ["never", "removed", "pending", "active"])
+@pytest.mark.parametrize("previous_status", ["never", "removed", "pending", "active"])
 def test_opt_out_is_recorded_for_every_previous_subscription_status(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, reader: Reader, came: str
+    stack: Stack,
+    client: httpx2.Client,
+    stranger: httpx2.Client,
+    reader: Reader,
+    previous_status: str,
 ) -> None:
-    list_id = new_list(client, confirm_required=came == "pending")["id"]
-    if came == "pending":
+    list_id = new_list(client, confirm_required=previous_status == "pending")["id"]
+    if previous_status == "pending":
         subscribe(stranger, list_id, reader.email)
-    elif came != "never":
+    elif previous_status != "never":
         reader.joins(list_id)
-    if came == "removed":
+    if previous_status == "removed":
         assert data(client.delete(f"/subscriptions/{list_id}/members/{reader.user_id}")) == 1
     trace_id = trace_for(stack, list_id, reader.user_id)
-    left = stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})
-    assert data(left) == 1
+    reply = stranger.delete(f"/subscriptions/{list_id}", params={"trace_id": trace_id})
+    assert data(reply) == 1
     assert data(client.patch(f"/lists/{list_id}", json={"confirm_required": False}))
     subscribe(stranger, list_id, reader.email)
     assert known_member(client, list_id, reader.email)["status"] == "pending"
@@ -136,7 +144,7 @@ def test_unsubscribing_from_one_list_keeps_other_subscriptions(
 UINT64_MAX = 2**64 - 1
 
 
-def set_by_trace(
+def switch_mail_by_trace_id(
     caller: httpx2.Client, list_id: int, trace_id: str, enabled: bool
 ) -> httpx2.Response:
     body = {"trace_id": trace_id, "enabled": enabled}
@@ -146,15 +154,16 @@ def set_by_trace(
 def test_trace_id_or_login_switches_mail_off_and_on_for_its_own_person(
     stack: Stack, stranger: httpx2.Client, make_reader: Callable[[], Reader], list_id: int
 ) -> None:
-    one, two = make_reader().joins(list_id), make_reader().joins(list_id)
-    trace_id = trace_for(stack, list_id, one.user_id)
+    first_reader = make_reader().joins(list_id)
+    second_reader = make_reader().joins(list_id)
+    trace_id = trace_for(stack, list_id, first_reader.user_id)
     for enabled in (False, False, True, True, False):
-        assert data(set_by_trace(stranger, list_id, trace_id, enabled)) == 1
-        assert one.stands(list_id) == ("active", enabled)
+        assert data(switch_mail_by_trace_id(stranger, list_id, trace_id, enabled)) == 1
+        assert first_reader.stands(list_id) == ("active", enabled)
     for enabled in (False, True, True, False):
-        one.wants_mail(list_id, enabled)
-        assert one.stands(list_id) == ("active", enabled)
-    assert two.stands(list_id) == ("active", True)
+        first_reader.wants_mail(list_id, enabled)
+        assert first_reader.stands(list_id) == ("active", enabled)
+    assert second_reader.stands(list_id) == ("active", True)
 
 
 def test_switching_mail_on_does_not_restore_an_unsubscribed_person(
@@ -170,7 +179,7 @@ def test_mail_opt_out_without_subscription_is_recorded(
 ) -> None:
     trace_id = trace_for(stack, list_id, reader.user_id)
     for _ in range(2):
-        assert data(set_by_trace(stranger, list_id, trace_id, enabled=False)) == 1
+        assert data(switch_mail_by_trace_id(stranger, list_id, trace_id, enabled=False)) == 1
     assert client.get(f"/lists/{list_id}/subscriptions").json()["data"]["items"] == []
     subscribe(stranger, list_id, reader.email)
     assert known_member(client, list_id, reader.email)["status"] == "pending"
@@ -182,8 +191,8 @@ def test_request_that_switches_mail_requires_a_json_boolean(reader: Reader, list
     reader.joins(list_id)
     for body in ({}, {"enabled": None}, {"enabled": 1}, {"enabled": "true"}):
         reply = reader.client.put(f"/subscriptions/{list_id}/email", json=body)
-        found = problem(reply, 422, "body.invalid")
-        assert [each["field"] for each in found["errors"]] == ["body.enabled"]
+        error = problem(reply, 422, "body.invalid")
+        assert [each["field"] for each in error["errors"]] == ["body.enabled"]
         assert reader.stands(list_id) == ("active", True)
 
 
@@ -201,44 +210,51 @@ def test_request_that_switches_mail_accepts_only_true_or_false_in_a_form(
 def test_one_click_unsubscribe_accepts_form_and_json_and_empty_body_and_login(
     stack: Stack, stranger: httpx2.Client, reader: Reader, list_id: int
 ) -> None:
-    """RFC 8058: a POST without credentials, urlencoded or multipart."""
+    """RFC 8058 requires a POST without credentials, whose body is URL-encoded or multipart."""
     reader.joins(list_id)
-    named = {"trace_id": trace_for(stack, list_id, reader.user_id)}
-    both = {**ONE_CLICK, **named}
+    trace_field = {"trace_id": trace_for(stack, list_id, reader.user_id)}
+    all_fields = {**ONE_CLICK, **trace_field}
     calls: list[tuple[httpx2.Client, dict[str, Any]]] = [
-        (stranger, {"params": named, "data": ONE_CLICK}),
-        (stranger, {"params": named, "files": parts_of(ONE_CLICK)}),
-        (stranger, {"data": both}),
-        (stranger, {"params": named, "content": LINE, "headers": {"Content-Type": "text/plain"}}),
-        (stranger, {"files": parts_of(both)}),
-        (stranger, {"json": named}),
-        (stranger, {"params": named}),
+        (stranger, {"params": trace_field, "data": ONE_CLICK}),
+        (stranger, {"params": trace_field, "files": build_multipart_fields(ONE_CLICK)}),
+        (stranger, {"data": all_fields}),
+        (
+            stranger,
+            {
+                "params": trace_field,
+                "content": ONE_CLICK_LINE,
+                "headers": {"Content-Type": "text/plain"},
+            },
+        ),
+        (stranger, {"files": build_multipart_fields(all_fields)}),
+        (stranger, {"json": trace_field}),
+        (stranger, {"params": trace_field}),
         (reader.client, {}),
         (reader.client, {"data": ONE_CLICK}),
     ]
-    for caller, sent in calls:
+    for caller, content in calls:
         reader.wants_mail(list_id, enabled=True)
         for _ in range(2):
-            assert data(caller.post(f"/subscriptions/{list_id}/delete", **sent)) == 1
-            assert reader.stands(list_id) == ("active", False), sent
+            assert data(caller.post(f"/subscriptions/{list_id}/delete", **content)) == 1
+            assert reader.stands(list_id) == ("active", False), content
 
 
-def parts_of(fields: dict[str, str]) -> dict[str, tuple[None, str]]:
-    """Return what is sent for these fields as multipart."""
+def build_multipart_fields(fields: dict[str, str]) -> dict[str, tuple[None, str]]:
+    """Return the fields as parts of a multipart body."""
     return {name: (None, value) for name, value in fields.items()}
 
 
-# Beside its mail, a person switches the whole subscription off.
-each_way = pytest.mark.parametrize(
-    ("method", "name"), [("PUT", "/email"), ("POST", "/delete"), ("DELETE", "")]
+# The routes that switch off the mails, or end the subscription.
+each_unsubscribe_route = pytest.mark.parametrize(
+    ("method", "path_end"), [("PUT", "/email"), ("POST", "/delete"), ("DELETE", "")]
 )
 
 
-@each_way
+@each_unsubscribe_route
 def test_unsubscribe_routes_require_a_trace_id_or_a_login(
-    stranger: httpx2.Client, list_id: int, method: str, name: str
+    stranger: httpx2.Client, list_id: int, method: str, path_end: str
 ) -> None:
-    path = f"/subscriptions/{list_id}{name}"
+    path = f"/subscriptions/{list_id}{path_end}"
     for reply in (
         stranger.request(method, path),
         stranger.request(method, path, json={"enabled": False}),
@@ -248,33 +264,38 @@ def test_unsubscribe_routes_require_a_trace_id_or_a_login(
         problem(reply, 401, "auth.credentials_missing")
 
 
-@each_way
+@each_unsubscribe_route
 def test_unsubscribe_routes_reject_trace_ids_and_credentials_that_do_not_match(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, method: str, name: str
+    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, method: str, path_end: str
 ) -> None:
-    letter, other = new_list(client), new_list(client)["id"]
+    mailing_list = new_list(client)
+    other_list_id = new_list(client)["id"]
     person = stack.create_owner()
-    trace_id = trace_for(stack, letter["id"], person.user_id)
+    trace_id = trace_for(stack, mailing_list["id"], person.user_id)
 
-    def send(list_name: object, caller: httpx2.Client = stranger, **query: str) -> httpx2.Response:
-        path = f"/subscriptions/{list_name}{name}"
+    def send(id_or_slug: object, caller: httpx2.Client = stranger, **query: str) -> httpx2.Response:
+        path = f"/subscriptions/{id_or_slug}{path_end}"
         return caller.request(method, path, params=query, json={"enabled": False})
 
-    problem(send(other, trace_id=trace_id), 403, "trace.invalid")
-    problem(send(letter["id"], trace_id=f"{trace_id}A"), 403, "trace.invalid")
+    problem(send(other_list_id, trace_id=trace_id), 403, "trace.invalid")
+    problem(send(mailing_list["id"], trace_id=f"{trace_id}A"), 403, "trace.invalid")
     problem(send(0, trace_id=trace_id), 404, "list.not_found")
     problem(send(UINT64_MAX, trace_id=trace_id), 404, "list.not_found")
     problem(send("no-such-list", trace_id=trace_id), 404, "list.not_found")
-    problem(send(letter["slug"], trace_id=f"{trace_id}A"), 403, "trace.invalid")
-    code = "request.invalid" if name else "list.name_invalid"
+    problem(send(mailing_list["slug"], trace_id=f"{trace_id}A"), 403, "trace.invalid")
+    code = "request.invalid" if path_end else "list.name_invalid"
     problem(send(UINT64_MAX + 1, trace_id=trace_id), 400, code)
-    with stack.client(stack.create_key(person.user_id, Scope.SUBSCRIPTION_READ)) as reading:
-        problem(send(letter["id"], reading), 403, "auth.insufficient_scope")
-    with stack.client("prk_nonsense") as mistaken:
-        problem(send(letter["id"], mistaken), 401, "auth.invalid_credentials")
-        assert data(send(letter["id"], mistaken, trace_id=trace_id)) == 1
-    both = f"/subscriptions/{letter['id']}{name}?trace_id={trace_id}"
-    reply = stranger.request(method, both, json={"trace_id": f"{trace_id}A", "enabled": False})
+    with stack.client(stack.create_key(person.user_id, Scope.SUBSCRIPTION_READ)) as reading_client:
+        problem(send(mailing_list["id"], reading_client), 403, "auth.insufficient_scope")
+    with stack.client("prk_nonsense") as client_with_wrong_key:
+        problem(send(mailing_list["id"], client_with_wrong_key), 401, "auth.invalid_credentials")
+        assert data(send(mailing_list["id"], client_with_wrong_key, trace_id=trace_id)) == 1
+    url_with_trace_id = f"/subscriptions/{mailing_list['id']}{path_end}?trace_id={trace_id}"
+    reply = stranger.request(
+        method, url_with_trace_id, json={"trace_id": f"{trace_id}A", "enabled": False}
+    )
     problem(reply, 400, "trace.ambiguous")
-    reply = stranger.request(method, both, json={"trace_id": trace_id, "enabled": False})
+    reply = stranger.request(
+        method, url_with_trace_id, json={"trace_id": trace_id, "enabled": False}
+    )
     assert data(reply) == 1

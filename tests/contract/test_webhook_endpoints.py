@@ -31,8 +31,8 @@ from tests.support.lists.subscribers import Reader, new_list
 from tests.support.people.erasure import erase
 from tests.support.probe.silent_names import SILENT
 
-URL = "http://127.0.0.1:9/hook"
-PATH = "/webhook-endpoints"
+HOOK_URL = "http://127.0.0.1:9/hook"
+ENDPOINTS_PATH = "/webhook-endpoints"
 
 
 @pytest.fixture
@@ -46,17 +46,17 @@ def subscription_webhook_client(stack: Stack, owner: Owner) -> Iterator[httpx2.C
 def test_new_webhook_is_reported_by_mail_and_its_secret_is_not_stored_in_plain_text(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    made = new_endpoint(client, URL, LEFT, CREATED, CREATED)
-    secret = made.pop("secret")
-    assert made["state"] == "active"
-    assert made["types"] == sorted([CREATED, LEFT])
-    assert (made["url"], made["list_id"], made["reason"]) == (URL, None, None)
-    assert data(client.get(f"{PATH}/{made['id']}")) == made
-    assert data(client.get(PATH)) == [made]
+    endpoint = new_endpoint(client, HOOK_URL, LEFT, CREATED, CREATED)
+    secret = endpoint.pop("secret")
+    assert endpoint["state"] == "active"
+    assert endpoint["types"] == sorted([CREATED, LEFT])
+    assert (endpoint["url"], endpoint["list_id"], endpoint["reason"]) == (HOOK_URL, None, None)
+    assert data(client.get(f"{ENDPOINTS_PATH}/{endpoint['id']}")) == endpoint
+    assert data(client.get(ENDPOINTS_PATH)) == [endpoint]
     mails = eventually(lambda: stack.mails(owner.email), what="the mail")
     assert "webhook" in mails[0]["subject"]
-    stored = stack.query("SELECT s::text FROM webhook_secrets s")
-    assert not any(secret.removeprefix("whsec_")[:20] in str(row) for row in stored)
+    stored_secrets = stack.query("SELECT s::text FROM webhook_secrets s")
+    assert not any(secret.removeprefix("whsec_")[:20] in str(row) for row in stored_secrets)
 
 
 def test_webhook_url_of_a_private_or_unsafe_address_is_rejected_with_the_rule(
@@ -73,49 +73,63 @@ def test_webhook_url_of_a_private_or_unsafe_address_is_rejected_with_the_rule(
         ("http://8.8.8.8/", "must start with https://"),
         ("https://169.254.169.254/latest", "public IP address"),
     ]:
-        reply = client.post(PATH, json={"url": url, "types": [CREATED]})
-        said = problem(reply, 422, "webhook.url_not_allowed")
-        assert rule in said["message"]
-        assert "secret" not in said["message"]
-        made = new_endpoint(client, URL)
-        changed = client.patch(f"{PATH}/{made['id']}", json={"url": url})
-        problem(changed, 422, "webhook.url_not_allowed")
+        reply = client.post(ENDPOINTS_PATH, json={"url": url, "types": [CREATED]})
+        error = problem(reply, 422, "webhook.url_not_allowed")
+        assert rule in error["message"]
+        assert "secret" not in error["message"]
+        endpoint = new_endpoint(client, HOOK_URL)
+        patch_reply = client.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"url": url})
+        problem(patch_reply, 422, "webhook.url_not_allowed")
 
 
 def test_malformed_webhook_endpoint_is_rejected(client: httpx2.Client) -> None:
     for body in (
-        {"url": URL, "types": []},
-        {"url": URL, "types": ["subscription.made_up"]},
-        {"url": URL},
+        {"url": HOOK_URL, "types": []},
+        {"url": HOOK_URL, "types": ["subscription.made_up"]},
+        {"url": HOOK_URL},
         {"types": [CREATED]},
         {"url": 7, "types": [CREATED]},
         {"url": "https://example.com/" + "x" * 2000, "types": [CREATED]},
     ):
-        assert client.post(PATH, json=body).status_code == 422
+        assert client.post(ENDPOINTS_PATH, json=body).status_code == 422
 
 
 def test_webhook_endpoint_requires_the_webhook_scope_and_the_scopes_of_its_event_types(
     stack: Stack, owner: Owner, subscription_webhook_client: httpx2.Client, client: httpx2.Client
 ) -> None:
-    made = new_endpoint(subscription_webhook_client, URL, CREATED)
-    with stack.client(stack.create_key(owner.user_id, Scope.SUBSCRIPTION_FULL)) as other:
+    endpoint = new_endpoint(subscription_webhook_client, HOOK_URL, CREATED)
+    with stack.client(
+        stack.create_key(owner.user_id, Scope.SUBSCRIPTION_FULL)
+    ) as client_without_scope:
         problem(
-            other.post(PATH, json={"url": URL, "types": [CREATED]}), 403, "auth.insufficient_scope"
+            client_without_scope.post(ENDPOINTS_PATH, json={"url": HOOK_URL, "types": [CREATED]}),
+            403,
+            "auth.insufficient_scope",
         )
-    asked = {"url": URL, "types": ["order.paid"]}
-    problem(subscription_webhook_client.post(PATH, json=asked), 403, "auth.insufficient_scope")
-    asked = {"url": URL, "types": ["key.created"]}
-    problem(subscription_webhook_client.post(PATH, json=asked), 403, "auth.restricted_credential")
-    wider = new_endpoint(client, URL, CREATED, LEFT)
-    orders = data(client.post(PATH, json={"url": URL, "types": ["order.paid", "key.ended"]}))
-    assert [each["id"] for each in data(subscription_webhook_client.get(PATH))] == [
-        wider["id"],
-        made["id"],
-    ]
-    hidden = subscription_webhook_client.get(f"{PATH}/{orders['id']}")
-    assert hidden.status_code == 403
+    body = {"url": HOOK_URL, "types": ["order.paid"]}
     problem(
-        subscription_webhook_client.patch(f"{PATH}/{made['id']}", json={"types": ["order.paid"]}),
+        subscription_webhook_client.post(ENDPOINTS_PATH, json=body), 403, "auth.insufficient_scope"
+    )
+    body = {"url": HOOK_URL, "types": ["key.created"]}
+    problem(
+        subscription_webhook_client.post(ENDPOINTS_PATH, json=body),
+        403,
+        "auth.restricted_credential",
+    )
+    second_endpoint = new_endpoint(client, HOOK_URL, CREATED, LEFT)
+    order_endpoint = data(
+        client.post(ENDPOINTS_PATH, json={"url": HOOK_URL, "types": ["order.paid", "key.ended"]})
+    )
+    assert [each["id"] for each in data(subscription_webhook_client.get(ENDPOINTS_PATH))] == [
+        second_endpoint["id"],
+        endpoint["id"],
+    ]
+    reply = subscription_webhook_client.get(f"{ENDPOINTS_PATH}/{order_endpoint['id']}")
+    assert reply.status_code == 403
+    problem(
+        subscription_webhook_client.patch(
+            f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"types": ["order.paid"]}
+        ),
         403,
         "auth.insufficient_scope",
     )
@@ -124,55 +138,58 @@ def test_webhook_endpoint_requires_the_webhook_scope_and_the_scopes_of_its_event
 def test_webhook_endpoint_for_a_list_of_another_owner_is_rejected(
     client: httpx2.Client, other_owner: httpx2.Client
 ) -> None:
-    theirs = new_list(other_owner)["id"]
-    asked = {"url": URL, "types": [CREATED], "list_id": theirs}
-    problem(client.post(PATH, json=asked), 404, "list.not_found")
-    own = new_list(client)["id"]
-    assert new_endpoint(client, URL, list_id=own)["list_id"] == own
+    foreign_list_id = new_list(other_owner)["id"]
+    body = {"url": HOOK_URL, "types": [CREATED], "list_id": foreign_list_id}
+    problem(client.post(ENDPOINTS_PATH, json=body), 404, "list.not_found")
+    own_list_id = new_list(client)["id"]
+    assert new_endpoint(client, HOOK_URL, list_id=own_list_id)["list_id"] == own_list_id
 
 
 def test_webhook_endpoint_is_changed_and_paused_and_resumed(client: httpx2.Client) -> None:
-    made = new_endpoint(client, URL)
-    path = f"{PATH}/{made['id']}"
-    changed = data(client.patch(path, json={"url": f"{URL}/2", "types": [LEFT]}))
-    assert (changed["url"], changed["types"]) == (f"{URL}/2", [LEFT])
-    paused = data(client.patch(path, json={"state": "paused"}))
-    assert (paused["state"], paused["reason"]) == ("paused", "You paused this webhook.")
+    endpoint = new_endpoint(client, HOOK_URL)
+    path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
+    changed_endpoint = data(client.patch(path, json={"url": f"{HOOK_URL}/2", "types": [LEFT]}))
+    assert (changed_endpoint["url"], changed_endpoint["types"]) == (f"{HOOK_URL}/2", [LEFT])
+    paused_endpoint = data(client.patch(path, json={"state": "paused"}))
+    assert (paused_endpoint["state"], paused_endpoint["reason"]) == (
+        "paused",
+        "You paused this webhook.",
+    )
     problem(client.post(f"{path}/test"), 409, "webhook.not_active")
     problem(
         client.post(f"{path}/replay", json={"since": "2026-01-01T00:00:00Z"}),
         409,
         "webhook.not_active",
     )
-    resumed = data(client.patch(path, json={"state": "active"}))
-    assert (resumed["state"], resumed["reason"]) == ("active", None)
-    told = problem(client.patch(path, json={"state": "ended"}), 422, "body.invalid")
-    assert told["errors"][0]["field"] == "body.state"
+    resumed_endpoint = data(client.patch(path, json={"state": "active"}))
+    assert (resumed_endpoint["state"], resumed_endpoint["reason"]) == ("active", None)
+    error = problem(client.patch(path, json={"state": "ended"}), 422, "body.invalid")
+    assert error["errors"][0]["field"] == "body.state"
     rule = "must be active or paused; to end an endpoint, use DELETE"
-    assert told["errors"][0]["message"] == rule
+    assert error["errors"][0]["message"] == rule
     assert data(client.get(path))["state"] == "active"
 
 
 def test_deleted_webhook_endpoint_is_hidden_and_recorded_as_security_event(
     client: httpx2.Client,
 ) -> None:
-    made = new_endpoint(client, URL)
-    path = f"{PATH}/{made['id']}"
+    endpoint = new_endpoint(client, HOOK_URL)
+    path = f"{ENDPOINTS_PATH}/{endpoint['id']}"
     assert data(client.delete(path)) == 1
     problem(client.get(path), 404, "webhook.endpoint_not_found")
     problem(client.delete(path), 404, "webhook.endpoint_not_found")
-    assert data(client.get(PATH)) == []
+    assert data(client.get(ENDPOINTS_PATH)) == []
     events = data(client.get("/users/me/security-events"))["items"]
     assert [each["type"] for each in events[:2]] == ["webhook.ended", "webhook.created"]
-    assert events[0]["detail"] == {"endpoint_id": made["id"]}
+    assert events[0]["detail"] == {"endpoint_id": endpoint["id"]}
 
 
 def test_account_has_a_maximum_number_of_webhook_endpoints(client: httpx2.Client) -> None:
-    made = [new_endpoint(client, URL) for _ in range(MAX_ENDPOINTS)]
-    asked = {"url": URL, "types": [CREATED]}
-    problem(client.post(PATH, json=asked), 409, "webhook.too_many_endpoints")
-    data(client.delete(f"{PATH}/{made[0]['id']}"))
-    new_endpoint(client, URL)
+    endpoints = [new_endpoint(client, HOOK_URL) for _ in range(MAX_ENDPOINTS)]
+    body = {"url": HOOK_URL, "types": [CREATED]}
+    problem(client.post(ENDPOINTS_PATH, json=body), 409, "webhook.too_many_endpoints")
+    data(client.delete(f"{ENDPOINTS_PATH}/{endpoints[0]['id']}"))
+    new_endpoint(client, HOOK_URL)
 
 
 def test_unresponsive_name_servers_of_one_owner_do_not_block_other_owners(
@@ -190,100 +207,110 @@ def test_unresponsive_name_servers_of_one_owner_do_not_block_other_owners(
 
     def ask(key: str, url: str) -> httpx2.Response:
         headers = {"Authorization": f"Bearer {key}"}
-        asked = {"url": url, "types": [CREATED]}
+        body = {"url": url, "types": [CREATED]}
         with plain_client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
-            return client.post(PATH, json=asked)
+            return client.post(ENDPOINTS_PATH, json=body)
 
-    silent = f"https://{SILENT}/hook"
-    hostile = [stack.create_owner().key for _ in range(3)]
+    silent_url = f"https://{SILENT}/hook"
+    hostile_keys = [stack.create_owner().key for _ in range(3)]
     try:
-        with ThreadPoolExecutor(len(hostile)) as pool:
-            for reply in pool.map(lambda key: ask(key, silent), hostile):
-                told = problem(reply, 422, "webhook.url_not_allowed")
+        with ThreadPoolExecutor(len(hostile_keys)) as pool:
+            for reply in pool.map(lambda key: ask(key, silent_url), hostile_keys):
+                error = problem(reply, 422, "webhook.url_not_allowed")
                 rule = "url: must have a host that DNS resolves within 2 seconds"
-                assert told["errors"][0]["message"] == rule
+                assert error["errors"][0]["message"] == rule
         # A DNS look-up continues after its timeout, and occupies the caller's only thread.
-        problem(ask(hostile[0], URL), 503, "service.busy")
+        problem(ask(hostile_keys[0], HOOK_URL), 503, "service.busy")
         key = other_owner.headers["Authorization"].removeprefix("Bearer ")
-        assert data(ask(key, URL))["url"] == URL
+        assert data(ask(key, HOOK_URL))["url"] == HOOK_URL
     finally:
         # The API process would wait for its DNS look-ups, so kill it.
         api.kill()
 
 
 def test_unknown_webhook_delivery_and_malformed_cursor_are_rejected(client: httpx2.Client) -> None:
-    path = f"{PATH}/{new_endpoint(client, URL)['id']}/deliveries"
+    path = f"{ENDPOINTS_PATH}/{new_endpoint(client, HOOK_URL)['id']}/deliveries"
     assert data(client.get(path))["items"] == []
     problem(client.get(path, params={"cursor": "x"}), 400, "cursor.invalid")
     problem(client.post(f"{path}/1/resend"), 404, "webhook.delivery_not_found")
 
 
-def endpoint_of_a_key(stack: Stack, owner: Owner, maker_id: int | None = None) -> tuple[int, int]:
+def create_endpoint_with_key(
+    stack: Stack, owner: Owner, maker_id: int | None = None
+) -> tuple[int, int]:
     """Create an API key as a child of the key ``maker_id``, and an endpoint with the new key."""
     key = stack.create_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as program:
-        made = new_endpoint(program, URL)
-    key_id = made["key_id"]
+        endpoint = new_endpoint(program, HOOK_URL)
+    key_id = endpoint["key_id"]
     stack.query("UPDATE api_keys SET maker_id = %s WHERE id = %s", maker_id, key_id)
-    return key_id, made["id"]
+    return key_id, endpoint["id"]
 
 
-def states(client: httpx2.Client) -> dict[int, str]:
-    return {each["id"]: each["state"] for each in data(client.get(PATH))}
+def read_states(client: httpx2.Client) -> dict[int, str]:
+    return {each["id"]: each["state"] for each in data(client.get(ENDPOINTS_PATH))}
 
 
 def test_webhook_endpoint_ends_when_its_api_key_or_a_parent_key_is_revoked(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    first, of_first = endpoint_of_a_key(stack, owner)
-    second, of_second = endpoint_of_a_key(stack, owner, first)
-    _, of_third = endpoint_of_a_key(stack, owner, second)
-    _, of_another = endpoint_of_a_key(stack, owner)
-    assert data(client.delete(f"/apikeys/{first}")) == 1
-    assert states(client) == {
-        of_first: "ended",
-        of_second: "ended",
-        of_third: "ended",
-        of_another: "active",
+    first_key, first_endpoint = create_endpoint_with_key(stack, owner)
+    second_key, second_endpoint = create_endpoint_with_key(stack, owner, first_key)
+    _, third_endpoint = create_endpoint_with_key(stack, owner, second_key)
+    _, unrelated_endpoint = create_endpoint_with_key(stack, owner)
+    assert data(client.delete(f"/apikeys/{first_key}")) == 1
+    assert read_states(client) == {
+        first_endpoint: "ended",
+        second_endpoint: "ended",
+        third_endpoint: "ended",
+        unrelated_endpoint: "active",
     }
-    shown = data(client.get(f"{PATH}/{of_first}"))
-    assert shown["reason"] == "The API key of this endpoint was revoked."
+    ended_endpoint = data(client.get(f"{ENDPOINTS_PATH}/{first_endpoint}"))
+    assert ended_endpoint["reason"] == "The API key of this endpoint was revoked."
 
 
 def test_webhook_endpoint_ends_with_the_api_key_that_last_changed_its_url(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    own, other = (new_endpoint(client, URL) for _ in range(2))
+    endpoint, other_endpoint = (new_endpoint(client, HOOK_URL) for _ in range(2))
     key = stack.create_key(owner.user_id, Scope.WEBHOOK, Scope.SUBSCRIPTION_READ)
     with stack.client(key) as program:
-        moved = data(program.patch(f"{PATH}/{own['id']}", json={"url": f"{URL}2"}))
+        changed_endpoint = data(
+            program.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json={"url": f"{HOOK_URL}2"})
+        )
         # This change doesn't alter the URL that receives the events.
-        data(program.patch(f"{PATH}/{other['id']}", json={"url": URL, "types": [LEFT]}))
-    assert data(client.delete(f"/apikeys/{moved['key_id']}")) == 1
-    assert states(client) == {own["id"]: "ended", other["id"]: "active"}
+        data(
+            program.patch(
+                f"{ENDPOINTS_PATH}/{other_endpoint['id']}", json={"url": HOOK_URL, "types": [LEFT]}
+            )
+        )
+    assert data(client.delete(f"/apikeys/{changed_endpoint['key_id']}")) == 1
+    assert read_states(client) == {endpoint["id"]: "ended", other_endpoint["id"]: "active"}
 
 
 def test_kept_webhook_endpoint_belongs_to_the_account_after_key_revocation(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    key_id, kept = endpoint_of_a_key(stack, owner)
+    key_id, endpoint_id = create_endpoint_with_key(stack, owner)
     path = f"/apikeys/{key_id}"
     assert data(client.delete(path, params={"keep_endpoints": "1"})) == 1
-    assert data(client.get(f"{PATH}/{kept}"))["key_id"] is None
+    assert data(client.get(f"{ENDPOINTS_PATH}/{endpoint_id}"))["key_id"] is None
     assert data(client.delete(path)) == 0
-    assert states(client) == {kept: "active"}
+    assert read_states(client) == {endpoint_id: "active"}
 
 
 def test_operator_key_revocation_ends_webhook_endpoints_unless_kept(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    (first, of_first), (second, of_second) = (endpoint_of_a_key(stack, owner) for _ in range(2))
-    assert printed(stack, "keys", "revoke", str(first))["revoked"] == 1
-    assert printed(stack, "keys", "revoke", str(second), "--keep-endpoints")["revoked"] == 1
-    assert states(client) == {of_first: "ended", of_second: "active"}
+    (first_key, first_endpoint), (second_key, second_endpoint) = (
+        create_endpoint_with_key(stack, owner) for _ in range(2)
+    )
+    assert printed(stack, "keys", "revoke", str(first_key))["revoked"] == 1
+    assert printed(stack, "keys", "revoke", str(second_key), "--keep-endpoints")["revoked"] == 1
+    assert read_states(client) == {first_endpoint: "ended", second_endpoint: "active"}
 
 
-def mails_of_keys(stack: Stack, owner: Owner) -> list[str]:
+def list_key_mails(stack: Stack, owner: Owner) -> list[str]:
     query = "SELECT detail FROM account_mails WHERE user_id = %s AND kind = 'key_expires'"
     return [str(detail) for (detail,) in stack.query(f"{query} ORDER BY id", owner.user_id)]
 
@@ -291,8 +318,8 @@ def mails_of_keys(stack: Stack, owner: Owner) -> list[str]:
 def test_expired_api_key_pauses_its_webhook_endpoints_after_a_mailed_warning(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    key_id, paused = endpoint_of_a_key(stack, owner)
-    _, lasting = endpoint_of_a_key(stack, owner)
+    key_id, endpoint_id = create_endpoint_with_key(stack, owner)
+    _, other_endpoint_id = create_endpoint_with_key(stack, owner)
 
     def expire(interval: str) -> None:
         stack.query(
@@ -305,44 +332,49 @@ def test_expired_api_key_pauses_its_webhook_endpoints_after_a_mailed_warning(
             list(pool.map(endpoints_of_keys.process_expired_keys, [stack.resources] * 4))
 
     expire("15 days")
-    assert mails_of_keys(stack, owner) == []
+    assert list_key_mails(stack, owner) == []
     expire("13 days")
-    [before] = mails_of_keys(stack, owner)
-    assert f"Pressroom will then pause webhook endpoint {paused}." in before
-    assert states(client) == {paused: "active", lasting: "active"}
+    [warning] = list_key_mails(stack, owner)
+    assert f"Pressroom will then pause webhook endpoint {endpoint_id}." in warning
+    assert read_states(client) == {endpoint_id: "active", other_endpoint_id: "active"}
     expire("-1 second")
-    _, at_the_end = mails_of_keys(stack, owner)
-    assert f"has expired. Pressroom has paused webhook endpoint {paused}." in at_the_end
-    assert states(client) == {paused: "paused", lasting: "active"}
-    assert data(client.get(f"{PATH}/{paused}"))["reason"] == "The API key of this endpoint expired."
+    _, notice = list_key_mails(stack, owner)
+    assert f"has expired. Pressroom has paused webhook endpoint {endpoint_id}." in notice
+    assert read_states(client) == {endpoint_id: "paused", other_endpoint_id: "active"}
+    assert (
+        data(client.get(f"{ENDPOINTS_PATH}/{endpoint_id}"))["reason"]
+        == "The API key of this endpoint expired."
+    )
 
-    again = data(client.patch(f"{PATH}/{paused}", json={"state": "active"}))
-    assert again["key_id"] not in (None, key_id)
+    resumed_endpoint = data(
+        client.patch(f"{ENDPOINTS_PATH}/{endpoint_id}", json={"state": "active"})
+    )
+    assert resumed_endpoint["key_id"] not in (None, key_id)
     expire("-1 minute")
-    assert states(client) == {paused: "active", lasting: "active"}
-    assert len(mails_of_keys(stack, owner)) == 2
+    assert read_states(client) == {endpoint_id: "active", other_endpoint_id: "active"}
+    assert len(list_key_mails(stack, owner)) == 2
 
 
 def test_erased_person_gets_no_mail_about_an_expired_api_key(stack: Stack, owner: Owner) -> None:
-    key_id, _ = endpoint_of_a_key(stack, owner)
+    key_id, _ = create_endpoint_with_key(stack, owner)
     stack.query("UPDATE api_keys SET expires_at = now() WHERE id = %s", key_id)
     stack.query("UPDATE users SET erased_at = now() WHERE id = %s", owner.user_id)
     endpoints_of_keys.process_expired_keys(stack.resources)
-    assert mails_of_keys(stack, owner) == []
+    assert list_key_mails(stack, owner) == []
 
 
 def test_mails_about_new_webhooks_are_limited_per_api_key(
     stack: Stack, owner: Owner, client: httpx2.Client
 ) -> None:
-    def mails() -> list[tuple[object, ...]]:
+    def count_mails_per_key() -> list[tuple[object, ...]]:
         query = "SELECT count(*) FROM account_mails WHERE user_id = %s AND kind = 'new_webhook'"
         return stack.query(f"{query} GROUP BY detail ORDER BY detail", owner.user_id)
 
     for _ in range(4):
-        new_endpoint(client, URL)
-    assert mails() == [(3,)]
-    endpoint_of_a_key(stack, owner)
-    assert sorted(mails()) == [(1,), (3,)]
+        new_endpoint(client, HOOK_URL)
+    assert count_mails_per_key() == [(3,)]
+    create_endpoint_with_key(stack, owner)
+    assert sorted(count_mails_per_key()) == [(1,), (3,)]
 
 
 def test_erasure_of_an_owner_deletes_webhook_endpoints_and_secrets_and_deliveries(
@@ -367,46 +399,46 @@ def test_erasure_of_a_member_clears_stored_webhook_responses_about_the_member(
 ) -> None:
     [(owner_id,)] = stack.query("SELECT user_id FROM lists WHERE id = %s", list_id)
     assert isinstance(owner_id, int)
-    answers = "SELECT answer FROM webhook_deliveries WHERE endpoint_id = %s"
+    select_answers = "SELECT answer FROM webhook_deliveries WHERE endpoint_id = %s"
     with hooked() as receiver, stack.client(stack.create_key(owner_id)) as client:
         receiver.body = f"thanks, {reader.email}".encode()
         endpoint = new_endpoint(client, receiver.url, CREATED, list_id=list_id)
         reader.joins(list_id)
         eventually(
-            lambda: (None,) not in (stack.query(answers, endpoint["id"]) or [(None,)]),
+            lambda: (None,) not in (stack.query(select_answers, endpoint["id"]) or [(None,)]),
             what="the answer",
         )
         [hook] = receiver.hooks
         assert hook.content["data"]["data"]["email"] == reader.email
         erase(stack.resources, reader.email)
-        assert stack.query(answers, endpoint["id"]) == [(None,)]
+        assert stack.query(select_answers, endpoint["id"]) == [(None,)]
 
 
 CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
 
 
-def change(client: httpx2.Client, endpoint: dict[str, Any], **to: object) -> None:
-    data(client.patch(f"{PATH}/{endpoint['id']}", json=to))
+def change_endpoint(client: httpx2.Client, endpoint: dict[str, Any], **changes: object) -> None:
+    data(client.patch(f"{ENDPOINTS_PATH}/{endpoint['id']}", json=changes))
 
 
-def happen_and_be_seen(
-    stack: Stack, owner: Owner, client: httpx2.Client, kind: FeedEventType, *, count: int = 1
+def record_visible_events(
+    stack: Stack, owner: Owner, client: httpx2.Client, event_type: FeedEventType, *, count: int = 1
 ) -> None:
     """Record events, and wait until they are visible in the event feed.
 
     An event isn't visible while an older transaction of another test is open.
     """
 
-    happen(stack, owner, kind, count=count)
-    all_of_them = len(event_ids(stack, owner, kind))
-    query = {"type": kind.value}
+    happen(stack, owner, event_type, count=count)
+    expected_count = len(event_ids(stack, owner, event_type))
+    query = {"type": event_type.value}
     eventually(
-        lambda: len(data(client.get("/events", params=query))["items"]) == all_of_them,
+        lambda: len(data(client.get("/events", params=query))["items"]) == expected_count,
         what="the events",
     )
 
 
-def arrived(receiver: HookReceiver, expected: list[str]) -> bool:
+def have_arrived(receiver: HookReceiver, expected: list[str]) -> bool:
     """Return whether exactly the expected events have arrived, once each and in order."""
     assert set(receiver.ids) <= set(expected), "an event that is none of the endpoint's"
     return receiver.ids == expected
@@ -418,52 +450,54 @@ def test_event_type_added_to_a_webhook_endpoint_delivers_only_later_events(
     endpoint = new_endpoint(client, receiver.url, LEFT)
     happen(stack, owner, LEFT)
     eventually(lambda: receiver.hooks, what="the first event")
-    happen_and_be_seen(stack, owner, client, CREATED, count=3)
-    change(client, endpoint, types=[LEFT, CREATED])
+    record_visible_events(stack, owner, client, CREATED, count=3)
+    change_endpoint(client, endpoint, types=[LEFT, CREATED])
     happen(stack, owner, CREATED)
     happen(stack, owner, LEFT)
-    created, left = event_ids(stack, owner, CREATED), event_ids(stack, owner, LEFT)
-    expected = [left[0], created[-1], left[1]]
-    eventually(lambda: arrived(receiver, expected), what="what is new")
+    created_ids = event_ids(stack, owner, CREATED)
+    left_ids = event_ids(stack, owner, LEFT)
+    expected_ids = [left_ids[0], created_ids[-1], left_ids[1]]
+    eventually(lambda: have_arrived(receiver, expected_ids), what="what is new")
 
 
 def test_resumed_webhook_gets_missed_events_only_of_types_configured_at_that_time(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT)
-    change(client, endpoint, state="paused")
+    change_endpoint(client, endpoint, state="paused")
     happen(stack, owner, LEFT)
     happen(stack, owner, CHANGED)
-    happen_and_be_seen(stack, owner, client, CREATED)
-    change(client, endpoint, types=[LEFT, CREATED])
+    record_visible_events(stack, owner, client, CREATED)
+    change_endpoint(client, endpoint, types=[LEFT, CREATED])
     happen(stack, owner, LEFT)
-    happen_and_be_seen(stack, owner, client, CREATED)
-    happen_and_be_seen(stack, owner, client, CHANGED)
+    record_visible_events(stack, owner, client, CREATED)
+    record_visible_events(stack, owner, client, CHANGED)
     # Event types that the endpoint already has keep their starting position.
-    change(client, endpoint, types=[LEFT, CREATED, CHANGED])
-    for kind in (CHANGED, CREATED):
-        happen(stack, owner, kind)
-    created, left = event_ids(stack, owner, CREATED), event_ids(stack, owner, LEFT)
-    changed = event_ids(stack, owner, CHANGED)
-    change(client, endpoint, state="active")
-    expected = [left[0], left[1], created[1], changed[2], created[2]]
-    eventually(lambda: arrived(receiver, expected), what="what it missed")
+    change_endpoint(client, endpoint, types=[LEFT, CREATED, CHANGED])
+    for event_type in (CHANGED, CREATED):
+        happen(stack, owner, event_type)
+    created_ids = event_ids(stack, owner, CREATED)
+    left_ids = event_ids(stack, owner, LEFT)
+    changed_ids = event_ids(stack, owner, CHANGED)
+    change_endpoint(client, endpoint, state="active")
+    expected_ids = [left_ids[0], left_ids[1], created_ids[1], changed_ids[2], created_ids[2]]
+    eventually(lambda: have_arrived(receiver, expected_ids), what="what it missed")
 
 
 def test_event_type_removed_and_added_again_delivers_only_later_events(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT, CREATED)
-    change(client, endpoint, state="paused")
+    change_endpoint(client, endpoint, state="paused")
     happen(stack, owner, LEFT)
     happen(stack, owner, CREATED)
-    change(client, endpoint, types=[LEFT])
-    happen_and_be_seen(stack, owner, client, CREATED)
-    change(client, endpoint, types=[LEFT, CREATED])
+    change_endpoint(client, endpoint, types=[LEFT])
+    record_visible_events(stack, owner, client, CREATED)
+    change_endpoint(client, endpoint, types=[LEFT, CREATED])
     happen(stack, owner, CREATED)
-    change(client, endpoint, state="active")
-    expected = [event_ids(stack, owner, LEFT)[0], event_ids(stack, owner, CREATED)[-1]]
-    eventually(lambda: arrived(receiver, expected), what="what it is to get")
+    change_endpoint(client, endpoint, state="active")
+    expected_ids = [event_ids(stack, owner, LEFT)[0], event_ids(stack, owner, CREATED)[-1]]
+    eventually(lambda: have_arrived(receiver, expected_ids), what="what it is to get")
 
 
 @pytest.mark.tier("faults")
@@ -471,33 +505,37 @@ def test_concurrent_event_type_changes_lose_no_webhook_event(
     stack: Stack, owner: Owner, client: httpx2.Client, receiver: HookReceiver
 ) -> None:
     endpoint = new_endpoint(client, receiver.url, LEFT)
-    enough = threading.Event()
+    can_stop = threading.Event()
 
-    def go_on() -> None:
-        while not enough.is_set():
-            for kind in (LEFT, CREATED, CHANGED):
-                happen(stack, owner, kind)
+    def record_events() -> None:
+        while not can_stop.is_set():
+            for event_type in (LEFT, CREATED, CHANGED):
+                happen(stack, owner, event_type)
 
-    def add(kind: FeedEventType) -> None:
-        with stack.client(owner.key) as other:
-            change(other, endpoint, types=[LEFT, CREATED, kind])
+    def add_event_type(event_type: FeedEventType) -> None:
+        with stack.client(owner.key) as other_client:
+            change_endpoint(other_client, endpoint, types=[LEFT, CREATED, event_type])
 
-    writer = threading.Thread(target=go_on)
+    writer = threading.Thread(target=record_events)
     writer.start()
     eventually(lambda: len(receiver.hooks) > 5, what="the first events")
     # Both threads add CREATED, so that one thread finds CREATED in the endpoint already.
-    adding = [threading.Thread(target=add, args=[kind]) for kind in (CREATED, CHANGED)]
-    for each in adding:
-        each.start()
-    for each in adding:
-        each.join()
-    known = len(event_ids(stack, owner, CREATED))
-    eventually(lambda: len(event_ids(stack, owner, CREATED)) > known + 5, what="more events")
-    enough.set()
+    threads = [
+        threading.Thread(target=add_event_type, args=[event_type])
+        for event_type in (CREATED, CHANGED)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    count_before = len(event_ids(stack, owner, CREATED))
+    eventually(lambda: len(event_ids(stack, owner, CREATED)) > count_before + 5, what="more events")
+    can_stop.set()
     writer.join()
-    left, created = event_ids(stack, owner, LEFT), event_ids(stack, owner, CREATED)
-    later = {*left, *created[known:]}
-    eventually(lambda: later <= set(receiver.ids), what="all events", within=60)
-    got = [each for each in receiver.ids if each in created]
-    assert got == created[-len(got) :]
-    assert len(got) < len(created)
+    left_ids = event_ids(stack, owner, LEFT)
+    created_ids = event_ids(stack, owner, CREATED)
+    later_ids = {*left_ids, *created_ids[count_before:]}
+    eventually(lambda: later_ids <= set(receiver.ids), what="all events", within=60)
+    delivered_ids = [thread for thread in receiver.ids if thread in created_ids]
+    assert delivered_ids == created_ids[-len(delivered_ids) :]
+    assert len(delivered_ids) < len(created_ids)

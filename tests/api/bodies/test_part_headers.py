@@ -1,4 +1,4 @@
-"""Parsing of file names in multipart bodies, as libraries, browsers and attackers encode them."""
+"""Tests that the API reads file names in multipart bodies, whichever way a client encodes them."""
 
 import pytest
 
@@ -60,8 +60,8 @@ def test_uploaded_file_name_is_read_in_each_encoding_that_clients_send(
 def test_filename_star_parameter_wins_if_its_charset_can_be_decoded(
     extended: bytes, filename: str
 ) -> None:
-    for order in (b'filename="plain.jpg"; filename*=%b', b'filename*=%b; filename="plain.jpg"'):
-        header = b'form-data; name="file"; ' + order % extended
+    for template in (b'filename="plain.jpg"; filename*=%b', b'filename*=%b; filename="plain.jpg"'):
+        header = b'form-data; name="file"; ' + template % extended
         assert read_disposition(header) == ("file", filename)
 
 
@@ -102,6 +102,6 @@ def test_multipart_part_may_lack_name_or_file_name(
     ],
 )
 def test_hostile_uploaded_file_name_is_cleaned(parameters: bytes, filename: str) -> None:
-    _, sent = read_disposition(b"form-data; name=file; " + parameters)
-    assert sent is not None
-    assert clean_filename(sent) == filename
+    _, sent_filename = read_disposition(b"form-data; name=file; " + parameters)
+    assert sent_filename is not None
+    assert clean_filename(sent_filename) == filename

@@ -1,3 +1,5 @@
+"""Tests of the search for undocumented names in JSON bodies."""
+
 import tracemalloc
 from itertools import islice
 
@@ -6,8 +8,8 @@ import pytest
 from api.bodies.unknown_names import MAX_LISTED_NAMES, find_unknown_names
 from api.schemas.segments import FILTER_SCHEMAS
 
-FILTER = {"$ref": "#/components/schemas/MemberFilter"}
-MAX_HELD_BYTES = 100_000
+FILTER_SCHEMA = {"$ref": "#/components/schemas/MemberFilter"}
+MAX_EXTRA_MEMORY_BYTES = 100_000
 
 
 @pytest.mark.parametrize(("depth", "count"), [(0, MAX_LISTED_NAMES), (4, 1), (200, 0)])
@@ -18,12 +20,15 @@ def test_search_for_unknown_json_keys_uses_bounded_memory(depth: int, count: int
     tracemalloc.start()
     try:
         places = [
-            *islice(find_unknown_names(FILTER, value, ("body",), FILTER_SCHEMAS), MAX_LISTED_NAMES)
+            *islice(
+                find_unknown_names(FILTER_SCHEMA, value, ("body",), FILTER_SCHEMAS),
+                MAX_LISTED_NAMES,
+            )
         ]
-        _, peak = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < MAX_HELD_BYTES
+    assert peak_bytes < MAX_EXTRA_MEMORY_BYTES
     # Of the schemas in ``anyOf``, the one with the fewest unknown names counts. A filter that is
     # nested too deeply isn't searched for names, so none is found.
     assert len(places) == count
@@ -32,6 +37,6 @@ def test_search_for_unknown_json_keys_uses_bounded_memory(depth: int, count: int
 def test_unknown_json_key_is_found_in_filter_of_maximum_depth() -> None:
     condition = {"field": "name", "is": "Ada", "case": 1}
     value = {"all": [{"any": [{"all": [{"any": [condition]}]}]}]}
-    places = [*find_unknown_names(FILTER, value, ("body", "filter"), FILTER_SCHEMAS)]
-    steps = ("all", 0, "any", 0, "all", 0, "any", 0)
-    assert places == [("body", "filter", *steps, "case")]
+    places = [*find_unknown_names(FILTER_SCHEMA, value, ("body", "filter"), FILTER_SCHEMAS)]
+    filter_path = ("all", 0, "any", 0, "all", 0, "any", 0)
+    assert places == [("body", "filter", *filter_path, "case")]

@@ -1,4 +1,4 @@
-"""The statuses that make mail providers retry requests with reports."""
+"""Tests of the statuses that make mail providers retry requests with reports."""
 
 import asyncio
 
@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from api.middleware.intake_busy import IntakeBusyMiddleware
 
-PATH = "/senders/7/events"
-SNS = {"x-amz-sns-message-type": "Notification"}
+INTAKE_PATH = "/senders/7/events"
+SNS_HEADERS = {"x-amz-sns-message-type": "Notification"}
 
 
 def post(path: str, status: int, headers: dict[str, str]) -> httpx2.Response:
@@ -26,21 +26,21 @@ def post(path: str, status: int, headers: dict[str, str]) -> httpx2.Response:
 
 @pytest.mark.parametrize("status", [500, 503, 504])
 def test_failed_or_late_intake_is_busy(status: int) -> None:
-    for headers, expected in (({}, 429), (SNS, 503)):
-        reply = post(PATH, status, headers)
-        assert (reply.status_code, reply.json()["code"]) == (expected, "sender.busy")
+    for headers, expected_status in (({}, 429), (SNS_HEADERS, 503)):
+        reply = post(INTAKE_PATH, status, headers)
+        assert (reply.status_code, reply.json()["code"]) == (expected_status, "sender.busy")
         assert int(reply.headers["retry-after"]) > 0
 
 
 @pytest.mark.parametrize("status", [200, 401, 413, 422])
-def test_answer_about_a_call_is_the_same_for_sns(status: int) -> None:
-    for headers in ({}, SNS):
-        assert post(PATH, status, headers).status_code == status
+def test_accepted_or_invalid_call_has_the_same_status_for_sns(status: int) -> None:
+    for headers in ({}, SNS_HEADERS):
+        assert post(INTAKE_PATH, status, headers).status_code == status
 
 
 def test_sns_repeats_a_call_beyond_a_rate_limit() -> None:
-    assert post(PATH, 429, {}).status_code == 429
-    assert post(PATH, 429, SNS).status_code == 503
+    assert post(INTAKE_PATH, 429, {}).status_code == 429
+    assert post(INTAKE_PATH, 429, SNS_HEADERS).status_code == 503
 
 
 def test_other_routes_keep_their_statuses() -> None:

@@ -1,3 +1,5 @@
+"""Tests that cookies with quotation marks are dropped."""
+
 import asyncio
 
 from starlette.requests import Request
@@ -6,23 +8,25 @@ from starlette.types import Receive, Scope, Send
 from api.middleware.request_rewriting import PlainCookiesMiddleware
 
 
-def cookies_behind(*headers: bytes) -> dict[str, str]:
-    """Return the cookies that a handler sees."""
-    seen: list[dict[str, str]] = []
+def read_cookies_behind_middleware(*headers: bytes) -> dict[str, str]:
+    """Return the cookies that an app behind the middleware receives."""
+    received_cookies: list[dict[str, str]] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        seen.append(Request(scope).cookies)
+        received_cookies.append(Request(scope).cookies)
 
     async def unused(*_: object) -> None:
         raise AssertionError
 
     scope = {"type": "http", "headers": [(b"cookie", each) for each in headers]}
     asyncio.run(PlainCookiesMiddleware(app)(scope, unused, unused))  # type: ignore[arg-type]
-    return seen[0]
+    return received_cookies[0]
 
 
 def test_cookie_with_quotation_mark_is_dropped_and_the_others_are_kept() -> None:
-    assert cookies_behind(b"a=1; b=2") == {"a": "1", "b": "2"}
-    assert cookies_behind(b'a=1; b="2"; c=3') == {"a": "1", "c": "3"}
-    assert cookies_behind(b'a="' + b"\\" * 60_000 + b'"; b=2', b'c="3"; d=4').keys() <= {"b", "d"}
-    assert cookies_behind(b'"') == {}
+    assert read_cookies_behind_middleware(b"a=1; b=2") == {"a": "1", "b": "2"}
+    assert read_cookies_behind_middleware(b'a=1; b="2"; c=3') == {"a": "1", "c": "3"}
+    assert read_cookies_behind_middleware(
+        b'a="' + b"\\" * 60_000 + b'"; b=2', b'c="3"; d=4'
+    ).keys() <= {"b", "d"}
+    assert read_cookies_behind_middleware(b'"') == {}

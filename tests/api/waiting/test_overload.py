@@ -1,4 +1,4 @@
-"""More callers than the workers can serve: some are served, and the rest are refused at once."""
+"""Tests that an overloaded API serves some callers, and rejects the others immediately."""
 
 import time
 from collections import Counter
@@ -15,8 +15,9 @@ from devstack.supervisor.programs import is_responding
 pytestmark = pytest.mark.tier("timing")
 MODULE = "tests.support.probe.asking"
 WORK_SECONDS = 0.5
-# Of two workers, in as many seconds.
-SECONDS, CAPACITY = 5, 20
+LOAD_SECONDS = 5
+# The number of calls that the worker can answer in LOAD_SECONDS, two at a time.
+CALLS_SERVED_IN_TIME = 20
 
 
 @pytest.fixture(scope="module")
@@ -24,20 +25,25 @@ def busy_stack(make_stack: Callable[[str], Stack]) -> Stack:
     """A test stack with a test route `/ask` and one worker, which answers two calls at a time."""
     stack = make_stack("overload")
     port = stack.api_port
-    impatient = {"PROBE_MAX_LINE_SECONDS": "1"}
+    environment = {"PROBE_MAX_LINE_SECONDS": "1"}
     stack.start(
         "api",
         "api",
         str(port),
         module=MODULE,
         ready=lambda: is_responding(port, "/healthz"),
-        environment=impatient,
+        environment=environment,
         forks=True,
     )
-    mark = stack.home / "overload.ready"
-    ready_file = {"PRESSROOM_READY_FILE": str(mark)}
+    ready_path = stack.home / "overload.ready"
+    worker_environment = {"PRESSROOM_READY_FILE": str(ready_path)}
     stack.start(
-        "worker", "worker", module=MODULE, ready=mark.exists, environment=ready_file, forks=True
+        "worker",
+        "worker",
+        module=MODULE,
+        ready=ready_path.exists,
+        environment=worker_environment,
+        forks=True,
     )
     return stack
 
@@ -48,15 +54,15 @@ def test_overloaded_api_serves_accepted_calls_and_rejects_the_rest_with_retry_af
     keys = [busy_stack.create_owner().key for _ in range(3)]
 
     def ask(number: int) -> httpx2.Response:
-        time.sleep(number * SECONDS / (5 * CAPACITY))
+        time.sleep(number * LOAD_SECONDS / (5 * CALLS_SERVED_IN_TIME))
         with busy_stack.client(keys[number % len(keys)]) as client:
             return client.post("/ask", params={"sleep": WORK_SECONDS, "text": str(number)})
 
-    with ThreadPoolExecutor(5 * CAPACITY) as pool:
-        replies = list(pool.map(ask, range(5 * CAPACITY)))
+    with ThreadPoolExecutor(5 * CALLS_SERVED_IN_TIME) as pool:
+        replies = list(pool.map(ask, range(5 * CALLS_SERVED_IN_TIME)))
     statuses = Counter(reply.status_code for reply in replies)
     assert set(statuses) == {200, 503}
-    assert statuses[200] >= CAPACITY / 2
+    assert statuses[200] >= CALLS_SERVED_IN_TIME / 2
     for reply in replies:
         if reply.status_code == 503:
             assert reply.json()["code"] == "queue.overloaded"

@@ -1,4 +1,4 @@
-"""A queue in which messages wait for long takes no more, and says so before anything is stored."""
+"""Tests that calls for a slow queue are rejected before anything is stored."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,7 +10,7 @@ from devstack.harness.stack import Stack
 from tests.support.images.pictures import photo
 from tests.support.lists.subscribers import new_list
 
-CANARIES = "pressroom:canaries"
+CANARIES_KEY = "pressroom:canaries"
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +30,14 @@ def queue_client(idle_stack: Stack) -> Iterator[httpx2.Client]:
     """
     with idle_stack.client(idle_stack.create_owner().key) as client:
         yield client
-    idle_stack.resources.redis.delete(CANARIES)
+    idle_stack.resources.redis.delete(CANARIES_KEY)
 
 
-def make_older(stack: Stack, queue: str, seconds: float) -> None:
-    """As if the queue's canary had been under way for so long."""
+def set_queue_age(stack: Stack, queue: str, seconds: float) -> None:
+    """Set the age of the queue's canary, so that the queue seems that slow."""
     redis = stack.resources.redis
     now, _ = redis.time()
-    redis.hset(CANARIES, f"{queue}:waiting", str(now - seconds))
+    redis.hset(CANARIES_KEY, f"{queue}:waiting", str(now - seconds))
 
 
 def upload(queue_client: httpx2.Client, prefer: str) -> httpx2.Response:
@@ -46,7 +46,7 @@ def upload(queue_client: httpx2.Client, prefer: str) -> httpx2.Response:
     )
 
 
-def is_error(send: Callable[[], httpx2.Response]) -> bool:
+def is_rejected(send: Callable[[], httpx2.Response]) -> bool:
     reply = send()
     if reply.status_code != 503:
         return False
@@ -58,17 +58,17 @@ def is_error(send: Callable[[], httpx2.Response]) -> bool:
 def test_upload_that_would_wait_too_long_is_rejected_before_anything_is_stored(
     idle_stack: Stack, queue_client: httpx2.Client
 ) -> None:
-    make_older(idle_stack, "media", 40)
-    eventually(lambda: is_error(lambda: upload(queue_client, "wait=1")), what="an error")
-    before = idle_stack.query(
+    set_queue_age(idle_stack, "media", 40)
+    eventually(lambda: is_rejected(lambda: upload(queue_client, "wait=1")), what="an error")
+    counts_before = idle_stack.query(
         "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM attachments)"
     )
-    assert is_error(lambda: upload(queue_client, "wait=1"))
-    after = idle_stack.query(
+    assert is_rejected(lambda: upload(queue_client, "wait=1"))
+    counts_after = idle_stack.query(
         "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM attachments)"
     )
-    assert after == before
-    # Who does not wait may be served late, and another queue is not the fault of this one.
+    assert counts_after == counts_before
+    # Calls that don't wait are still accepted, and so are calls for other queues.
     assert upload(queue_client, "respond-async").status_code == 202
     list_id = new_list(queue_client)["id"]
     path = f"/auxilia/subscriptions/{list_id}/members/add"
@@ -78,8 +78,8 @@ def test_upload_that_would_wait_too_long_is_rejected_before_anything_is_stored(
 def test_stalled_queue_rejects_even_uploads_that_do_not_wait(
     idle_stack: Stack, queue_client: httpx2.Client
 ) -> None:
-    make_older(idle_stack, "media", 700)
-    eventually(lambda: is_error(lambda: upload(queue_client, "respond-async")), what="an error")
+    set_queue_age(idle_stack, "media", 700)
+    eventually(lambda: is_rejected(lambda: upload(queue_client, "respond-async")), what="an error")
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_calls_that_wait_for_a_slow_queue_are_rejected_until_the_queue_recovers(
     idle_stack: Stack, queue_client: httpx2.Client, queue: str, path: str, body: object
 ) -> None:
     path = path.format(list_id=new_list(queue_client)["id"])
-    make_older(idle_stack, queue, 40)
+    set_queue_age(idle_stack, queue, 40)
 
     def send() -> httpx2.Response:
         return queue_client.post(path, json=body, headers={"Prefer": "wait=1"})
 
-    eventually(lambda: is_error(send), what="an error")
-    idle_stack.resources.redis.delete(CANARIES)
-    eventually(lambda: not is_error(send), what="the end of the errors")
+    eventually(lambda: is_rejected(send), what="an error")
+    idle_stack.resources.redis.delete(CANARIES_KEY)
+    eventually(lambda: not is_rejected(send), what="the end of the errors")

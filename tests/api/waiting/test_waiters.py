@@ -1,4 +1,4 @@
-"""Calls that wait for work, and downloads."""
+"""Tests of calls that wait for the end of a job, and of the limit of slow downloads."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -17,16 +17,16 @@ pytestmark = pytest.mark.anyio
 
 
 class Outcomes:
-    """What a look finds, and how often it was asked for what."""
+    """Simulates the look-up of finished jobs, and records the topics of each look-up."""
 
     def __init__(self) -> None:
         self.done: set[str] = set()
-        self.looks: list[list[str]] = []
-        self.broken = False
+        self.lookups: list[list[str]] = []
+        self.is_broken = False
 
-    async def look(self, topics: list[str]) -> Mapping[str, bool]:
-        self.looks.append(topics)
-        if self.broken:
+    async def look_up(self, topics: list[str]) -> Mapping[str, bool]:
+        self.lookups.append(topics)
+        if self.is_broken:
             raise OSError
         return {topic: True for topic in topics if topic in self.done}
 
@@ -38,7 +38,7 @@ def outcomes() -> Outcomes:
 
 @pytest.fixture
 async def waiters(outcomes: Outcomes) -> AsyncIterator[Waiters[bool]]:
-    waiters = Waiters(outcomes.look)
+    waiters = Waiters(outcomes.look_up)
     async with run_in_background(waiters.run()):
         yield waiters
 
@@ -62,15 +62,15 @@ async def test_waiter_finds_finished_job_after_lost_notification(
 async def test_waiter_with_lost_notification_is_not_starved_by_other_notifications(
     outcomes: Outcomes, waiters: Waiters[bool]
 ) -> None:
-    lost = asyncio.create_task(waiters.wait("job:lost", 10))
-    busy = asyncio.create_task(waiters.wait("job:busy", 10))
+    waiter_without_notification = asyncio.create_task(waiters.wait("job:lost", 10))
+    notified_waiter = asyncio.create_task(waiters.wait("job:busy", 10))
     await asyncio.sleep(0.01)
     outcomes.done.add("job:lost")
-    while not lost.done():
+    while not waiter_without_notification.done():
         waiters.nudge("job:busy")
         await asyncio.sleep(0.002)
-    assert lost.result() is True
-    busy.cancel()
+    assert waiter_without_notification.result() is True
+    notified_waiter.cancel()
 
 
 async def test_hundreds_of_waiters_are_looked_up_together(
@@ -79,29 +79,29 @@ async def test_hundreds_of_waiters_are_looked_up_together(
     topics = [f"job:{number}" for number in range(500)]
     waits = [asyncio.create_task(waiters.wait(topic, 10)) for topic in topics]
     await asyncio.sleep(0.05)
-    outcomes.looks.clear()
+    outcomes.lookups.clear()
     outcomes.done.update(topics)
     assert all(await asyncio.gather(*waits))
-    assert len(outcomes.looks) <= 2
+    assert len(outcomes.lookups) <= 2
 
 
 async def test_expired_wait_is_no_longer_looked_up(
     outcomes: Outcomes, waiters: Waiters[bool]
 ) -> None:
     assert await waiters.wait("job:1", 0.05) is None
-    outcomes.looks.clear()
+    outcomes.lookups.clear()
     await asyncio.sleep(2 * waiting.LOOK_UP_ALL_SECONDS / 3)
     await asyncio.sleep(2 * waiting.LOOK_UP_ALL_SECONDS / 3)
-    assert outcomes.looks == []
+    assert outcomes.lookups == []
 
 
 async def test_waiters_are_looked_up_again_after_a_failed_lookup(
     outcomes: Outcomes, waiters: Waiters[bool]
 ) -> None:
-    outcomes.broken = True
+    outcomes.is_broken = True
     wait = asyncio.create_task(waiters.wait("job:1", 10))
     await asyncio.sleep(0.05)
-    outcomes.broken = False
+    outcomes.is_broken = False
     outcomes.done.add("job:1")
     assert await wait is True
 
@@ -110,23 +110,25 @@ async def test_waiters_beyond_the_limit_per_process_are_rejected(
     waiters: Waiters[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "MAX_WAITING_REQUESTS", 1)
-    first = asyncio.create_task(waiters.wait("job:1", 10))
+    first_wait = asyncio.create_task(waiters.wait("job:1", 10))
     await asyncio.sleep(0.01)
-    with pytest.raises(DomainError) as caught:
+    with pytest.raises(DomainError) as error:
         await waiters.wait("job:2", 10)
-    assert caught.value.code == "queue.too_many_waiters"
-    first.cancel()
+    assert error.value.code == "queue.too_many_waiters"
+    first_wait.cancel()
 
 
 async def test_waiters_beyond_the_limit_per_owner_are_rejected_without_affecting_other_owners(
     outcomes: Outcomes, waiters: Waiters[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "MAX_WAITING_REQUESTS_PER_OWNER", 2)
-    waits = [asyncio.create_task(waiters.wait(f"job:{n}", 10, owner_id=1)) for n in range(2)]
+    waits = [
+        asyncio.create_task(waiters.wait(f"job:{number}", 10, owner_id=1)) for number in range(2)
+    ]
     await asyncio.sleep(0.01)
-    with pytest.raises(DomainError) as caught:
+    with pytest.raises(DomainError) as error:
         waiters.check_room(1)
-    assert caught.value.code == "queue.too_many_of_yours"
+    assert error.value.code == "queue.too_many_of_yours"
     waiters.check_room(2)
     outcomes.done |= {"job:0", "job:1"}
     assert await asyncio.gather(*waits) == [True, True]
@@ -151,7 +153,8 @@ async def test_work_is_cancelled_when_its_caller_disconnects() -> None:
     assert cancelled.is_set()
 
 
-ANNA, BERT = "192.0.2.1", "192.0.2.2"
+FIRST_CALLER_IP = "192.0.2.1"
+SECOND_CALLER_IP = "192.0.2.2"
 
 
 @pytest.fixture
@@ -169,19 +172,21 @@ async def pieces() -> AsyncIterator[bytes]:
 
 
 async def test_slow_downloads_are_limited_per_caller(slow_reads: SlowDownloads) -> None:
-    held = [slow_reads.limit(ANNA, pieces()) for _ in range(2)]
-    for each in held:
-        await anext(each)
+    downloads = [slow_reads.limit(FIRST_CALLER_IP, pieces()) for _ in range(2)]
+    for download in downloads:
+        await anext(download)
     with pytest.raises(CallerDisconnected):
-        await anext(slow_reads.limit(ANNA, pieces()))
-    await anext(slow_reads.limit(BERT, pieces()))
-    await held[0].aclose()
-    assert [each async for each in slow_reads.limit(ANNA, pieces())] == [b"piece"] * 3
+        await anext(slow_reads.limit(FIRST_CALLER_IP, pieces()))
+    await anext(slow_reads.limit(SECOND_CALLER_IP, pieces()))
+    await downloads[0].aclose()
+    assert [download async for download in slow_reads.limit(FIRST_CALLER_IP, pieces())] == [
+        b"piece"
+    ] * 3
 
 
 async def test_quick_downloads_do_not_count_towards_the_slow_download_limit(
     slow_reads: SlowDownloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slow_downloads, "MAX_QUICK_SECONDS", 60.0)
-    held = [slow_reads.limit(ANNA, pieces()) for _ in range(20)]
-    assert [await anext(each) for each in held] == [b"piece"] * 20
+    downloads = [slow_reads.limit(FIRST_CALLER_IP, pieces()) for _ in range(20)]
+    assert [await anext(download) for download in downloads] == [b"piece"] * 20

@@ -1,4 +1,4 @@
-// The values that the examples of the README leave to the reader.
+// Values that the examples in the README use without a definition.
 declare const secret: string;
 declare const request: Request;
 declare const clientId: string;

@@ -3,9 +3,9 @@ import { createReadStream } from "node:fs";
 import { test } from "node:test";
 import { Accepted, ApiError, JobFailed, JobUnfinished, Pressroom, PressroomError } from "pressroom-client";
 import { fromPath } from "pressroom-client/node";
-import { given, newList, pressroom, rows, uniqueSlug } from "./setting.mjs";
+import { newList, pressroom, rows, testInput, uniqueSlug } from "./setting.mjs";
 
-const photo = await fromPath(given.photo);
+const photo = await fromPath(testInput.photo);
 const bytes = new Uint8Array(await photo.content.arrayBuffer());
 
 async function* chunks() {
@@ -13,10 +13,10 @@ async function* chunks() {
   yield bytes.slice(1000);
 }
 
-async function collected(items) {
-  const all = [];
-  for await (const each of items) all.push(each);
-  return all;
+async function collect(items) {
+  const collected = [];
+  for await (const item of items) collected.push(item);
+  return collected;
 }
 
 test("a file is uploaded from a path, bytes, a browser's file and streams", async () => {
@@ -28,18 +28,19 @@ test("a file is uploaded from a path, bytes, a browser's file and streams", asyn
     new File([bytes], name),
     { name, content: new Blob([bytes]).stream() },
     { name, content: chunks() },
-    { name, content: createReadStream(given.photo) },
+    { name, content: createReadStream(testInput.photo) },
   ];
-  const made = [];
-  for (const file of uploads) made.push(await pressroom.uploadAttachment({ file }));
-  assert.deepEqual(new Set(made.map((each) => each.original_filename)), new Set([name]));
-  assert.equal(new Set(made.map((each) => each.original_checksum)).size, 1);
-  assert.deepEqual(new Set(made.map((each) => each.status)), new Set([2]));
-  const response = await pressroom.downloadMedia({ filename: made[0].filename });
-  assert.equal((await response.arrayBuffer()).byteLength, made[0].size);
+  const attachments = [];
+  for (const file of uploads) attachments.push(await pressroom.uploadAttachment({ file }));
+  const filenames = attachments.map((attachment) => attachment.original_filename);
+  assert.deepEqual(new Set(filenames), new Set([name]));
+  assert.equal(new Set(attachments.map((attachment) => attachment.original_checksum)).size, 1);
+  assert.deepEqual(new Set(attachments.map((attachment) => attachment.status)), new Set([2]));
+  const response = await pressroom.downloadMedia({ filename: attachments[0].filename });
+  assert.equal((await response.arrayBuffer()).byteLength, attachments[0].size);
 });
 
-test("an error has its code, status, places and request", async () => {
+test("an error has its code, status, invalid fields and request id", async () => {
   await assert.rejects(pressroom.readAttachment({ hash_id: "0123456789ab" }), (error) => {
     assert.ok(error instanceof ApiError && error instanceof PressroomError);
     assert.equal(error.code, "attachment.not_found");
@@ -52,7 +53,7 @@ test("an error has its code, status, places and request", async () => {
     assert.ok(error.errors.some(({ field }) => field === "body.title"));
     return true;
   });
-  await assert.rejects(new Pressroom(given.api_url).readMe(), { status: 401 });
+  await assert.rejects(new Pressroom(testInput.api_url).readMe(), { status: 401 });
 });
 
 test("each operation is a method of a resource and of the client", async () => {
@@ -61,30 +62,30 @@ test("each operation is a method of a resource and of the client", async () => {
   assert.deepEqual(await pressroom.readList({ list_id: id }), changed);
   assert.deepEqual(await pressroom.lists.read({ list_id: id }), changed);
   const lists = [pressroom.lists.list({ limit: 100 }), pressroom.listLists({ limit: 100 })];
-  for (const pages of lists) assert.ok((await collected(pages)).some((list) => list.id === id));
+  for (const pages of lists) assert.ok((await collect(pages)).some((list) => list.id === id));
 });
 
 test("credentials may be a function", async () => {
-  const keys = [given.key, "prk_none"];
-  const client = new Pressroom(given.api_url, { credentials: async () => keys.shift() });
-  assert.equal((await client.readMe()).id, given.user_id);
+  const keys = [testInput.key, "prk_none"];
+  const client = new Pressroom(testInput.api_url, { credentials: async () => keys.shift() });
+  assert.equal((await client.readMe()).id, testInput.user_id);
   await assert.rejects(client.readMe(), { status: 401 });
 });
 
-test("no value of a path leads to another path", async () => {
+test("path values can't lead to another path", async () => {
   for (const list_id of ["", ".", ".."]) {
     await assert.rejects(pressroom.readList({ list_id }), TypeError);
   }
 });
 
-test("iterating goes on through all pages, by cursor and by offset", async () => {
+test("iteration continues through all pages, by cursor and by offset", async () => {
   const list_id = await newList();
   const members = Array.from({ length: 23 }, (_, n) => ({ email: `reader${n}@example.com` }));
   assert.equal(await pressroom.addMembers({ list_id, body: { members } }), 23);
-  const emails = (await collected(pressroom.listMembers({ list_id, limit: 5 }))).map((m) => m.email);
+  const emails = (await collect(pressroom.listMembers({ list_id, limit: 5 }))).map((m) => m.email);
   assert.equal(new Set(emails).size, 23);
   assert.equal(emails.length, 23);
-  const filtered = await collected(pressroom.listMembers({ list_id, limit: 2, email: "reader1*" }));
+  const filtered = await collect(pressroom.listMembers({ list_id, limit: 2, email: "reader1*" }));
   assert.equal(filtered.length, 11);
   const first = await pressroom.listMembers({ list_id, limit: 20 });
   assert.equal(first.items.length, 20);
@@ -93,40 +94,40 @@ test("iterating goes on through all pages, by cursor and by offset", async () =>
   assert.equal(second.items.length, 3);
   assert.equal(await second.nextPage(), undefined);
   for (let n = 0; n < 4; n++) await newList();
-  const lists = (await collected(pressroom.listLists({ limit: 2 }))).map((each) => each.id);
+  const lists = (await collect(pressroom.listLists({ limit: 2 }))).map((each) => each.id);
   assert.equal(new Set(lists).size, lists.length);
   assert.ok(lists.length >= 5);
   const none = pressroom.listMembers({ list_id, email: "none@example.com" });
-  assert.deepEqual(await collected(none), []);
+  assert.deepEqual(await collect(none), []);
 });
 
-// What tells an item apart: consent has no ids.
-const told = (item) => item.id ?? item;
+// Consent entries have no ids, so that the whole item is compared.
+const itemKey = (item) => item.id ?? item;
 
-test("every list is iterated to its end", async () => {
-  for (const [id, asked] of Object.entries(given.lists)) {
+test("every collection is iterated to its end", async () => {
+  for (const [id, parameters] of Object.entries(testInput.lists)) {
     const name = id.replace(/_(.)/g, (_, letter) => letter.toUpperCase());
-    const whole = (await pressroom[name]({ ...asked, limit: 100 })).items.map(told);
-    const walked = await collected(pressroom[name]({ ...asked, limit: 1 }));
-    assert.deepEqual(walked.map(told), whole, name);
+    const expected = (await pressroom[name]({ ...parameters, limit: 100 })).items.map(itemKey);
+    const iterated = await collect(pressroom[name]({ ...parameters, limit: 1 }));
+    assert.deepEqual(iterated.map(itemKey), expected, name);
   }
 });
 
-test("an import is watched to its end", async () => {
-  const seen = [];
+test("waiting for an import reports its progress until its end", async () => {
+  const statuses = [];
   const started = await pressroom.importMembers({
     list_id: await newList(),
     file: { name: "members.csv", content: new Blob([rows(300)]) },
   });
-  const onProgress = (job) => seen.push(job.status);
+  const onProgress = (job) => statuses.push(job.status);
   const job = await pressroom.waitForJob(started, { onProgress, timeout: 60 });
   assert.equal(job.result.added, 300);
-  assert.equal(seen.at(-1), "succeeded");
+  assert.equal(statuses.at(-1), "succeeded");
   const record = await pressroom.readImport({ import_id: job.result.import_id });
   assert.equal(record.filename, "members.csv");
 });
 
-test("a large body is sent from a stream", async () => {
+test("a large request body is sent from a stream", async () => {
   async function* lines() {
     for (const line of rows(2000).split(/(?<=\n)/)) yield new TextEncoder().encode(line);
   }
@@ -135,7 +136,7 @@ test("a large body is sent from a stream", async () => {
   assert.equal((await pressroom.waitForJob(job, { timeout: 60 })).result.added, 2000);
 });
 
-test("a job that fails rejects with its code", async () => {
+test("waiting for a failed job rejects with the code of its error", async () => {
   const file = new Uint8Array(300).map((_, n) => n % 3);
   const job = await pressroom.importMembers({ list_id: await newList(), file });
   await assert.rejects(pressroom.waitForJob(job, { timeout: 60 }), (error) => {
@@ -145,7 +146,7 @@ test("a job that fails rejects with its code", async () => {
   });
 });
 
-test("work that outlasts its wait is accepted as a job", async () => {
+test("a call returns an accepted job if the work outlasts the wait", async () => {
   const list_id = await newList();
   const members = Array.from({ length: 50 }, (_, n) => ({ email: `reader${n}@example.com` }));
   const accepted = await pressroom.addMembers({ list_id, body: { members }, prefer: "respond-async" });
@@ -153,13 +154,13 @@ test("work that outlasts its wait is accepted as a job", async () => {
   assert.equal((await pressroom.waitForJob(accepted, { timeout: 60 })).result.added, 50);
 });
 
-test("a wait for a job ends in time, and by its caller's signal", async () => {
+test("a wait for a job ends after its timeout, and when its signal aborts", async () => {
   const file = new TextEncoder().encode(rows(30_000));
   const job = await pressroom.importMembers({ list_id: await newList(), file });
   await assert.rejects(pressroom.waitForJob(job, { timeout: 0.05 }), JobUnfinished);
-  const leaving = new AbortController();
-  const left = pressroom.waitForJob(job, { signal: leaving.signal });
-  leaving.abort(new Error("left"));
-  await assert.rejects(left, { message: "left" });
+  const controller = new AbortController();
+  const abortedWait = pressroom.waitForJob(job, { signal: controller.signal });
+  controller.abort(new Error("left"));
+  await assert.rejects(abortedWait, { message: "left" });
   await pressroom.cancelJob({ job_id: job.id });
 });

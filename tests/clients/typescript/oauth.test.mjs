@@ -1,55 +1,55 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { OAuth, Pressroom, tokenSource } from "pressroom-client";
-import { given } from "./setting.mjs";
+import { testInput } from "./setting.mjs";
 
 const SCOPES = ["credit.read", "attachment"];
-const login = new OAuth(given.api_url, {
-  clientId: given.program.client_id,
-  clientSecret: given.program.secret,
-  redirectUri: given.program.redirect_uri,
+const oauth = new OAuth(testInput.api_url, {
+  clientId: testInput.program.client_id,
+  clientSecret: testInput.program.secret,
+  redirectUri: testInput.program.redirect_uri,
 });
 
-/** The URL to which the person comes back after the consent page. */
-async function returned(url, decision = "allow") {
-  const headers = { Cookie: `pressroom_session=${given.session}`, Origin: given.api_url };
+/** Answer the consent page, and return the URL to which the person is redirected. */
+async function answerConsent(url, decision = "allow") {
+  const headers = { Cookie: `pressroom_session=${testInput.session}`, Origin: testInput.api_url };
   const page = await (await fetch(url, { headers })).text();
   const csrf_token = /name="csrf_token" value="([^"]+)"/.exec(page)[1];
-  const ticked = Object.fromEntries(SCOPES.map((scope) => [`scope.${scope}`, "on"]));
-  const body = new URLSearchParams({ csrf_token, decision, ...ticked });
+  const scopeFields = Object.fromEntries(SCOPES.map((scope) => [`scope.${scope}`, "on"]));
+  const body = new URLSearchParams({ csrf_token, decision, ...scopeFields });
   const reply = await fetch(url, { method: "POST", headers, body, redirect: "manual" });
   assert.equal(reply.status, 303);
   return reply.headers.get("location");
 }
 
-test("a program gets tokens, renews them and ends them", async () => {
-  const begun = await login.begin(SCOPES);
-  const tokens = await login.finish(begun, await returned(begun.url));
+test("a client obtains, refreshes and revokes tokens", async () => {
+  const login = await oauth.begin(SCOPES);
+  const tokens = await oauth.finish(login, await answerConsent(login.url));
   assert.deepEqual(new Set(tokens.scope.split(" ")), new Set(SCOPES));
-  const kept = [];
+  const storedTokens = [];
   const expired = { ...tokens, expiresAt: Date.now() / 1000 };
-  const credentials = tokenSource(login, expired, (renewed) => void kept.push(renewed));
-  const client = new Pressroom(given.api_url, { credentials });
-  // Calls at the same time renew the token once.
+  const credentials = tokenSource(oauth, expired, (renewed) => void storedTokens.push(renewed));
+  const client = new Pressroom(testInput.api_url, { credentials });
+  // Concurrent calls refresh the tokens only once.
   const balances = await Promise.all([client.readBalance(), client.readBalance(), client.readBalance()]);
-  assert.deepEqual(new Set(balances.map((each) => each.user_id)), new Set([given.user_id]));
-  assert.equal(kept.length, 1);
-  await login.revoke(kept[0]);
-  await assert.rejects(login.refresh(kept[0]), { code: "invalid_grant" });
+  assert.deepEqual(new Set(balances.map((each) => each.user_id)), new Set([testInput.user_id]));
+  assert.equal(storedTokens.length, 1);
+  await oauth.revoke(storedTokens[0]);
+  await assert.rejects(oauth.refresh(storedTokens[0]), { code: "invalid_grant" });
 });
 
-test("a URL of another login or server gives no tokens", async () => {
-  const begun = await login.begin(SCOPES);
-  const url = await returned(begun.url);
-  await assert.rejects(login.finish(await login.begin(SCOPES), url), { code: "state.mismatch" });
-  const foreign = `${given.program.redirect_uri}?code=c&state=${begun.state}`;
-  for (const each of [foreign, `${foreign}&iss=https://evil.example`]) {
-    await assert.rejects(login.finish(begun, each), { code: "iss.mismatch" });
+test("a redirect URL of another login or server is rejected", async () => {
+  const login = await oauth.begin(SCOPES);
+  const url = await answerConsent(login.url);
+  await assert.rejects(oauth.finish(await oauth.begin(SCOPES), url), { code: "state.mismatch" });
+  const foreignUrl = `${testInput.program.redirect_uri}?code=c&state=${login.state}`;
+  for (const invalidUrl of [foreignUrl, `${foreignUrl}&iss=https://evil.example`]) {
+    await assert.rejects(oauth.finish(login, invalidUrl), { code: "iss.mismatch" });
   }
 });
 
-test("a person who says no is an error", async () => {
-  const begun = await login.begin(SCOPES);
-  const url = await returned(begun.url, "deny");
-  await assert.rejects(login.finish(begun, url), { code: "access_denied" });
+test("finish rejects with an error if the person denies access", async () => {
+  const login = await oauth.begin(SCOPES);
+  const url = await answerConsent(login.url, "deny");
+  await assert.rejects(oauth.finish(login, url), { code: "access_denied" });
 });

@@ -1,28 +1,29 @@
-// What the tests are given: an API, the key of a new owner, and a way to the API that loses answers.
+// The input of the tests: an API, the key of a new owner, and a proxy that simulates network faults.
 import { Pressroom } from "pressroom-client";
 
-export const given = JSON.parse(process.env.GIVEN);
+export const testInput = JSON.parse(process.env.TEST_INPUT);
 
-export const pressroom = new Pressroom(given.api_url, { credentials: given.key });
+export const pressroom = new Pressroom(testInput.api_url, { credentials: testInput.key });
 
-let names = 0;
+let slugCount = 0;
 
 export function uniqueSlug() {
-  return `garden-${process.pid}-${Date.now()}-${names++}`;
+  return `garden-${process.pid}-${Date.now()}-${slugCount++}`;
 }
 
 export async function newList() {
   return (await pressroom.createList({ body: { title: "Garden", slug: uniqueSlug() } })).id;
 }
 
-/** A client whose calls meet these faults, and what of them arrived. */
-export function wayWith(faults, options = {}) {
-  const url = `${given.network}/${uniqueSlug()}.${faults.join(".")}`;
-  const seen = async () => (await fetch(`${url}/seen`)).json();
-  return { seen, pressroom: new Pressroom(url, { credentials: given.key, ...options }) };
+/** Return a client whose calls meet these faults, and a function that lists the received calls. */
+export function createFaultyClient(faults, options = {}) {
+  const url = `${testInput.network}/${uniqueSlug()}.${faults.join(".")}`;
+  const listReceivedCalls = async () => (await fetch(`${url}/seen`)).json();
+  const pressroom = new Pressroom(url, { credentials: testInput.key, ...options });
+  return { listReceivedCalls, pressroom };
 }
 
-/** The lines of a file of members. */
+/** Return the content of a CSV file with members. */
 export function rows(count) {
   return "email\n" + Array.from({ length: count }, (_, n) => `reader${n}@example.com\n`).join("");
 }

@@ -1,4 +1,4 @@
-// Compiled, never run: what the types promise, and what they refuse.
+// The test compiles this file, but never runs it, to check which code the types accept and reject.
 import {
   ApiError,
   type components,
