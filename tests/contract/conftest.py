@@ -13,6 +13,7 @@ from tests.support.credits.payments import SandboxPayments
 from tests.support.http.replies import data, send
 from tests.support.http.webhook_receiver import HookReceiver, hooked
 from tests.support.images.pictures import photo
+from tests.support.lists.bounces import backdate_history
 from tests.support.lists.people_on_lists import Subscriber, subscribe
 from tests.support.lists.subscribers import Reader, a_reader, new_list
 from tests.support.people.consoles import OwnerAtConsole, at_console
@@ -120,6 +121,14 @@ def make_reader(stack: Stack) -> Iterator[Callable[[], Reader]]:
     """A function that creates a person who can log in and has no subscriptions."""
     with ExitStack() as exit_stack:
         yield lambda: exit_stack.enter_context(a_reader(stack))
+
+
+@pytest.fixture
+def member(stack: Stack, reader: Reader, list_id: int) -> Reader:
+    """The person of the fixture `reader`, who joined the list of `list_id` 60 days ago."""
+    reader.joins(list_id)
+    backdate_history(stack, reader)
+    return reader
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Tests of reported bounces: which of them turn a member's mail off, and who can lift a bounce."""
+"""Tests of reported bounces: which of them turn a member's mail off, and with which reason."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -14,8 +14,9 @@ from services.subscriptions.members import locks
 from services.subscriptions.members.bounce_reports import BounceOutcome, ReportedBounce
 from tests.support.feed.causes import events
 from tests.support.http.replies import data, problem
-from tests.support.imports.bulk import add, imported, of_addresses
+from tests.support.imports.bulk import add
 from tests.support.lists.bounces import (
+    backdate_history,
     bounce_hard,
     bounce_softly,
     build_mailing,
@@ -23,55 +24,24 @@ from tests.support.lists.bounces import (
     reach,
     record,
 )
-from tests.support.lists.segments import acted
-from tests.support.lists.segments import undo as undo_bulk_action
 from tests.support.lists.subscribers import (
     Reader,
     confirm,
     fill,
+    get_member,
     known_member,
     mailed,
     new_address,
     new_list,
     subscribe,
-    trace_for,
 )
-from tests.support.people.erasure import erase
+
+# The mailing list has this member in all of these tests, even if a test doesn't use the member.
+pytestmark = pytest.mark.usefixtures("member")
 
 SOFT_BOUNCE_LIMIT = 5
 # The ages of five mailings in days. If all five mailings bounce softly, mail is turned off.
 SOFT_BOUNCE_DAYS_AGO = (8, 6, 4, 2, 0)
-
-
-@pytest.fixture
-def member(reader: Reader, list_id: int) -> Reader:
-    """A member who joined the list long before the mailings in the tests."""
-    return reader.joins(list_id)
-
-
-@pytest.fixture(autouse=True)
-def _backdate_member(stack: Stack, member: Reader) -> None:
-    backdate_history(stack, member)
-
-
-def backdate_history(stack: Stack, reader: Reader) -> None:
-    """Move the person's actions 60 days into the past, because bounces before them are ignored."""
-    stack.query(
-        "UPDATE subscription_events SET created_at = created_at - interval '60 days'"
-        " WHERE user_id = %s",
-        reader.user_id,
-    )
-
-
-def get_member(client: httpx2.Client, list_id: int, reader: Reader) -> dict[str, Any]:
-    return dict(data(client.get(f"/lists/{list_id}/members/{reader.user_id}")))
-
-
-def set_mail_by_owner(
-    client: httpx2.Client, list_id: int, reader: Reader, *, enabled: bool
-) -> httpx2.Response:
-    path = f"/subscriptions/{list_id}/members/{reader.user_id}/email"
-    return client.put(path, json={"enabled": enabled})
 
 
 def test_hard_bounce_turns_mail_off_and_keeps_the_membership(
@@ -409,242 +379,6 @@ def test_bounced_filter_selects_members_by_the_bounces_that_count(
     assert find_emails(**{"is": "none"}) == {unaffected, soft_bounced, hard_bounced}
 
 
-# The functions in ``OWNER_ACTIONS`` are all actions of an owner that could turn a member's mail on
-# by mistake. Each function returns the id of the list that has the member afterwards.
-def transfer(client: httpx2.Client, list_id: int, member: Reader) -> int:
-    target_list_id: int = new_list(client)["id"]
-    path = f"/subscriptions/{list_id}/members/{member.user_id}/transfer"
-    assert data(client.post(path, params={"dst_list_id": target_list_id})) == 1
-    return target_list_id
-
-
-def transfer_onto_removed_record(client: httpx2.Client, list_id: int, member: Reader) -> int:
-    target_list_id: int = new_list(client)["id"]
-    member.joins(target_list_id)
-    remove_member(client, target_list_id, member)
-    path = f"/subscriptions/{list_id}/members/{member.user_id}/transfer"
-    assert data(client.post(path, params={"dst_list_id": target_list_id})) == 1
-    return target_list_id
-
-
-def put_member(client: httpx2.Client, list_id: int, member: Reader) -> int:
-    data(client.put(f"/lists/{list_id}/members/{member.email}", json={"name": "Ann"}))
-    return list_id
-
-
-def add_by_request(client: httpx2.Client, list_id: int, member: Reader) -> int:
-    data(add(client, list_id, {"email": member.email, "type": "gold"}, prefer="wait=30"))
-    return list_id
-
-
-def import_file(client: httpx2.Client, list_id: int, member: Reader) -> int:
-    imported(client, list_id, of_addresses(member.email), on_existing="update")
-    return list_id
-
-
-def run_bulk_actions_and_undo(client: httpx2.Client, list_id: int, member: Reader) -> int:
-    every_member_filter = {"field": "email", "exists": True}
-    for action in ("email_off", "remove"):
-        bulk_id = acted(client, list_id, action, filter=every_member_filter)["bulk_id"]
-        data(undo_bulk_action(client, bulk_id))
-    return list_id
-
-
-def import_and_undo(client: httpx2.Client, list_id: int, member: Reader) -> int:
-    remove_member(client, list_id, member)
-    result = imported(client, list_id, of_addresses(member.email))
-    assert result["added"] == 1
-    data(client.delete(f"/imports/{result['import_id']}/members"))
-    return add_by_request(client, list_id, member)
-
-
-def remove_member(client: httpx2.Client, list_id: int, member: Reader) -> None:
-    assert data(client.delete(f"/subscriptions/{list_id}/members/{member.user_id}")) == 1
-
-
-OwnerAction = Callable[[httpx2.Client, int, Reader], int]
-OWNER_ACTIONS: list[OwnerAction] = [
-    transfer,
-    transfer_onto_removed_record,
-    put_member,
-    add_by_request,
-    import_file,
-    run_bulk_actions_and_undo,
-    import_and_undo,
-]
-
-
-@pytest.mark.parametrize(
-    ("action", "is_removed"),
-    [
-        *((action, False) for action in OWNER_ACTIONS),
-        *((action, True) for action in (put_member, add_by_request, import_file)),
-    ],
-)
-def test_no_action_of_the_owner_except_turning_mail_on_lifts_a_bounce(
-    *,
-    stack: Stack,
-    client: httpx2.Client,
-    list_id: int,
-    member: Reader,
-    action: OwnerAction,
-    is_removed: bool,
-) -> None:
-    bounce_hard(stack, build_mailing(list_id, member.user_id))
-    if is_removed:
-        remove_member(client, list_id, member)
-    list_id = action(client, list_id, member)
-    member_record = get_member(client, list_id, member)
-    assert (member_record["status"], member_record["email_enabled"]) == ("active", False)
-    email_off = member_record["email_off"]
-    assert (email_off["reason"], email_off["status"]) == ("bounced", "5.1.1")
-
-
-def test_transfer_keeps_the_bounce_on_the_target_list(
-    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
-) -> None:
-    target_list_id = new_list(client)["id"]
-    member.joins(target_list_id)
-    backdate_history(stack, member)
-    bounce_hard(
-        stack, build_mailing(target_list_id, member.user_id), covered_list_ids=[target_list_id]
-    )
-    remove_member(client, target_list_id, member)
-    path = f"/subscriptions/{list_id}/members/{member.user_id}/transfer"
-    assert data(client.post(path, params={"dst_list_id": target_list_id})) == 1
-    member_record = get_member(client, target_list_id, member)
-    assert (member_record["status"], member_record["email_enabled"]) == ("active", False)
-    assert member_record["email_off"]["reason"] == "bounced"
-
-
-def test_undo_of_a_bulk_action_does_not_turn_on_mail_that_has_bounced_meanwhile(
-    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
-) -> None:
-    bulk_id = acted(client, list_id, "email_off", filter={"field": "email", "exists": True})[
-        "bulk_id"
-    ]
-    assert get_member(client, list_id, member)["email_off"]["reason"] == "owner"
-    assert bounce_hard(stack, build_mailing(list_id, member.user_id)) == "applied"
-    assert data(undo_bulk_action(client, bulk_id)) == 0
-    assert member.stands(list_id) == ("active", False)
-    assert get_member(client, list_id, member)["email_off"]["reason"] == "bounced"
-
-
-def test_undo_of_an_import_removes_or_restores_members_whose_mail_bounced(
-    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
-) -> None:
-    remove_member(client, list_id, member)
-    new_email = new_address()
-    result = imported(client, list_id, of_addresses(member.email, new_email))
-    assert result["added"] == 2
-    new_user_id = known_member(client, list_id, new_email)["user_id"]
-    for user_id in (member.user_id, new_user_id):
-        assert bounce_hard(stack, build_mailing(list_id, user_id)) == "applied"
-    assert data(client.delete(f"/imports/{result['import_id']}/members")) == 2
-    status_query = "SELECT user_id, status FROM subscriptions WHERE list_id = %s"
-    assert stack.query(status_query, list_id) == [(member.user_id, "removed")]
-    # If the owner adds the address again, the bounce still turns mail off.
-    add_by_request(client, list_id, member)
-    assert get_member(client, list_id, member)["email_off"]["reason"] == "bounced"
-
-
-@pytest.mark.parametrize("add_member", [put_member, add_by_request, import_file])
-def test_bounce_still_applies_after_the_erasure_of_the_member(
-    stack: Stack,
-    client: httpx2.Client,
-    list_id: int,
-    member: Reader,
-    add_member: OwnerAction,
-) -> None:
-    bounce_hard(stack, build_mailing(list_id, member.user_id))
-    erase(stack.resources, member.email)
-    anonymous_bounces = stack.query(
-        "SELECT user_id, status FROM bounces WHERE list_id = %s", list_id
-    )
-    assert anonymous_bounces == [(None, None)]
-    add_member(client, list_id, member)
-    member_record = known_member(client, list_id, member.email)
-    assert member_record["user_id"] != member.user_id
-    assert (member_record["status"], member_record["email_enabled"]) == ("active", False)
-    assert member_record["email_off"]["reason"] == "bounced"
-    # The owner can lift the bounce for the new member with the same address.
-    path = f"/subscriptions/{list_id}/members/{member_record['user_id']}/email"
-    assert data(client.put(path, json={"enabled": True})) == 1
-    assert known_member(client, list_id, member.email)["email_off"] is None
-    assert known_member(client, import_file(client, list_id, member), member.email)["email_enabled"]
-
-
-def test_owner_lifts_bounces_of_a_member_once_in_30_days(
-    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
-) -> None:
-    bounce_hard(stack, build_mailing(list_id, member.user_id))
-    earlier_mailing = build_mailing(list_id, member.user_id, mailing_id=2)
-    assert data(set_mail_by_owner(client, list_id, member, enabled=True)) == 1
-    assert get_member(client, list_id, member)["email_off"] is None
-    # A bounce from before the owner turned mail on is ignored if it is reported only now.
-    assert bounce_hard(stack, earlier_mailing) == "stale"
-    assert member.stands(list_id) == ("active", True)
-    # If no bounce turned the mail off, the owner may turn it on at any time.
-    assert data(set_mail_by_owner(client, list_id, member, enabled=False)) == 1
-    assert get_member(client, list_id, member)["email_off"]["reason"] == "owner"
-    assert data(set_mail_by_owner(client, list_id, member, enabled=True)) == 1
-    bounce_hard(stack, build_mailing(list_id, member.user_id, mailing_id=3))
-    problem(set_mail_by_owner(client, list_id, member, enabled=True), 409, "subscription.bounced")
-    assert member.stands(list_id) == ("active", False)
-    stack.query(
-        "UPDATE bounces SET lifted_at = lifted_at - interval '30 days' WHERE list_id = %s", list_id
-    )
-    assert data(set_mail_by_owner(client, list_id, member, enabled=True)) == 1
-    assert member.stands(list_id) == ("active", True)
-
-
-@pytest.mark.parametrize("way", ["login", "trace id", "confirmation", "own sign-up"])
-def test_person_lifts_a_bounce_at_any_time(
-    *,
-    stack: Stack,
-    client: httpx2.Client,
-    stranger: httpx2.Client,
-    list_id: int,
-    member: Reader,
-    way: str,
-) -> None:
-    for _ in range(2):
-        bounce_hard(stack, build_mailing(list_id, member.user_id))
-        assert member.stands(list_id) == ("active", False)
-        match way:
-            case "login":
-                member.wants_mail(list_id, True)
-            case "trace id":
-                trace_id = trace_for(stack, list_id, member.user_id)
-                path = f"/subscriptions/{list_id}/email"
-                body = {"enabled": True, "trace_id": trace_id}
-                assert data(stranger.put(path, json=body)) == 1
-            case "own sign-up":
-                member.leaves(list_id).joins(list_id)
-            case _:
-                remove_member(client, list_id, member)
-                data(subscribe(stranger, list_id, member.email))
-                assert confirm(stranger, mailed(stack, member.email)[0]).status_code == 303
-        assert member.stands(list_id) == ("active", True)
-        assert member.standing(list_id)["email_off"] is None
-        stack.query("DELETE FROM bounces WHERE list_id = %s AND lifted_at IS NOT NULL", list_id)
-        if way == "confirmation":
-            break
-
-
-def test_sign_up_of_an_address_that_bounced_must_be_confirmed(
-    stack: Stack, client: httpx2.Client, stranger: httpx2.Client, list_id: int, member: Reader
-) -> None:
-    bounce_hard(stack, build_mailing(list_id, member.user_id))
-    erase(stack.resources, member.email)
-    data(subscribe(stranger, list_id, member.email))
-    member_record = known_member(client, list_id, member.email)
-    assert (member_record["status"], member_record["email_enabled"]) == ("pending", False)
-    assert confirm(stranger, mailed(stack, member.email)[0]).status_code == 303
-    member_record = known_member(client, list_id, member.email)
-    assert (member_record["status"], member_record["email_enabled"]) == ("active", True)
-
-
 def test_email_off_reason_is_the_person_if_an_opt_out_exists_and_the_owner_otherwise(
     stack: Stack, client: httpx2.Client, list_id: int, member: Reader
 ) -> None:
@@ -673,21 +407,3 @@ def test_email_off_reason_is_kept_after_the_retention_period_of_bounces(
     email_off = get_member(client, list_id, member)["email_off"]
     assert (email_off["reason"], email_off["status"]) == ("bounced", None)
     assert email_off["at"] is not None
-
-
-def test_bounce_is_lifted_when_the_previous_release_turns_mail_on(
-    stack: Stack, client: httpx2.Client, list_id: int, member: Reader
-) -> None:
-    bounce_hard(stack, build_mailing(list_id, member.user_id))
-    update = "UPDATE subscriptions SET email_enabled = %s WHERE list_id = %s"
-    stack.query(update, True, list_id)
-    assert get_member(client, import_file(client, list_id, member), member)["email_enabled"]
-    stack.query(update, False, list_id)
-    stack.query(
-        "INSERT INTO subscription_events (list_id, user_id, action, actor, via,"
-        " email_enabled_before, email_enabled_after)"
-        " VALUES (%s, %s, 'email_disabled', 'owner', 'login', true, false)",
-        list_id,
-        member.user_id,
-    )
-    assert get_member(client, list_id, member)["email_off"]["reason"] == "owner"

@@ -1,4 +1,7 @@
-"""Records bounces in the database, as a worker does when a mail provider reports them."""
+"""Records bounces in the database, as a worker does when a mail provider reports them.
+
+``backdate_history`` prepares a member for bounces of old mailings.
+"""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -11,6 +14,16 @@ from services.subscriptions.members.bounce_reports import (
     ReportedBounce,
 )
 from services.subscriptions.members.member_mailings import MemberMailing
+from tests.support.lists.subscribers import Reader
+
+
+def backdate_history(stack: Stack, reader: Reader) -> None:
+    """Move the person's actions 60 days into the past, because bounces before them are ignored."""
+    stack.query(
+        "UPDATE subscription_events SET created_at = created_at - interval '60 days'"
+        " WHERE user_id = %s",
+        reader.user_id,
+    )
 
 
 def build_mailing(

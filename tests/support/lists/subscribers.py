@@ -95,6 +95,11 @@ def known_member(client: httpx2.Client, list_id: int, email: str) -> dict[str, A
     return found
 
 
+def get_member(client: httpx2.Client, list_id: int, reader: Reader) -> dict[str, Any]:
+    """Return the member record of a person as the API shows it to the owner."""
+    return dict(data(client.get(f"/lists/{list_id}/members/{reader.user_id}")))
+
+
 def mailed(stack: Stack, email: str, count: int = 1) -> list[dict[str, Any]]:
     """The mails to the address, the newest first, once there are so many."""
     found = eventually(
