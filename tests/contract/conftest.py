@@ -18,6 +18,7 @@ from tests.support.lists.people_on_lists import Subscriber, subscribe
 from tests.support.lists.subscribers import Reader, a_reader, new_list
 from tests.support.people.consoles import OwnerAtConsole, at_console
 from tests.support.people.oauth import Person, log_in
+from tests.support.senders.own_senders import new_sender
 from tests.support.stack.without_workers import CDN, CONTACTS, DOCS_URL, KEY_HEADER, POLICY
 
 
@@ -152,6 +153,12 @@ def delivery_client(stack: Stack) -> Iterator[httpx2.Client]:
     key = stack.create_key(stack.create_owner().user_id, Scope.DELIVERY)
     with stack.client(key) as client:
         yield client
+
+
+@pytest.fixture
+def sender(client: httpx2.Client) -> dict[str, Any]:
+    """A sender that covers all lists of the fixture `owner`."""
+    return new_sender(client)
 
 
 @pytest.fixture(scope="module")
