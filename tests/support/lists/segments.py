@@ -11,6 +11,7 @@ from tests.support.imports.bulk import addresses, finished, imported, of_address
 from tests.support.lists.subscribers import known_member
 
 VIP = {"field": "tag", "is": "vip"}
+ALL_MEMBERS_FILTER = {"field": "email", "exists": True}
 
 
 def tagged(client: httpx2.Client, list_id: int, tag: str, *emails: str) -> None:
