@@ -1,20 +1,14 @@
-"""Tests of members who are transferred to another list, or whose account changes its address."""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+"""Tests of members whom the owner transfers to another list."""
 
 import httpx2
 import pytest
 
-from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from services.accounts import mailed_tokens
 from services.accounts.mailed_tokens import Purpose
 from services.subscriptions import sign_up
 from services.subscriptions.members.changes import Actor, ActorKind, Via
 from tests.support.http.replies import data, problem
-from tests.support.imports.bulk import add, counts, errors, imported, of_addresses, sheet
 from tests.support.lists.subscribers import (
     Reader,
     count,
@@ -25,9 +19,6 @@ from tests.support.lists.subscribers import (
     subscribe,
     trace_for,
 )
-from tests.support.people.changed_addresses import MOVED, ask, join, leave, roster
-from tests.support.people.erasure import erase
-from tests.support.people.visiting import PASSWORD, Visitor, a_visitor, user_id_of
 
 UINT64_MAX = 2**64 - 1
 EARLIER_EXPIRY = "2030-01-01T00:00:00.000000Z"
@@ -334,222 +325,3 @@ def test_transfer_of_a_person_who_is_not_on_the_source_list_returns_404(
     reader.joins(target_list_id)
     problem(transfer(client, list_id, reader.user_id, target_list_id), 404, "member.not_found")
     assert reader.stands(target_list_id) == ("active", True)
-
-
-def change_address(person: Visitor) -> str:
-    """Change the e-mail address of a person's account, and return the new address."""
-    new_email = new_address()
-    ask(person, new_email)
-    assert data(person.get("/users/me"))["email"] == new_email
-    return new_email
-
-
-@contextmanager
-def register_with_free_address(stack: Stack, email: str) -> Iterator[Visitor]:
-    """Register another person with a former address, which no account uses any longer."""
-    with a_visitor(stack) as visitor:
-        visitor.fill_in("/register", email=email)
-        link = visitor.mailed_path(email, "Finish creating your account")
-        assert visitor.fill_in(link, name="Other", password=PASSWORD).status_code == 303
-        yield visitor
-
-
-def test_complaint_about_a_former_address_opts_out_the_person(
-    logged_in_visitor: Visitor,
-    email: str,
-    client: httpx2.Client,
-    delivery_client: httpx2.Client,
-    list_id: int,
-) -> None:
-    join(logged_in_visitor, list_id)
-    new_email = change_address(logged_in_visitor)
-    assert roster(delivery_client, list_id) == [new_email]
-    result = imported(client, list_id, of_addresses(email), kind="complaints")
-    assert counts(result) == {"received": 1, "opted_out": 1}
-    assert roster(delivery_client, list_id) == []
-    assert count(client, list_id) == 0
-    for address in (email, new_email):
-        data(add(client, list_id, address))
-    assert roster(delivery_client, list_id) == []
-
-
-def test_import_with_a_former_address_updates_the_existing_member(
-    logged_in_visitor: Visitor,
-    email: str,
-    client: httpx2.Client,
-    delivery_client: httpx2.Client,
-    list_id: int,
-) -> None:
-    join(logged_in_visitor, list_id)
-    new_email = change_address(logged_in_visitor)
-    opt_in_times = ["2020-02-02 10:00:00", "2020-02-03 10:00:00"]
-    for opt_in_time in opt_in_times:
-        file = sheet(["Email", "Name", "OPTIN_TIME"], [email, "Ada", opt_in_time])
-        result = imported(client, list_id, file, on_existing="update")
-        update_count = {"updated": 1} if opt_in_time == opt_in_times[0] else {}
-        assert counts(result) == {"received": 1, "already": 1, **update_count}
-    [member] = members(client, list_id)
-    user_id = user_id_of(logged_in_visitor.stack, new_email)
-    assert (member["user_id"], member["email"], member["name"]) == (user_id, email, "Ada")
-    entries = data(client.get(f"/lists/{list_id}/members/{user_id}/consent"))["items"]
-    assert {"2020-02-02", "2020-02-03"} <= {opt_in_time["at"][:10] for opt_in_time in entries}
-    assert roster(delivery_client, list_id) == [new_email]
-    leave(logged_in_visitor, list_id)
-    assert roster(delivery_client, list_id) == []
-
-
-def test_import_treats_former_and_new_address_as_one_person(
-    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int
-) -> None:
-    join(logged_in_visitor, list_id)
-    new_email = change_address(logged_in_visitor)
-    other_email = new_address()
-    user_id = user_id_of(logged_in_visitor.stack, new_email)
-    assert data(client.delete(f"/subscriptions/{list_id}/members/{user_id}")) == 1
-    rows = [email, "Ada"], [new_email, "Eve"], [other_email, "Other"]
-    result = imported(client, list_id, sheet(["Email", "Name"], *rows))
-    assert counts(result) == {"received": 3, "added": 2, "duplicate": 1}
-    assert {each["email"] for each in members(client, list_id)} == {email, other_email}
-    assert known_member(client, list_id, email)["name"] == "Ada"
-    [rejected_row] = errors(result["errors_url"])
-    assert (rejected_row["code"], rejected_row["Email"]) == ("row.duplicate", new_email)
-    file = sheet(["Email", "Status"], [email, ""], [new_email, "unsubscribed"])
-    result = imported(client, list_id, file)
-    assert counts(result) == {"received": 2, "opted_out": 1, "duplicate": 1}
-    assert [each["email"] for each in members(client, list_id)] == [other_email]
-
-
-def test_import_with_a_former_address_adds_the_person_who_changed_from_that_address(
-    logged_in_visitor: Visitor,
-    email: str,
-    client: httpx2.Client,
-    delivery_client: httpx2.Client,
-    list_id: int,
-) -> None:
-    new_email = change_address(logged_in_visitor)
-    result = imported(client, list_id, of_addresses(email, new_email))
-    assert counts(result) == {"received": 2, "added": 1, "duplicate": 1}
-    [member] = members(client, list_id)
-    assert (member["user_id"], member["email"]) == (
-        user_id_of(logged_in_visitor.stack, new_email),
-        email,
-    )
-    assert roster(delivery_client, list_id) == [new_email]
-
-
-def test_opt_out_before_two_address_changes_also_covers_the_address_in_between(
-    logged_in_visitor: Visitor,
-    email: str,
-    client: httpx2.Client,
-    delivery_client: httpx2.Client,
-    list_id: int,
-) -> None:
-    join(logged_in_visitor, list_id)
-    leave(logged_in_visitor, list_id)
-    second_email = change_address(logged_in_visitor)
-    third_email = change_address(logged_in_visitor)
-    for address in (email, second_email, third_email):
-        assert data(add(client, list_id, address)) == 0
-    assert client.put(f"/lists/{list_id}/members/{second_email}", json={}).status_code == 409
-    assert roster(delivery_client, list_id) == []
-
-
-def test_reused_former_address_refers_to_its_current_holder(
-    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int
-) -> None:
-    join(logged_in_visitor, list_id)
-    change_address(logged_in_visitor)
-    with register_with_free_address(logged_in_visitor.stack, email) as second_person:
-        join(second_person, list_id)
-    other_id = user_id_of(logged_in_visitor.stack, email)
-    result = imported(client, list_id, sheet(["Email", "Name"], [email, "B"]), on_existing="update")
-    assert counts(result) == {"received": 1, "already": 1, "updated": 1}
-    member = data(client.get(f"/lists/{list_id}/members/{email}"))
-    assert (member["user_id"], member["name"]) == (other_id, "B")
-    result = imported(client, list_id, of_addresses(email), kind="complaints")
-    assert counts(result) == {"received": 1, "opted_out": 1}
-    [remaining_member] = members(client, list_id)
-    assert remaining_member["user_id"] != other_id
-
-
-def test_opt_out_after_an_address_change_covers_both_addresses(
-    logged_in_visitor: Visitor,
-    email: str,
-    client: httpx2.Client,
-    delivery_client: httpx2.Client,
-    list_id: int,
-) -> None:
-    join(logged_in_visitor, list_id)
-    new_email = change_address(logged_in_visitor)
-    leave(logged_in_visitor, list_id)
-    for address in (email, new_email):
-        result = imported(client, list_id, of_addresses(address))
-        assert counts(result) == {"received": 1, "opted_out": 1}
-    assert roster(delivery_client, list_id) == []
-    # Joining again lifts all opt-outs of the person on the list.
-    join(logged_in_visitor, list_id)
-    assert roster(delivery_client, list_id) == [new_email]
-    count_opt_outs = "SELECT count(*) FROM opt_outs WHERE list_id = %s"
-    assert logged_in_visitor.stack.query(count_opt_outs, list_id) == [(0,)]
-
-
-@pytest.mark.parametrize("leaves_first", [False, True])
-def test_opt_out_covers_former_and_new_address_even_after_erasure(
-    logged_in_visitor: Visitor, email: str, client: httpx2.Client, list_id: int, leaves_first: bool
-) -> None:
-    join(logged_in_visitor, list_id)
-    if leaves_first:
-        leave(logged_in_visitor, list_id)
-    new_email = change_address(logged_in_visitor)
-    if not leaves_first:
-        leave(logged_in_visitor, list_id)
-    erase(logged_in_visitor.stack.resources, new_email)
-    for address in (email, new_email):
-        data(add(client, list_id, address))
-    assert count(client, list_id) == 0
-
-
-def test_new_holder_of_a_former_address_does_not_lift_the_opt_out_of_the_former_holder(
-    logged_in_visitor: Visitor,
-    email: str,
-    client: httpx2.Client,
-    delivery_client: httpx2.Client,
-    list_id: int,
-) -> None:
-    join(logged_in_visitor, list_id)
-    leave(logged_in_visitor, list_id)
-    new_email = change_address(logged_in_visitor)
-    with register_with_free_address(logged_in_visitor.stack, email) as second_person:
-        join(second_person, list_id)
-        data(add(client, list_id, new_email))
-        assert roster(delivery_client, list_id) == [email]
-        # From now on, the two people have separate opt-outs.
-        leave(second_person, list_id)
-    count_people = "SELECT count(DISTINCT user_id) FROM opt_outs WHERE list_id = %s"
-    assert logged_in_visitor.stack.query(count_people, list_id) == [(2,)]
-    join(logged_in_visitor, list_id)
-    data(add(client, list_id, email))
-    assert roster(delivery_client, list_id) == [new_email]
-
-
-def test_membership_of_a_vacated_address_ends_when_the_address_change_is_undone(
-    logged_in_visitor: Visitor, email: str, client: httpx2.Client, delivery_client: httpx2.Client
-) -> None:
-    list_ids = [new_list(client)["id"] for _ in range(2)]
-    change_address(logged_in_visitor)
-    undo_path = logged_in_visitor.mailed_path(email, MOVED)
-    for list_id in list_ids:
-        member = data(client.put(f"/lists/{list_id}/members/{email}", json={}))
-    query: dict[str, Any] = {
-        "trace_id": trace_for(logged_in_visitor.stack, list_ids[0], member["user_id"])
-    }
-    assert data(client.request("DELETE", f"/subscriptions/{list_ids[0]}", params=query)) == 1
-    assert logged_in_visitor.fill_in(undo_path).status_code == 303
-    eventually(lambda: count(client, list_ids[1]) == 0, what="the end of the membership")
-    assert [roster(delivery_client, list_id) for list_id in list_ids] == [[], []]
-    for list_id in list_ids:
-        data(add(client, list_id, email))
-    # The opt-out remains on the first list. On the second list the person is a member.
-    assert [roster(delivery_client, list_id) for list_id in list_ids] == [[], [email]]
-    [remaining_member] = members(client, list_ids[1])
-    assert remaining_member["user_id"] == user_id_of(logged_in_visitor.stack, email)
