@@ -1,9 +1,12 @@
 """Helpers for tests in which an owner uploads a file of members in the web console."""
 
+import re
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 
+from tests.support.http.replies import data
 from tests.support.people.consoles import OwnerAtConsole, ended, forms_of
 
 NEW_IMPORT = "/console/imports/new"
@@ -34,3 +37,13 @@ def preview_import(
     path = urlsplit(reply.headers["location"]).path
     ended(console, path)
     return path
+
+
+def get_import(console: OwnerAtConsole, path: str) -> dict[str, Any]:
+    """Return the import whose page has this path, as the API shows the import."""
+    return dict(data(console.api.get(f"/imports/{path.rpartition('/')[2]}")))
+
+
+def read_counts(text: str) -> dict[str, str]:
+    """Map the label of each count on the page to the count."""
+    return dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text))
