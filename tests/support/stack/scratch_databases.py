@@ -1,4 +1,4 @@
-"""A database of a test's own, without tables, on the server of its stack."""
+"""Creates an additional, empty database for a test, on the Postgres server of its stack."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,15 +13,16 @@ from sqlalchemy import Engine, create_engine, make_url, text
 from core.settings import Settings
 from devstack.harness.stack import Stack
 
-# As migrations begin with.
+# Migrations begin with the same timeout.
 MIGRATION_LOCK_TIMEOUT = "1s"
 
 
 @dataclass(frozen=True)
 class ScratchDatabase:
-    """
+    """A database without tables.
+
     Attributes:
-        settings: with which our programs use this database, as the owner of its tables.
+        settings: settings with which our programs use this database, as the owner of its tables.
     """
 
     engine: Engine
@@ -38,14 +39,14 @@ class ScratchDatabase:
 
     @contextmanager
     def held(self, *statements: str) -> Iterator[None]:
-        """Keep what the statements locked or saw in a transaction that stays open."""
+        """Run statements, and keep their transaction with its locks open until the block ends."""
         with self.engine.connect() as connection, connection.begin():
             for statement in statements:
                 connection.exec_driver_sql(statement)
             yield
 
     def step(self, step: Callable[[], None]) -> None:
-        """Do a step of ``storage.migrations.online``, as a migration does it."""
+        """Run a step of ``storage.migrations.online`` like a migration."""
         with self.engine.connect() as connection:
             with connection.begin():
                 connection.exec_driver_sql(f"SET lock_timeout = '{MIGRATION_LOCK_TIMEOUT}'")
