@@ -75,7 +75,7 @@ class Caller:
     def close(self) -> None:
         self._http.close()
 
-    def told(self) -> str:
+    def describe_call(self) -> str:
         """Return a description of the call in progress."""
         return f"{self._current_call} for {time.monotonic() - self._began_at:.1f} s"
 
@@ -188,7 +188,7 @@ class Load:
         assert not any(thread.is_alive() for thread in threads), self._describe_callers()
 
     def _describe_callers(self) -> list[str]:
-        return [caller.told() for caller in self._callers]
+        return [caller.describe_call() for caller in self._callers]
 
     def _repeat(self, action: Action, caller: Caller) -> None:
         try:
