@@ -102,9 +102,10 @@ class Run:
 
 
 def question(seconds: float = 20.0) -> CompletionRequest:
+    post = f"Title: {PRIVATE}\n\nBees live in {PRIVATE}. They make honey."
     return CompletionRequest(
         instructions="Sum it up.",
-        material=f"<post>\nTitle: {PRIVATE}\n\nBees live in {PRIVATE}. They make honey.\n</post>",
+        material=f"<post>\n{post}\n</post>",
         schema=SCHEMA,
         schema_name="summary",
         max_tokens=500,
@@ -113,4 +114,5 @@ def question(seconds: float = 20.0) -> CompletionRequest:
 
 
 def answered(text: str) -> str:
+    """Return the summary in the answer of the model."""
     return str(json.loads(text)["summary"])

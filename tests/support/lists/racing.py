@@ -42,7 +42,10 @@ def no_deadlock(stack: Stack) -> Iterator[None]:
 
 
 def at_once(actions: list[Action]) -> list[Reply]:
-    """Run actions in up to ``AT_ONCE`` threads, whose first actions start at the same time."""
+    """Run actions in up to ``AT_ONCE`` threads, and return their replies.
+
+    The first action of each thread starts at the same time.
+    """
     barrier = threading.Barrier(min(AT_ONCE, len(actions)))
 
     def begin(number: int, action: Action) -> Reply:
