@@ -41,25 +41,27 @@ _DESCRIBE_FOCUS = """(target) => {
     if ((style.outlineStyle === "none" || parseFloat(style.outlineWidth) === 0) && !isOfBrowser) {
       return "nothing is drawn around it";
     }
-    const found = [...element.getClientRects()].find((each) => each.width && each.height);
-    if (!found) return "it has no size";
-    const seen = { left: found.left, top: found.top, right: found.right, bottom: found.bottom };
+    const box = [...element.getClientRects()].find((each) => each.width && each.height);
+    if (!box) return "it has no size";
+    const visible = { left: box.left, top: box.top, right: box.right, bottom: box.bottom };
     cut({ left: 0, top: 0, right: innerWidth, bottom: innerHeight });
     for (let each = element.parentElement; each !== document.body; each = each.parentElement) {
       if (getComputedStyle(each).overflowX !== "visible") cut(each.getBoundingClientRect());
     }
-    if (seen.right - seen.left < 1 || seen.bottom - seen.top < 1) return "it is out of sight";
-    const [x, y] = [(seen.left + seen.right) / 2, (seen.top + seen.bottom) / 2];
-    const there = document.elementFromPoint(x, y);
-    const label = there && there.closest("label");
-    if (element.contains(there) || (label && label.control === element)) return null;
-    return `${there ? there.outerHTML.slice(0, 120) : "nothing"} stands before it`;
+    const width = visible.right - visible.left;
+    const height = visible.bottom - visible.top;
+    if (width < 1 || height < 1) return "it is out of sight";
+    const [x, y] = [(visible.left + visible.right) / 2, (visible.top + visible.bottom) / 2];
+    const topmost = document.elementFromPoint(x, y);
+    const label = topmost && topmost.closest("label");
+    if (element.contains(topmost) || (label && label.control === element)) return null;
+    return `${topmost ? topmost.outerHTML.slice(0, 120) : "nothing"} covers it`;
 
     function cut(edges) {
-      seen.left = Math.max(seen.left, edges.left);
-      seen.top = Math.max(seen.top, edges.top);
-      seen.right = Math.min(seen.right, edges.right);
-      seen.bottom = Math.min(seen.bottom, edges.bottom);
+      visible.left = Math.max(visible.left, edges.left);
+      visible.top = Math.max(visible.top, edges.top);
+      visible.right = Math.min(visible.right, edges.right);
+      visible.bottom = Math.min(visible.bottom, edges.bottom);
     }
   }
 }"""
@@ -124,15 +126,15 @@ class Keyboard:
         assert self._stop(target)["is_target"]
 
     def begins_at_what_is_wrong(self, label: str) -> None:
-        """The focus is on the field that is to be put right, and tells why."""
+        """Check that the focus is on an invalid field, and that the field names its error."""
         field = self.page.get_by_label(label, exact=True)
         self.begins_at(field)
         expect(field).to_have_attribute("aria-invalid", "true")
-        told = field.evaluate(
+        descriptions = field.evaluate(
             "each => each.getAttribute('aria-describedby').trim().split(' ')"
             ".map(id => document.getElementById(id).innerText)"
         )
-        assert all(told), told
+        assert all(descriptions), descriptions
 
     def walk(self) -> list[str]:
         """Tab through a newly loaded page and back, and return the names of the controls.

@@ -51,8 +51,8 @@ def read(client: httpx2.Client, order_id: int) -> dict[str, Any]:
 
 
 def status_by_token(client: httpx2.Client, token: str) -> str:
-    found: str = data(client.post(STATUS, json={"claim_token": token}))["status"]
-    return found
+    status: str = data(client.post(STATUS, json={"claim_token": token}))["status"]
+    return status
 
 
 def claim(client: httpx2.Client, token: str) -> httpx2.Response:

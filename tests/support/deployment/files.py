@@ -62,7 +62,7 @@ def workers() -> dict[str, Service]:
 
 
 def secrets() -> dict[str, str]:
-    """The setting's name of each secret, by the variable that names its file."""
+    """Map each variable with the path of a secret's file to the setting for this secret."""
     return {
         variable_of(name) + FILE_SUFFIX: name
         for name, field in Settings.model_fields.items()
@@ -71,7 +71,7 @@ def secrets() -> dict[str, str]:
 
 
 def setting_names() -> dict[str, str]:
-    """The environment variable of each setting, and its description."""
+    """Map the environment variable of each setting to the description of the setting."""
     return {variable_of(name): text for name, text in read_setting_descriptions().items()}
 
 

@@ -32,7 +32,8 @@ class Metric:
 def registered() -> frozenset[Metric]:
     for program in _PROGRAMS:
         import_module(program)
-    collectors: Any = REGISTRY._collector_to_names  # the library has no other list
+    # The library has no public list of collectors.
+    collectors: Any = REGISTRY._collector_to_names
     metrics = set()
     for collector in list(collectors):
         families = [collector] if hasattr(collector, "_labelnames") else collector.collect()

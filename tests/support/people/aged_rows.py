@@ -98,7 +98,7 @@ class AgedRows:
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.made = 0
+        self._row_count = 0
         self.parents = self._make_parents()
 
     def make_old(self, name: str) -> str:
@@ -113,15 +113,19 @@ class AgedRows:
 
         If ``past_by`` is negative, the retention period ends in the future.
         """
-        self.made += 1
-        own = random_id()
+        self._row_count += 1
+        # Some rows need a user of their own.
+        own_user_id = random_id()
         if "{own}" in INSERTS[name]:
             query = "INSERT INTO users (id, email) VALUES (%s, %s)"
-            self.stack.query(query, own, f"{own}@example.com")
+            self.stack.query(query, own_user_id, f"{own_user_id}@example.com")
         rule = RULES_BY_NAME[name]
         seconds = (rule.age(self.stack.settings()) + past_by).total_seconds()
         row = INSERTS[name].format(
-            at=f"now() - interval '{seconds:.0f} seconds'", any=self.made, own=own, **self.parents
+            at=f"now() - interval '{seconds:.0f} seconds'",
+            any=self._row_count,
+            own=own_user_id,
+            **self.parents,
         )
         [(key,)] = self.stack.query(f"INSERT INTO {row} RETURNING {_key_expression(rule)}")
         return str(key)

@@ -54,9 +54,9 @@ class Device:
         # The zero bytes replace the AAGUID, which would name the manufacturer.
         key = bytes(16) + name + cbor2.dumps(public)
         data = self._data(options["rp"]["id"], _HAS_KEY) + key
-        made = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data})
+        attestation = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data})
         client = self._client_data("webauthn.create", options)
-        return self._answer({"clientDataJSON": client, "attestationObject": made})
+        return self._answer({"clientDataJSON": client, "attestationObject": attestation})
 
     def sign(self, options: dict[str, Any]) -> dict[str, Any]:
         data = self._data(options["rpId"], 0)

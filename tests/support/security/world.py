@@ -212,13 +212,14 @@ def _add_sender(world: World) -> None:
 def _add_grant(world: World) -> None:
     """Create an OAuth client with access to the owner's credits, and one without any access."""
     values, stack = world.values, world.stack
-    program, other = (register(stack, name=f"{world.mark} {n}") for n in range(2))
+    program, other_program = (register(stack, name=f"{world.mark} {n}") for n in range(2))
     tokens = tokens_of(world, program)
     values["access_token"] = tokens["access_token"]
     values["refresh_token"] = tokens["refresh_token"]
     values["grant_id"] = data(world.client.get("/grants"))[0]["id"]
     values["client_id"] = program.client_id
-    values["other_client_id"], values["other_client_secret"] = other.client_id, other.secret
+    values["other_client_id"] = other_program.client_id
+    values["other_client_secret"] = other_program.secret
 
 
 def tokens_of(world: World, program: Program) -> Any:

@@ -16,7 +16,7 @@ def run_maintenance(stack: Stack, name: str) -> None:
     [(before,)] = stack.query("SELECT now()")
 
     def has_run() -> bool:
-        # Do this each time, because a run in progress sets the time of the next run at its end.
+        # Repeat the update, because a run in progress may set the time of the next run.
         stack.query(
             "UPDATE maintenance SET due_at = now(), send_after = now() WHERE name = %s"
             " AND due_at > now() AND (last_started_at < %s OR last_error IS NOT NULL)",
@@ -45,7 +45,7 @@ def resting_maintenance(stack: Stack) -> Iterator[None]:
     """Keep all maintenance from running until the block ends."""
 
     def is_resting() -> bool:
-        # Do this each time, because a run in progress sets the time of the next run at its end.
+        # Repeat the update, because a run in progress may set the time of the next run.
         later = "now() + interval '1 day'"
         stack.query(f"UPDATE maintenance SET due_at = {later}, send_after = {later}")
         return not stack.query("SELECT 1 FROM maintenance WHERE lease_expires_at IS NOT NULL")

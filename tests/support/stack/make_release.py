@@ -110,20 +110,20 @@ def _fill(stack: Stack) -> World:
 
     The second owner makes all API calls, including calls that delete data.
     """
-    kept = worlds.build(stack)
-    busy = worlds.build(stack)
-    for world in (kept, busy):
+    complete_world = worlds.build(stack)
+    changed_world = worlds.build(stack)
+    for world in (complete_world, changed_world):
         grant(stack, world.owner.user_id, "100.5")
         data(consume(world.client, "0.25", key="charged-only-once"))
     for operation, call in CALLS.items():
-        values = busy.values | {"as_whom": "me", "provider": "stockphoto"}
-        reply = call.send(busy.client, operation, values)
+        values = changed_world.values | {"as_whom": "me", "provider": "stockphoto"}
+        reply = call.send(changed_world.client, operation, values)
         assert reply.status_code == call.own, (operation, reply.text)
-    _add_readers(kept)
+    _add_readers(complete_world)
     _add_account(stack)
     printed(stack, "maintenance", "maintenance.fold_counts")
     assert printed(stack, "credits", "verify") == []
-    return kept
+    return complete_world
 
 
 def _add_readers(world: World) -> None:

@@ -65,12 +65,12 @@ def scratch_database(stack: Stack) -> Iterator[ScratchDatabase]:
     server = create_engine(url, isolation_level="AUTOCOMMIT")
     with server.connect() as connection:
         connection.exec_driver_sql(f"CREATE DATABASE {name}")
-    own = url.set(database=name)
-    shown = SecretStr(own.render_as_string(hide_password=False))
+    scratch_url = url.set(database=name)
+    secret_url = SecretStr(scratch_url.render_as_string(hide_password=False))
     settings = stack.settings().model_copy(
-        update={"database_url": shown, "migration_database_url": shown}
+        update={"database_url": secret_url, "migration_database_url": secret_url}
     )
-    engine = create_engine(own)
+    engine = create_engine(scratch_url)
     try:
         yield ScratchDatabase(engine, settings)
     finally:
