@@ -1,4 +1,4 @@
-// Reads lines of JSON, {secret, headers, body}, and prints how many messages have a valid signature.
+// Reads lines of JSON, {secret, headers, body}, verifies each message, and prints their number.
 import { createInterface } from 'node:readline'
 import { Webhook } from 'standardwebhooks'
 
