@@ -24,20 +24,20 @@ from tests.support.stack.programs import TEST_PROGRAMS
 
 pytest_plugins = ["tests.support.stack.given_settings"]
 
-# The same examples in every run but `make test-full SIZE=full`, which looks for new ones. A machine
-# with other work to do may be slow at either.
+# Hypothesis generates the same examples in every run. Only `make test-full SIZE=full` generates new
+# ones. Both profiles have no time limits, because the machine may be busy.
 settings.register_profile(
-    "same dice",
+    "same examples",
     derandomize=True,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("new dice", settings.get_profile("same dice"), derandomize=False)
-settings.load_profile("new dice" if FULL else "same dice")
+settings.register_profile("new examples", settings.get_profile("same examples"), derandomize=False)
+settings.load_profile("new examples" if FULL else "same examples")
 
-# What the product logs in the tests' own process. The default would colour each line of source in a
-# traceback: a second for a deep one.
+# Configure the logs of the product in the test's own process. By default, structlog colours the
+# source code in tracebacks, which takes a second for a deep traceback.
 structlog.configure(
     processors=[
         structlog.processors.add_log_level,
@@ -59,8 +59,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def services(home: Path) -> Iterator[Services]:
     """The Postgres, Valkey and S3 servers that all tests of a run share."""
-    with embedded_services(home) as running:
-        yield running
+    with embedded_services(home) as services:
+        yield services
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +84,8 @@ def open_stacks(services: Services, home: Path, request: pytest.FixtureRequest) 
         with ExitStack() as opened:
 
             def make(name: str) -> Stack:
-                port, number = free_port(), next(numbers)
+                port = free_port()
+                number = next(numbers)
                 stack = open_stack(
                     services, home, name, number, port, like="migrated", programs=programs
                 )
@@ -124,15 +125,15 @@ def make_lasting_stack(open_stacks: OpenStacks) -> Iterator[MakeStack]:
 
 @pytest.fixture(scope="session")
 def stack(make_lasting_stack: MakeStack) -> Stack:
-    """The stack that tests of the public interface share: a sandbox, an API process, workers."""
-    shared = make_lasting_stack("shared")
+    """The stack that tests of the public interface share: a sandbox, an API process and workers."""
+    shared_stack = make_lasting_stack("shared")
     short_queues = ("request", "photos", "money", "mail", "webhooks", "maintenance")
-    with shared.starting_together():
-        shared.start_sandbox()
-        shared.start_api()
-        shared.start_worker(*short_queues, concurrency=4)
-        shared.start_worker("media", "bulk", "export", concurrency=1)
-    return shared
+    with shared_stack.starting_together():
+        shared_stack.start_sandbox()
+        shared_stack.start_api()
+        shared_stack.start_worker(*short_queues, concurrency=4)
+        shared_stack.start_worker("media", "bulk", "export", concurrency=1)
+    return shared_stack
 
 
 @pytest.fixture(autouse=True)
@@ -194,6 +195,6 @@ def client(stack: Stack, owner: Owner) -> Iterator[httpx2.Client]:
 
 @pytest.fixture
 def stranger(stack: Stack) -> Iterator[httpx2.Client]:
-    """Calls the API without credentials."""
+    """An HTTP client that calls the API without credentials."""
     with stack.client() as client:
         yield client

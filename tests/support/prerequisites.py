@@ -1,4 +1,4 @@
-"""What a test needs from its machine, beyond what pip installs."""
+"""Skips tests that need a program which is not installed on this machine."""
 
 import os
 from typing import NoReturn
@@ -7,7 +7,10 @@ import pytest
 
 
 def pass_over(missing: str) -> NoReturn:
-    """Skip the test that lacks this, and say so at the run's end; fail it where CI promises it."""
+    """Skip the test, or fail it in CI, where every prerequisite must be installed.
+
+    ``missing``: says which prerequisite is missing. The test run prints it at the end.
+    """
     if os.environ.get("CI"):
         pytest.fail(missing)
     pytest.skip(missing, allow_module_level=True)

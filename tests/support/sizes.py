@@ -1,7 +1,7 @@
-"""How large a test is: how many rows, kills or examples.
+"""Chooses how many rows, kills or examples a test uses.
 
-A test has up to three sizes, chosen by ``PRESSROOM_SIZE``: few, which `make test` runs; short,
-which `make test-full` runs; and full, which `make test-full SIZE=full` runs before a release.
+The variable ``PRESSROOM_SIZE`` selects one of three sizes. `make test` uses `few`, `make test-full`
+uses `short`, and `make test-full SIZE=full` uses `full`, which runs before a release.
 """
 
 import os
@@ -13,8 +13,7 @@ FULL = SIZE == "full"
 def sized(short: int, full: int, *, few: int | None = None) -> int:
     """Return the number for the size of this run.
 
-    Args:
-        few: the number in `make test`, for a test that runs in both tiers; `short` by default.
+    ``few``: the number in `make test`. By default, it is the same as ``short``.
     """
     if FULL:
         return full

@@ -1,4 +1,4 @@
-"""Jobs, the workers that do them, and maintenance."""
+"""Faults of jobs, workers and maintenance, with the alert that each fault must trigger."""
 
 import os
 import secrets
@@ -15,9 +15,9 @@ from tests.support.http.replies import data, send
 from tests.support.stack.maintenance import run_maintenance
 from tests.support.stack.signals import list_children
 
-# The one that does maintenance, too.
-_OTHERS = "request"
-_CONVERTER = "services.attachments.isolation.child"
+# The worker of this queue also runs maintenance.
+_MAINTENANCE_WORKER = "request"
+_CONVERTER_MODULE = "services.attachments.isolation.child"
 _MAX_CRASHES = 3
 
 
@@ -28,41 +28,41 @@ def _upload(site: Site) -> None:
 
 @contextmanager
 def _queue_without_worker(site: Site) -> Iterator[None]:
-    with site.workers["media"].away():
+    with site.workers["media"].stopped():
         _upload(site)
         yield
 
 
 @contextmanager
 def _worker_killed_at_work(site: Site) -> Iterator[None]:
-    """Another worker sweeps what it held."""
-    with ExitStack() as mended, site.client() as client:
-        mended.enter_context(site.proxies["mail"].misbehaving(Proxy.hang))
+    """Kill a worker during a job, so that another worker finds the job's expired lease."""
+    with ExitStack() as faults, site.client() as client:
+        faults.enter_context(site.proxies["mail"].misbehaving(Proxy.hang))
         site.join(client)
         _await_attempt(site, "mail")
-        mended.enter_context(site.workers["mail"].away())
+        faults.enter_context(site.workers["mail"].stopped())
         yield
 
 
 @contextmanager
 def _job_kills_its_process(site: Site) -> Iterator[None]:
-    """Each time that it is tried, until it is given up."""
+    """Kill the process in each attempt at a job, until no attempts are left."""
     media = site.workers["media"]
-    with ExitStack() as mended:
-        with media.away():
+    with ExitStack() as faults:
+        with media.stopped():
             _upload(site)
-            mended.enter_context(site.proxies["s3"].misbehaving(Proxy.hang))
+            faults.enter_context(site.proxies["s3"].misbehaving(Proxy.hang))
         for attempt in range(1, _MAX_CRASHES + 1):
             _await_attempt(site, "media", attempt)
-            for pid in media.started.children():
+            for pid in media.get_running().children():
                 os.kill(pid, signal.SIGKILL)
         yield
 
 
 def _await_attempt(site: Site, queue: str, attempt: int = 1) -> None:
-    running = "SELECT 1 FROM jobs WHERE queue = %s AND status = 'running' AND attempt = %s"
+    running_job = "SELECT 1 FROM jobs WHERE queue = %s AND status = 'running' AND attempt = %s"
     eventually(
-        lambda: site.stack.query(running, queue, attempt),
+        lambda: site.stack.query(running_job, queue, attempt),
         within=30,
         what=f"attempt {attempt} in the queue {queue}",
     )
@@ -70,20 +70,20 @@ def _await_attempt(site: Site, queue: str, attempt: int = 1) -> None:
 
 @contextmanager
 def _converters_killed(site: Site) -> Iterator[None]:
-    """As by a kernel that is out of memory."""
+    """Kill the image converters, as a kernel without free memory does."""
 
-    def kill(site: Site, client: object) -> None:
-        for process in site.workers["media"].started.children():
+    def kill_converters(site: Site, client: object) -> None:
+        for process in site.workers["media"].get_running().children():
             for pid in list_children(process):
-                if _CONVERTER in _command(pid):
+                if _CONVERTER_MODULE in _read_command(pid):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
 
-    with called(site, kill):
+    with called(site, kill_converters):
         yield
 
 
-def _command(pid: int) -> str:
+def _read_command(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text()
     return ""
@@ -99,15 +99,15 @@ def _maintenance_fails(site: Site) -> Iterator[None]:
 
 @contextmanager
 def _maintenance_without_worker(site: Site) -> Iterator[None]:
-    with site.workers[_OTHERS].away():
+    with site.workers[_MAINTENANCE_WORKER].stopped():
         _make_due(site, "credits.verify")
         yield
 
 
 @contextmanager
 def _nothing_purged(site: Site) -> Iterator[None]:
-    """Since a record of a call expired, days have gone by."""
-    with site.workers[_OTHERS].away():
+    """Leave a record in the database for two days after the record expired."""
+    with site.workers[_MAINTENANCE_WORKER].stopped():
         with site.client() as client:
             data(send(client, key=secrets.token_hex()))
         site.stack.query("UPDATE idempotency_records SET expires_at = now() - interval '2 days'")
@@ -117,7 +117,7 @@ def _nothing_purged(site: Site) -> Iterator[None]:
 
 @contextmanager
 def _backup_fails(site: Site) -> Iterator[None]:
-    """The place of the backups is no folder."""
+    """Replace the folder of the backups with a file."""
     site.backups.rmdir()
     site.backups.touch()
     site.stack.query("INSERT INTO departures (kind, user_id) VALUES ('erased', 1)")
@@ -142,7 +142,7 @@ JOB_TROUBLES = (
     ),
     Trouble(
         "worker hung",
-        lambda site: site.workers["mail"].hung(),
+        lambda site: site.workers["mail"].paused(),
         "PressroomQueueStalled",
         {"queue": "mail"},
     ),

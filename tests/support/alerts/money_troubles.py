@@ -1,4 +1,4 @@
-"""The ledger, and payments."""
+"""Faults of the credit ledger and of payments, with the alert that each fault must trigger."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -11,8 +11,8 @@ from tests.support.credits.credits import grant
 from tests.support.credits.payments import SandboxPayments
 from tests.support.stack.maintenance import run_maintenance
 
-# Past every trigger, as only somebody with the database's own rights can do it.
-_FALSIFIED = (
+# Disables the triggers, which only the owner of the database can do.
+_CHANGE_BALANCE = (
     "SET session_replication_role = replica;"
     " UPDATE credit_accounts SET balance = balance + %s WHERE user_id = %s"
 )
@@ -21,18 +21,18 @@ _FALSIFIED = (
 @contextmanager
 def _balance_falsified(site: Site) -> Iterator[None]:
     grant(site.stack, site.owner.user_id, "10")
-    site.stack.query(_FALSIFIED, 1, site.owner.user_id)
+    site.stack.query(_CHANGE_BALANCE, 1, site.owner.user_id)
     try:
         run_maintenance(site.stack, "credits.verify")
         yield
     finally:
-        site.stack.query(_FALSIFIED, -1, site.owner.user_id)
+        site.stack.query(_CHANGE_BALANCE, -1, site.owner.user_id)
         run_maintenance(site.stack, "credits.verify")
 
 
 @contextmanager
 def _wrong_amount_paid(site: Site) -> Iterator[None]:
-    """An operator looks at it."""
+    """Pay another amount than ordered. At the end, an operator decides about the order."""
     with site.client() as client, closing(SandboxPayments(site.stack.sandbox_url)) as payments:
         order_id = topups.ordered(client)["order_id"]
         payments.alter(order_id, amount=499)

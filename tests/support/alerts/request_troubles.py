@@ -1,16 +1,22 @@
-"""Calls that break, that find no room, that are slow, and that guess passwords."""
+"""Faults of API requests and guessed passwords, with the alert that each fault must trigger."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from tests.support.alerts.trouble import Trouble, called, locking, of_proxy, without_table
+from tests.support.alerts.trouble import (
+    Trouble,
+    called,
+    fault_at_proxy,
+    holding_locks,
+    without_table,
+)
 from tests.support.alerts.watched_site import Site
 from tests.support.credits.credits import BALANCE
 from tests.support.people.visiting import Visitor, new_account
 from tests.support.stack.held_rows import uncommitted
 
-# More than there are threads for calls of one kind.
-_CROWD = 24
+# More callers than the API has threads for calls of one kind.
+_CALLER_COUNT = 24
 
 
 @contextmanager
@@ -38,17 +44,19 @@ REQUEST_TROUBLES = (
     ),
     Trouble(
         "table locked",
-        locking("LOCK TABLE credit_accounts IN ACCESS EXCLUSIVE MODE"),
+        holding_locks("LOCK TABLE credit_accounts IN ACCESS EXCLUSIVE MODE"),
         "PressroomRequestsShed",
         calls=lambda _, client: client.get(BALANCE),
-        callers=_CROWD,
+        callers=_CALLER_COUNT,
     ),
     Trouble(
         "Postgres very slow",
-        of_proxy("postgres", lambda proxy: proxy.delay(1.0)),
+        fault_at_proxy("postgres", lambda proxy: proxy.delay(1.0)),
         "PressroomRequestsSlow",
         calls=lambda _, client: client.get(BALANCE),
     ),
     Trouble("passwords guessed", _password_guessed, "PressroomLoginsFail"),
-    Trouble("list locked", _list_locked, "PressroomListBusy", calls=Site.join, callers=_CROWD),
+    Trouble(
+        "list locked", _list_locked, "PressroomListBusy", calls=Site.join, callers=_CALLER_COUNT
+    ),
 )

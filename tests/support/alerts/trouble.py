@@ -1,4 +1,4 @@
-"""What a trouble is: a fault, the alert that is to say so, and what callers do meanwhile."""
+"""Defines a trouble: a fault, the alert that must report it, and the calls during the fault."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -20,12 +20,13 @@ Begin = Callable[[Site], AbstractContextManager[None]]
 
 @dataclass(frozen=True)
 class Trouble:
-    """Attributes:
-    begin: brings it about while the block lasts.
-    alert: which is to fire meanwhile, with these labels, and to clear afterwards.
-    calls: what callers do during it and after it, again and again. What becomes of a call is no
-        concern of these tests.
-    callers: how many of them do it.
+    """A fault, and the alert that must fire during the fault and stop after it.
+
+    Attributes:
+        begin: a context manager that causes the fault until its block ends.
+        labels: the labels that the alert must have.
+        calls: a call that callers repeat during the fault and after it. Its result is ignored.
+        callers: the number of callers.
     """
 
     name: str
@@ -36,12 +37,13 @@ class Trouble:
     callers: int = 3
 
 
-def of_proxy(name: str, begin: Callable[[Proxy], None]) -> Begin:
+def fault_at_proxy(name: str, begin: Callable[[Proxy], None]) -> Begin:
+    """Return a fault of the proxy in front of the dependency with this name."""
     return lambda site: site.proxies[name].misbehaving(begin)
 
 
 def without_table(name: str) -> Begin:
-    """As after a migration that went wrong."""
+    """Return a fault in which a table is missing, as after a failed migration."""
 
     @contextmanager
     def during(site: Site) -> Iterator[None]:
@@ -54,23 +56,24 @@ def without_table(name: str) -> Begin:
     return during
 
 
-def locking(statement: str) -> Begin:
+def holding_locks(statement: str) -> Begin:
+    """Return a fault in which an open transaction holds the locks of a statement."""
     return lambda site: uncommitted(site.stack, statement)
 
 
 @contextmanager
 def called(site: Site, calls: Call | None, callers: int = 3) -> Iterator[None]:
-    """Somebody makes these calls, again and again, while the block lasts."""
+    """Repeat a call from several callers until the block ends."""
 
-    def call(make: Call, client: httpx2.Client) -> None:
+    def make_call(call: Call, client: httpx2.Client) -> None:
         with suppress(httpx2.HTTPError):
-            make(site, client)
+            call(site, client)
 
-    with ExitStack() as opened:
-        made = [
-            partial(call, calls, opened.enter_context(site.client()))
+    with ExitStack() as clients:
+        actions = [
+            partial(make_call, calls, clients.enter_context(site.client()))
             for _ in range(callers)
             if calls
         ]
-        with repeated(*made, pause=_PAUSE_SECONDS):
+        with repeated(*actions, pause=_PAUSE_SECONDS):
             yield

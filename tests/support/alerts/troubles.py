@@ -1,8 +1,8 @@
 """Every fault that the alert tests cause, in the order of the alert groups in alerts.yml."""
 
+from tests.support.alerts.external_troubles import EXTERNAL_TROUBLES
 from tests.support.alerts.job_troubles import JOB_TROUBLES
 from tests.support.alerts.money_troubles import MONEY_TROUBLES
-from tests.support.alerts.other_troubles import OTHER_TROUBLES
 from tests.support.alerts.request_troubles import REQUEST_TROUBLES
 from tests.support.alerts.store_troubles import STORE_TROUBLES
 
@@ -12,7 +12,7 @@ TROUBLES = {
         *STORE_TROUBLES,
         *REQUEST_TROUBLES,
         *JOB_TROUBLES,
-        *OTHER_TROUBLES,
+        *EXTERNAL_TROUBLES,
         *MONEY_TROUBLES,
     )
 }

@@ -1,4 +1,4 @@
-"""The stack that is watched: its API, its workers by queue, and a proxy before each dependency."""
+"""The stack that Prometheus watches, with a proxy in front of each dependency."""
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ SEARCH = "/composer/unsplash/photos/search"
 
 @dataclass
 class Restartable:
-    """A process that may be killed and started again, at the same address for Prometheus."""
+    """A process that tests kill and start again, at the same address for Prometheus."""
 
     stack: Stack
     begin: Callable[[], Running]
@@ -29,18 +29,18 @@ class Restartable:
         self.running = self.begin()
 
     def kill(self) -> None:
-        kill_with_children(self.started)
-        self.stack.processes.remove(self.started)
+        running = self.get_running()
+        kill_with_children(running)
+        self.stack.processes.remove(running)
         self.running = None
 
-    @property
-    def started(self) -> Running:
+    def get_running(self) -> Running:
         assert self.running is not None
         return self.running
 
     @contextmanager
-    def away(self) -> Iterator[None]:
-        """No such process until the block ends."""
+    def stopped(self) -> Iterator[None]:
+        """Kill the process, and start it again when the block ends."""
         self.kill()
         try:
             yield
@@ -48,21 +48,23 @@ class Restartable:
             self.start()
 
     @contextmanager
-    def hung(self) -> Iterator[None]:
-        pause_process(self.started)
+    def paused(self) -> Iterator[None]:
+        """Pause the process until the block ends."""
+        pause_process(self.get_running())
         try:
             yield
         finally:
-            resume_process(self.started)
+            resume_process(self.get_running())
 
 
 @dataclass(frozen=True)
 class Site:
-    """The stack, and who watches it.
+    """A stack, and the Prometheus that watches the stack.
 
     Attributes:
-        workers: by the first of the queues that each serves.
-        list_id: whoever joins this list gets a mail.
+        workers: maps the first queue of each worker to the worker.
+        list_id: a list that mails everyone who joins.
+        backups: the folder of the backups.
     """
 
     stack: Stack

@@ -1,7 +1,6 @@
-"""A real Prometheus that watches a real stack by the deployment's own rules, in a hurry.
+"""Runs Prometheus with the alert rules of the deployment, and with shorter times.
 
-Of the rules only times are changed: what the rules of a deployment wait minutes for, these wait
-seconds for.
+Only the times in the rules differ: alerts fire after seconds instead of minutes.
 """
 
 import re
@@ -20,29 +19,30 @@ from tests.support.observability.alert_rules import RULE_FILES, alerts
 from tests.support.observability.scraping import PROMETHEUS
 from tests.support.prerequisites import pass_over
 
-# From when a rule's condition holds.
+# How long the condition of a rule must hold before its alert fires.
 _FOR = (re.compile(r"^(\s+for:) \w+$", re.MULTILINE), r"\1 1s")
-# Over what a rate is taken. Several scrapes are in it on a busy machine too.
+# The time range of a rate. It is long enough for several scrapes, even on a busy machine.
 _RANGE = (re.compile(r"\[\d+[mh]\]"), "[15s]")
-# For how long something may be late or failing.
-_SECONDS = (re.compile(r"(_seconds(?::max)?(?:\{[^}]*\})?\)? > )\d{2,}"), r"\g<1>3")
+# How many seconds something may be late or may fail.
+_THRESHOLD = (re.compile(r"(_seconds(?::max)?(?:\{[^}]*\})?\)? > )\d{2,}"), r"\g<1>3")
 MAX_SECONDS = 90.0
 
 
 def hurried(rules: str) -> str:
-    for pattern, instead in (_FOR, _RANGE, _SECONDS):
-        rules = pattern.sub(instead, rules)
+    """Return alert rules in which all times are shortened to seconds."""
+    for pattern, replacement in (_FOR, _RANGE, _THRESHOLD):
+        rules = pattern.sub(replacement, rules)
     return rules
 
 
 @dataclass(frozen=True)
 class Watch:
-    """Prometheus, and what it says."""
+    """A running Prometheus, and its alerts."""
 
     url: str
 
-    def firing(self, name: str, labels: Mapping[str, str]) -> bool:
-        # An alert of another name would never fire.
+    def is_firing(self, name: str, labels: Mapping[str, str]) -> bool:
+        # Without this check, a misspelt name would look like a silent alert.
         assert name in alerts()
         reply = httpx2.get(f"{self.url}/api/v1/alerts", timeout=10).raise_for_status().json()
         return any(
@@ -53,34 +53,36 @@ class Watch:
         )
 
     def await_alert(self, name: str, labels: Mapping[str, str]) -> None:
-        eventually(lambda: self.firing(name, labels), within=MAX_SECONDS, what=f"the alert {name}")
+        eventually(
+            lambda: self.is_firing(name, labels), within=MAX_SECONDS, what=f"the alert {name}"
+        )
 
     def await_silence(self, name: str, labels: Mapping[str, str]) -> None:
         eventually(
-            lambda: not self.firing(name, labels), within=MAX_SECONDS, what=f"the end of {name}"
+            lambda: not self.is_firing(name, labels), within=MAX_SECONDS, what=f"the end of {name}"
         )
 
-    def sees(self, targets: int) -> bool:
-        """Whether so many targets have answered."""
-        asked = httpx2.get(f"{self.url}/api/v1/query", params={"query": "sum(up)"}, timeout=10)
-        found = asked.raise_for_status().json()["data"]["result"]
-        return bool(found) and float(found[0]["value"][1]) >= targets
+    def has_scraped(self, target_count: int) -> bool:
+        """Return whether at least this many targets have answered."""
+        reply = httpx2.get(f"{self.url}/api/v1/query", params={"query": "sum(up)"}, timeout=10)
+        result = reply.raise_for_status().json()["data"]["result"]
+        return bool(result) and float(result[0]["value"][1]) >= target_count
 
 
 def start_watch(stack: Stack, folder: Path, workers: list[str]) -> tuple[Running, Watch]:
-    """Watch the stack's API and the workers at these addresses, each second."""
+    """Start a Prometheus that scrapes the stack's API and the workers at these addresses."""
     if not PROMETHEUS.exists():
         pass_over("prometheus is not installed (Debian's package prometheus)")
     for file in RULE_FILES:
         (folder / file.name).write_text(hurried(file.read_text()))
     (folder / "token").write_text(stack.environment["PRESSROOM_METRICS_TOKEN"])
-    configured = {
+    configuration = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(folder / file.name) for file in RULE_FILES],
         "scrape_configs": [
             {
                 "job_name": "pressroom-api",
-                # A dependency that hangs keeps the answer waiting for a second.
+                # If a dependency hangs, the API answers only after a second.
                 "scrape_interval": "3s",
                 "scrape_timeout": "3s",
                 "static_configs": [{"targets": [stack.api_url.removeprefix("http://")]}],
@@ -89,7 +91,7 @@ def start_watch(stack: Stack, folder: Path, workers: list[str]) -> tuple[Running
             {"job_name": "pressroom-workers", "static_configs": [{"targets": workers}]},
         ],
     }
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(configured))
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(configuration))
     url = f"http://127.0.0.1:{free_port()}"
     watch = Watch(url)
     running = stack.run(
@@ -100,13 +102,15 @@ def start_watch(stack: Stack, folder: Path, workers: list[str]) -> tuple[Running
             f"--storage.tsdb.path={folder / 'data'}",
             f"--web.listen-address={url.removeprefix('http://')}",
         ),
-        ready=lambda: _answers(url),
+        ready=lambda: _is_ready(url),
     )
-    eventually(lambda: watch.sees(1 + len(workers)), within=30, what="an answer of all targets")
+    eventually(
+        lambda: watch.has_scraped(1 + len(workers)), within=30, what="an answer of all targets"
+    )
     return running, watch
 
 
-def _answers(url: str) -> bool:
+def _is_ready(url: str) -> bool:
     try:
         return httpx2.get(f"{url}/-/ready", timeout=5).status_code == httpx2.codes.OK
     except httpx2.HTTPError:

@@ -6,7 +6,7 @@ from tests.support.people.visiting import SESSION
 
 
 def log_in_browser(page: Page, stack: Stack, user_id: int) -> None:
-    """By a session that is made behind the login page."""
+    """Log in by creating a session directly, without the login page."""
     with stack.resources.unit_of_work() as uow:
         cookie = sessions.begin_session(uow, user_id)
     page.context.add_cookies([{"name": SESSION, "value": cookie, "url": stack.api_url}])

@@ -1,4 +1,7 @@
-"""People who press keys and nothing else, and who see where they are at each press."""
+"""Simulates a person who uses a page only with the keyboard.
+
+The simulation checks after each key that the focus is visible.
+"""
 
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -7,13 +10,13 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.support.browser import looks
 
-# More than any page has of what a key can reach.
+# More than the number of focusable elements on any page.
 MAX_PRESSES = 150
-MAX_LOOKS = 200
+MAX_REFRESHES = 200
 Role = Literal["button", "checkbox", "combobox", "link", "radio", "searchbox", "textbox"]
 
-# Where the focus is, and what keeps a person from seeing that.
-_STOP = """(target) => {
+# Describes the focused element, and the reason why a person can't see the focus.
+_DESCRIBE_FOCUS = """(target) => {
   const focused = document.activeElement;
   const everything = [...document.querySelectorAll("*")];
   const place = everything.indexOf(focused);
@@ -22,7 +25,7 @@ _STOP = """(target) => {
   }
   const labels = [...(focused.labels || [])].map((each) => each.innerText).join(" ");
   const name = focused.getAttribute("aria-label") || labels || focused.innerText || focused.id;
-  // The browser shows a date as some fields and a button, which are one element to the page.
+  // The browser shows a date as several fields and a button, but the page has only one element.
   const isOfParts = ["date", "time", "datetime-local"].includes(focused.type);
   return {
     is_target: focused === target,
@@ -38,30 +41,32 @@ _STOP = """(target) => {
     if ((style.outlineStyle === "none" || parseFloat(style.outlineWidth) === 0) && !isOfBrowser) {
       return "nothing is drawn around it";
     }
-    const found = [...element.getClientRects()].find((each) => each.width && each.height);
-    if (!found) return "it has no size";
-    const seen = { left: found.left, top: found.top, right: found.right, bottom: found.bottom };
+    const box = [...element.getClientRects()].find((each) => each.width && each.height);
+    if (!box) return "it has no size";
+    const visible = { left: box.left, top: box.top, right: box.right, bottom: box.bottom };
     cut({ left: 0, top: 0, right: innerWidth, bottom: innerHeight });
     for (let each = element.parentElement; each !== document.body; each = each.parentElement) {
       if (getComputedStyle(each).overflowX !== "visible") cut(each.getBoundingClientRect());
     }
-    if (seen.right - seen.left < 1 || seen.bottom - seen.top < 1) return "it is out of sight";
-    const [x, y] = [(seen.left + seen.right) / 2, (seen.top + seen.bottom) / 2];
-    const there = document.elementFromPoint(x, y);
-    const label = there && there.closest("label");
-    if (element.contains(there) || (label && label.control === element)) return null;
-    return `${there ? there.outerHTML.slice(0, 120) : "nothing"} stands before it`;
+    const width = visible.right - visible.left;
+    const height = visible.bottom - visible.top;
+    if (width < 1 || height < 1) return "it is out of sight";
+    const [x, y] = [(visible.left + visible.right) / 2, (visible.top + visible.bottom) / 2];
+    const topmost = document.elementFromPoint(x, y);
+    const label = topmost && topmost.closest("label");
+    if (element.contains(topmost) || (label && label.control === element)) return null;
+    return `${topmost ? topmost.outerHTML.slice(0, 120) : "nothing"} covers it`;
 
     function cut(edges) {
-      seen.left = Math.max(seen.left, edges.left);
-      seen.top = Math.max(seen.top, edges.top);
-      seen.right = Math.min(seen.right, edges.right);
-      seen.bottom = Math.min(seen.bottom, edges.bottom);
+      visible.left = Math.max(visible.left, edges.left);
+      visible.top = Math.max(visible.top, edges.top);
+      visible.right = Math.min(visible.right, edges.right);
+      visible.bottom = Math.min(visible.bottom, edges.bottom);
     }
   }
 }"""
-# The places of all that Tab should reach, as the page has them one after the other.
-_REACHABLE = """() => [...document.querySelectorAll("*")].flatMap((each, place) => {
+# Returns the indexes of all elements that Tab should reach, in document order.
+_FIND_REACHABLE = """() => [...document.querySelectorAll("*")].flatMap((each, place) => {
   if (each.tabIndex < 0 || each.disabled || !each.checkVisibility()) return [];
   if (!each.matches("a[href], button, input, select, textarea, summary, [tabindex]")) return [];
   if (each.type === "radio") {
@@ -73,11 +78,12 @@ _REACHABLE = """() => [...document.querySelectorAll("*")].flatMap((each, place) 
 
 
 class Stop(TypedDict):
-    """Where the focus came to.
+    """An element that got the focus.
 
     Attributes:
-        place: how many elements of the page come before it.
-        parts: at how many presses of Tab it may stay there.
+        place: the index of the element in the document, or -1 for the page itself.
+        parts: the number of presses of Tab for which the focus may stay on the element.
+        hidden_by: the reason why a person can't see the focus.
     """
 
     is_target: bool
@@ -88,18 +94,19 @@ class Stop(TypedDict):
 
 
 class Keyboard:
-    """All that a person does to a page with keys. Nothing here clicks, fills in or focuses."""
+    """Operates a page with keys only. No method uses the mouse or sets the focus directly."""
 
     def __init__(self, page: Page, *, scripts: bool = True) -> None:
         self.page = page
         self.scripts = scripts
-        # From the beginning: no press is to come before the browser leaves its dialog to us.
+        # Register the handler before any key is pressed, so that the browser never opens its own
+        # file dialog.
         page.on("filechooser", lambda _: None)
 
-    # -- where the focus goes ------------------------------------------------------------------
+    # -- Moving the focus ----------------------------------------------------------------------
 
     def reach(self, role: Role, name: str, *, exact: bool = True, back: bool = False) -> Locator:
-        """Press Tab until the focus is there; ``back``: towards the beginning of the page."""
+        """Press Tab until the element has the focus. ``back`` moves backwards with Shift+Tab."""
         return self.reach_it(self.page.get_by_role(role, name=name, exact=exact), back=back)
 
     def reach_it(self, target: Locator, *, back: bool = False) -> Locator:
@@ -114,43 +121,43 @@ class Keyboard:
         return target
 
     def begins_at(self, target: Locator) -> None:
-        """The page set the focus there by itself, and it is seen."""
+        """Check that the page itself moved the focus to the element, and that it is visible."""
         expect(target).to_be_focused()
         assert self._stop(target)["is_target"]
 
     def begins_at_what_is_wrong(self, label: str) -> None:
-        """The focus is on the field that is to be put right, and tells why."""
+        """Check that the focus is on an invalid field, and that the field names its error."""
         field = self.page.get_by_label(label, exact=True)
         self.begins_at(field)
         expect(field).to_have_attribute("aria-invalid", "true")
-        told = field.evaluate(
+        descriptions = field.evaluate(
             "each => each.getAttribute('aria-describedby').trim().split(' ')"
             ".map(id => document.getElementById(id).innerText)"
         )
-        assert all(told), told
+        assert all(descriptions), descriptions
 
     def walk(self) -> list[str]:
-        """Tab through all of the page as it is loaded, and back; the names of what is there.
+        """Tab through a newly loaded page and back, and return the names of the controls.
 
-        Each control is reached, in the order of the page, and no one holds the focus.
+        Check that Tab reaches each control in document order, and that no control traps the focus.
         """
-        reachable = self.page.evaluate(_REACHABLE)
+        reachable = self.page.evaluate(_FIND_REACHABLE)
         if not reachable:
             return []
-        # A page may begin at its one field.
+        # A page may set the focus to its only field.
         is_within = self._stop(self.page.locator("html"))["place"] >= 0
-        begun = self._run("Shift+Tab", until=reachable[0])[-1:] if is_within else []
-        forwards = begun + self._run("Tab", until=reachable[-1])
+        start = self._press_until("Shift+Tab", reachable[0])[-1:] if is_within else []
+        forwards = start + self._press_until("Tab", reachable[-1])
         assert [each["place"] for each in forwards] == reachable, _names(forwards)
-        # From the one control of a page, the way back leads out of the page.
-        backwards = self._run("Shift+Tab", until=reachable[0]) if len(reachable) > 1 else []
+        # If the page has only one control, Shift+Tab leaves the page.
+        backwards = self._press_until("Shift+Tab", reachable[0]) if len(reachable) > 1 else []
         assert [each["place"] for each in backwards] == reachable[-2::-1], _names(backwards)
         return _names(forwards)
 
-    def _run(self, keys: str, *, until: int) -> list[Stop]:
+    def _press_until(self, keys: str, last_place: int) -> list[Stop]:
         stops: list[Stop] = []
         presses_here = 1
-        while not stops or stops[-1]["place"] != until:
+        while not stops or stops[-1]["place"] != last_place:
             assert len(stops) < MAX_PRESSES, _names(stops)
             self.page.keyboard.press(keys)
             stop = self._stop(self.page.locator("html"))
@@ -162,14 +169,14 @@ class Keyboard:
         return stops
 
     def _stop(self, target: Locator) -> Stop:
-        stop: Stop = target.evaluate(_STOP)
+        stop: Stop = target.evaluate(_DESCRIBE_FOCUS)
         assert stop["hidden_by"] is None, f"{stop['name']} has the focus, but {stop['hidden_by']}"
         return stop
 
-    # -- what is pressed there -----------------------------------------------------------------
+    # -- Pressing keys -------------------------------------------------------------------------
 
     def press(self, role: Role, name: str, *, exact: bool = True, back: bool = False) -> None:
-        """Reach a link or a button, press Enter, and wait for the page to which that leads."""
+        """Reach a link or a button, press Enter, and wait for the next page."""
         self.reach(role, name, exact=exact, back=back)
         self.enter()
 
@@ -202,7 +209,7 @@ class Keyboard:
             expect(box).not_to_be_checked()
 
     def choose(self, name: str, option: str) -> None:
-        """Go through the options of a select box by the arrow until this one is chosen."""
+        """Choose an option of a select box with the arrow keys."""
         box = self.reach("combobox", name)
         options = box.get_by_role("option").all_inner_texts()
         assert option in options
@@ -212,29 +219,29 @@ class Keyboard:
         expect(box.locator("option:checked")).to_have_text(option)
 
     def choose_file(self, name: str, path: Path) -> None:
-        """Enter on the field opens the browser's own dialog, which is left to the browser."""
+        """Press Enter on a file field, and choose the file without the browser's own dialog."""
         self.reach_it(self.page.get_by_label(name, exact=True))
         with self.page.expect_file_chooser() as opened:
             self.page.keyboard.press("Enter")
         opened.value.set_files(path)
 
-    # -- what is seen --------------------------------------------------------------------------
+    # -- Checking the page ---------------------------------------------------------------------
 
     def shows(self, heading: str) -> None:
         if self.scripts:
             looks.shows(self.page, heading)
         else:
-            # axe is a script itself, and the page is the same.
+            # The accessibility checks need scripts, and run on the same page with scripts.
             expect(self.page.get_by_role("heading", level=1)).to_have_text(heading)
 
     def watch_until(self, shown: Locator) -> None:
-        """With scripts the page looks by itself; without them its link does, by Enter alone."""
+        """Wait for an element. Without scripts, refresh the page with its link."""
         if not self.scripts:
-            again = self.page.get_by_role("link", name="Refresh", exact=True)
-            for _ in range(MAX_LOOKS):
-                if again.count() == 0:
+            refresh_link = self.page.get_by_role("link", name="Refresh", exact=True)
+            for _ in range(MAX_REFRESHES):
+                if refresh_link.count() == 0:
                     break
-                self.reach_it(again)
+                self.reach_it(refresh_link)
                 self.enter()
         expect(shown.first).to_be_visible()
 

@@ -1,4 +1,4 @@
-"""What makes a page usable by everybody: by ear, by touch, and in a narrow window."""
+"""Checks that a page is usable with a screen reader, by touch, and in a narrow window."""
 
 import json
 from collections.abc import Callable
@@ -9,17 +9,18 @@ from playwright.sync_api import Page, ViewportSize, expect
 from tests.support.sizes import SIZE
 
 Open = Callable[..., Page]
+# All sizes are in CSS pixels.
 NARROW = 320
 WIDE: ViewportSize = {"width": 1280, "height": 900}
-TOUCHABLE = 44  # CSS pixels
+MIN_BUTTON_HEIGHT = 44
 LONG_WORD = "Donaudampfschifffahrtsgesellschaftskapitänsmützen"
-# `make test` looks at some pages of each kind, in test_every_page; the full tier also at each page
-# that a journey comes by.
+# `make test` checks some pages of each kind, in test_every_page. The larger sizes also check each
+# page that a test passes on its way.
 IS_THOROUGH = SIZE != "few"
 
 
 def shows(page: Page, heading: str) -> None:
-    """Wait for the page with this heading; in the full tier, require that everybody can use it."""
+    """Wait for the page with this heading. In the larger sizes, also check its accessibility."""
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
     if IS_THOROUGH:
         require_accessible(page)
@@ -30,29 +31,29 @@ def require_accessible(page: Page) -> None:
     for button in page.get_by_role("button").all():
         box = button.bounding_box()
         assert box
-        assert box["height"] >= TOUCHABLE
+        assert box["height"] >= MIN_BUTTON_HEIGHT
 
 
 def require_no_violations(page: Page, *rules: str) -> None:
-    """Require that axe finds nothing wrong, by these of its rules or by all of them."""
-    # The script is large: a page that was looked at before has it.
+    """Require that axe finds no violation of ``rules``, or of any rule without ``rules``."""
+    # Load the large script only once per page.
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
     options: dict[str, object] = {"resultTypes": ["violations"]}
     if rules:
         options["runOnly"] = rules
-    found = AxeResults(page.evaluate(f"axe.run({json.dumps(options)})"))
-    assert found.violations_count == 0, found.generate_report()
+    results = AxeResults(page.evaluate(f"axe.run({json.dumps(options)})"))
+    assert results.violations_count == 0, results.generate_report()
 
 
 def fits(page: Page, width: int = NARROW) -> bool:
-    """Return whether nothing but a table of its own scrolls sideways."""
+    """Return whether the page doesn't scroll sideways. Wide tables scroll on their own."""
     return int(page.evaluate("document.documentElement.scrollWidth")) <= width
 
 
 # Finds headings, texts and controls that stick out of their card, form or page. Menus, tables and
 # code are left out, because they scroll sideways on their own.
-_PROTRUDING = """
+_FIND_PROTRUDING = """
 () => [...document.querySelectorAll("main :is(h1, p, a, button, input, select, textarea, img)")]
     .filter((each) => each.checkVisibility() && !each.closest("nav, .wide, pre, .unseen"))
     .filter((each) => {
@@ -62,7 +63,7 @@ _PROTRUDING = """
     })
     .map((each) => each.outerHTML.slice(0, 200))
 """
-_HIDDEN_ENTRIES = """
+_FIND_HIDDEN_ENTRIES = """
 () => [...document.querySelectorAll("nav li > [aria-current]")]
     .filter((each) => {
         const menu = each.closest("ul").getBoundingClientRect();
@@ -75,9 +76,9 @@ _HIDDEN_ENTRIES = """
 
 def find_protruding_elements(page: Page) -> list[str]:
     """Return the HTML of the elements that stick out of the card, form or page around them."""
-    return list(page.evaluate(_PROTRUDING))
+    return list(page.evaluate(_FIND_PROTRUDING))
 
 
 def find_hidden_entries(page: Page) -> list[str]:
     """Return the current entries of menus that are scrolled out of view."""
-    return list(page.evaluate(_HIDDEN_ENTRIES))
+    return list(page.evaluate(_FIND_HIDDEN_ENTRIES))

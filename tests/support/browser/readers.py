@@ -1,4 +1,4 @@
-"""A list as readers meet it, and the mails that lead them to its pages."""
+"""Creates a list with public pages, and finds links to these pages in mails."""
 
 import io
 import re
@@ -16,7 +16,7 @@ WORDING = "I want The Morning Letter by e-mail. I can leave at any time."
 
 
 def make_list(client: httpx2.Client, title: str = TITLE, **fields: object) -> int:
-    """With an open field of each type, a wording, a colour and a logo."""
+    """Create a list with a public field of each type, a consent wording, a colour and a logo."""
     for key, kind in (("visits", "number"), ("born", "date"), ("news", "boolean")):
         new_field(client, key, kind, public=True)
     new_field(client, "tea", "choice", public=True, choices=["Green", "Black"])
@@ -29,15 +29,15 @@ def make_list(client: httpx2.Client, title: str = TITLE, **fields: object) -> in
 
 
 def mailed_link(person: Subscriber, path: str) -> str:
-    """The address below this path that the person was mailed."""
+    """Wait for a mail to the person with a link to this path, and return the link."""
     link = re.escape(f"{person.stack.api_url}{path}?") + r"[\w.=&-]+"
 
-    def find() -> list[str]:
+    def find_links() -> list[str]:
         return [
             url
             for each in person.stack.mails(person.email)
             for url in re.findall(link, each["text"])
         ]
 
-    found = eventually(find, what=f"mail that leads to {path}")
-    return str(found[0])
+    links = eventually(find_links, what=f"mail that leads to {path}")
+    return str(links[0])

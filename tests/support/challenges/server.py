@@ -1,4 +1,4 @@
-"""A provider that answers whatever a test wants, to see what becomes of it."""
+"""A fake provider of bot challenges, which sends the replies that a test sets."""
 
 import contextlib
 import json
@@ -12,19 +12,26 @@ from tests.support.http.servers import QuietHandler, http_server, running
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     headers: dict[str, str]
     form: dict[str, str]
 
 
 @dataclass
 class Server:
+    """A fake provider.
+
+    Attributes:
+        drips: whether the body is sent slowly, one byte at a time.
+        asked: the requests so far, in order.
+    """
+
     url: str = ""
     status: int = 200
     body: bytes = b'{"success": true}'
     headers: dict[str, str] = field(default_factory=dict)
     drips: bool = False
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[ReceivedRequest] = field(default_factory=list)
 
     def says(self, reply: object, status: int = 200) -> None:
         self.body = json.dumps(reply).encode()
@@ -35,7 +42,7 @@ def _handler(server: Server) -> type[QuietHandler]:
     class Handler(QuietHandler):
         def do_POST(self) -> None:
             server.asked.append(
-                Asked(dict(self.headers), dict(parse_qsl(self.read_body().decode())))
+                ReceivedRequest(dict(self.headers), dict(parse_qsl(self.read_body().decode())))
             )
             with contextlib.suppress(OSError):
                 if server.drips:
@@ -54,6 +61,7 @@ def _handler(server: Server) -> type[QuietHandler]:
 
 @contextlib.contextmanager
 def serving(context: ssl.SSLContext | None = None) -> Iterator[Server]:
+    """Run a fake provider until the block ends, with TLS if ``context`` is given."""
     server = Server()
     listener = http_server(_handler(server))
     if context is not None:

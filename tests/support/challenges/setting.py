@@ -1,4 +1,4 @@
-"""Challenges under given settings, asked from ordinary tests."""
+"""Verifies challenge tokens with chosen settings, from tests that aren't asynchronous."""
 
 import asyncio
 import itertools
@@ -17,36 +17,39 @@ _numbers = itertools.count()
 
 
 def of_sandbox(url: str, **chosen: str) -> Settings:
-    names = {
+    """Return settings with which challenges are verified by the sandbox at this URL."""
+    sandbox_settings = {
         name.removeprefix("PRESSROOM_").lower(): value
         for name, value in build_challenge_settings(url, {}).items()
     }
-    return settings(**{**names, **chosen})
+    return settings(**{**sandbox_settings, **chosen})
 
 
 def of_server(url: str, **chosen: str) -> Settings:
-    """All three providers at one URL, host names unchecked."""
+    """Return settings in which all three providers have one URL, and may name any host."""
     urls = {f"{provider}_url": url for provider in ChallengeProviderName}
     return of_sandbox(url, **{**urls, "challenge_hostnames": "", **chosen})
 
 
 def token(start: str) -> str:
-    """A token that nobody has used: `token("pass-")`."""
+    """Return an unused token with this beginning, for example `token("pass-")`."""
     return f"{start}{next(_numbers)}"
 
 
-async def outcome(work: Awaitable[None]) -> str:
-    """`passed`, or the code of the error."""
+async def read_outcome(verification: Awaitable[None]) -> str:
+    """Await a verification, and return `passed` or the code of the error."""
     try:
-        await work
+        await verification
     except DomainError as error:
         return error.code
     return "passed"
 
 
-def asking(given: Settings, ask: Callable[[Challenges], Awaitable[T]]) -> T:
+def asking(challenge_settings: Settings, ask: Callable[[Challenges], Awaitable[T]]) -> T:
+    """Run an asynchronous function with the challenges of these settings."""
+
     async def run() -> T:
-        challenges = Challenges(given)
+        challenges = Challenges(challenge_settings)
         try:
             return await ask(challenges)
         finally:
@@ -56,31 +59,39 @@ def asking(given: Settings, ask: Callable[[Challenges], Awaitable[T]]) -> T:
 
 
 def check(
-    given: Settings, provider: ChallengeProviderName, token: str, *, remote_ip: str | None = None
+    challenge_settings: Settings,
+    provider: ChallengeProviderName,
+    token: str,
+    *,
+    remote_ip: str | None = None,
 ) -> str:
-    answer = ChallengeResponse(token, "subscribe", remote_ip)
-    return asking(given, lambda all_: outcome(all_.challenge_for(provider).check(answer)))
+    """Verify a token with one provider, and return `passed` or the code of the error."""
+    response = ChallengeResponse(token, "subscribe", remote_ip)
+    return asking(
+        challenge_settings,
+        lambda challenges: read_outcome(challenges.challenge_for(provider).check(response)),
+    )
 
 
-def check_repeatedly(given: Settings, times: int) -> list[str]:
-    """What one client of Turnstile makes of a token each time."""
+def check_repeatedly(challenge_settings: Settings, times: int) -> list[str]:
+    """Verify a token several times with one client of Turnstile, and return the outcomes."""
 
     async def repeat(challenges: Challenges) -> list[str]:
         challenge = challenges.challenge_for(ChallengeProviderName.TURNSTILE)
-        answer = ChallengeResponse("t", "subscribe")
-        return [await outcome(challenge.check(answer)) for _ in range(times)]
+        response = ChallengeResponse("t", "subscribe")
+        return [await read_outcome(challenge.check(response)) for _ in range(times)]
 
-    return asking(given, repeat)
+    return asking(challenge_settings, repeat)
 
 
-def check_everywhere(given: Settings, token: str) -> list[str]:
-    """What each of the three providers makes of it, in their order."""
+def check_everywhere(challenge_settings: Settings, token: str) -> list[str]:
+    """Verify a token with each of the three providers, and return the outcomes in their order."""
 
-    async def each(challenges: Challenges) -> list[str]:
-        answer = ChallengeResponse(token, "subscribe")
+    async def check_each(challenges: Challenges) -> list[str]:
+        response = ChallengeResponse(token, "subscribe")
         return [
-            await outcome(challenges.challenge_for(name).check(answer))
+            await read_outcome(challenges.challenge_for(name).check(response))
             for name in ChallengeProviderName
         ]
 
-    return asking(given, each)
+    return asking(challenge_settings, check_each)

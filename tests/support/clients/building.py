@@ -1,7 +1,6 @@
-"""Both clients, apart from the checkout, so that tests may run beside each other.
+"""Builds both API clients outside the checkout, so that tests can run at the same time.
 
-They are those that `make clients` built. Where it did not, or where the document or the clients
-changed since, they are built here.
+If `make clients` has built the current clients, the tests use copies of them.
 """
 
 import io
@@ -19,9 +18,9 @@ from tests.support.clients import javascript_client
 from tests.support.http.openapi import openapi_document
 from tests.support.images.pictures import photo
 
-# So many of each are made.
+# The number of items that ``lists_of_a_busy_owner`` creates of each kind.
 COUNT = 3
-# The lists that have this many items then, or more.
+# Operations that return at least ``COUNT`` items afterwards.
 FILLED = {
     "list_attachments",
     "list_jobs",
@@ -34,36 +33,36 @@ FILLED = {
 
 
 def lists_of_a_busy_owner(pressroom: Any) -> dict[str, dict[str, int]]:
-    """The arguments of each operation that answers pages, after the owner was busy.
+    """Create items for an owner, and map each operation with pages to its arguments.
 
-    An operation that needs a thing of another kind is left out.
+    Operations that need the id of another kind of item are left out.
     """
-    made = [
+    list_ids = [
         pressroom.create_list({"title": "Tea", "slug": f"tea-{time.time_ns()}"})["id"]
         for _ in range(COUNT)
     ]
     members = {"members": [{"email": f"reader{n}@example.com"} for n in range(COUNT)]}
-    pressroom.add_members(made[0], members)
-    user_id = pressroom.list_members(made[0]).items[0]["user_id"]
+    pressroom.add_members(list_ids[0], members)
+    user_id = pressroom.list_members(list_ids[0]).items[0]["user_id"]
     for n in range(COUNT):
         pressroom.upload_attachment(PhotoFile())
         edit = {"name": f"Reader {n}", "add_tags": [f"tag {n}"]}
-        pressroom.change_member(made[0], user_id, edit)
+        pressroom.change_member(list_ids[0], user_id, edit)
         pressroom.create_api_key({"name": f"key {n}"})
-    known = {"list_id": made[0], "user_id": user_id}
-    asked = {}
+    ids = {"list_id": list_ids[0], "user_id": user_id}
+    arguments_of_operations = {}
     for operation in read_operations(openapi_document()):
-        needed = [each.argument for each in operation.parameters if each.is_required]
-        is_asked_by_get = operation.body is None
-        is_page = operation.answer is AnswerKind.PAGE
-        if is_page and is_asked_by_get and set(needed) <= set(known):
-            asked[operation.id] = {name: known[name] for name in needed}
-    assert set(asked) > FILLED
-    return asked
+        required = [each.argument for each in operation.parameters if each.is_required]
+        has_no_body = operation.body is None
+        returns_pages = operation.answer is AnswerKind.PAGE
+        if returns_pages and has_no_body and set(required) <= set(ids):
+            arguments_of_operations[operation.id] = {name: ids[name] for name in required}
+    assert set(arguments_of_operations) > FILLED
+    return arguments_of_operations
 
 
 class PhotoFile(io.BytesIO):
-    """An open file with a photograph, which has a name as an image must."""
+    """An open file with a photo. It has a name, because uploads need one."""
 
     name = "photo.jpg"
 
@@ -71,8 +70,10 @@ class PhotoFile(io.BytesIO):
         super().__init__(photo())
 
 
-_MADE = shutil.ignore_patterns("generated", "dist", "build", "node_modules", "*.egg-info")
-_BUILT = files.ROOT / "build" / "clients"
+_IGNORE_BUILD_RESULTS = shutil.ignore_patterns(
+    "generated", "dist", "build", "node_modules", "*.egg-info"
+)
+_BUILD_FOLDER = files.ROOT / "build" / "clients"
 _SOURCES = (
     files.PYTHON / "src",
     files.TYPESCRIPT / "src",
@@ -84,8 +85,8 @@ RUN_SECONDS = 100
 
 @cache
 def are_built() -> bool:
-    """Return whether `make clients` built both from the current document and sources."""
-    packages = [*_BUILT.glob("*.whl"), *_BUILT.glob("*.tgz")]
+    """Return whether `make clients` has built both clients from the current document and code."""
+    packages = [*_BUILD_FOLDER.glob("*.whl"), *_BUILD_FOLDER.glob("*.tgz")]
     if len(packages) < 2 or files.read_document() != openapi_document():
         return False
     newest = max(
@@ -98,22 +99,22 @@ def are_built() -> bool:
 
 
 def build_python(folder: Path) -> Path:
-    """The client's project, with what is made from the document."""
+    """Copy the project of the Python client, with the code that the document generates."""
     project = folder / "python"
-    shutil.copytree(files.PYTHON, project, ignore=_MADE)
+    shutil.copytree(files.PYTHON, project, ignore=_IGNORE_BUILD_RESULTS)
     if are_built():
-        made = Path("src", "pressroom_client", "generated")
-        shutil.copytree(files.PYTHON / made, project / made)
+        generated = Path("src", "pressroom_client", "generated")
+        shutil.copytree(files.PYTHON / generated, project / generated)
     else:
         files.write_python(openapi_document(), project)
     return project
 
 
 def build_typescript(folder: Path) -> Path:
-    """The client's package, compiled; passes the test over where Node.js or npm is missing."""
+    """Compile the TypeScript client. Skip the test if Node.js or npm is missing."""
     node = javascript_client.node(files.TYPESCRIPT, "the TypeScript client")
     project = folder / "typescript"
-    shutil.copytree(files.TYPESCRIPT, project, ignore=_MADE)
+    shutil.copytree(files.TYPESCRIPT, project, ignore=_IGNORE_BUILD_RESULTS)
     (project / "node_modules").symlink_to(files.TYPESCRIPT / "node_modules")
     if are_built():
         shutil.copytree(files.TYPESCRIPT / "dist", project / "dist")
@@ -133,13 +134,13 @@ def write_document(folder: Path) -> Path:
 
 
 def run_tool(project: Path, tool: str, *words: str) -> str:
-    """Run a program of the package's development; returns what it says."""
+    """Run a development tool of the TypeScript client, and return its output."""
     return run_program(str(project / "node_modules" / ".bin" / tool), *words, folder=project)
 
 
 def run_program(*words: str, folder: Path, environment: dict[str, str] | None = None) -> str:
-    """Run a program; returns what it says. Fails with that too."""
-    done = subprocess.run(
+    """Run a program, and return its output. Fail with the output if the program fails."""
+    process = subprocess.run(
         words,
         check=False,
         cwd=folder,
@@ -149,5 +150,5 @@ def run_program(*words: str, folder: Path, environment: dict[str, str] | None = 
         text=True,
         timeout=RUN_SECONDS,
     )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+    assert process.returncode == 0, process.stdout
+    return process.stdout

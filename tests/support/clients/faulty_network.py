@@ -1,7 +1,7 @@
-"""A way to the API on which answers get lost, as each caller's base URL says.
+"""A proxy in front of the API, whose faults are part of the base URL of each caller.
 
-Calls to ``<url>/<name>.<fault>.<fault>/path`` meet these faults one after the other, and reach the
-API as ``/path`` once there are none left. ``<url>/<name>.…/seen`` lists what arrived.
+Each call to ``<url>/<name>.<fault>.<fault>/path`` meets the next fault in the URL. Afterwards the
+proxy forwards the calls to ``/path`` of the API. ``<url>/<name>.…/seen`` lists all calls.
 """
 
 import http.client
@@ -14,20 +14,21 @@ from contextlib import contextmanager
 from devstack import LOOPBACK
 from tests.support.http.servers import QuietHandler, http_server, running
 
-# Faults: an error, with the seconds that it asks to wait; an answer that is lost on its way; and a
-# stream that breaks off after its first event.
+# Maps faults to the status of the response and to the seconds in its Retry-After header.
 ERRORS = {"429": (429, "0"), "503": (503, "0"), "wait": (429, "1"), "hour": (429, "3600")}
+# The API handles the call, but its response is lost.
 LOST = "lost"
+# The response, a stream of events, ends after its first event.
 CUT = "cut"
 
-NOTHING: Mapping[str, str] = {}
+NO_HEADERS: Mapping[str, str] = {}
 
-_Seen = dict[str, str | None]
+_SeenCall = dict[str, str | None]
 
 
 class _Handler(QuietHandler):
     upstream_port: int
-    seen: defaultdict[str, list[_Seen]]
+    seen: defaultdict[str, list[_SeenCall]]
 
     def do_GET(self) -> None:
         script, _, path = self.path.removeprefix("/").partition("/")
@@ -67,8 +68,8 @@ class _Handler(QuietHandler):
             return b"".join(chunks)
         return self.read_body()
 
-    def _answer(self, status: int, content: bytes, more: Mapping[str, str] = NOTHING) -> None:
-        self.reply(status, content, {"Content-Type": "application/problem+json", **more})
+    def _answer(self, status: int, content: bytes, headers: Mapping[str, str] = NO_HEADERS) -> None:
+        self.reply(status, content, {"Content-Type": "application/problem+json", **headers})
 
     def _forward(self, path: str, body: bytes, fault: str) -> None:
         upstream = http.client.HTTPConnection(LOOPBACK, self.upstream_port, timeout=60)
@@ -80,7 +81,7 @@ class _Handler(QuietHandler):
             answer.read()
             self.connection.shutdown(socket.SHUT_RDWR)
             return
-        # Without a length: the end of the connection is the end of the answer.
+        # Send no Content-Length, so that the end of the connection ends the response.
         self.send_response(answer.status)
         for name, value in answer.getheaders():
             if name.lower() not in {"transfer-encoding", "connection", "content-length"}:
@@ -96,7 +97,7 @@ class _Handler(QuietHandler):
 
 @contextmanager
 def faulty_network(api_port: int) -> Iterator[str]:
-    """The URL of such a way to the API on this port."""
+    """Run the proxy for the API on this port, and yield the proxy's URL."""
     handler = type("Handler", (_Handler,), {"upstream_port": api_port, "seen": defaultdict(list)})
     with running(http_server(handler)) as url:
         yield url

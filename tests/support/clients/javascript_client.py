@@ -1,4 +1,4 @@
-"""Programs in JavaScript: their interpreter, and their packages from npm's registry."""
+"""Finds Node.js, and installs the npm packages that JavaScript programs of the tests need."""
 
 import fcntl
 import shutil
@@ -12,24 +12,29 @@ _INSTALLED = "node_modules/.package-lock.json"
 _INSTALL_SECONDS = 60
 _INSTALL = (
     *("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"),
-    # By itself npm waits for a minute in all before it tries a third time.
+    # With its default settings, npm spends a minute on waiting before its third attempt.
     *("--fetch-retries", "1", "--fetch-retry-mintimeout", "1000"),
 )
 
 
 def node(folder: Path = FOLDER, program: str = "the JavaScript client") -> str:
-    """The path of Node.js, once the program's packages are there; passes the test over without."""
-    found, npm = shutil.which("node"), shutil.which("npm")
-    if not found or not npm:
+    """Install the packages of a program, and return the path of Node.js.
+
+    Skip the test if Node.js or npm is missing.
+    """
+    node_path = shutil.which("node")
+    npm_path = shutil.which("npm")
+    if not node_path or not npm_path:
         pass_over(f"{program} needs Node.js and npm")
-    lock, installed = (folder / each for each in ("package-lock.json", _INSTALLED))
-    with lock.open() as held:
-        # Of several processes that run tests, one installs.
-        fcntl.flock(held, fcntl.LOCK_EX)
-        if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:
-            _install(npm, folder, program)
+    lock_file = folder / "package-lock.json"
+    installed = folder / _INSTALLED
+    with lock_file.open() as open_lock_file:
+        # Only one of the processes that run tests installs the packages.
+        fcntl.flock(open_lock_file, fcntl.LOCK_EX)
+        if not installed.exists() or installed.stat().st_mtime < lock_file.stat().st_mtime:
+            _install(npm_path, folder, program)
             installed.touch()
-    return found
+    return node_path
 
 
 def _install(npm: str, folder: Path, program: str) -> None:
@@ -44,6 +49,6 @@ def _install(npm: str, folder: Path, program: str) -> None:
     except subprocess.TimeoutExpired:
         pass_over(f"npm did not fetch the packages of {program} in {_INSTALL_SECONDS} s")
     except subprocess.CalledProcessError as error:
-        # The first line is the error's code, such as ENOTFOUND; what follows is a trace.
+        # The first line contains the code of the error, such as ENOTFOUND. A stack trace follows.
         first = error.stderr.strip().partition("\n")[0]
         pass_over(f"npm cannot fetch the packages of {program}: {first}")

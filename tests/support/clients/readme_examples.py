@@ -1,4 +1,7 @@
-"""The examples of a client's README are one script: a later one uses what an earlier one made."""
+"""Joins the examples of a client's README into one script.
+
+Later examples use the variables of earlier examples.
+"""
 
 from pathlib import Path
 
@@ -6,16 +9,16 @@ from devstack.harness.stack import Owner, Stack
 from tests.support.documents import markdown
 from tests.support.images.pictures import photo
 
-# As the READMEs have them.
+# The URL and the API key in the READMEs.
 _URL = "https://press.example.com"
 _KEY = "prk_…"
-# What the script says when it came to its end.
+# The last line of the script's output.
 LAST_WORD = "All examples were run."
 MAX_LINES = 10
 
 
 def script(readme: Path, language: str, stack: Stack, owner: Owner) -> str:
-    """All blocks of this language that are marked to be run, for this stack and owner."""
+    """Return a script of all marked code blocks, with the URL of the stack and the owner's key."""
     blocks = [each for each in markdown.blocks(readme) if each.is_run]
     assert len(blocks) >= 4
     assert {each.language for each in blocks} == {language}
@@ -23,12 +26,12 @@ def script(readme: Path, language: str, stack: Stack, owner: Owner) -> str:
     text = "\n".join(each.text for each in blocks)
     assert _URL in text
     assert _KEY in text
-    say = "print" if language == "python" else "console.log"
-    given = text.replace(_URL, stack.api_url).replace(_KEY, owner.key)
-    return f'{given}\n{say}("{LAST_WORD}")\n'
+    print_function = "print" if language == "python" else "console.log"
+    runnable = text.replace(_URL, stack.api_url).replace(_KEY, owner.key)
+    return f'{runnable}\n{print_function}("{LAST_WORD}")\n'
 
 
 def write_files(folder: Path) -> None:
-    """The files that the examples upload."""
+    """Write the files that the examples upload."""
     (folder / "photo.jpg").write_bytes(photo())
     (folder / "members.csv").write_text("email,name\nada@example.com,Ada\nben@example.com,Ben\n")

@@ -1,11 +1,11 @@
-"""Messages as Standard Webhooks signs them, made by its definition and not by our code."""
+"""Signs messages as the Standard Webhooks specification defines, without the product's code."""
 
 import base64
 import hashlib
 import hmac
 import time
 
-# The example of the specification's own libraries.
+# The example in the libraries of the specification.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLD_SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 BODY = b'{"test": 2432232314}'
@@ -19,7 +19,7 @@ SPECIFIED = {
 def signed(
     body: bytes = BODY, *, secrets: tuple[str, ...] = (SECRET,), age: float = 0, at: str = ""
 ) -> dict[str, str]:
-    """The headers of a message that was sent `age` seconds ago, or at `at`."""
+    """Return the headers of a message that was sent `age` seconds ago, or at the time `at`."""
     sent_at = at or str(int(time.time() - age))
     content = b".".join((b"msg_1", sent_at.encode(), body))
     signatures = [
@@ -36,10 +36,13 @@ def signed(
 
 
 def messages() -> list[dict[str, object]]:
-    """Messages, with the secrets that a receiver has, and whether it should believe them."""
+    """Return messages, the receiver's secrets, and whether the receiver must accept each message.
+
+    Each item of ``cases`` has a name, headers, a body, secrets, and whether the message is valid.
+    """
     good = signed()
     cases: list[tuple[str, dict[str, str], bytes, tuple[str, ...], bool]] = [
-        ("right", good, BODY, (SECRET,), True),
+        ("valid", good, BODY, (SECRET,), True),
         (
             "signed with the new and the old secret",
             signed(secrets=(OLD_SECRET, SECRET)),
@@ -55,7 +58,7 @@ def messages() -> list[dict[str, object]]:
             True,
         ),
         (
-            "names of headers in capitals",
+            "capitalized header names",
             {k.title(): v for k, v in good.items()},
             BODY,
             (SECRET,),
@@ -68,15 +71,15 @@ def messages() -> list[dict[str, object]]:
             (SECRET,),
             True,
         ),
-        ("just young enough", signed(age=290), BODY, (SECRET,), True),
+        ("almost too old", signed(age=290), BODY, (SECRET,), True),
         ("another secret", good, BODY, (OLD_SECRET,), False),
         ("another body", good, b'{"test": 1}', (SECRET,), False),
         ("another id", {**good, "webhook-id": "msg_2"}, BODY, (SECRET,), False),
         ("too old", signed(age=310), BODY, (SECRET,), False),
-        ("of the future", signed(age=-310), BODY, (SECRET,), False),
-        ("a time that is none", signed(at="now"), BODY, (SECRET,), False),
+        ("from the future", signed(age=-310), BODY, (SECRET,), False),
+        ("an invalid time", signed(at="now"), BODY, (SECRET,), False),
         (
-            "of another version",
+            "another signature version",
             {**good, "webhook-signature": good["webhook-signature"].replace("v1,", "v1a,")},
             BODY,
             (SECRET,),
@@ -84,7 +87,7 @@ def messages() -> list[dict[str, object]]:
         ),
         ("an empty signature", {**good, "webhook-signature": "v1,"}, BODY, (SECRET,), False),
         (
-            "a signature that is no base64",
+            "a signature that isn't base64",
             {**good, "webhook-signature": "v1,é%"},
             BODY,
             (SECRET,),
@@ -97,7 +100,7 @@ def messages() -> list[dict[str, object]]:
             (SECRET,),
             False,
         ),
-        ("the specification's, long ago", SPECIFIED, BODY, (SECRET,), False),
+        ("the specification's example, too old", SPECIFIED, BODY, (SECRET,), False),
     ]
     return [
         {"name": name, "headers": headers, "body": body.decode(), "secrets": list(known), "ok": ok}

@@ -1,4 +1,4 @@
-"""A small cluster: two hosts of the API behind HAProxy, two of workers, and the stores."""
+"""A small cluster: two API hosts behind HAProxy, two worker hosts, and the hosts of the stores."""
 
 import glob
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from devstack.harness.running import Running
 from devstack.harness.stack import Stack, plain_client
 from devstack.supervisor.programs import is_responding
 from devstack.supervisor.supervision import Group
-from tests.support.cluster.network import Host, Network, laid_network
+from tests.support.cluster.network import Host, Network, open_network
 from tests.support.cluster.stores import on_host, on_hosts
 from tests.support.prerequisites import pass_over
 from tests.support.probe.bench import PROBE_WORKER, Bench, make_bench
@@ -28,16 +28,16 @@ from tests.support.stack.replica import RunningReplica, running_replica
 from tests.support.stack.sentinels import SENTINELS, WatchedRedis, watched_redis
 from tests.support.stack.sentinels import SERVERS as SERVERS_OF_REDIS
 
-# Each host has its ports to itself.
+# The ports are the same in each run, because each host has its own network namespace.
 API_PORT = 8000
 PUBLIC_PORT = 443
 HEALTHY_WITHIN = 60.0
-# How far the clock of one host of the API is behind, and that of one host of workers is ahead.
+# The clock of one API host is slow by this time, and the clock of one worker host is fast.
 WRONG_BY_SECONDS = 30
 STORES = ("postgres", "replica", "s3")
 REDIS_HOSTS = ("redis1", "redis2")
-# The third Sentinel is on a host that has no Redis.
-_PLACES = {
+# Maps each Redis and each Sentinel to its host. The third Sentinel runs on a host without Redis.
+_HOST_NAMES = {
     **dict(zip(SERVERS_OF_REDIS, REDIS_HOSTS, strict=True)),
     **dict(zip(SENTINELS, (*REDIS_HOSTS, "proxy"), strict=True)),
 }
@@ -45,15 +45,15 @@ APIS = ("api1", "api2")
 WORKERS = ("worker1", "worker2")
 
 
-def other_clock(seconds: int) -> dict[str, str]:
-    """The environment of a process whose clock is wrong by so much."""
-    found = glob.glob("/usr/lib/*/faketime/libfaketime.so.1")  # noqa: PTH207 - from the root
-    if not found:
+def clock_environment(seconds: int) -> dict[str, str]:
+    """Return the environment of a process whose clock is wrong by this many seconds."""
+    libraries = glob.glob("/usr/lib/*/faketime/libfaketime.so.1")  # noqa: PTH207 - from the root
+    if not libraries:
         pass_over("needs libfaketime (Debian: libfaketime)")
     return {
-        "LD_PRELOAD": found[0],
+        "LD_PRELOAD": libraries[0],
         "FAKETIME": f"{seconds:+d}s",
-        # What waits for some seconds waits for as long as elsewhere.
+        # Keep the monotonic clock correct, so that waits take their usual time.
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "PYTHONPATH": str(Path(__file__).with_name("clock")),
     }
@@ -61,8 +61,10 @@ def other_clock(seconds: int) -> dict[str, str]:
 
 @dataclass
 class Cluster:
-    """Attributes:
-    database: the address that leads to the Postgres which writes.
+    """A running cluster.
+
+    Attributes:
+        database: the address of the primary Postgres. It moves when the replica is promoted.
     """
 
     hosts: dict[str, Host]
@@ -128,19 +130,22 @@ class Cluster:
                 self.start(name)
 
     def promote_replica(self) -> None:
-        """As a cluster manager does: the replica first, then the way to it."""
+        """Promote the replica and then move the database's address, like a cluster manager."""
         self.replica.promote()
         self.hosts["replica"].take(self.database)
         self.stack.forget_connections()
 
     def host_of_broker(self, *, other_than: str | None = None) -> str:
-        """The host of the Redis that is the master, once the Sentinels agree on one."""
+        """Wait until the Sentinels agree on a master, and return its host.
 
-        def found() -> str | None:
-            place = _PLACES.get(self.redis.master() or "")
-            return None if place == other_than else place
+        ``other_than``: a host on which the master must not be.
+        """
 
-        return str(eventually(found, within=HEALTHY_WITHIN, what="a master"))
+        def find_host() -> str | None:
+            host = _HOST_NAMES.get(self.redis.master() or "")
+            return None if host == other_than else host
+
+        return str(eventually(find_host, within=HEALTHY_WITHIN, what="a master"))
 
     def flush_broker(self) -> None:
         name = str(eventually(self.redis.master, what="a master"))
@@ -158,19 +163,19 @@ class Cluster:
 
     @contextmanager
     def apart(self, *pairs: tuple[str, str]) -> Iterator[None]:
-        """The two of each pair can't reach each other."""
-        for one, other in pairs:
-            self.hosts[one].cut_off(self.hosts[other])
+        """Separate the two hosts of each pair from each other until the block ends."""
+        for first, second in pairs:
+            self.hosts[first].block(self.hosts[second])
         try:
             yield
         finally:
-            for one, other in pairs:
-                self.hosts[one].reach(self.hosts[other])
+            for first, second in pairs:
+                self.hosts[first].unblock(self.hosts[second])
 
     def require_healthy(self) -> None:
-        """Each host serves again, within a minute, and no process has ended by itself."""
+        """Wait until all hosts work, for up to a minute. Check that no process has ended itself."""
         eventually(
-            lambda: self._serves() and self._both_work(),
+            lambda: self._is_serving() and self._are_both_working(),
             within=HEALTHY_WITHIN,
             what="both hosts of the API, and jobs on both hosts of workers",
         )
@@ -178,22 +183,22 @@ class Cluster:
         assert ended == []
 
     def clock_of(self, name: str) -> str:
-        """The date in an answer of this host."""
+        """Return the Date header of a response from this host."""
         with plain_client() as client:
             return client.get(f"{self._url(name)}/healthz").headers["date"]
 
-    def _serves(self) -> bool:
+    def _is_serving(self) -> bool:
         if any(self.front.state(server) != "UP" for server in SERVERS):
             return False
         with plain_client(timeout=5.0) as client:
             try:
-                told = [client.get(f"{self._url(name)}/readyz").json() for name in APIS]
+                reports = [client.get(f"{self._url(name)}/readyz").json() for name in APIS]
             except httpx2.TransportError:
                 return False
-        return all(each["status"] == "ok" for each in told)
+        return all(report["status"] == "ok" for report in reports)
 
-    def _both_work(self) -> bool:
-        """Give both as much to do as one can't do alone."""
+    def _are_both_working(self) -> bool:
+        """Return whether both worker hosts run jobs, when there are too many jobs for one host."""
         jobs = [self.bench.enqueue(sleep=0.2) for _ in range(6)]
         for job in jobs:
             self.bench.finished(job, within=HEALTHY_WITHIN)
@@ -205,20 +210,20 @@ class Cluster:
         return f"http://{self.hosts[name].address}:{API_PORT}"
 
 
-def _laid_hosts(network: Network) -> dict[str, Host]:
+def _add_hosts(network: Network) -> dict[str, Host]:
     names = (*STORES, *REDIS_HOSTS, "proxy", *APIS, *WORKERS)
     hosts = {name: network.add(name, number) for number, name in enumerate(names, start=11)}
     for name, seconds in (("api2", -WRONG_BY_SECONDS), ("worker2", WRONG_BY_SECONDS)):
-        hosts[name].environment |= other_clock(seconds)
+        hosts[name].environment |= clock_environment(seconds)
     return hosts
 
 
 @contextmanager
 def running_cluster(home: Path) -> Iterator[Cluster]:
-    """All of it. Nothing is left of it at the end, also after a failure."""
+    """Run a cluster. Remove all of its processes and hosts at the end, even after a failure."""
     with ExitStack() as opened:
-        network = opened.enter_context(laid_network())
-        hosts = _laid_hosts(network)
+        network = opened.enter_context(open_network())
+        hosts = _add_hosts(network)
         database = network.address(10)
         hosts["postgres"].take(database)
         services = opened.enter_context(
@@ -226,13 +231,13 @@ def running_cluster(home: Path) -> Iterator[Cluster]:
         )
         url = make_url(services.environment["PRESSROOM_DATABASE_URL"])
         replica = hosts["replica"]
-        copy = opened.enter_context(
-            # With the primary's port: it may take its place.
+        running = opened.enter_context(
+            # Use the port of the primary, because the replica may replace the primary.
             running_replica(
                 services, replica.address, partial(on_host, host=replica), port=url.port
             )
         )
-        watched, group = opened.enter_context(_redis_on(hosts, home))
+        watched, group = opened.enter_context(_run_redis(hosts, home))
         stack = opened.enter_context(
             open_stack(
                 services,
@@ -247,23 +252,23 @@ def running_cluster(home: Path) -> Iterator[Cluster]:
         stack.environment |= {
             "PRESSROOM_PUBLIC_URL": f"https://{hosts['proxy'].address}",
             "PRESSROOM_TRUSTED_PROXIES": hosts["proxy"].address,
-            "PRESSROOM_READ_DATABASE_URL": copy.reached_as(
+            "PRESSROOM_READ_DATABASE_URL": running.reached_as(
                 stack.environment["PRESSROOM_DATABASE_URL"]
             ),
         }
-        cluster = Cluster(hosts, services, database, copy, watched, group, make_bench(stack))
+        cluster = Cluster(hosts, services, database, running, watched, group, make_bench(stack))
         opened.enter_context(cluster.started())
         yield cluster
 
 
 @contextmanager
-def _redis_on(hosts: dict[str, Host], home: Path) -> Iterator[tuple[WatchedRedis, Group]]:
-    addresses = {name: hosts[place].address for name, place in _PLACES.items()}
+def _run_redis(hosts: dict[str, Host], home: Path) -> Iterator[tuple[WatchedRedis, Group]]:
+    addresses = {name: hosts[host].address for name, host in _HOST_NAMES.items()}
     folder = home / "redis"
     folder.mkdir()
     with watched_redis(
         folder,
         addresses=addresses,
-        placed=lambda program: on_host(program, hosts[_PLACES[program.name]]),
+        placed=lambda program: on_host(program, hosts[_HOST_NAMES[program.name]]),
     ) as watched:
         yield watched

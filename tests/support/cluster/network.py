@@ -1,4 +1,4 @@
-"""Hosts on this one machine: network namespaces on a bridge, with links that a test can cut."""
+"""Simulates hosts on one machine: network namespaces on a bridge, whose links a test can cut."""
 
 import ctypes
 import os
@@ -21,14 +21,14 @@ from tests.support.prerequisites import pass_over
 
 T = TypeVar("T")
 _NAMESPACES = Path("/run/netns")
-_OURS = re.compile(r"pressroom-(\d+)-")
+_OUR_NAMESPACE = re.compile(r"pressroom-(\d+)-")
 _CLONE_NEWNET = 0x40000000
 _ARP = 0x0806
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def require_namespaces() -> None:
-    """Pass the test over where this machine can't have hosts of its own."""
+    """Skip the test if this machine can't create network namespaces."""
     if os.geteuid() != 0:
         pytest.skip("needs root, for network namespaces")
     for tool, package in (("ip", "iproute2"), ("iptables", "iptables")):
@@ -41,36 +41,36 @@ def require_namespaces() -> None:
 
 
 def _run(*words: str) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
-    assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
-    return done.stdout
+    process = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
+    assert process.returncode == 0, f"{' '.join(words)}: {process.stderr}"
+    return process.stdout
 
 
 @dataclass(eq=False)
 class Host:
-    """A machine of its own, as far as the network knows."""
+    """A simulated host: a network namespace with an address of its own."""
 
     name: str
     address: str
     namespace: str
-    # Where its cable ends.
+    # The namespace of the bridge to which the host is connected.
     _hub: str
-    # What its processes have in their environments beside their settings, such as another clock.
+    # Additional environment variables for the processes of the host, for example to fake its clock.
     environment: dict[str, str] = field(default_factory=dict)
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """The command that runs another one here."""
+        """Return the beginning of a command line that runs another command on this host."""
         return "ip", "netns", "exec", self.namespace
 
     def do(self, *words: str) -> str:
         return _run(*self.prefix, *words)
 
     def inside(self, action: Callable[[], T]) -> T:
-        """Do it in the network of this host. It must start no process."""
+        """Call a function in the network of this host. The function must not start a process."""
 
         def enter() -> T:
-            # A thread has a network of its own choice, and this one ends.
+            # Linux changes the network of a thread only, and this thread ends afterwards.
             with (_NAMESPACES / self.namespace).open() as entrance:
                 if _LIBC.setns(entrance.fileno(), _CLONE_NEWNET) != 0:
                     raise OSError(ctypes.get_errno(), "setns")
@@ -83,29 +83,29 @@ class Host:
         return set(map(int, _run("ip", "netns", "pids", self.namespace).split()))
 
     def unplug(self) -> None:
-        """From now on it hears nothing, and nothing hears it."""
+        """Disconnect the host from the network."""
         _run("ip", "-n", self._hub, "link", "set", self.name, "down")
 
     def plug(self) -> None:
         _run("ip", "-n", self._hub, "link", "set", self.name, "up")
 
     def kill(self) -> None:
-        """All of its processes at once. No word of it leaves a host that was unplugged before."""
+        """Kill all processes of the host. Other hosts don't notice if the host is unplugged."""
         for pid in self.pids():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def take(self, address: str) -> None:
-        """Answer to this address too, and tell the network so, as keepalived does."""
+        """Add an address to the host, and announce it in the network, as keepalived does."""
         _run("ip", "-n", self.namespace, "addr", "add", f"{address}/24", "dev", "eth0")
         self.inside(lambda: _announce(address))
 
-    def cut_off(self, other: "Host") -> None:
-        """Drop each packet between the two, without a word to either."""
+    def block(self, other: "Host") -> None:
+        """Silently drop each packet between the two hosts."""
         self._filter("-I", other)
 
-    def reach(self, other: "Host") -> None:
-        """Take ``cut_off`` back."""
+    def unblock(self, other: "Host") -> None:
+        """Undo ``block``."""
         self._filter("-D", other)
 
     def _filter(self, action: str, other: "Host") -> None:
@@ -115,7 +115,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Network:
-    """A bridge. The machine of the test is on it too, as the first of its addresses."""
+    """A bridge that connects hosts. The test's machine has the first address of its subnet."""
 
     tag: str
     subnet: str
@@ -141,55 +141,58 @@ class Network:
         _run("ip", "-n", self.hub, "link", "set", name, "master", "bridge", "up")
         return host
 
-    def lay(self) -> None:
+    def create(self) -> None:
         _run("ip", "netns", "add", self.hub)
         _run("ip", "-n", self.hub, "link", "add", "bridge", "type", "bridge")
         _run("ip", "-n", self.hub, "link", "set", "bridge", "up")
-        ours = _outer_end(self.tag)
+        outer_end = _name_outer_end(self.tag)
         cable = ("type", "veth", "peer", "name", "outside", "netns", self.hub)
-        _run("ip", "link", "add", ours, *cable)
-        _run("ip", "addr", "add", f"{self.subnet}.1/24", "dev", ours)
-        _run("ip", "link", "set", ours, "up")
+        _run("ip", "link", "add", outer_end, *cable)
+        _run("ip", "addr", "add", f"{self.subnet}.1/24", "dev", outer_end)
+        _run("ip", "link", "set", outer_end, "up")
         _run("ip", "-n", self.hub, "link", "set", "outside", "master", "bridge", "up")
 
 
 @contextmanager
-def laid_network() -> Iterator[Network]:
-    """A network that is gone at the end with all that runs in it, also after a failure."""
-    _remove_those_of_the_dead()
-    taken = _run("ip", "-4", "-o", "addr")
+def open_network() -> Iterator[Network]:
+    """Create a network. At the end, and after a failure, remove it with all of its processes."""
+    _remove_abandoned_networks()
+    used_addresses = _run("ip", "-4", "-o", "addr")
     numbers = ((os.getpid() + step) % 250 for step in range(250))
-    subnet = next(f"10.213.{n}" for n in numbers if f" 10.213.{n}." not in taken)
+    subnet = next(f"10.213.{n}" for n in numbers if f" 10.213.{n}." not in used_addresses)
     network = Network(f"pressroom-{os.getpid()}", subnet)
     try:
-        network.lay()
+        network.create()
         yield network
     finally:
         _remove(network.tag)
 
 
 def _announce(address: str) -> None:
-    """Say by ARP (RFC 5227, section 3) on eth0 that the address is here now."""
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as line:
-        line.bind(("eth0", 0))
-        here, ip = line.getsockname()[4], socket.inet_aton(address)
-        ethernet = b"\xff" * 6 + here + struct.pack("!H", _ARP)
+    """Announce by ARP (RFC 5227, section 3) on eth0 that this host now has the address."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as connection:
+        connection.bind(("eth0", 0))
+        hardware_address = connection.getsockname()[4]
+        ip_address = socket.inet_aton(address)
+        ethernet = b"\xff" * 6 + hardware_address + struct.pack("!H", _ARP)
         request = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1)
-        line.send(ethernet + request + here + ip + bytes(6) + ip)
+        connection.send(ethernet + request + hardware_address + ip_address + bytes(6) + ip_address)
 
 
-def _remove_those_of_the_dead() -> None:
-    """Networks of test runs that were killed."""
-    for tag in {f"pressroom-{match[1]}" for match in map(_OURS.match, _names()) if match}:
+def _remove_abandoned_networks() -> None:
+    """Remove the networks of test runs that were killed."""
+    matches = map(_OUR_NAMESPACE.match, _list_namespaces())
+    for tag in {f"pressroom-{match[1]}" for match in matches if match}:
         if not Path(f"/proc/{tag.removeprefix('pressroom-')}").exists():
             _remove(tag)
 
 
 def _remove(tag: str) -> None:
-    """The other cables go with the ends that they have in the namespaces."""
-    # Where none is left, there is nothing to remove.
-    subprocess.run(["ip", "link", "delete", _outer_end(tag)], capture_output=True, check=False)
-    for name in _names():
+    """Remove a network. Linux removes the other cables together with their namespaces."""
+    # The command fails if the cable is already gone.
+    delete_cable = ["ip", "link", "delete", _name_outer_end(tag)]
+    subprocess.run(delete_cable, capture_output=True, check=False)
+    for name in _list_namespaces():
         if name.startswith(f"{tag}-"):
             for pid in _run("ip", "netns", "pids", name).split():
                 with suppress(ProcessLookupError):
@@ -197,10 +200,10 @@ def _remove(tag: str) -> None:
             _run("ip", "netns", "delete", name)
 
 
-def _outer_end(tag: str) -> str:
-    """The name of our own end of the cable, which may have 15 letters."""
+def _name_outer_end(tag: str) -> str:
+    """Return the name of the cable's end outside of the namespaces, at most 15 characters long."""
     return f"pr{tag.rpartition('-')[2]}"
 
 
-def _names() -> list[str]:
+def _list_namespaces() -> list[str]:
     return [each.name for each in _NAMESPACES.iterdir()] if _NAMESPACES.exists() else []

@@ -1,4 +1,4 @@
-"""The stores of a cluster: each of the embedded servers on a host of its own."""
+"""Runs each embedded server of a cluster, such as Postgres, on a host of its own."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,37 +15,37 @@ from tests.support.cluster.network import Host
 def on_hosts(
     programs: list[Program], environment: dict[str, str], hosts: Mapping[str, Host], database: str
 ) -> Plan:
-    """The servers on the hosts of their names, and the settings that lead there.
+    """Return the servers on the hosts of the same names, and settings with the hosts' addresses.
 
-    There is no Valkey among them: one that Sentinels watch takes its place.
+    Valkey is left out, because the cluster has a Redis with Sentinels instead.
 
-    Args:
-        database: the address at which the host of Postgres is reached.
+    ``database``: the address of the Postgres host.
     """
-    placed = [
+    programs_on_hosts = [
         on_host(program, hosts[program.name]) for program in programs if program.name in hosts
     ]
-    address_of = {"DATABASE_URL": database, "S3_ENDPOINT": hosts["s3"].address}
+    # Maps the ends of setting names to addresses.
+    addresses = {"DATABASE_URL": database, "S3_ENDPOINT": hosts["s3"].address}
     settings = {}
     for name, value in environment.items():
-        address = next((address_of[end] for end in address_of if name.endswith(end)), LOOPBACK)
+        address = next((addresses[end] for end in addresses if name.endswith(end)), LOOPBACK)
         settings[name] = value.replace(LOOPBACK, address)
-    return placed, settings
+    return programs_on_hosts, settings
 
 
 def on_host(program: Program, host: Host) -> Program:
-    """It listens on the host's own address too, and is asked there whether it is ready."""
+    """Return the program changed so that it runs on the host, and listens on all addresses."""
     if program.run_as is not None:
         pytest.skip("needs user namespaces: another user may enter no network namespace")
-    argv = [_open(word) for word in program.argv]
-    # A copy of a server that is on another host already.
+    argv = [_listen_on_all_addresses(word) for word in program.argv]
+    # Remove the prefix of the other host, if the program is a copy of a server on another host.
     if argv[0] == host.prefix[0]:
         del argv[: len(host.prefix)]
 
     def prepare() -> None:
         program.prepare()
         if program.name == "postgres":
-            _admit(Path(program.argv[program.argv.index("-D") + 1]), host)
+            _allow_logins(Path(program.argv[program.argv.index("-D") + 1]), host)
 
     return replace(
         program,
@@ -55,16 +55,16 @@ def on_host(program: Program, host: Host) -> Program:
     )
 
 
-def _open(word: str) -> str:
-    listening = {
+def _listen_on_all_addresses(word: str) -> str:
+    replacements = {
         f"listen_addresses={LOOPBACK}": "listen_addresses=*",
         f"-ip.bind={LOOPBACK}": "-ip.bind=0.0.0.0",
     }
-    return listening.get(word, word)
+    return replacements.get(word, word)
 
 
-def _admit(data: Path, host: Host) -> None:
-    """Let the network's hosts log in to Postgres; a copy for a replica too."""
+def _allow_logins(data: Path, host: Host) -> None:
+    """Allow logins to Postgres, and replication, from all hosts of the network."""
     network = f"{host.address.rpartition('.')[0]}.0/24"
     file = data / "pg_hba.conf"
     if network not in file.read_text():

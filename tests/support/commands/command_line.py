@@ -1,4 +1,4 @@
-"""Does the `pressroom` command take these words? Asked of the command itself; nothing is run."""
+"""Checks whether the `pressroom` command accepts a command line, without running it."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,45 +12,48 @@ from cli.main import app, load_command
 
 
 def require_accepted(words: Sequence[str]) -> None:
-    """Parse `pressroom …` as the command would; raises what it would complain of."""
-    command, rest = _resolved(words)
+    """Parse a command line as the command does. Raise its error if it rejects the line."""
+    command, rest = _find_command(words)
     assert not _is_group(command), f"{' '.join(words)} lacks a command"
     if "--help" not in rest:
-        with ExitStack() as answered:
-            for asking in (each for each in command.params if getattr(each, "prompt", None)):
-                # A person types what the command asks for.
-                answer = mock.patch.object(asking, "prompt_for_value", return_value="typed")
-                answered.enter_context(answer)
+        with ExitStack() as patches:
+            for parameter in (each for each in command.params if getattr(each, "prompt", None)):
+                # Answer the prompt instead of a person.
+                answer = mock.patch.object(parameter, "prompt_for_value", return_value="typed")
+                patches.enter_context(answer)
             command.make_context(command.name, rest)
 
 
 def require_known(words: Sequence[str]) -> None:
-    """As `require_accepted`, for a sentence's `pressroom lists create …`: names, not values."""
-    command, rest = _resolved(words)
-    known = {name for parameter in command.params for name in parameter.opts}
-    unknown = {word for word in rest if word.startswith("--")} - known
+    """Require that the command and its options exist, without a check of the values.
+
+    Use this function for incomplete commands in documents, such as `pressroom lists create …`.
+    """
+    command, rest = _find_command(words)
+    known_options = {name for parameter in command.params for name in parameter.opts}
+    unknown = {word for word in rest if word.startswith("--")} - known_options
     assert not unknown, f"{' '.join(words)}: there is no {unknown}"
 
 
 def option(words: Sequence[str], name: str) -> str:
-    """The value that follows an option."""
+    """Return the value of an option."""
     return words[list(words).index(name) + 1]
 
 
 def options(words: Sequence[str], name: str) -> list[str]:
-    """The values of an option that may be given several times."""
+    """Return all values of an option that can be repeated."""
     return [value for word, value in pairwise(words) if word == name]
 
 
-def _resolved(words: Sequence[str]) -> tuple[Any, list[str]]:
-    """The command that the words name, or the group where they end, and the words behind it."""
+def _find_command(words: Sequence[str]) -> tuple[Any, list[str]]:
+    """Return the command or group that the words name, and the words after its name."""
     assert words[0] == "pressroom", words
     command: Any = typer.main.get_command(app)
     rest = list(words[1:])
     while rest and _is_group(command) and not rest[0].startswith("-"):
-        found = command.get_command(None, rest[0])
-        assert found is not None, f"{' '.join(words)}: there is no {rest[0]}"
-        command = load_command(found)
+        subcommand = command.get_command(None, rest[0])
+        assert subcommand is not None, f"{' '.join(words)}: there is no {rest[0]}"
+        command = load_command(subcommand)
         rest.pop(0)
     return command, rest
 

@@ -1,7 +1,6 @@
-"""`pressroom …` as a script runs it, without a process for each command.
+"""Runs `pressroom` commands in the test's own process, as if a script had started them.
 
-A process takes 0.7 seconds of a processor to start, and most commands a fiftieth of that. So a
-command runs in the tests' own process, from its words to its exit code.
+A new process needs 0.7 seconds of processor time to start, fifty times as much as most commands.
 """
 
 import contextvars
@@ -25,45 +24,45 @@ from cli import main
 from core.settings import load_settings
 from devstack.harness.stack import Stack
 
-# These run until they are asked to end, or change how their process takes signals.
-_PROCESSES = {"serve", "worker", "beat", "flower", "migrate", "bucket", "up", "listen"}
+# Commands that run until a signal ends them, or that change signal handlers.
+_PROCESS_COMMANDS = {"serve", "worker", "beat", "flower", "migrate", "bucket", "up", "listen"}
 
 
 def pressroom(
     stack: Stack, *words: str, stdin: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run `pressroom words…` with the stack's settings; `stdin` is what a pipe brings."""
+    """Run `pressroom words…` with the settings of the stack, and with a text on stdin."""
     return ended({**stack.environment, **environment}, *words, stdin=stdin)
 
 
 def ended(
     environment: Mapping[str, str], *words: str, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run `pressroom words…` with these variables alone."""
-    if _PROCESSES.intersection(words[:1]):
+    """Run `pressroom words…` with these environment variables only."""
+    if _PROCESS_COMMANDS.intersection(words[:1]):
         return ended_process(environment, *words, stdin=stdin)
-    streams = [TextIOWrapper(BytesIO(given), "utf-8") for given in (stdin.encode(), b"", b"")]
-    with ExitStack() as changed:
+    streams = [TextIOWrapper(BytesIO(content), "utf-8") for content in (stdin.encode(), b"", b"")]
+    with ExitStack() as patches:
         for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
-            changed.enter_context(mock.patch.object(sys, name, stream))
-        changed.enter_context(mock.patch.object(sys, "argv", ["pressroom", *words]))
-        # A command that finds no file here calls itself `python -m pytest.pressroom`.
-        changed.enter_context(mock.patch.object(sys.modules["__main__"], "__package__", None))
-        changed.enter_context(mock.patch.dict(os.environ, environment, clear=True))
-        changed.enter_context(_process_kept())
-        # A command says in its context who acts.
-        code = contextvars.copy_context().run(_exit_code)
-    told = []
+            patches.enter_context(mock.patch.object(sys, name, stream))
+        patches.enter_context(mock.patch.object(sys, "argv", ["pressroom", *words]))
+        # Otherwise help texts would name the command `python -m pytest.pressroom`.
+        patches.enter_context(mock.patch.object(sys.modules["__main__"], "__package__", None))
+        patches.enter_context(mock.patch.dict(os.environ, environment, clear=True))
+        patches.enter_context(_restored_process())
+        # Commands set context variables, such as the actor. A copied context keeps them out.
+        code = contextvars.copy_context().run(_run_main)
+    outputs = []
     for stream in streams[1:]:
         stream.seek(0)
-        told.append(stream.read())
-    return subprocess.CompletedProcess(list(words), code, *told)
+        outputs.append(stream.read())
+    return subprocess.CompletedProcess(list(words), code, *outputs)
 
 
 def ended_process(
     environment: Mapping[str, str], *words: str, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run `pressroom words…` as a process of its own."""
+    """Run `pressroom words…` in a new process."""
     return subprocess.run(
         [Path(sys.executable).with_name("pressroom"), *words],
         env=environment,
@@ -76,21 +75,22 @@ def ended_process(
 
 
 def printed(stack: Stack, *words: str, stdin: str = "", **environment: str) -> Any:
-    """What a command prints with `--json`."""
-    done = pressroom(stack, *words, "--json", stdin=stdin, **environment)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    """Run a command with `--json`, and return its parsed output."""
+    process = pressroom(stack, *words, "--json", stdin=stdin, **environment)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout)
 
 
 def fails_with(stack: Stack, code: str, *words: str) -> None:
-    """The command ends with 1, says why in one line, and prints nothing for scripts to read."""
-    done = pressroom(stack, *words, "--json")
-    assert (done.returncode, done.stdout) == (1, "")
-    [line] = done.stderr.splitlines()
+    """Require that a command exits with 1, and prints only one line with this code, on stderr."""
+    process = pressroom(stack, *words, "--json")
+    assert (process.returncode, process.stdout) == (1, "")
+    [line] = process.stderr.splitlines()
     assert line.endswith(f"({code})"), line
 
 
-def _exit_code() -> int:
+def _run_main() -> int:
+    """Run the command, and return its exit code."""
     load_settings.cache_clear()
     try:
         with pytest.raises(SystemExit) as end:
@@ -102,32 +102,35 @@ def _exit_code() -> int:
 
 
 @contextmanager
-def _process_kept() -> Iterator[None]:
-    """Leave this process as it was, except for what the command imports."""
-    configure, configured = structlog.configure, structlog.get_config()
+def _restored_process() -> Iterator[None]:
+    """Restore the state of this process when the block ends, except for imported modules."""
+    configure = structlog.configure
+    configuration = structlog.get_config()
     root = logging.getLogger()
-    handlers, level, disabled = root.handlers[:], root.level, root.manager.disable
-    # A configuration closes the handlers that it finds.
+    handlers = root.handlers[:]
+    level = root.level
+    disabled = root.manager.disable
+    # Remove the handlers, because a new logging configuration would close them.
     root.handlers.clear()
     with (
-        # No logger keeps what the command configures.
+        # Don't cache loggers, so that none keeps the configuration of the command.
         mock.patch.object(
             structlog,
             "configure",
-            lambda **given: configure(**{**given, "cache_logger_on_first_use": False}),
+            lambda **options: configure(**{**options, "cache_logger_on_first_use": False}),
         ),
-        # A command logs nothing below an error, whatever the levels of libraries are.
+        # Commands log only errors, so the log levels of libraries don't matter.
         mock.patch("core.log_output._configure_libraries"),
         mock.patch.object(sys, "excepthook", sys.excepthook),
-        # It would keep the garbage of all tests so far.
+        # A call of ``gc.freeze`` would keep the garbage of all earlier tests.
         mock.patch.multiple(gc, freeze=mock.DEFAULT, set_threshold=mock.DEFAULT),
-        # `pressroom doctor` waits for no thread.
+        # `pressroom doctor` calls ``os._exit``, so that it doesn't wait for threads.
         mock.patch.object(os, "_exit", sys.exit),
     ):
         try:
             yield
         finally:
-            configure(**configured)
+            configure(**configuration)
             root.handlers[:] = handlers
             root.setLevel(level)
             logging.disable(disabled)

@@ -1,4 +1,4 @@
-"""Posts, and what every test of the composer asks about them."""
+"""Posts for tests of the composer, and checks of the composer's answers."""
 
 import time
 from typing import Any
@@ -12,7 +12,7 @@ from services.composer.text.post import MetadataField, Post, PostMetadata
 METADATA = "/composer/metadata"
 TWEETS = "/composer/generate-tweets"
 
-# One for each script that the writers know, and some markup.
+# A post for each script that the composer supports, and posts with markup.
 POSTS = {
     "english": Post(
         "How we bake bread",
@@ -46,7 +46,7 @@ def body(post: Post, **more: Any) -> dict[str, Any]:
 
 
 def fresh(post: Post = POSTS["english"]) -> Post:
-    """The post with a sentence that no other test has sent."""
+    """Return the post with an additional sentence that no other test sends."""
     return Post(post.title, f"{post.content}\n\nThis is issue {time.monotonic_ns()}.")
 
 
@@ -54,19 +54,20 @@ def ask(client: httpx2.Client, path: str, post: Post, **options: Any) -> httpx2.
     return client.post(path, json=body(post), **options)
 
 
-def find_metadata_faults(post: Post, found: dict[str, str], *wanted: MetadataField) -> list[str]:
-    """What in the answer breaks a rule."""
-    parts = frozenset(wanted or MetadataField)
-    if set(found) != set(parts):
-        return [f"it has {sorted(found)}"]
-    tags = tuple(found["tags"].split(",")) if found.get("tags") else ()
-    written = PostMetadata(
-        found.get("slug"), found.get("summary"), tags if "tags" in found else None
+def find_metadata_faults(post: Post, answer: dict[str, str], *fields: MetadataField) -> list[str]:
+    """Return the violations of the metadata rules in an answer of the composer."""
+    expected_fields = frozenset(fields or MetadataField)
+    if set(answer) != set(expected_fields):
+        return [f"it has {sorted(answer)}"]
+    tags = tuple(answer["tags"].split(",")) if answer.get("tags") else ()
+    metadata = PostMetadata(
+        answer.get("slug"), answer.get("summary"), tags if "tags" in answer else None
     )
-    return rules.find_metadata_faults(markup.parse_post(post), written, parts)
+    return rules.find_metadata_faults(markup.parse_post(post), metadata, expected_fields)
 
 
-def find_tweets_faults(post: Post, found: dict[str, str]) -> list[str]:
-    if set(found) != {"tweets"}:
-        return [f"it has {sorted(found)}"]
-    return rules.find_tweets_faults(markup.parse_post(post), found["tweets"].split("\n\n"))
+def find_tweets_faults(post: Post, answer: dict[str, str]) -> list[str]:
+    """Return the violations of the rules for tweets in an answer of the composer."""
+    if set(answer) != {"tweets"}:
+        return [f"it has {sorted(answer)}"]
+    return rules.find_tweets_faults(markup.parse_post(post), answer["tweets"].split("\n\n"))

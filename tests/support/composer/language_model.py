@@ -1,4 +1,4 @@
-"""Questions to the sandbox's language model, each test's counted apart."""
+"""Sends requests to the sandbox's language model, which counts the requests of each test."""
 
 import json
 import uuid
@@ -28,7 +28,13 @@ def ignore_usage(_: Usage) -> None: ...
 
 @dataclass
 class Run:
-    """One run in the sandbox, and what a process has learnt about its server."""
+    """The requests of one test to the sandbox's language model.
+
+    Attributes:
+        sandbox: the URL of the sandbox.
+        name: the name under which the sandbox counts the requests.
+        server: what the client has learnt about the server, such as the formats that it supports.
+    """
 
     sandbox: str
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -42,7 +48,10 @@ class Run:
     def model(
         self, behaviour: str = "", *, key: str | None = KEY, context_tokens: int = 32_000
     ) -> OpenAIProtocol:
-        """The sandbox's model that behaves so: `prose`, `500-once`…; by default it is right."""
+        """Return a client of the sandbox's model with this behaviour, such as `500-once`.
+
+        By default, the model answers correctly.
+        """
         return OpenAIProtocol(
             openai_protocol.Target(self.base_url, SecretStr(key) if key else None),
             self.server,
@@ -52,47 +61,51 @@ class Run:
         )
 
     def steer(self, behaviour: str | None) -> None:
+        """Set the behaviour for all requests, or with None, use the model that a request names."""
         model = f"sandbox-{behaviour}" if behaviour else None
-        self._asked("PUT", json={"model": model})
+        self._call_control("PUT", json={"model": model})
 
     @property
     def calls(self) -> int:
-        return int(self._shown()["calls"])
+        return int(self._read_state()["calls"])
 
     @property
     def left(self) -> int:
-        return int(self._shown()["left"])
+        """Return how many callers hung up before they had their answer."""
+        return int(self._read_state()["left"])
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """The last twenty, oldest first; their headers are under `_headers`."""
-        found: list[dict[str, Any]] = self._shown()["requests"]
-        return found
+        """Return the last twenty requests, oldest first. Their headers are under `_headers`."""
+        requests: list[dict[str, Any]] = self._read_state()["requests"]
+        return requests
 
     @property
     def forms(self) -> list[str]:
+        """Return the type of the response format in each request."""
         return [
             (each.get("response_format") or {"type": "prompt"})["type"] for each in self.requests
         ]
 
     @property
-    def _control(self) -> str:
+    def _control_url(self) -> str:
         return self.base_url.removesuffix("/v1")
 
-    def _shown(self) -> dict[str, Any]:
-        shown: dict[str, Any] = self._asked("GET").json()
-        return shown
+    def _read_state(self) -> dict[str, Any]:
+        state: dict[str, Any] = self._call_control("GET").json()
+        return state
 
-    def _asked(self, method: str, **content: Any) -> httpx2.Response:
-        # To read certificates takes longer than most of these tests, and this is plain HTTP.
+    def _call_control(self, method: str, **content: Any) -> httpx2.Response:
+        # The URL is plain HTTP. Don't load certificates, which takes longer than most tests.
         with httpx2.Client(trust_env=False, verify=False) as client:
-            return client.request(method, self._control, **content).raise_for_status()
+            return client.request(method, self._control_url, **content).raise_for_status()
 
 
 def question(seconds: float = 20.0) -> CompletionRequest:
+    post = f"Title: {PRIVATE}\n\nBees live in {PRIVATE}. They make honey."
     return CompletionRequest(
         instructions="Sum it up.",
-        material=f"<post>\nTitle: {PRIVATE}\n\nBees live in {PRIVATE}. They make honey.\n</post>",
+        material=f"<post>\n{post}\n</post>",
         schema=SCHEMA,
         schema_name="summary",
         max_tokens=500,
@@ -101,4 +114,5 @@ def question(seconds: float = 20.0) -> CompletionRequest:
 
 
 def answered(text: str) -> str:
+    """Return the summary in the answer of the model."""
     return str(json.loads(text)["summary"])

@@ -1,4 +1,4 @@
-"""A stack whose composer asks a language model that the sandbox plays and a test steers."""
+"""A stack whose composer uses the sandbox's language model, with a behaviour that a test sets."""
 
 import time
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def steered_settings(run: Run) -> dict[str, str]:
 
 
 class Modelled:
-    """An API process and one io worker at a time, by the fallback that a test wants."""
+    """A stack with an API process, and one worker with the fallback that a test chooses."""
 
     def __init__(self, make_stack: Callable[[str], Stack], name: str, **environment: str) -> None:
         self.stack = make_stack(name)
@@ -35,7 +35,7 @@ class Modelled:
         self._workers: dict[str, Running] = {}
 
     def work(self, fallback: str = "offline", *, concurrency: int = 4) -> Running:
-        """The worker with this fallback, and no other."""
+        """Run only the worker with this fallback, and return the worker."""
         for other in set(self._workers) - {fallback}:
             self._workers.pop(other).stop()
         if fallback not in self._workers:
@@ -45,21 +45,22 @@ class Modelled:
         return self._workers[fallback]
 
     def rest(self) -> None:
+        """Stop all workers."""
         for worker in self._workers.values():
             worker.stop()
         self._workers.clear()
 
     def steer(self, model: str | None) -> None:
-        """From now on the model answers as the sandbox's of this name."""
+        """Set the behaviour of the language model."""
         self._run.steer(model)
 
     def calls(self) -> int:
-        """How often the model was asked, each retry counted."""
+        """Return the number of requests to the language model, including retries."""
         return self._run.calls
 
 
 def post(words: str = "") -> dict[str, str]:
-    """A post that nobody has sent before, as a body."""
+    """Return the body of a request with a post that no other test sends."""
     return {
         "title": "How we bake bread",
         "content": "We bake bread every morning in a small shop. The flour comes from a mill by "

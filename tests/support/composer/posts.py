@@ -1,4 +1,4 @@
-"""Posts that nobody would write: every script, every mark, nesting and lies."""
+"""Generates random hostile posts, which mix scripts, markup, template syntax and fake links."""
 
 from hypothesis import strategies as st
 
@@ -9,7 +9,7 @@ _WORDS = (
     "カメラ 서울 여행 กรุงเทพ ภาษาไทย हिन्दी समाचार مرحبا العالم שלום עולם Ελλάδα ქართული "
     "e.g. U.S. Node.js 3.14 2024. 👩‍🚀 🇩🇪 1️⃣ ❤️ x"
 ).split()
-_MARKS = (
+_MARKUP = (
     "** * __ _ ~~ ` ``` # > - 1. [ ] ( ) ![ ]( ](x) < > </ <b> </b> <p> </p> <div> </div> <br> "
     "<script> </script> <style> <!-- --> <![CDATA[ <? &amp; &lt; &gt; &#60; &#x3c;script&#62; & "
     "&amp;lt;b&amp;gt; <table> <tr> <td> </table> |a|b| |-|-| <pre> </pre> <textarea> <svg> "
@@ -19,7 +19,7 @@ _MARKS = (
     "::: --- +++ <p/> <i/> <% %> <? «name» <td> <span style=font-size:0> "
     "<p style=visibility:hidden> </span>"
 ).split()
-_HARM = (
+_HARMFUL_TEXTS = (
     "https://good.example/path_(a)_b http://x www.evil.example evil.com/x @handle @имя ＠wide "
     "me@mail.example @a@b.example ｅｖｉｌ．ｃｏｍ evil。com javascript:alert(1) "
     "//evil.example ftp://f \u202etxet\u202c zero\u200bwidth \ufeff \u00ad \ue000 "
@@ -29,18 +29,20 @@ _HARM = (
 _ENDS = (". ", "! ", "? ", "。", "！", "؟ ", "। ", "…", "\n", "\n\n", " ", "  ", "\t", "", ", ")
 
 _words = st.sampled_from(_WORDS)
-_hostile = st.one_of(_words, st.sampled_from(_MARKS), st.sampled_from(_HARM), st.text(max_size=12))
-_glue = st.sampled_from(_ENDS)
+_hostile = st.one_of(
+    _words, st.sampled_from(_MARKUP), st.sampled_from(_HARMFUL_TEXTS), st.text(max_size=12)
+)
+_ends = st.sampled_from(_ENDS)
 
 
-def _text(words: st.SearchStrategy[str], most: int) -> st.SearchStrategy[str]:
-    pairs = st.lists(st.tuples(words, _glue), max_size=most)
-    return pairs.map(lambda found: "".join(word + end for word, end in found))
+def _text(words: st.SearchStrategy[str], max_words: int) -> st.SearchStrategy[str]:
+    word_lists = st.lists(st.tuples(words, _ends), max_size=max_words)
+    return word_lists.map(lambda pairs: "".join(word + end for word, end in pairs))
 
 
 _repeated = st.builds(
     lambda piece, times: (piece * times)[:6_000],
-    st.one_of(_text(_hostile, 4), st.sampled_from(_MARKS + _HARM)),
+    st.one_of(_text(_hostile, 4), st.sampled_from(_MARKUP + _HARMFUL_TEXTS)),
     st.integers(1, 3_000),
 )
 _contents = st.one_of(

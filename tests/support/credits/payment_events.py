@@ -1,4 +1,4 @@
-"""Events for the adapter to read: those that the sandbox sent, and others."""
+"""Payment events for the adapter: real events from the sandbox, and events that tests build."""
 
 import hashlib
 import hmac
@@ -14,7 +14,7 @@ from tests.support.http.webhook_receiver import Hook, HookReceiver
 
 
 class Reader:
-    """Reads what the webhook was sent about one checkout."""
+    """Reads the events that the sandbox has sent to the webhook about one checkout."""
 
     def __init__(
         self, receiver: HookReceiver, account: StripeCheckout, sandbox: SandboxPayments
@@ -24,33 +24,39 @@ class Reader:
         self._sandbox = sandbox
 
     def event(self, kind: str, opened: OpenedCheckout) -> Event:
-        """The first such event that was sent about it; it is forgotten then."""
+        """Wait for an event of this kind about a checkout, and return it only once."""
         is_session = kind.startswith("checkout.session.")
         session = self._sandbox.session(opened.session_id)
-        about = session["id" if is_session else "payment"]
-        named = f'"type": "{kind}"'.encode(), f'"{about}"'.encode()
+        object_id = session["id" if is_session else "payment"]
+        type_in_body = f'"type": "{kind}"'.encode()
+        id_in_body = f'"{object_id}"'.encode()
 
-        def arrived() -> Hook | None:
-            kept = tuple(self._receiver.hooks)
-            return next((each for each in kept if all(n in each.body for n in named)), None)
+        def find_hook() -> Hook | None:
+            hooks = tuple(self._receiver.hooks)
+            return next(
+                (each for each in hooks if type_in_body in each.body and id_in_body in each.body),
+                None,
+            )
 
-        sent = eventually(arrived, what=f"an event {kind}")
-        self._receiver.hooks.remove(sent)
-        return self._account.parse_event(sent.body, sent.headers["stripe-signature"])
+        hook = eventually(find_hook, what=f"an event {kind}")
+        self._receiver.hooks.remove(hook)
+        return self._account.parse_event(hook.body, hook.headers["stripe-signature"])
 
     def evidence(self, kind: str, opened: OpenedCheckout) -> Evidence:
-        found = self.event(kind, opened).evidence
-        assert found is not None
-        return found
+        evidence = self.event(kind, opened).evidence
+        assert evidence is not None
+        return evidence
 
 
 def signed(keys: StripeKeys, body: bytes) -> tuple[bytes, str]:
-    at = str(int(time.time()))
-    mac = hmac.new(keys.webhook_secret.encode(), at.encode() + b"." + body, hashlib.sha256)
-    return body, f"t={at},v1={mac.hexdigest()}"
+    """Return the body of an event, and the header with its signature."""
+    sent_at = str(int(time.time()))
+    mac = hmac.new(keys.webhook_secret.encode(), sent_at.encode() + b"." + body, hashlib.sha256)
+    return body, f"t={sent_at},v1={mac.hexdigest()}"
 
 
 def a_paid_session(**changed: object) -> bytes:
+    """Return the body of an event about a paid checkout session, with some fields changed."""
     session: Json = {
         "id": "cs_live_1",
         "object": "checkout.session",

@@ -1,4 +1,4 @@
-"""The sandbox's stand-in for Stripe, as tests use it: a payer, a bank, and a post office."""
+"""Controls the sandbox's imitation of Stripe: a payer, the payer's bank, and Stripe's webhooks."""
 
 import itertools
 import re
@@ -26,31 +26,33 @@ Signature = Literal["good", "wrong", "missing", "old", "rolled"]
 
 
 class SandboxPayments:
-    """``base_url``: the sandbox's, such as ``stack.sandbox_url``.
+    """Controls payments in the sandbox.
 
-    A checkout is named by its session's id, by its payment page's URL, or by the order's number.
-    Amounts are in the minor unit: cents, or yen.
+    The argument ``checkout`` is the id of a checkout session, the URL of its payment page, or the
+    id of the order. Amounts are in the minor unit, for example in cents or yen.
+
+    ``base_url``: the URL of the sandbox, such as ``stack.sandbox_url``.
     """
 
     def __init__(self, base_url: str) -> None:
         self._http = plain_client(base_url=f"{base_url}/stripe", trust_env=False)
 
     def pay(self, checkout: str | int) -> str:
-        """Pay by card on the page; where the browser is sent then."""
+        """Pay by card on the payment page, and return the URL to which the page redirects."""
         return self._choose(checkout, "pay")
 
     def cancel(self, checkout: str | int) -> str:
         return self._choose(checkout, "cancel")
 
     def decline(self, checkout: str | int) -> None:
-        """A card that is refused: the page stays open."""
+        """Pay with a card that the bank declines. The payment page stays open."""
         self._do(checkout, "decline")
 
     def expire(self, checkout: str | int) -> None:
         self._do(checkout, "expire")
 
     def promise(self, checkout: str | int) -> None:
-        """Order a bank debit, which then waits for ``settle`` or ``fall_through``."""
+        """Order a bank debit, which stays pending until ``settle`` or ``fall_through``."""
         self._do(checkout, "promise")
 
     def settle(self, checkout: str | int) -> None:
@@ -60,58 +62,71 @@ class SandboxPayments:
         self._do(checkout, "fall_through")
 
     def alter(self, checkout: str | int, *, amount: int) -> None:
-        """Let the provider's checkout be about another amount than what was asked for."""
+        """Change the amount of the checkout, so that it differs from the order."""
         self._do(checkout, "alter", amount=amount)
 
     def refund(self, checkout: str | int, amount: int | None = None) -> None:
-        """Give back a part, or all that is left."""
+        """Refund an amount, by default the whole remaining amount."""
         self._do(checkout, "refund", amount=amount)
 
     def fail_refund(self, checkout: str | int) -> None:
-        """The payer's bank sends the last refund back."""
+        """Make the last refund fail, as if the payer's bank had returned it."""
         self._do(checkout, "fail_refund")
 
     def dispute(self, checkout: str | int, amount: int | None = None) -> None:
-        """The payer's bank takes the money, or a part, until ``win`` or for good, by ``lose``."""
+        """Open a dispute, in which the payer's bank takes the money or a part of it.
+
+        ``win`` returns the money, and ``lose`` makes the loss permanent.
+        """
         self._do(checkout, "dispute", amount=amount)
 
     def inquire(self, checkout: str | int) -> None:
-        """The payer's bank asks, and takes nothing."""
+        """Open an inquiry, in which the payer's bank doesn't take money."""
         self._do(checkout, "inquire")
 
     def win(self, checkout: str | int) -> None:
-        """End the oldest open dispute."""
+        """Win the oldest open dispute."""
         self._do(checkout, "win")
 
     def lose(self, checkout: str | int, amount: int | None = None) -> None:
-        """End the oldest open dispute, or the oldest of that amount."""
+        """Lose the oldest open dispute, or the oldest one with this amount."""
         self._do(checkout, "lose", amount=amount)
 
     def mode(self, *, times: int = 1, hold: bool = False) -> None:
-        """How events are delivered from now on; without arguments: once, at once."""
+        """Set how events are delivered: how many times each, and whether to hold them back.
+
+        Without arguments, each event is delivered once, immediately.
+        """
         self._put("/control/mode", times=times, hold=hold)
 
     def hold(self) -> None:
-        """Deliver nothing until ``release``."""
+        """Hold all events back until ``release``."""
         self.mode(hold=True)
 
     def release(self, *, times: int = 1, shuffle: bool = False) -> int:
-        """Let go of what is held; how many events that was. New ones are held still."""
-        given = {"times": times, "shuffle": shuffle}
-        found: int = self._post("/control/release", given)["released"]
-        return found
+        """Deliver the events that are held back, and return their number.
+
+        New events are still held back.
+        """
+        options = {"times": times, "shuffle": shuffle}
+        count: int = self._post("/control/release", options)["released"]
+        return count
 
     def events(self, checkout: str | int | None = None) -> list[Json]:
-        """Oldest first: id, type, is_held, attempts (statuses that it was answered), event."""
+        """Return all events, or the events of a checkout, oldest first.
+
+        Each event has an id, a type, ``is_held``, ``attempts`` with the statuses of the responses,
+        and its content in ``event``.
+        """
         params = {} if checkout is None else {"session": self.session(checkout)["id"]}
-        listed: list[Json] = self._http.get("/control/events", params=params).json()
-        return listed
+        events: list[Json] = self._http.get("/control/events", params=params).json()
+        return events
 
     def deliver(self, event: Json, *, signature: Signature = "good") -> list[int | str]:
-        """Post it now, signed as told; what was answered."""
+        """Deliver an event now, with this kind of signature, and return its attempts."""
         path = f"/control/events/{event['id']}/deliver"
-        found: list[int | str] = self._post(path, {"signature": signature})["attempts"]
-        return found
+        attempts: list[int | str] = self._post(path, {"signature": signature})["attempts"]
+        return attempts
 
     def trouble(
         self,
@@ -121,9 +136,9 @@ class SandboxPayments:
         seconds: float = 0.0,
         when: Literal["before", "after"] = "before",
     ) -> None:
-        """Let the next calls be slow, or fail, before or after they have done their work.
+        """Make the next ``count`` calls slow, or make them fail, before or after their work.
 
-        The library tries twice by itself: a call fails for good with ``count=2`` only.
+        The Stripe library retries a call once, so only ``count=2`` makes a call fail finally.
         """
         self._put("/control/trouble", count=count, status=status, seconds=seconds, when=when)
 
@@ -131,17 +146,20 @@ class SandboxPayments:
         self.trouble(count=0)
 
     def sessions(self) -> list[Json]:
-        """Newest first: id, order_id, url, status, payment_status, amount, currency, payment …"""
-        listed: list[Json] = self._http.get("/control/sessions").json()
-        return listed
+        """Return all checkout sessions, newest first.
+
+        Each session has an id, an order_id, a url, a status, a payment_status, an amount, and more.
+        """
+        sessions: list[Json] = self._http.get("/control/sessions").json()
+        return sessions
 
     def session(self, checkout: str | int) -> Json:
         """Return a checkout session.
 
         ``checkout``: the id of the order, or a text that contains the id of the session.
         """
-        found = re.search(r"cs_test_\w+", str(checkout))
-        name, value = ("id", found[0]) if found else ("order_id", str(checkout))
+        session_id = re.search(r"cs_test_\w+", str(checkout))
+        name, value = ("id", session_id[0]) if session_id else ("order_id", str(checkout))
         return next(each for each in self.sessions() if each[name] == value)
 
     def close(self) -> None:
@@ -152,25 +170,26 @@ class SandboxPayments:
         assert reply.status_code == 303, reply.text
         return reply.headers["location"]
 
-    def _do(self, checkout: str | int, action: str, **about: object) -> None:
-        self._post(f"/control/sessions/{self.session(checkout)['id']}/{action}", about)
+    def _do(self, checkout: str | int, action: str, **options: object) -> None:
+        self._post(f"/control/sessions/{self.session(checkout)['id']}/{action}", options)
 
-    def _post(self, path: str, given: Json) -> Json:
-        reply: Json = self._http.post(path, json=given).raise_for_status().json()
+    def _post(self, path: str, body: Json) -> Json:
+        reply: Json = self._http.post(path, json=body).raise_for_status().json()
         return reply
 
-    def _put(self, path: str, **given: object) -> None:
-        self._http.put(path, json=given).raise_for_status()
+    def _put(self, path: str, **body: object) -> None:
+        self._http.put(path, json=body).raise_for_status()
 
 
 def serving(keys: StripeKeys) -> AbstractContextManager[str]:
-    """The stand-in alone, in this process; its sandbox's URL."""
+    """Run a sandbox with only the imitation of Stripe, in this process, and yield its URL."""
     router = strict_router(StripeServer(keys))
     app = create_app((SandboxProvider("Payments", "/stripe", "Stripe.", router, page="/stripe"),))
     return serving_app(app)
 
 
 def account_at(url: str, keys: StripeKeys, **chosen: float) -> StripeCheckout:
+    """Return the product's adapter, connected to the Stripe account at this URL."""
     return StripeCheckout(
         PaymentChannel.SANDBOX,
         base_url=url,
@@ -187,7 +206,7 @@ def an_order(
     lasting: timedelta = timedelta(hours=2),
     return_url: str = RETURN_URL,
 ) -> Checkout:
-    """Each has a number of its own."""
+    """Return a checkout of a new order, with an order id that no other test uses."""
     return Checkout(
         order_id=next(_orders),
         amount_minor=amount,

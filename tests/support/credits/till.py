@@ -1,4 +1,4 @@
-"""A provider's post office in the tests' hand: signed webhooks by real HTTP, in any order."""
+"""Builds events of a payment provider, and posts them as signed webhooks in any order."""
 
 import hashlib
 import hmac
@@ -25,16 +25,23 @@ from tests.support.http.servers import QuietHandler, http_server, running
 
 Json = dict[str, Any]
 _numbers = count(1)
-# What the provider lists of each payment.
+# The refunds and disputes that the fake provider lists for each payment.
 _refunds: dict[str, list[Json]] = {}
 _disputes: dict[str, list[Json]] = {}
 
 
 @dataclass(frozen=True)
 class Terms:
+    """A payment order.
+
+    Attributes:
+        minor: the price in the minor unit of the currency.
+        credit_units: the ordered credits, in ten-thousandths of a credit.
+        token: the claim token of the order.
+    """
+
     order_id: int
     minor: int
-    # In ten-thousandths.
     credit_units: int
     currency: str
     token: str
@@ -51,7 +58,7 @@ class Terms:
 def new_order(
     stack: Stack, user_id: int | None, *, minor: int, credit_units: int, currency: str = "USD"
 ) -> Terms:
-    """An order as the API writes it, of which the provider will tell before any job has run."""
+    """Create an order in the database, without the job that opens a checkout."""
     keyring = stack.resources.keyring
     order_id, digits = ids.random_id(), 0 if currency == "JPY" else 2
     token = claim_tokens.derive_token(keyring, order_id)
@@ -74,11 +81,11 @@ def new_order(
 
 
 def session(terms: Terms, kind: str = "checkout.session.completed", **more: object) -> Json:
-    """A checkout's event; `more` are fields that differ from what was ordered."""
-    about: Json = {
+    """Return an event about the checkout session. ``more`` changes fields of the session."""
+    content: Json = {
         "id": terms.session_id,
         "object": "checkout.session",
-        "metadata": marks(terms),
+        "metadata": build_metadata(terms),
         "payment_intent": terms.payment_id,
         "amount_total": terms.minor,
         "currency": terms.currency.lower(),
@@ -86,16 +93,16 @@ def session(terms: Terms, kind: str = "checkout.session.completed", **more: obje
         "status": "complete",
     }
     if kind == "checkout.session.expired":
-        about |= {"payment_status": "unpaid", "status": "expired", "payment_intent": None}
-    return event(kind, about | more)
+        content |= {"payment_status": "unpaid", "status": "expired", "payment_intent": None}
+    return event(kind, content | more)
 
 
 def refund(terms: Terms, total: int) -> Json:
-    """Given back so far, as the provider counts it up."""
-    about: Json = {
+    """Return an event about a refund. ``total``: the sum of all refunds so far."""
+    content: Json = {
         "id": f"ch_{terms.order_id}",
         "object": "charge",
-        "metadata": marks(terms),
+        "metadata": build_metadata(terms),
         "payment_intent": terms.payment_id,
         "amount": terms.minor,
         "amount_refunded": total,
@@ -103,21 +110,21 @@ def refund(terms: Terms, total: int) -> Json:
         "paid": True,
         "status": "succeeded",
     }
-    return event("charge.refunded", about)
+    return event("charge.refunded", content)
 
 
 def fallen_through(terms: Terms) -> Json:
-    """A promised payment that did not come."""
+    """Return an event about a bank debit that has failed."""
     return session(terms, "checkout.session.async_payment_failed", payment_status="unpaid")
 
 
 def failed_refund(refund: Json) -> Json:
-    """It names the payment alone."""
+    """Return an event about a failed refund, which names only the payment."""
     return event("refund.failed", refund | {"status": "failed"})
 
 
 def refund_object(terms: Terms, amount: int, status: str = "succeeded") -> Json:
-    """A refund as the provider lists it from now on."""
+    """Add a refund to the list of the fake provider, and return the refund."""
     refund: Json = {
         "id": f"re_{next(_numbers)}",
         "object": "refund",
@@ -130,9 +137,12 @@ def refund_object(terms: Terms, amount: int, status: str = "succeeded") -> Json:
 
 
 def dispute(terms: Terms, status: str, amount: int, *, number: int = 1) -> Json:
-    """It names the payment alone, which may have several."""
+    """Return an event about a dispute, which names only the payment.
+
+    ``number``: distinguishes several disputes of one payment.
+    """
     kind = "charge.dispute.created" if status == "needs_response" else "charge.dispute.closed"
-    about: Json = {
+    content: Json = {
         "id": f"dp_{terms.order_id}_{number}",
         "object": "dispute",
         "payment_intent": terms.payment_id,
@@ -140,40 +150,40 @@ def dispute(terms: Terms, status: str, amount: int, *, number: int = 1) -> Json:
         "currency": terms.currency.lower(),
         "status": status,
     }
-    return event(kind, about)
+    return event(kind, content)
 
 
 def disputes_of(terms: Terms) -> list[Json]:
-    """What the provider lists of the payment's disputes now."""
+    """Return the disputes that the fake provider lists for the payment."""
     return _disputes.setdefault(terms.payment_id, [])
 
 
-def note_dispute(about: Json) -> None:
-    """Let the provider list a dispute as it says in an event. One that has ended stays so."""
-    listed = _disputes.setdefault(about["payment_intent"], [])
-    known = next((each for each in listed if each["id"] == about["id"]), None)
+def record_dispute(dispute: Json) -> None:
+    """Add a dispute to the list of the fake provider, or update its status if it is still open."""
+    disputes = _disputes.setdefault(dispute["payment_intent"], [])
+    known = next((each for each in disputes if each["id"] == dispute["id"]), None)
     if known is None:
-        listed.append(dict(about))
+        disputes.append(dict(dispute))
     elif known["status"] == "needs_response":
-        known["status"] = about["status"]
+        known["status"] = dispute["status"]
 
 
-def marks(terms: Terms) -> Json:
+def build_metadata(terms: Terms) -> Json:
     return {"application": "pressroom", "order_id": str(terms.order_id)}
 
 
-def event(kind: str, about: Json) -> Json:
+def event(kind: str, content: Json) -> Json:
     return {
         "id": f"evt_till_{next(_numbers)}_{time.time_ns()}",
         "object": "event",
         "type": kind,
         "created": int(time.time()),
         "livemode": False,
-        "data": {"object": about},
+        "data": {"object": content},
     }
 
 
-class _Unwilling(QuietHandler):
+class _ListOnlyProvider(QuietHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -185,14 +195,14 @@ class _Unwilling(QuietHandler):
             page = {"object": "list", "has_more": False, "data": listed.get(payment, [])}
             self.reply(200, json.dumps(page).encode())
             return
-        # Stripe's library would ask again, half a second later.
+        # The header keeps Stripe's library from a retry, which would take half a second.
         self.reply(503, headers={"Stripe-Should-Retry": "false"})
 
 
 @contextmanager
 def unwilling_provider() -> Iterator[str]:
-    """The address of a provider that lists refunds and disputes, and says nothing else."""
-    with running(http_server(_Unwilling)) as url:
+    """Run a provider that lists refunds and disputes, and answers all other calls with 503."""
+    with running(http_server(_ListOnlyProvider)) as url:
         yield url
 
 
@@ -210,7 +220,7 @@ class Poster:
         self, sent: Json, *, secret: str | None = None, seconds_ago: float = 0
     ) -> httpx2.Response:
         if sent["data"]["object"].get("object") == "dispute":
-            note_dispute(sent["data"]["object"])
+            record_dispute(sent["data"]["object"])
         body = json.dumps(sent).encode()
         return self.http.post(
             "/webhooks/stripe",
@@ -223,41 +233,44 @@ class Poster:
 
     def sign(self, body: bytes, *, secret: str | None = None, seconds_ago: float = 0) -> str:
         key = secret or self.stack.environment["PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"]
-        at = int(time.time() - seconds_ago)
-        mac = hmac.new(key.encode(), f"{at}.".encode() + body, hashlib.sha256).hexdigest()
-        return f"t={at},v1={mac}"
+        sent_at = int(time.time() - seconds_ago)
+        mac = hmac.new(key.encode(), f"{sent_at}.".encode() + body, hashlib.sha256).hexdigest()
+        return f"t={sent_at},v1={mac}"
 
     def close(self) -> None:
         self.http.close()
 
 
-def kill_and_restart(bank: Stack) -> None:
-    """kill -9 of the API process."""
-    [api] = [each for each in bank.processes if each.name == "api"]
+def kill_and_restart(stack: Stack) -> None:
+    """Kill the API process with SIGKILL, and start it again."""
+    [api] = [each for each in stack.processes if each.name == "api"]
     api.kill()
-    bank.processes.remove(api)
-    bank.start_api()
+    stack.processes.remove(api)
+    stack.start_api()
 
 
-def die_while_settling(bank: Stack, poster: Poster, sent: Json, seconds: float) -> None:
-    """Post an event to an API process that is killed so long after, wherever it is then."""
+def die_while_settling(stack: Stack, poster: Poster, sent: Json, seconds: float) -> None:
+    """Post an event, and kill the API process this many seconds later."""
     with ThreadPoolExecutor() as pool:
         posted = pool.submit(poster.post, sent)
         time.sleep(seconds)
-        kill_and_restart(bank)
+        kill_and_restart(stack)
         with suppress(httpx2.TransportError):
             posted.result()
 
 
-def require_clean_books(bank: Stack) -> None:
-    assert verify.verify_ledger(bank.resources, full=True).faults == []
+def require_clean_books(stack: Stack) -> None:
+    """Require that the verification of the credit ledger finds no fault."""
+    assert verify.verify_ledger(stack.resources, full=True).faults == []
 
 
-def state(bank: Stack, terms: Terms) -> str:
-    [(status,)] = bank.query("SELECT status FROM payment_orders WHERE id = %s", terms.order_id)
+def state(stack: Stack, terms: Terms) -> str:
+    """Return the status of the order."""
+    [(status,)] = stack.query("SELECT status FROM payment_orders WHERE id = %s", terms.order_id)
     return str(status)
 
 
-def standing(bank: Stack, user_id: int) -> tuple[object, ...]:
-    rows = bank.query("SELECT balance, debt FROM credit_accounts WHERE user_id = %s", user_id)
+def standing(stack: Stack, user_id: int) -> tuple[object, ...]:
+    """Return the balance and the debt of a user."""
+    rows = stack.query("SELECT balance, debt FROM credit_accounts WHERE user_id = %s", user_id)
     return rows[0] if rows else (Decimal(0), Decimal(0))

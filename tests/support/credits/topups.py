@@ -1,4 +1,4 @@
-"""What the tests of topups do: order, pay in the sandbox, look at what became of it."""
+"""Orders credits through the API, pays the orders in the sandbox, and reads their status."""
 
 from decimal import Decimal
 from typing import Any
@@ -25,19 +25,19 @@ def send(client: httpx2.Client, body: str, key: str | None = None, **more: str) 
 
 
 def topup(client: httpx2.Client, numbers: str, *, key: str | None = None) -> httpx2.Response:
-    """Order; `numbers` are the fields of the body beside the address, as they are spelt."""
+    """Order credits. `numbers` is the JSON of the body's fields except the redirect URL."""
     return send(client, f'{{{numbers}, "redirect_url": "{SHOP}"}}', key)
 
 
 def ordered(client: httpx2.Client, numbers: str = '"amount": 5') -> dict[str, Any]:
-    """A new order, its numbers exact."""
+    """Create an order, and return it with exact numbers."""
     reply = topup(client, numbers)
     data(reply)
     return dict(credits.exactly(reply.text)["data"])
 
 
 def paid(stack: Stack, client: httpx2.Client, sandbox: SandboxPayments) -> int:
-    """A new order of the client's that was paid."""
+    """Create an order, pay it, and return its id."""
     order_id: int = ordered(client)["order_id"]
     sandbox.pay(order_id)
     await_status(stack, order_id, "paid")
@@ -51,8 +51,8 @@ def read(client: httpx2.Client, order_id: int) -> dict[str, Any]:
 
 
 def status_by_token(client: httpx2.Client, token: str) -> str:
-    found: str = data(client.post(STATUS, json={"claim_token": token}))["status"]
-    return found
+    status: str = data(client.post(STATUS, json={"claim_token": token}))["status"]
+    return status
 
 
 def claim(client: httpx2.Client, token: str) -> httpx2.Response:
@@ -82,7 +82,7 @@ def debt(client: httpx2.Client) -> Decimal:
 
 
 def moves(client: httpx2.Client) -> list[tuple[object, ...]]:
-    """The ledger, oldest first: action, amount, delta."""
+    """Return the action, amount and delta of each ledger entry, oldest first."""
     reply = client.get(credits.LEDGER, params={"limit": 1000})
     items = credits.exactly(reply.text)["data"]["items"]
     return [
@@ -92,7 +92,7 @@ def moves(client: httpx2.Client) -> list[tuple[object, ...]]:
 
 
 def poll_now(stack: Stack, *order_ids: int) -> None:
-    """Let a worker poll, these orders first, and wait until it has looked at them."""
+    """Make these orders due, and wait until a worker has polled the payment provider."""
     make_due(stack, *order_ids)
     run_maintenance(stack, "topups.poll")
 
@@ -103,7 +103,7 @@ def make_due(stack: Stack, *order_ids: int) -> None:
 
 
 def end_time_of(stack: Stack, order_id: int) -> None:
-    """Let the order's time be over, past the trigger that keeps its terms."""
+    """Make the order expire. Disable the trigger that keeps the terms of an order unchanged."""
     stack.query(
         "SET session_replication_role = replica; UPDATE payment_orders"
         " SET expires_at = now() - interval '1 second', next_check_at = now() WHERE id = %s",

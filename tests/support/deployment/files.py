@@ -1,4 +1,4 @@
-"""The deployment's files, read once."""
+"""Reads the files of the deployment, such as the Compose file and the Dockerfile."""
 
 import os
 import re
@@ -20,7 +20,7 @@ COMPOSE_FILE = ROOT / "docker-compose.yml"
 ENV_EXAMPLE = ROOT / ".env.example"
 CADDYFILE = ROOT / "deploy" / "compose" / "Caddyfile"
 SECRETS_SCRIPT = ROOT / "deploy" / "compose" / "secrets.sh"
-# Where a container finds the secrets that its service lists.
+# The folder in a container that contains the secrets of its service.
 SECRETS_FOLDER = "/run/secrets"
 DOCKERFILE = ROOT / "Dockerfile"
 RELEASE_SCRIPT = ROOT / ".ci" / "release"
@@ -37,21 +37,23 @@ def compose() -> dict[str, Any]:
 
 
 def services() -> dict[str, Service]:
-    """Those that `docker compose up` starts."""
-    found: dict[str, Service] = compose()["services"]
-    return {name: each for name, each in found.items() if "profiles" not in each}
+    """Return the services that `docker compose up` starts."""
+    all_services: dict[str, Service] = compose()["services"]
+    return {name: each for name, each in all_services.items() if "profiles" not in each}
 
 
 def observers() -> dict[str, Service]:
-    """Those of the profile `observability`."""
-    found: dict[str, Service] = compose()["services"]
+    """Return the services of the profile `observability`."""
+    all_services: dict[str, Service] = compose()["services"]
     return {
-        name: each for name, each in found.items() if "observability" in each.get("profiles", [])
+        name: each
+        for name, each in all_services.items()
+        if "observability" in each.get("profiles", [])
     }
 
 
 def ours() -> dict[str, Service]:
-    """The services that run our image."""
+    """Return the services that run our image."""
     return {name: each for name, each in services().items() if "build" in each}
 
 
@@ -60,7 +62,7 @@ def workers() -> dict[str, Service]:
 
 
 def secrets() -> dict[str, str]:
-    """The setting's name of each secret, by the variable that names its file."""
+    """Map each variable with the path of a secret's file to the setting for this secret."""
     return {
         variable_of(name) + FILE_SUFFIX: name
         for name, field in Settings.model_fields.items()
@@ -69,7 +71,7 @@ def secrets() -> dict[str, str]:
 
 
 def setting_names() -> dict[str, str]:
-    """The environment variable of each setting, and its description."""
+    """Map the environment variable of each setting to the description of the setting."""
     return {variable_of(name): text for name, text in read_setting_descriptions().items()}
 
 
@@ -89,7 +91,7 @@ class Entry:
 
 @cache
 def env_example() -> dict[str, Entry]:
-    """Each variable of .env.example with the comment lines right above it."""
+    """Map each variable of .env.example to its value and the comment lines directly above it."""
     entries: dict[str, Entry] = {}
     comments: list[str] = []
     for line in ENV_EXAMPLE.read_text().splitlines():
@@ -105,7 +107,10 @@ def env_example() -> dict[str, Entry]:
 
 
 def made_secrets(folder: Path, environment: str = "") -> Path:
-    """What the script makes for a checkout in this folder with such a .env."""
+    """Run the script that creates secrets, for a checkout in this folder with this .env file.
+
+    Return the folder with the secrets.
+    """
     script = folder / SECRETS_SCRIPT.relative_to(ROOT)
     script.parent.mkdir(parents=True, exist_ok=True)
     script.write_text(SECRETS_SCRIPT.read_text())
@@ -115,7 +120,7 @@ def made_secrets(folder: Path, environment: str = "") -> Path:
 
 
 def made_sbom(place: Path) -> bytes:
-    """Return the list that `make sbom` and the build of the image make."""
+    """Return the list of packages that `make sbom` and the build of the image write."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     words = ["sh", "deploy/image/sbom.sh", str(place)]
     environment = {**os.environ, "PATH": path}
@@ -124,7 +129,7 @@ def made_sbom(place: Path) -> bytes:
 
 
 def key_recipe() -> str:
-    """The command that .env.example gives for making a key."""
+    """Return the command in .env.example that creates a key."""
     line = next(each for each in ENV_EXAMPLE.read_text().splitlines() if "A key:" in each)
     return line.partition("A key:")[2].strip()
 
@@ -137,7 +142,7 @@ class Instruction:
 
 @cache
 def dockerfile() -> list[Instruction]:
-    """The Dockerfile's instructions, continued lines joined."""
+    """Return the instructions of the Dockerfile, each with its continuation lines."""
     lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
     instructions = [line.split(maxsplit=1) for line in joined.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""The pods of the example deployment, which has the base and all components."""
+"""Reads the pods of the example deployment to Kubernetes, which uses all components."""
 
 import re
 import shutil
@@ -24,18 +24,18 @@ FOLDER = files.ROOT / "deploy" / "kubernetes"
 
 Resource = dict[str, Any]
 
-# The end of a generated ConfigMap's name, which changes with its settings; it has no vowels.
-_HASH = re.compile(r"(name: pressroom-[a-z-]+?)-[bcdfghkmt2-9]{10}$", re.MULTILINE)
+# The name of a generated ConfigMap. Its end is a hash of its settings.
+_HASHED_NAME = re.compile(r"(name: pressroom-[a-z-]+?)-[bcdfghkmt2-9]{10}$", re.MULTILINE)
 
 
 @cache
 def example() -> list[Resource]:
-    """Return what Kustomize makes of it, with the names of ConfigMaps as the base has them."""
+    """Return the resources that Kustomize renders, with the names of ConfigMaps from the base."""
     if shutil.which("kubectl") is None:
         pass_over("there is no kubectl")
     words = ["kubectl", "kustomize", str(FOLDER / "overlays" / "example")]
-    made = subprocess.run(words, check=True, capture_output=True, text=True)
-    return list(yaml.safe_load_all(_HASH.sub(r"\1", made.stdout)))
+    rendered = subprocess.run(words, check=True, capture_output=True, text=True)
+    return list(yaml.safe_load_all(_HASHED_NAME.sub(r"\1", rendered.stdout)))
 
 
 def containers_of(resource: Resource) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ def containers_of(resource: Resource) -> list[dict[str, Any]]:
 
 
 def settings_in(file: Path) -> set[str]:
-    """The settings of a file for a generator, those that are commented out among them."""
+    """Return the settings in a file of a ConfigMap generator, including commented-out settings."""
     return set(re.findall(r"^#?(PRESSROOM_[A-Z0-9_]+)\b", file.read_text(), re.MULTILINE))
 
 
@@ -58,7 +58,7 @@ def workloads() -> dict[str, Resource]:
 
 
 def scheduled() -> dict[str, Resource]:
-    """What each CronJob makes a Job of."""
+    """Map the name of each CronJob to the template of its Jobs."""
     return {name: each["spec"]["jobTemplate"] for name, each in of_kind("CronJob").items()}
 
 
@@ -73,7 +73,7 @@ def labels_of(workload: Resource) -> dict[str, str]:
 
 
 def needed_by(words: Sequence[str]) -> set[str]:
-    """The variables of all settings that a command of ours reads, required or not."""
+    """Return the variables of all settings, required or optional, that a command reads."""
     if "--wait" in words:
         return {variable_of(name) for name in {"database_url", *LogSettings.model_fields}}
     names = list_settings(words[1], [Queue(name) for name in options(words, "--queue")])
@@ -89,7 +89,7 @@ def needed_by(words: Sequence[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class Process:
-    """A container of ours, by the name of its workload and its own."""
+    """A container that runs one of our commands."""
 
     workload: str
     container: dict[str, Any]
@@ -107,11 +107,11 @@ class Process:
         return [Queue(name) for name in options(self.words, "--queue")]
 
     def needs(self) -> set[str]:
-        """The variables of all settings that it reads, required or not."""
+        """Return the variables of all settings, required or optional, that the command reads."""
         return needed_by(self.words)
 
     def secrets(self) -> dict[str, dict[str, Any]]:
-        """The settings that come from a Secret, each with its place."""
+        """Map each setting that comes from a Secret to the Secret's name and key."""
         return {
             each["name"]: each["valueFrom"]["secretKeyRef"]
             for each in self.container["env"]
@@ -119,17 +119,21 @@ class Process:
         }
 
     def values(self) -> dict[str, str]:
-        """The settings that have a value in the example."""
-        config = of_kind("ConfigMap")
-        found = {each["name"]: each["value"] for each in self.container["env"] if "value" in each}
+        """Map each setting with a value in the example to this value."""
+        config_maps = of_kind("ConfigMap")
+        variables = {
+            each["name"]: each["value"] for each in self.container["env"] if "value" in each
+        }
         for name in self._config_maps():
-            found |= config[name].get("data", {})
-        return {name: value for name, value in found.items() if name.startswith(PREFIX)}
+            variables |= config_maps[name].get("data", {})
+        return {name: value for name, value in variables.items() if name.startswith(PREFIX)}
 
     def may_hold(self) -> set[str]:
-        """The settings that an overlay may give to it, beside those from Secrets."""
-        folder, maps = FOLDER / "base/settings", self._config_maps()
-        sources = [folder / f"{name.removeprefix('pressroom-')}.env" for name in maps]
+        """Return the settings that an overlay may set, except settings from Secrets."""
+        folder = FOLDER / "base/settings"
+        sources = [
+            folder / f"{name.removeprefix('pressroom-')}.env" for name in self._config_maps()
+        ]
         return set(self.values()).union(*map(settings_in, sources))
 
     def _config_maps(self) -> Iterator[str]:
@@ -146,6 +150,6 @@ def processes() -> list[Process]:
 
 
 def of_secrets() -> set[str]:
-    """The variables of secrets, and of the names that go with them."""
+    """Return the variables of all secrets, and of the names that belong to secrets."""
     names = {name for name, field in Settings.model_fields.items() if is_secret(field)}
     return {variable_of(name) for name in names | {"s3_access_key", "s3_admin_access_key"}}

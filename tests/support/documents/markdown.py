@@ -1,4 +1,4 @@
-"""What the documents' tests read out of Markdown: links, code and blocks to be run."""
+"""Reads links, code blocks and headings from the Markdown documents."""
 
 import re
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ def name_of(document: Path) -> str:
 
 def blocks(document: Path) -> list[Block]:
     return [
-        Block(found["language"], found["text"], found["run"] is not None)
-        for found in _FENCE.finditer(document.read_text())
+        Block(match["language"], match["text"], match["run"] is not None)
+        for match in _FENCE.finditer(document.read_text())
     ]
 
 
@@ -42,7 +42,7 @@ def inline_code(document: Path) -> list[str]:
 
 
 def anchors(document: Path) -> set[str]:
-    """The names that headings have in links: lower case, hyphens for spaces, no punctuation."""
+    """Return the names of headings in links: lower case, hyphens for spaces, no punctuation."""
     headings = _HEADING.findall(_prose(document))
     return {
         re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
@@ -50,7 +50,7 @@ def anchors(document: Path) -> set[str]:
 
 
 def shell_lines(document: Path) -> list[str]:
-    """The lines of its shell blocks, continued ones joined."""
+    """Return the commands in all shell blocks, each with its continuation lines."""
     text = "\n".join(block.text for block in blocks(document) if block.language == "sh")
     return re.sub(r"\\\n\s*", "", text).splitlines()
 

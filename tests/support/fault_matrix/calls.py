@@ -1,4 +1,4 @@
-"""The calls that are made while something is wrong, and what an answer to them means."""
+"""The calls of the fault matrix, which are made during each fault, and their outcomes."""
 
 import secrets
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from tests.support.credits.topups import SHOP, TOPUP
 from tests.support.fault_matrix.rig import Rig
 from tests.support.images.pictures import photo
 
-# How long the calls that a job answers are told to wait.
+# The wait that calls request if a job produces their response.
 WAIT_SECONDS = 5
 _PREFER = {"Prefer": f"wait={WAIT_SECONDS}"}
 
@@ -21,9 +21,15 @@ Call = Callable[[Rig, httpx2.Client], httpx2.Response]
 
 
 class Outcome(StrEnum):
+    """The outcome of a call.
+
+    DONE: the call succeeded. LATER: the call was accepted, and its job runs later. REFUSED: the
+    response tells the caller to retry. BROKEN: any other response, or none.
+    """
+
     DONE = "done"
-    LATER = "later"  # accepted, and done afterwards
-    REFUSED = "refused"  # honestly: the caller may try again
+    LATER = "later"
+    REFUSED = "refused"
     BROKEN = "broken"
 
 
@@ -102,8 +108,8 @@ CALLS: dict[str, Call] = {
     "metrics": _metrics,
 }
 
-# Made by the callers who press, and by no others.
-PRESSING: dict[str, Call] = CALLS | {
+# The calls that cause load during a fault. They include calls that aren't part of the matrix.
+LOAD_CALLS: dict[str, Call] = CALLS | {
     "photo search": _search_photos,
     "confirmed subscribe": lambda rig, client: _subscribe(rig.confirmed_list_id, client),
 }

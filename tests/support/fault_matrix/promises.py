@@ -1,6 +1,7 @@
-"""What must be in each cell: the worst that may become of a call while something is wrong.
+"""The worst outcome that each call may have during each fault.
 
-These are promises to operators and callers (docs/reliability.md), made before anything is measured.
+These limits are promises to operators and callers in docs/reliability.md. They aren't derived from
+measurements.
 """
 
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from tests.support.fault_matrix.faults import FAULTS
 
 
 class Worst(StrEnum):
-    UNTOUCHED = "untouched"  # done, and as quick as ever
-    DONE = "done"  # in the call, perhaps more slowly
+    UNTOUCHED = "untouched"  # The call succeeds, and is as fast as without the fault.
+    DONE = "done"  # The call succeeds, perhaps more slowly.
     LATER = "later"
     REFUSED = "refused"
 
@@ -28,25 +29,25 @@ ALLOWED = {
 @dataclass(frozen=True)
 class Promise:
     worst: Worst
-    within_seconds: float  # generous where the full form measures a ratio
+    within_seconds: float  # For untouched calls, the full form also measures the slowdown.
 
 
-# The wait that a call asks for, and what it takes around it.
-_WAITED = WAIT_SECONDS + 5.0
+# The wait that a call requests, and five seconds for everything else.
+_MAX_SECONDS = WAIT_SECONDS + 5.0
 
-UNTOUCHED = Promise(Worst.UNTOUCHED, _WAITED)
+UNTOUCHED = Promise(Worst.UNTOUCHED, _MAX_SECONDS)
 DONE = Promise(Worst.DONE, 3.0)
 SLOWLY = Promise(Worst.DONE, 15.0)
-LATER = Promise(Worst.LATER, _WAITED)
-REFUSED = Promise(Worst.REFUSED, _WAITED)
-# Without any wait: for a lock, a connection or a dependency that is known to be away.
+LATER = Promise(Worst.LATER, _MAX_SECONDS)
+REFUSED = Promise(Worst.REFUSED, _MAX_SECONDS)
+# The call is refused without a wait for a lock, a connection or a missing dependency.
 REFUSED_SOON = Promise(Worst.REFUSED, 3.0)
 
-# The API can't do these without S3; what is accepted needs it later.
+# The API needs S3 for the first three calls. The job of an export needs S3 later.
 _NEED_S3 = {"upload": REFUSED, "media": REFUSED, "import": REFUSED, "export": LATER}
-# The answer waits a second for a dependency that hangs, and is kept for a second.
+# The response waits a second for a dependency that hangs, and is cached for a second.
 _WAITS_A_SECOND = dict.fromkeys(("readyz", "metrics"), DONE)
-# Calls are counted and callers notified by Redis; a call that needs neither is untouched.
+# Redis counts calls and notifies callers. A call that needs neither is untouched.
 _NEED_REDIS = {
     **dict.fromkeys(
         ("balance", "consume", "subscribe", "unsubscribe", "member page", "event stream"), DONE
@@ -57,10 +58,10 @@ _NEED_REDIS = {
     "topup": REFUSED,
 }
 
-_TOUCHED: dict[str, dict[str, Promise]] = {
+_EXCEPTIONS: dict[str, dict[str, Promise]] = {
     "Postgres slow": dict.fromkeys(CALLS, SLOWLY)
     | dict.fromkeys(("upload", "import", "export"), Promise(Worst.LATER, 15.0))
-    # Changes of one list hold it for longer, so others find it busy.
+    # Changes of a list lock it for longer, so other calls find it locked.
     | dict.fromkeys(("subscribe", "composer", "topup"), Promise(Worst.REFUSED, 15.0)),
     "Postgres gone": dict.fromkeys(CALLS, REFUSED) | {"metrics": DONE},
     "Redis hung": _NEED_REDIS,
@@ -76,10 +77,10 @@ _TOUCHED: dict[str, dict[str, Promise]] = {
 }
 
 PROMISES = {
-    (fault, call): _TOUCHED[fault].get(call, UNTOUCHED) for fault in FAULTS for call in CALLS
+    (fault, call): _EXCEPTIONS[fault].get(call, UNTOUCHED) for fault in FAULTS for call in CALLS
 }
 
-# Of each fault the cell that says most, for the short form.
+# Maps each fault to the call that the short form tests, because it is the most informative one.
 TELLING = {
     "Postgres slow": "consume",
     "Postgres gone": "consume",

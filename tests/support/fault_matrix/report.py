@@ -1,4 +1,4 @@
-"""Writes what the full form has found into build/fault-matrix.md, for a reader."""
+"""Writes the results of the full fault matrix into build/fault-matrix.md."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from tests.support.fault_matrix.faults import FAULTS
 from tests.support.fault_matrix.promises import PROMISES, Worst
 from tests.support.fault_matrix.run import Observed, Samples, p99, slowdown
 
-PAGE = Path(__file__).parents[3] / "build" / "fault-matrix.md"
+REPORT_FILE = Path(__file__).parents[3] / "build" / "fault-matrix.md"
 
 
 class Report:
@@ -16,8 +16,8 @@ class Report:
         self.observed: dict[str, Observed] = {}
 
     def write(self) -> None:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(self._table())
+        REPORT_FILE.parent.mkdir(exist_ok=True)
+        REPORT_FILE.write_text(self._table())
 
     def _table(self) -> str:
         rows = [["call", *FAULTS], ["---"] * (len(FAULTS) + 1)]

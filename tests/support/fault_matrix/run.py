@@ -1,4 +1,4 @@
-"""Brings a fault about, makes the calls of its cells, and sees what became of them."""
+"""Causes a fault, makes the calls of the matrix during it and after it, and records the results."""
 
 import statistics
 import time
@@ -11,25 +11,25 @@ from functools import partial
 import httpx2
 
 from benchmarks.measure import percentile
-from tests.support.fault_matrix.calls import CALLS, PRESSING, Outcome, outcome_of
+from tests.support.fault_matrix.calls import CALLS, LOAD_CALLS, Outcome, outcome_of
 from tests.support.fault_matrix.faults import Fault
 from tests.support.fault_matrix.rig import LEAVING, RECOVERED_WITHIN_SECONDS, Rig
 from tests.support.sizes import FULL, sized
 from tests.support.stack.load import repeated
 
-# Postgres is gone for so long; so is everything else.
+# The duration of each fault.
 FAULT_SECONDS = sized(1, 10)
 QUIET_SECONDS = sized(1, 10)
 _PAUSE_SECONDS = 0.1
-# No answer at all, which is never promised.
-_HANGS_SECONDS = 40.0
+# A call without a response in this time has failed. No promise allows such a long wait.
+_TIMEOUT_SECONDS = 40.0
 
 
 @dataclass(frozen=True)
 class Sample:
     outcome: Outcome
     seconds: float
-    said: str
+    response: str
 
 
 Samples = dict[str, list[Sample]]
@@ -37,11 +37,11 @@ Samples = dict[str, list[Sample]]
 
 @dataclass(frozen=True)
 class Observed:
-    """What became of the calls during a fault and after it, and of the work that was accepted."""
+    """The results of the calls during a fault and after it, and the jobs that were lost."""
 
     during: Samples
     after: Samples
-    # Calls that were not done within ten seconds after the fault, with the last answer.
+    # Calls that didn't succeed within ten seconds after the fault, with the last response.
     stuck: dict[str, str]
     lost: list[tuple[object, ...]]
 
@@ -51,72 +51,74 @@ def observe(rig: Rig, fault: Fault, names: list[str]) -> Observed:
     since = rig.last_job()
     with rig.client() as client:
         rig.accept(client)
-    with pressed(rig, fault):
+    with loaded(rig, fault):
         with fault.begin(rig):
-            # Until the callers who press wait, nothing presses.
+            # Wait until the callers are waiting for responses, because only then they cause load.
             time.sleep(_PAUSE_SECONDS)
             during = sample(rig, names, FAULT_SECONDS)
-        stuck = _stuck(rig, names, time.monotonic() + RECOVERED_WITHIN_SECONDS)
+        stuck = _find_stuck_calls(rig, names, time.monotonic() + RECOVERED_WITHIN_SECONDS)
     rig.refill(LEAVING)
     after = sample(rig, names, QUIET_SECONDS) if FULL else {}
     return Observed(during, after, stuck, rig.lost(since))
 
 
 def sample(rig: Rig, names: Iterable[str], seconds: float) -> Samples:
-    """Each call again and again at the same time as the others, and each at least once."""
-    chosen = list(names)
-    until = time.monotonic() + seconds
-    with ThreadPoolExecutor(len(chosen)) as threads:
-        made = threads.map(lambda name: list(_repeat(rig, name, until)), chosen)
-        return dict(zip(chosen, made, strict=True))
+    """Repeat several calls at the same time, each at least once."""
+    calls = list(names)
+    deadline = time.monotonic() + seconds
+    with ThreadPoolExecutor(len(calls)) as threads:
+        samples = threads.map(lambda name: list(_repeat(rig, name, deadline)), calls)
+        return dict(zip(calls, samples, strict=True))
 
 
-def _repeat(rig: Rig, name: str, until: float) -> Iterator[Sample]:
+def _repeat(rig: Rig, name: str, deadline: float) -> Iterator[Sample]:
     with rig.client() as client:
-        client.timeout = httpx2.Timeout(_HANGS_SECONDS)
-        yield _call(rig, client, name)
-        while time.monotonic() < until:
+        client.timeout = httpx2.Timeout(_TIMEOUT_SECONDS)
+        yield _sample_call(rig, client, name)
+        while time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
-            yield _call(rig, client, name)
+            yield _sample_call(rig, client, name)
 
 
-def _call(rig: Rig, client: httpx2.Client, name: str) -> Sample:
+def _sample_call(rig: Rig, client: httpx2.Client, name: str) -> Sample:
     began = time.monotonic()
     try:
         reply = CALLS[name](rig, client)
-        outcome, said = outcome_of(reply), f"{reply.status_code} {reply.text[:200]}"
+        outcome = outcome_of(reply)
+        response = f"{reply.status_code} {reply.text[:200]}"
     except httpx2.HTTPError as error:
-        outcome, said = Outcome.BROKEN, repr(error)
-    return Sample(outcome, time.monotonic() - began, said)
+        outcome = Outcome.BROKEN
+        response = repr(error)
+    return Sample(outcome, time.monotonic() - began, response)
 
 
 @contextmanager
-def pressed(rig: Rig, fault: Fault) -> Iterator[None]:
-    """With callers who need what is missing, until the block ends."""
+def loaded(rig: Rig, fault: Fault) -> Iterator[None]:
+    """Repeat calls that need the failed dependency, until the block ends."""
 
-    def press(name: str, client: httpx2.Client) -> None:
-        # What becomes of these calls is asserted where they are cells.
+    def make_call(name: str, client: httpx2.Client) -> None:
+        # The results of these calls are checked only where they are calls of the matrix.
         with suppress(httpx2.HTTPError):
-            PRESSING[name](rig, client)
+            LOAD_CALLS[name](rig, client)
 
-    callers = [name for name, count in fault.pressure.items() for _ in range(count)]
-    with ExitStack() as opened:
-        calls = [partial(press, name, opened.enter_context(rig.client())) for name in callers]
+    names = [name for name, count in fault.load.items() for _ in range(count)]
+    with ExitStack() as clients:
+        calls = [partial(make_call, name, clients.enter_context(rig.client())) for name in names]
         with repeated(*calls, pause=_PAUSE_SECONDS):
             yield
 
 
-def _stuck(rig: Rig, names: list[str], until: float) -> dict[str, str]:
-    """Calls that are not done by then, with their last answers."""
-    left = dict.fromkeys(names, "")
+def _find_stuck_calls(rig: Rig, names: list[str], deadline: float) -> dict[str, str]:
+    """Return the calls that don't succeed before the deadline, with their last responses."""
+    remaining = dict.fromkeys(names, "")
     with rig.client() as client:
-        while left and time.monotonic() < until:
-            for name in list(left):
-                found = _call(rig, client, name)
-                left[name] = found.said
-                if found.outcome is Outcome.DONE:
-                    del left[name]
-    return left
+        while remaining and time.monotonic() < deadline:
+            for name in list(remaining):
+                sample = _sample_call(rig, client, name)
+                remaining[name] = sample.response
+                if sample.outcome is Outcome.DONE:
+                    del remaining[name]
+    return remaining
 
 
 def p50(samples: list[Sample]) -> float:
@@ -128,9 +130,9 @@ def p99(samples: list[Sample]) -> float:
 
 
 def slowdown(call: str, quiet: Samples, observed: Observed) -> float:
-    """By how much the call's 99th percentile is above its quiet value.
+    """Return the factor by which the fault raises the call's 99th percentile.
 
-    Of some ninety samples it is nearly the slowest, so the quiet times before and after the fault
-    are taken together.
+    The 99th percentile of about ninety samples is nearly the slowest one. More samples make it
+    steadier, so the samples before and after the fault are used together.
     """
     return p99(observed.during[call]) / p99(quiet[call] + observed.after.get(call, []))

@@ -1,4 +1,4 @@
-"""What the tests of the feed do: cause an event of each type by its public action, and read it."""
+"""Causes a feed event of each type through the API or the sandbox, and reads the feed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scene:
-    """An owner with a list, a reader who is on no list yet, and a payer."""
+    """An owner with a list, a reader who hasn't joined any list, and the sandbox's payments."""
 
     stack: Stack
     owner: Owner
@@ -37,7 +37,7 @@ class Scene:
 
     @property
     def member(self) -> str:
-        """The path of the reader as a member of the list."""
+        """Return the API path of the reader as a member of the list."""
         return f"/subscriptions/{self.list_id}/members/{self.reader.user_id}"
 
 
@@ -46,13 +46,16 @@ def page(client: httpx2.Client, **query: Any) -> dict[str, Any]:
 
 
 def events(client: httpx2.Client, count: int = 1, **query: Any) -> list[Event]:
-    """The events once there are so many: an older transaction of another test may hold them up."""
+    """Wait until there are ``count`` events, and return them.
 
-    def there() -> list[Event]:
+    Events appear late if another test has an older transaction that is still open.
+    """
+
+    def find_events() -> list[Event]:
         items: list[Event] = page(client, limit=1000, **query)["items"]
         return items if len(items) >= count else []
 
-    return eventually(there, what=f"{count} events")
+    return eventually(find_events, what=f"{count} events")
 
 
 def _subscribe(scene: Scene) -> None:
@@ -69,12 +72,12 @@ def _leave(scene: Scene) -> None:
     scene.reader.joins(scene.list_id).leaves(scene.list_id)
 
 
-def _email_off(scene: Scene) -> None:
+def _switch_email_off(scene: Scene) -> None:
     scene.reader.joins(scene.list_id).wants_mail(scene.list_id, False)
 
 
-def _email_on(scene: Scene) -> None:
-    _email_off(scene)
+def _switch_email_on(scene: Scene) -> None:
+    _switch_email_off(scene)
     scene.reader.wants_mail(scene.list_id, True)
 
 
@@ -123,18 +126,18 @@ def _delete_upload(scene: Scene) -> None:
     assert data(scene.client.delete(f"/attachments/{record['hash_id']}")) == 1
 
 
-def _paid(scene: Scene) -> int:
+def _pay_order(scene: Scene) -> int:
     return topups.paid(scene.stack, scene.client, scene.sandbox)
 
 
 def _refund(scene: Scene) -> None:
-    order_id = _paid(scene)
+    order_id = _pay_order(scene)
     scene.sandbox.refund(order_id)
     topups.await_status(scene.stack, order_id, "refunded")
 
 
 def _dispute(scene: Scene) -> None:
-    order_id = _paid(scene)
+    order_id = _pay_order(scene)
     scene.sandbox.dispute(order_id)
     topups.await_status(scene.stack, order_id, "disputed")
 
@@ -146,7 +149,7 @@ def _review(scene: Scene) -> None:
     topups.await_status(scene.stack, order_id, "review")
 
 
-def _run_low(scene: Scene) -> None:
+def _spend_most_credits(scene: Scene) -> None:
     credits.grant(scene.stack, scene.owner.user_id, "150")
     data(credits.consume(scene.client, "60"))
 
@@ -156,18 +159,18 @@ def _make_key(scene: Scene) -> None:
 
 
 def _end_key(scene: Scene) -> None:
-    made = data(scene.client.post("/apikeys", json={"name": "one"}))
-    assert data(scene.client.delete(f"/apikeys/{made['id']}")) == 1
+    key = data(scene.client.post("/apikeys", json={"name": "one"}))
+    assert data(scene.client.delete(f"/apikeys/{key['id']}")) == 1
 
 
-def _let_in(scene: Scene) -> None:
+def _grant_access(scene: Scene) -> None:
     person = log_in(scene.stack, scene.owner)
     with person.browser:
         register(scene.stack).tokens(person, "credit.read")
 
 
-def _revoke(scene: Scene) -> None:
-    _let_in(scene)
+def _revoke_access(scene: Scene) -> None:
+    _grant_access(scene)
     [grant] = data(scene.client.get("/grants"))
     assert data(scene.client.delete(f"/grants/{grant['id']}")) == 1
 
@@ -192,13 +195,13 @@ def _bounce_mailing(scene: Scene) -> None:
 
 
 _TYPE = FeedEventType
-# By each the owner's newest event is of that type.
+# Maps each event type to an action after which the owner's newest event has this type.
 ACTIONS: Mapping[FeedEventType, Callable[[Scene], object]] = {
     _TYPE.SUBSCRIPTION_CREATED: _subscribe,
     _TYPE.SUBSCRIPTION_CONFIRMED: _confirm,
     _TYPE.SUBSCRIPTION_LEFT: _leave,
-    _TYPE.SUBSCRIPTION_EMAIL_OFF: _email_off,
-    _TYPE.SUBSCRIPTION_EMAIL_ON: _email_on,
+    _TYPE.SUBSCRIPTION_EMAIL_OFF: _switch_email_off,
+    _TYPE.SUBSCRIPTION_EMAIL_ON: _switch_email_on,
     _TYPE.SUBSCRIPTION_REMOVED: _remove,
     _TYPE.SUBSCRIPTION_TRANSFERRED: _transfer,
     _TYPE.SUBSCRIPTION_CHANGED: _change,
@@ -208,15 +211,15 @@ ACTIONS: Mapping[FeedEventType, Callable[[Scene], object]] = {
     _TYPE.ATTACHMENT_READY: _upload,
     _TYPE.ATTACHMENT_FAILED: _fail_upload,
     _TYPE.ATTACHMENT_DELETED: _delete_upload,
-    _TYPE.ORDER_PAID: _paid,
+    _TYPE.ORDER_PAID: _pay_order,
     _TYPE.ORDER_REFUNDED: _refund,
     _TYPE.ORDER_DISPUTED: _dispute,
     _TYPE.ORDER_REVIEW: _review,
-    _TYPE.CREDITS_LOW: _run_low,
+    _TYPE.CREDITS_LOW: _spend_most_credits,
     _TYPE.KEY_CREATED: _make_key,
     _TYPE.KEY_ENDED: _end_key,
-    _TYPE.GRANT_CREATED: _let_in,
-    _TYPE.GRANT_ENDED: _revoke,
+    _TYPE.GRANT_CREATED: _grant_access,
+    _TYPE.GRANT_ENDED: _revoke_access,
     _TYPE.SENDER_FAILING: _fail_sender,
     _TYPE.SENDER_RECOVERED: _recover_sender,
     _TYPE.MAILING_ALARM: _bounce_mailing,

@@ -1,4 +1,4 @@
-"""What a reader of the feed does in tests: go on after the last event that it saw."""
+"""Writes feed events, and reads the feed page by page, after the last event of each page."""
 
 from collections.abc import Collection, Iterator
 from contextlib import closing
@@ -19,7 +19,7 @@ KIND = FeedEventType.KEY_CREATED
 
 
 def tell(resources: Resources, user_id: int, kind: FeedEventType = KIND) -> None:
-    """One event, in a transaction of its own."""
+    """Write one event in a separate transaction."""
     with resources.unit_of_work() as uow:
         announce_event(uow, user_id, kind, count=1)
 
@@ -38,7 +38,7 @@ def read(
 
 
 def follow(resources: Resources, user_id: int, *, limit: int) -> Iterator[list[int]]:
-    """The ids of one page after the other, for ever; an empty page where there is no next event."""
+    """Yield the event ids of each page, without an end. Without further events, a page is empty."""
     position = FEED_START
     while True:
         page = read(resources, user_id, position, types=[*FeedEventType], limit=limit)
@@ -48,7 +48,7 @@ def follow(resources: Resources, user_id: int, *, limit: int) -> Iterator[list[i
 
 
 def write(uow: UnitOfWork, user_id: int, kind: FeedEventType = KIND) -> None:
-    """Write the row now, and leave the transaction open."""
+    """Write an event, and leave the transaction open."""
     announce_event(uow, user_id, kind, count=1)
     uow.session.flush()
 
@@ -59,14 +59,14 @@ def ids_in_order(stack: Stack, user_id: int) -> list[object]:
 
 
 def scans(stack: Stack, statement: Statement, **values: object) -> list[dict[str, Any]]:
-    """How a statement, which is run for that, reads the table of events."""
+    """Run a statement, and return the nodes of its plan that read the table of events."""
     with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
         explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}"
         cursor.execute(explain, {**statement.values, **values})
-        [([found],)] = cursor.fetchall()
-    named = [(node.get("Relation Name", ""), node) for node in _nodes(found["Plan"])]
-    return [node for name, node in named if name.startswith("feed_ev")]
+        [([explanation],)] = cursor.fetchall()
+    nodes = _list_nodes(explanation["Plan"])
+    return [node for node in nodes if node.get("Relation Name", "").startswith("feed_ev")]
 
 
-def _nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
-    return [node, *(each for part in node.get("Plans", ()) for each in _nodes(part))]
+def _list_nodes(node: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node, *(each for part in node.get("Plans", ()) for each in _list_nodes(part))]

@@ -1,4 +1,4 @@
-"""Certificates for servers of the tests."""
+"""Creates TLS certificates for the servers of tests."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 @dataclass(frozen=True)
 class Authority:
-    """An authority of a company's own, which no system trusts by itself.
+    """A private certificate authority, which no system trusts by default.
 
     Attributes:
-        file: its certificate, for those who shall trust it.
+        file: the authority's certificate, for clients that must trust it.
     """
 
     file: Path
     key: ec.EllipticCurvePrivateKey
 
     def issue(self, path: Path) -> Path:
-        """Write a key and its certificate for this machine's loopback address to the file."""
+        """Write a key and a certificate for the loopback address to the file."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
         certificate = (
-            _begun("server", "authority", key)
+            _begin_certificate("server", "authority", key)
             .add_extension(x509.SubjectAlternativeName([name]), critical=False)
             .sign(self.key, hashes.SHA256())
         )
@@ -34,10 +34,10 @@ class Authority:
 
 
 def authority(path: Path) -> Authority:
-    """Make an authority, whose certificate is in the file."""
+    """Create an authority, and write its certificate to the file."""
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
-        _begun("authority", "authority", key)
+        _begin_certificate("authority", "authority", key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )
@@ -46,19 +46,22 @@ def authority(path: Path) -> Authority:
 
 
 def self_signed(path: Path) -> Path:
-    """Write a key and a certificate of its own for `localhost` to the file."""
+    """Write a key and a self-signed certificate for `localhost` to the file."""
     key = ec.generate_private_key(ec.SECP256R1())
     names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
-    begun = _begun("localhost", "localhost", key).add_extension(names, critical=False)
-    return _write(path, key, begun.sign(key, hashes.SHA256()))
+    builder = _begin_certificate("localhost", "localhost", key)
+    certificate = builder.add_extension(names, critical=False).sign(key, hashes.SHA256())
+    return _write(path, key, certificate)
 
 
-def _begun(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _begin_certificate(
+    subject: str, issuer: str, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
-        .subject_name(_named(subject))
-        .issuer_name(_named(issuer))
+        .subject_name(_build_name(subject))
+        .issuer_name(_build_name(issuer))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
@@ -66,7 +69,7 @@ def _begun(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.C
     )
 
 
-def _named(name: str) -> x509.Name:
+def _build_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 
 

@@ -9,8 +9,8 @@ Document = dict[str, Any]
 
 @cache
 def openapi_document() -> Document:
-    """Return the current document, as programs read it. A test that changes it makes a copy."""
-    # Collecting tests imports this module, and no application is needed for that.
+    """Return the current document as parsed JSON. Tests must copy the document to change it."""
+    # Import here, because pytest imports this module during collection, which must stay fast.
     from cli.openapi_document import build_document
 
     document: Document = json.loads(json.dumps(build_document()))

@@ -29,13 +29,13 @@ BUCKET = "elsewhere"
 IDENTITY_TOKEN = "token-of-a-web-identity"
 ROLE = "arn:aws:iam::123456789012:role/pressroom"
 _SCOPE = re.compile(r"Credential=([^/]+)/\d{8}/([^/]+)/s3/aws4_request, *SignedHeaders=([^,]+)")
-_NOT_PASSED_ON = {"connection", "transfer-encoding", "content-length", "server", "date"}
+_DROPPED_HEADERS = {"connection", "transfer-encoding", "content-length", "server", "date"}
 _ENCRYPTION = "x-amz-server-side-encryption"
 _METADATA = "/latest/meta-data/iam/security-credentials/"
 
 
 @dataclass(frozen=True)
-class Seen:
+class ReceivedRequest:
     method: str
     host: str
     path: str
@@ -53,9 +53,9 @@ class Role:
     def hand_out(self) -> Credentials:
         number = len(self.handed_out)
         expiration = datetime.now(UTC) + self.lifetime
-        made = Credentials(f"ASIA{number}", f"secret{number}", f"session{number}", expiration)
-        self.handed_out[made.access_key] = made
-        return made
+        keys = Credentials(f"ASIA{number}", f"secret{number}", f"session{number}", expiration)
+        self.handed_out[keys.access_key] = keys
+        return keys
 
 
 class RegionalServer(ThreadingHTTPServer):
@@ -64,7 +64,7 @@ class RegionalServer(ThreadingHTTPServer):
         self.upstream = upstream
         self.known = known
         self.role = Role()
-        self.seen: list[Seen] = []
+        self.seen: list[ReceivedRequest] = []
         # The encryption headers of the last response, by the last part of each header name.
         self.encryption: dict[str, str] = {}
 
@@ -110,35 +110,42 @@ class _Handler(QuietHandler):
     def _serve(self) -> None:
         body = self.read_body()
         host = self.headers["Host"]
-        self.server.seen.append(Seen(self.command, host, self.path, dict(self.headers.items())))
-        found = _SCOPE.search(self.headers.get("Authorization") or "")
-        assert found, "every call is signed"
-        access_key, region, signed = found.groups()
+        headers = dict(self.headers.items())
+        self.server.seen.append(ReceivedRequest(self.command, host, self.path, headers))
+        match = _SCOPE.search(self.headers.get("Authorization") or "")
+        assert match, "every call is signed"
+        access_key, region, signed_names = match.groups()
         headers = {name: self.headers[name] for name in self.headers}
         if region != REGION:
             self._refuse_region(region)
             return
         if "X-Amz-Security-Token" in self.headers:
             keys = self.server.role.handed_out.get(access_key)
-            if keys is None or self._signature_of(keys, signed) != headers["Authorization"]:
+            if (
+                keys is None
+                or self._compute_signature(keys, signed_names) != headers["Authorization"]
+            ):
                 self._answer_error(403, "SignatureDoesNotMatch", "The signatures differ.")
                 return
             # ``Credentials.is_expired`` returns True ten seconds before the keys expire.
             if keys.expiration and keys.expiration < datetime.now(UTC).replace(tzinfo=None):
                 self._answer_error(400, "ExpiredToken", "The provided token has expired.")
                 return
-            headers = self._signed_again(headers)
-        self._pass_on(headers, body)
+            headers = self._sign_again(headers)
+        self._forward(headers, body)
 
-    def _signature_of(self, keys: Credentials, signed: str) -> str:
-        named = {name: self.headers[name] for name in signed.split(";")}
-        again = self._sign(keys, named)
-        return again["Authorization"] if named["x-amz-security-token"] == keys.session_token else ""
+    def _compute_signature(self, keys: Credentials, signed_names: str) -> str:
+        """Return the correct Authorization header, or an empty text for a wrong session token."""
+        signed_headers = {name: self.headers[name] for name in signed_names.split(";")}
+        if signed_headers["x-amz-security-token"] != keys.session_token:
+            return ""
+        return self._sign(keys, signed_headers)["Authorization"]
 
-    def _signed_again(self, headers: dict[str, str]) -> dict[str, str]:
-        left_out = {"authorization", "x-amz-security-token"}
-        kept = {name: value for name, value in headers.items() if name.lower() not in left_out}
-        return self._sign(self.server.known, kept)
+    def _sign_again(self, headers: dict[str, str]) -> dict[str, str]:
+        """Replace the temporary keys in the headers by keys that SeaweedFS knows."""
+        removed = {"authorization", "x-amz-security-token"}
+        others = {name: value for name, value in headers.items() if name.lower() not in removed}
+        return self._sign(self.server.known, others)
 
     def _sign(self, keys: Credentials, headers: dict[str, str]) -> dict[str, str]:
         lower = {name.lower(): value for name, value in headers.items()}
@@ -153,7 +160,7 @@ class _Handler(QuietHandler):
         )
         return signed
 
-    def _pass_on(self, headers: dict[str, str], body: bytes) -> None:
+    def _forward(self, headers: dict[str, str], body: bytes) -> None:
         upstream = HTTPConnection(self.server.upstream, timeout=10)
         upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
         for name, value in headers.items():
@@ -167,13 +174,15 @@ class _Handler(QuietHandler):
             for name, value in answer.getheaders()
             if name.lower().startswith(_ENCRYPTION)
         }
-        kept = {
-            name: each for name, each in answer.getheaders() if name.lower() not in _NOT_PASSED_ON
+        response_headers = {
+            name: value
+            for name, value in answer.getheaders()
+            if name.lower() not in _DROPPED_HEADERS
         }
         if self.command == "HEAD":
-            kept["Content-Length"] = answer.getheader("Content-Length") or "0"
+            response_headers["Content-Length"] = answer.getheader("Content-Length") or "0"
         upstream.close()
-        self.reply(answer.status, content, kept)
+        self.reply(answer.status, content, response_headers)
 
     def _refuse_region(self, region: str) -> None:
         message = (
@@ -183,10 +192,10 @@ class _Handler(QuietHandler):
         self._answer_error(400, "AuthorizationHeaderMalformed", message)
 
     def _answer_as_sts(self) -> None:
-        asked = {name: value[0] for name, value in parse_qs(urlsplit(self.path).query).items()}
+        query = {name: value[0] for name, value in parse_qs(urlsplit(self.path).query).items()}
         self.read_body()
-        right = (asked["WebIdentityToken"], asked["RoleArn"]) == (IDENTITY_TOKEN, ROLE)
-        if not right or self.server.role.is_closed:
+        is_valid = (query["WebIdentityToken"], query["RoleArn"]) == (IDENTITY_TOKEN, ROLE)
+        if not is_valid or self.server.role.is_closed:
             self._answer_error(403, "AccessDenied", "Not authorized")
             return
         keys = self.server.role.hand_out()

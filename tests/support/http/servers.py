@@ -1,4 +1,4 @@
-"""Servers of other people, played in a thread of the test's process."""
+"""Runs fake servers of other companies in a thread of the test's process."""
 
 import socket
 import threading
@@ -15,6 +15,8 @@ from devstack.harness.polling import eventually
 
 
 class QuietHandler(BaseHTTPRequestHandler):
+    """A request handler that doesn't log requests."""
+
     def read_body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
@@ -37,10 +39,10 @@ def http_server(handler: type[BaseHTTPRequestHandler], port: int = 0) -> Threadi
 
 @contextmanager
 def running(server: ThreadingHTTPServer) -> Iterator[str]:
-    """Serve until the block ends; yields the server's URL."""
+    """Run a server until the block ends, and yield its URL."""
     server.daemon_threads = True
     with server:
-        # The interval is how long a shutdown may take.
+        # The server checks for a shutdown once per interval, so a short interval saves time.
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield f"http://{LOOPBACK}:{server.server_port}"
@@ -50,21 +52,21 @@ def running(server: ThreadingHTTPServer) -> Iterator[str]:
 
 @contextmanager
 def silent_server() -> Iterator[str]:
-    """The host and port of a server that takes connections and says nothing."""
+    """Run a server that accepts connections and never answers, and yield its host and port."""
     with socket.create_server((LOOPBACK, 0), backlog=512) as server:
         yield f"{LOOPBACK}:{server.getsockname()[1]}"
 
 
 @contextmanager
 def trickling(head: bytes, drip: bytes) -> Iterator[str]:
-    """A server that answers with these bytes, and then drips without an end."""
-    over = threading.Event()
+    """Run a server that sends ``head``, and then repeats ``drip`` without an end. Yield its URL."""
+    stop = threading.Event()
 
     def answer(connection: socket.socket) -> None:
         with connection, suppress(OSError):
             connection.recv(65536)
             connection.sendall(head)
-            while not over.wait(0.05):
+            while not stop.wait(0.05):
                 connection.sendall(drip)
 
     def serve() -> None:
@@ -77,12 +79,12 @@ def trickling(head: bytes, drip: bytes) -> Iterator[str]:
         try:
             yield f"http://{LOOPBACK}:{listener.getsockname()[1]}"
         finally:
-            over.set()
+            stop.set()
 
 
 @dataclass
 class Listener:
-    """Answers each connection alike, and counts them."""
+    """A server that sends the same answer on each connection, and counts the connections."""
 
     address: str = LOOPBACK
     answer: bytes = b""
@@ -111,8 +113,8 @@ class Listener:
 
 @contextmanager
 def serving_app(app: FastAPI) -> Iterator[str]:
-    """Serve an application until the block ends; yields its URL."""
-    # An answer that a test has given up, such as to a slow token, is nothing to wait for.
+    """Run an application until the block ends, and yield its URL."""
+    # At the end, don't wait for slow responses that no test waits for any more.
     config = uvicorn.Config(app, LOOPBACK, 0, log_config=None, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

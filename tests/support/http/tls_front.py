@@ -1,4 +1,4 @@
-"""TLS in front of a server that has none."""
+"""Adds TLS to a server that doesn't support it."""
 
 import asyncio
 import ssl
@@ -14,13 +14,13 @@ _CHUNK = 64 * 1024
 
 @contextmanager
 def tls_front(certificate: Path, port: int) -> Iterator[int]:
-    """Serve TLS with this certificate and its key; yields the port in front of the server's."""
+    """Serve TLS with this certificate and forward to ``port``. Yield the port that serves TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(LOOPBACK, port)
-        await asyncio.gather(_pump(reader, back), _pump(there, writer))
+        server_reader, server_writer = await asyncio.open_connection(LOOPBACK, port)
+        await asyncio.gather(_pump(reader, server_writer), _pump(server_reader, writer))
 
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)

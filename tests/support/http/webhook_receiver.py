@@ -1,4 +1,4 @@
-"""A receiver of an owner's webhooks, which checks what it is sent and answers what a test wants."""
+"""A receiver of an owner's webhooks, which records all requests and sends chosen responses."""
 
 import base64
 import contextlib
@@ -23,7 +23,7 @@ LEFT = FeedEventType.SUBSCRIPTION_LEFT
 
 @dataclass(frozen=True)
 class Hook:
-    """One request as it came."""
+    """A request that the receiver got."""
 
     headers: dict[str, str]
     body: bytes
@@ -38,11 +38,11 @@ class Hook:
         return json.loads(self.body)
 
     def check(self, secret: str) -> None:
-        """Raises ``WebhookVerificationError``."""
+        """Verify the signature. Raise ``WebhookVerificationError`` if it is wrong."""
         Webhook(secret).verify(self.body, self.headers)
 
 
-# What is answered to a request: its status and headers.
+# The status and headers of a response.
 Answer = tuple[int, dict[str, str]]
 OK: Answer = (200, {})
 
@@ -52,7 +52,7 @@ class HookReceiver:
     url: str = ""
     answer: Callable[[Hook], Answer] = lambda _: OK
     body: bytes = b"taken"
-    # Whether each answer is the end of its connection, without a word of that.
+    # Whether each response ends its connection without an announcement in its headers.
     closes_silently: bool = False
     hooks: list[Hook] = field(default_factory=list)
     connections: int = 0
@@ -64,7 +64,7 @@ class HookReceiver:
 
 def _handler_of(receiver: HookReceiver) -> type[QuietHandler]:
     class Handler(QuietHandler):
-        # Connections stay open.
+        # HTTP/1.1 keeps connections open.
         protocol_version = "HTTP/1.1"
 
         def setup(self) -> None:
@@ -75,14 +75,14 @@ def _handler_of(receiver: HookReceiver) -> type[QuietHandler]:
             size = int(self.headers["Content-Length"])
             body = self.rfile.read(size)
             if len(body) < size:
-                # Its sender was killed amid it: no server takes this for a request.
+                # The sender was killed before the end of the request, so there is no request.
                 self.close_connection = True
                 return
             headers = {name.lower(): value for name, value in self.headers.items()}
             hook = Hook(headers, body, time.monotonic())
             receiver.hooks.append(hook)
-            status, more = receiver.answer(hook)
-            self.reply(status, receiver.body, more)
+            status, response_headers = receiver.answer(hook)
+            self.reply(status, receiver.body, response_headers)
             self.close_connection = receiver.closes_silently
 
     return Handler
@@ -90,6 +90,7 @@ def _handler_of(receiver: HookReceiver) -> type[QuietHandler]:
 
 @contextlib.contextmanager
 def hooked(port: int = 0) -> Iterator[HookReceiver]:
+    """Run a receiver until the block ends."""
     receiver = HookReceiver()
     with running(http_server(_handler_of(receiver), port)) as url:
         receiver.url = f"{url}/hook"
@@ -100,9 +101,9 @@ def new_endpoint(
     client: httpx2.Client, url: str, *types: FeedEventType, **more: object
 ) -> dict[str, Any]:
     body = {"url": url, "types": list(types or (CREATED, LEFT)), **more}
-    made: dict[str, Any] = data(client.post("/webhook-endpoints", json=body))
-    assert len(base64.b64decode(made["secret"].removeprefix("whsec_"))) == 32
-    return made
+    endpoint: dict[str, Any] = data(client.post("/webhook-endpoints", json=body))
+    assert len(base64.b64decode(endpoint["secret"].removeprefix("whsec_"))) == 32
+    return endpoint
 
 
 def happen(
@@ -113,7 +114,7 @@ def happen(
     list_id: int | None = None,
     count: int = 1,
 ) -> None:
-    """Events of the owner's, each in a transaction of its own."""
+    """Announce events of the owner, each in a separate transaction."""
     for _ in range(count):
         with stack.resources.unit_of_work() as uow:
             catalogue.announce_event(
@@ -122,7 +123,7 @@ def happen(
 
 
 def event_ids(stack: Stack, owner: Owner, *types: FeedEventType) -> list[str]:
-    """As webhooks name the owner's events of these types, in order."""
+    """Return the ids of the owner's events of these types in order, as webhooks contain them."""
     rows = stack.query(
         "SELECT id FROM feed_events WHERE user_id = %s AND type = ANY(%s) ORDER BY place, id",
         owner.user_id,
@@ -132,8 +133,8 @@ def event_ids(stack: Stack, owner: Owner, *types: FeedEventType) -> list[str]:
 
 
 def let_pauses_pass(stack: Stack, endpoint_id: int) -> None:
-    """All that waits for its next try is due now."""
-    # The endpoint is locked first, as by those who send.
+    """Make all deliveries that wait for a retry due now."""
+    # Lock the endpoint first, in the same order as the workers, to avoid a deadlock.
     stack.query(
         "UPDATE webhook_endpoints SET due_at = now() WHERE id = %s;"
         "UPDATE webhook_deliveries SET due_at = now()"

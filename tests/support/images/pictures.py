@@ -1,4 +1,4 @@
-"""Pictures for tests, made here: photographs by formula."""
+"""Generates images for tests, such as images that compress like photos."""
 
 import io
 from functools import lru_cache
@@ -8,7 +8,7 @@ from PIL import Image
 
 @lru_cache
 def photo(width: int = 640, height: int = 480, *, quality: int = 85) -> bytes:
-    """A JPEG with gradients and some noise, so that it compresses like a photograph."""
+    """Return a JPEG image with gradients and some noise, so that it compresses like a photo."""
     picture = Image.merge(
         "RGB",
         [
@@ -24,7 +24,7 @@ def photo(width: int = 640, height: int = 480, *, quality: int = 85) -> bytes:
 
 @lru_cache
 def noise(size: tuple[int, int] = (300, 200), *, quality: int = 5) -> bytes:
-    """A JPEG of such low quality that its conversion, which keeps its noise, is larger."""
+    """Return a JPEG image of low quality, whose conversion is larger because it keeps the noise."""
     buffer = io.BytesIO()
     Image.effect_noise(size, 90).save(buffer, "JPEG", quality=quality)
     return buffer.getvalue()
@@ -32,7 +32,7 @@ def noise(size: tuple[int, int] = (300, 200), *, quality: int = 5) -> bytes:
 
 @lru_cache
 def encoded(file_format: str, mode: str = "RGB", size: tuple[int, int] = (64, 48)) -> bytes:
-    """A small still picture in any format and mode that Pillow writes."""
+    """Return a small still image in any format and mode that Pillow writes."""
     picture = Image.linear_gradient("L").resize(size).convert(mode)
     buffer = io.BytesIO()
     picture.save(buffer, file_format)

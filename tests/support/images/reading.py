@@ -1,4 +1,4 @@
-"""An independent reading of an image, pixel by pixel in plain Python; for small ones."""
+"""Reads small images pixel by pixel in plain Python, without the product's code."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ CLEAR: Pixel = (0, 0, 0, 0)
 
 
 def read(data: bytes) -> list[Pixel]:
-    """Row by row, by the plainest rule for each mode that Pillow decodes to."""
+    """Return the pixels row by row, with one simple rule for each mode that Pillow decodes to."""
     with opened(data) as image:
         image.load()
     return [
@@ -54,15 +54,17 @@ def _alpha(key: object, index: int) -> int:
     return 0 if key == index else 255
 
 
-def differences(found: Sequence[Pixel], expected: Sequence[Pixel]) -> list[int]:
-    """Of every visible level; what is fully transparent has no colour to differ in."""
-    assert len(found) == len(expected)
+def differences(actual: Sequence[Pixel], expected: Sequence[Pixel]) -> list[int]:
+    """Return the difference of each level of each pixel. The colour of clear pixels is ignored."""
+    assert len(actual) == len(expected)
     return [
-        abs(mine - theirs)
-        for pixel, other in zip(found, expected, strict=True)
-        for mine, theirs in zip(_visible(pixel), _visible(other), strict=True)
+        abs(actual_level - expected_level)
+        for actual_pixel, expected_pixel in zip(actual, expected, strict=True)
+        for actual_level, expected_level in zip(
+            _clear_if_transparent(actual_pixel), _clear_if_transparent(expected_pixel), strict=True
+        )
     ]
 
 
-def _visible(pixel: Pixel) -> Pixel:
+def _clear_if_transparent(pixel: Pixel) -> Pixel:
     return pixel if pixel[3] else CLEAR

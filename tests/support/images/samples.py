@@ -1,4 +1,4 @@
-"""Images built for the tests: by Pillow where it can, by hand where the container matters."""
+"""Builds images for tests with Pillow, or byte by byte where the file structure matters."""
 
 import struct
 import zlib
@@ -25,14 +25,14 @@ def opened(data: bytes) -> Image.Image:
 
 
 def picture(width: int = 96, height: int = 64) -> Image.Image:
-    """Smooth, coloured, and different in each corner."""
+    """Return a smooth image with a different colour in each corner."""
     across = Image.linear_gradient("L").rotate(90).resize((width, height))
     down = Image.linear_gradient("L").resize((width, height))
     return Image.merge("RGB", [across, down, Image.new("L", (width, height), 90)])
 
 
 def quarters() -> Image.Image:
-    """Red, green, blue and white from top left to bottom right; wider than high."""
+    """Return a wide image with quarters in red, green, blue and white, from the top left."""
     image = Image.new("RGB", (96, 64), RED)
     image.paste(GREEN, (48, 0, 96, 32))
     image.paste(BLUE, (0, 32, 48, 64))
@@ -80,7 +80,10 @@ def chunk(name: bytes, body: bytes = b"") -> bytes:
 def png(
     width: int, height: int, rows: bytes, *, depth: int = 8, colour: int = 6, extra: bytes = b""
 ) -> bytes:
-    """`rows` include the filter byte that starts each; `extra` chunks go before the data."""
+    """Return a PNG image.
+
+    ``rows``: the pixels. Each row begins with a filter byte. ``extra``: chunks before the pixels.
+    """
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
     data = chunk(b"IDAT", zlib.compress(rows))
     return PNG_SIGNATURE + header + extra + data + chunk(b"IEND")
@@ -92,7 +95,7 @@ def rgba_rows(width: int, height: int, colour: tuple[int, ...]) -> bytes:
 
 @dataclass(frozen=True)
 class Rectangle:
-    """One frame of a hand-made animation, filled with a colour."""
+    """A frame of an APNG animation that fills a rectangle with a colour."""
 
     box: tuple[int, int, int, int]
     colour: tuple[int, ...]
@@ -137,7 +140,10 @@ GIF_TRANSPARENT = 4
 
 @dataclass(frozen=True)
 class GifFrame:
-    """A rectangle of one palette index; hundredths of a second; disposal as in the file."""
+    """A frame of a GIF animation that fills a rectangle with a colour of the palette.
+
+    ``hundredths`` is its duration in hundredths of a second.
+    """
 
     box: tuple[int, int, int, int]
     index: int
@@ -162,14 +168,17 @@ def gif(size: tuple[int, int], frames: Sequence[GifFrame], *, loop: int | None =
 
 
 def _uncompressed_lzw(pixels: bytes) -> bytes:
-    """Codes stay eight bits wide if the table is cleared before it grows past them."""
+    """Return pixels in LZW format without compression.
+
+    Codes keep a width of eight bits, because the table is cleared before it needs wider codes.
+    """
     codes = b"".join(b"\x80" + pixels[at : at + 126] for at in range(0, len(pixels), 126)) + b"\x81"
     blocks = (codes[at : at + 255] for at in range(0, len(codes), 255))
     return b"\x07" + b"".join(bytes([len(block)]) + block for block in blocks) + b"\0"
 
 
 def wide_gamut_profile() -> bytes:
-    """A matrix profile whose red and green are each other's: any conversion shows at once."""
+    """Return a colour profile that swaps red and green, so that every conversion is visible."""
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
     (count,) = struct.unpack_from(">I", profile, 128)
     tags = {bytes(profile[at : at + 4]): at for at in range(132, 132 + 12 * count, 12)}
@@ -186,22 +195,22 @@ def srgb_profile() -> bytes:
 
 
 def playback(data: bytes) -> list[tuple[bytes, int]]:
-    """What is shown and for how many ms, equal neighbours taken together; RGBA pixels."""
-    shown: list[tuple[bytes, int]] = []
+    """Return the RGBA pixels and the milliseconds of each frame. Equal neighbours are merged."""
+    frames: list[tuple[bytes, int]] = []
     with opened(data) as image:
         for number in range(getattr(image, "n_frames", 1)):
             image.seek(number)
             image.load()
             pixels, ms = image.convert("RGBA").tobytes(), int(image.info.get("duration", 0))
-            if shown and shown[-1][0] == pixels:
-                shown[-1] = (pixels, shown[-1][1] + ms)
+            if frames and frames[-1][0] == pixels:
+                frames[-1] = (pixels, frames[-1][1] + ms)
             else:
-                shown.append((pixels, ms))
-    return shown
+                frames.append((pixels, ms))
+    return frames
 
 
 def timeline(data: bytes, at: tuple[int, int] = (0, 0)) -> list[tuple[tuple[int, ...], int]]:
-    """The colour of one pixel over time, in ms."""
+    """Return the colours of one pixel over time, each with its milliseconds."""
     with opened(data) as image:
         start = 4 * (at[1] * image.width + at[0])
     return [(tuple(pixels[start : start + 4]), ms) for pixels, ms in playback(data)]

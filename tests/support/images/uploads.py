@@ -1,4 +1,4 @@
-"""Uploads as clients make them, some of them while the test does something else."""
+"""Uploads images through the API, also in the background while the test goes on."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -39,10 +39,10 @@ def uploading(
     picture: bytes | None = None,
     renditions: bool = False,
 ) -> Iterator[list[Future[httpx2.Response]]]:
-    """So many uploads under way; their replies are awaited at the block's end."""
+    """Start uploads in the background, and wait for their responses when the block ends."""
     with ThreadPoolExecutor(count) as threads:
-        sent = partial(upload, stack, owner, picture=picture, renditions=renditions)
-        yield [threads.submit(sent) for _ in range(count)]
+        send_upload = partial(upload, stack, owner, picture=picture, renditions=renditions)
+        yield [threads.submit(send_upload) for _ in range(count)]
 
 
 def await_jobs(stack: Stack, count: int, status: str) -> None:
@@ -53,5 +53,6 @@ def await_jobs(stack: Stack, count: int, status: str) -> None:
 
 
 def ready(stack: Stack) -> int:
+    """Return the number of attachments that are ready."""
     rows = stack.query("SELECT count(*) FROM attachments WHERE status = 2")
     return int(str(rows[0][0]))

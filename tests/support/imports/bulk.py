@@ -1,4 +1,4 @@
-"""What tests of bulk members need: files of members, and what became of their rows."""
+"""Builds files of members, imports and exports them through the API, and reads the results."""
 
 import csv
 import gzip
@@ -18,6 +18,7 @@ from tests.support.http.replies import data
 from tests.support.lists.subscribers import members
 
 COUNTS = ("received", "added", "already", "opted_out", "invalid", "duplicate", "denied")
+# The columns that Pressroom adds to a file of rejected rows.
 OURS = ["line", "code", "reason"]
 FINISHED = {"succeeded", "failed", "cancelled"}
 
@@ -56,7 +57,7 @@ def upload(
 def imported(
     client: httpx2.Client, list_id: int, content: bytes, name: str = "members.csv", **params: str
 ) -> dict[str, Any]:
-    """The result of an import that went well."""
+    """Import a file, require that the import succeeds, and return its result."""
     job = data(upload(client, list_id, content, name, **params))
     assert job["status"] == "succeeded"
     result: dict[str, Any] = job["result"]
@@ -65,7 +66,7 @@ def imported(
 
 
 def counts(result: dict[str, Any]) -> dict[str, int]:
-    """The counts that are not zero."""
+    """Return the counts in the result that aren't zero."""
     return {name: result[name] for name in (*COUNTS, "updated") if result[name]}
 
 
@@ -85,17 +86,17 @@ def add(
 
 
 def finished(client: httpx2.Client, job_id: int, within: float = 20) -> dict[str, Any]:
-    """The job's record once it has ended."""
+    """Wait until the job has ended, and return the job."""
 
-    def look() -> dict[str, Any] | None:
+    def find_ended_job() -> dict[str, Any] | None:
         job: dict[str, Any] = data(client.get(f"/jobs/{job_id}"))
         return job if job["status"] in FINISHED else None
 
-    return eventually(look, within=within, what="the job's end")
+    return eventually(find_ended_job, within=within, what="the job's end")
 
 
 def fail_job(stack: Stack, job_id: int, error: DomainError) -> None:
-    """End the job as a worker does whose work failed."""
+    """Fail the job as a worker does."""
     with stack.resources.unit_of_work() as uow:
         lease = transitions.claim_job(uow, job_id)
         assert lease is not None
@@ -118,7 +119,7 @@ def export(client: httpx2.Client, list_id: int, kind: object, **headers: str) ->
 
 
 def file_of(client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any) -> str:
-    """The URL of a file with these members."""
+    """Export these members, and return the URL of the file."""
     job = data(client.post(f"/lists/{list_id}/exports", json={"kind": kind, **choice}))
     assert job["status"] == "succeeded"
     return str(job["result"]["url"])
@@ -131,11 +132,12 @@ def exported(client: httpx2.Client, list_id: int, kind: str = "members") -> list
 def emails_of(
     client: httpx2.Client, list_id: int, kind: str = "members", **choice: Any
 ) -> list[str]:
-    """Of the members in the file."""
+    """Export these members, and return their addresses."""
     return [row["email"] for row in unpacked(file_of(client, list_id, kind, **choice))]
 
 
 def unpacked(url: str) -> list[dict[str, str]]:
+    """Download an exported file, decompress it, and return its rows."""
     reply = httpx2.get(url, timeout=30.0)
     assert reply.status_code == 200, reply.text
     text = gzip.decompress(reply.content).decode("utf-8-sig")
@@ -143,10 +145,10 @@ def unpacked(url: str) -> list[dict[str, str]]:
 
 
 def everybody(client: httpx2.Client, list_id: int) -> dict[str, dict[str, Any]]:
-    """Active members by address."""
+    """Map the addresses of the active members to the members."""
     return {each["email"]: each for each in members(client, list_id, limit=1000)}
 
 
 def objects(stack: Stack, kind: str = "imports") -> set[str]:
-    """The keys of what is stored. Those of what was done before may go at any time."""
+    """Return the keys of stored objects. Objects of earlier jobs may disappear at any time."""
     return set(stack.stored(f"{kind}/"))

@@ -1,4 +1,4 @@
-"""Files of members in every form that somebody may send, with what a reader must find in them."""
+"""Writes files of members in many formats, and reads files with the product's reader."""
 
 import csv
 import gzip
@@ -21,6 +21,8 @@ class Person:
 
 @dataclass(frozen=True)
 class Form:
+    """The format of a file."""
+
     encoding: str = "utf-8"
     delimiter: str = ","
     newline: str = "\r\n"
@@ -34,7 +36,7 @@ class Form:
 
 
 class Dribble:
-    """A source that only goes forward and brings at most ``size`` bytes a read."""
+    """A file that can't seek, and that returns at most ``size`` bytes per read."""
 
     def __init__(self, data: bytes, size: int) -> None:
         self._file = io.BytesIO(data)
@@ -45,7 +47,7 @@ class Dribble:
 
 
 class Stored:
-    """An object that is read in ranges, and counts what it gave."""
+    """A stored object that is read in ranges, and counts the reads."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -61,14 +63,14 @@ class Stored:
 
 
 def written(people: Sequence[Person], form: Form) -> tuple[bytes, list[int]]:
-    """The file, and the line where each person's record begins."""
-    text, lines = _json_lines(people, form) if form.json else _delimited(people, form)
+    """Return a file of people in this format, and the line on which each person's record begins."""
+    text, lines = _write_json(people, form) if form.json else _write_csv(people, form)
     if not form.last_newline:
         text = text.removesuffix(form.newline)
     return packed(text.encode(form.encoding), form.compression), lines
 
 
-def _delimited(people: Sequence[Person], form: Form) -> tuple[str, list[int]]:
+def _write_csv(people: Sequence[Person], form: Form) -> tuple[str, list[int]]:
     out = io.StringIO(newline="")
     quoting: Literal[0, 1] = csv.QUOTE_ALL if form.quote_all else csv.QUOTE_MINIMAL
     writer = csv.writer(out, delimiter=form.delimiter, lineterminator=form.newline, quoting=quoting)
@@ -83,9 +85,9 @@ def _delimited(people: Sequence[Person], form: Form) -> tuple[str, list[int]]:
     return out.getvalue(), lines
 
 
-def _json_lines(people: Sequence[Person], form: Form) -> tuple[str, list[int]]:
-    objects = [json.dumps({"email": one.email, "name": one.name}) for one in people]
-    return "".join(one + form.newline for one in objects), [*range(1, len(people) + 1)]
+def _write_json(people: Sequence[Person], form: Form) -> tuple[str, list[int]]:
+    objects = [json.dumps({"email": person.email, "name": person.name}) for person in people]
+    return "".join(line + form.newline for line in objects), [*range(1, len(people) + 1)]
 
 
 def packed(data: bytes, compression: str) -> bytes:
@@ -110,15 +112,15 @@ def opened(data: bytes | str, **options: object) -> RowReader:
 
 
 def rows(data: bytes | str, **options: object) -> list[MemberRow]:
-    """The rows of a file that has no problem."""
-    found = [*opened(data, **options)]
-    assert [one for one in found if isinstance(one, RejectedRecord)] == []
-    return [one for one in found if isinstance(one, MemberRow)]
+    """Return the rows of a file, and require that no record is rejected."""
+    records = [*opened(data, **options)]
+    assert [each for each in records if isinstance(each, RejectedRecord)] == []
+    return [each for each in records if isinstance(each, MemberRow)]
 
 
 def outcome(data: bytes | str, **options: object) -> list[tuple[int, str]]:
-    """Of each record its line, and its address or the code of its problem."""
+    """Return the line of each record, with its address or with the code of its error."""
     return [
-        (one.line, one.code if isinstance(one, RejectedRecord) else one.email)
-        for one in opened(data, **options)
+        (each.line, each.code if isinstance(each, RejectedRecord) else each.email)
+        for each in opened(data, **options)
     ]

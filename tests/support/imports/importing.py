@@ -1,4 +1,4 @@
-"""What a test does with imports: begin them, work on them as a worker does, see what they did."""
+"""Runs imports without HTTP: enqueues them, works on them like a worker, and reads the results."""
 
 import csv
 import io
@@ -41,11 +41,13 @@ _RUNS: dict[str, JobWork] = {
     actions.CHANGE_MEMBERS.name: actions.change_members,
     BULK_UNDO.job_name: BULK_UNDO.run,
 }
-_MOST_TURNS = 1000
+_MAX_TURNS = 1000
 
 
 @dataclass(frozen=True)
 class Importing:
+    """Imports files into the lists of a stack, in the test's own process."""
+
     stack: Stack
 
     @property
@@ -72,15 +74,15 @@ class Importing:
         by_operator: bool = False,
         **options: Any,
     ) -> int:
-        """Store the file and enqueue its import; returns the job."""
-        stored = accepting.create_file(self.resources)
-        stored.writer.write(file)
-        stored.writer.close()
+        """Store the file, enqueue its import, and return the id of the job."""
+        stored_file = accepting.create_file(self.resources)
+        stored_file.writer.write(file)
+        stored_file.writer.close()
         return accepting.accept_file(
             self.resources,
             owner.user_id,
             list_id,
-            file=stored,
+            file=stored_file,
             filename=name,
             options=ImportOptions(**options),
             by_operator=by_operator,
@@ -90,7 +92,7 @@ class Importing:
         return Caller(owner.user_id, frozenset(Scope), unrestricted=True, key_id=0)
 
     def begin_undo(self, owner: Owner, import_id: int) -> int:
-        """The job of an undo that is not done yet."""
+        """Enqueue the undo of an import, and return the id of the job."""
         with self.resources.unit_of_work() as uow:
             job_id = records.undo_import(uow, self.caller(owner), import_id)
         assert job_id is not None
@@ -102,31 +104,32 @@ class Importing:
 
     @contextmanager
     def person(self, list_id: int, address: str) -> Iterator[tuple[UnitOfWork, MailingList, User]]:
-        """One transaction, with the list and the person who has this address."""
+        """Yield a transaction, the list, and the person with this address."""
         with self.resources.unit_of_work() as uow:
             person = uow.session.query(User).where(User.email == address).one()
             yield uow, lists.get_list(uow, list_id), person
 
     def remove(self, list_id: int, address: str) -> None:
-        """As the list's owner does."""
-        with self.person(list_id, address) as (uow, of, person):
-            members.remove_member(uow, of, person.id, Actor(ActorKind.OWNER, Via.LOGIN))
+        """Remove a member, as the owner of the list does."""
+        with self.person(list_id, address) as (uow, mailing_list, person):
+            owner = Actor(ActorKind.OWNER, Via.LOGIN)
+            members.remove_member(uow, mailing_list, person.id, owner)
 
     def claim(self, job_id: int) -> Lease | None:
         with self.resources.unit_of_work() as uow:
             return claim_job(uow, job_id)
 
     def lease(self, job_id: int) -> Lease:
-        """Claim a job that nobody works on."""
+        """Claim a job that no worker has claimed."""
         lease = self.claim(job_id)
         assert lease is not None
         return lease
 
     def work(self, job_id: int) -> Job:
-        """Take turns at the job until it has ended, as a worker does."""
+        """Run turns of the job, as a worker does, until the job has ended."""
         job = self.job(job_id)
         run = _RUNS.get(job.kind, import_job.run_import)
-        for _ in range(_MOST_TURNS):
+        for _ in range(_MAX_TURNS):
             lease = self.claim(job_id)
             if lease is None:
                 break
@@ -137,38 +140,38 @@ class Importing:
         return job
 
     def help(self, job_id: int) -> None:
-        """Take turns as the helpers of this job, until none is left."""
-        for _ in range(_MOST_TURNS):
-            waiting = self.helpers(job_id)
-            if not waiting:
+        """Run turns of the job's helper jobs until all of them have ended."""
+        for _ in range(_MAX_TURNS):
+            helper_ids = self.helpers(job_id)
+            if not helper_ids:
                 return
-            for helper_id in waiting:
+            for helper_id in helper_ids:
                 lease = self.claim(helper_id)
                 if lease is not None:
                     self._run(helper_jobs.run_helper, lease)
 
     def helpers(self, job_id: int) -> list[int]:
-        """The job's helpers that have not ended."""
-        found = self.stack.query(
+        """Return the ids of the job's helper jobs that haven't ended."""
+        rows = self.stack.query(
             "SELECT id FROM jobs WHERE kind = 'members.apply' AND subject_id = %s"
             " AND finished_at IS NULL ORDER BY id",
             job_id,
         )
-        return [int(str(helper_id)) for (helper_id,) in found]
+        return [int(str(helper_id)) for (helper_id,) in rows]
 
     def apply_opt_out(self) -> None:
-        """Do the jobs of those who opted out while a chunk held their list."""
-        while waiting := self.stack.query(
+        """Run the jobs of people who opted out while an import had locked their list."""
+        while unfinished_jobs := self.stack.query(
             "SELECT id FROM jobs WHERE kind = 'opt_out.follow' AND finished_at IS NULL"
         ):
-            for (job_id,) in waiting:
+            for (job_id,) in unfinished_jobs:
                 assert isinstance(job_id, int)
                 lease = self.claim(job_id)
                 if lease is not None:
                     self._run(unsubscribe.apply_opt_out, lease)
 
     def _run(self, run: JobWork, lease: Lease) -> None:
-        """Take all turns that must be in this process."""
+        """Run all turns that must be in the same process."""
         try:
             for _ in run(self.resources, lease) or ():
                 pass
@@ -180,11 +183,13 @@ class Importing:
                 hand_back_job(uow, lease)
 
     def bring(self, owner: Owner, list_id: int, file: bytes, **options: Any) -> MemberImport:
+        """Import a file, and require that the import succeeds."""
         job = self.work(self.begin(owner, list_id, file, **options))
         assert job.status == "succeeded", job.error
         return self.of_job(job.id)
 
     def take_back(self, owner: Owner, import_id: int) -> dict[str, Any]:
+        """Undo an import, and return the result of the undo job."""
         job = self.work(self.begin_undo(owner, import_id))
         assert job.status == "succeeded", job.error
         assert job.result is not None
@@ -201,14 +206,14 @@ class Importing:
             return uow.session.get_one(MemberImport, subject)
 
     def ended(self, job_id: int, *, within: float = 60.0) -> Job:
-        """The job once a worker has ended it."""
+        """Wait until a worker has ended the job, and return the job."""
         eventually(
             lambda: self.job(job_id).status in FINISHED, within=within, what=f"job {job_id}'s end"
         )
         return self.job(job_id)
 
     def records(self, list_id: int) -> Rows:
-        """Every column of every subscription of the list."""
+        """Return all columns of all subscriptions of the list."""
         return self.stack.query(
             "SELECT * FROM subscriptions WHERE list_id = %s ORDER BY 1", list_id
         )
@@ -221,10 +226,11 @@ class Importing:
         )
 
     def active(self, list_id: int) -> set[str]:
-        found = self.stack.query(
+        """Return the addresses of all active members."""
+        rows = self.stack.query(
             "SELECT email FROM subscriptions WHERE list_id = %s AND status = 'active'", list_id
         )
-        return {str(email) for (email,) in found}
+        return {str(email) for (email,) in rows}
 
     def count(self, list_id: int) -> int:
         """Return the number of subscribers that the list shows."""

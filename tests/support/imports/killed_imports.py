@@ -1,4 +1,4 @@
-"""Files of which each row's end is known, and workers that import them."""
+"""Builds files whose import results are known, and checks imports of these files exactly."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from models import MemberImport
 from tests.support.imports.importing import Importing, counts_of, csv_of
 
 # The number of rows between a row of a subscribed person and a later opt-out of the same person.
-LATE = 11_000
+OPT_OUT_ROW_DISTANCE = 11_000
 
 
 def worker(importing: Importing) -> Running:
@@ -17,8 +17,13 @@ def worker(importing: Importing) -> Running:
 
 
 @dataclass
-class Sent:
-    """A file with rows of each verdict, made so that each row's end is known."""
+class SentFile:
+    """A file with rows of each verdict, and the expected results of its import.
+
+    Attributes:
+        codes: maps the line of each row that isn't added to its error code.
+        members: the addresses of the list's active members after the import.
+    """
 
     rows: list[list[str]] = field(default_factory=list)
     codes: dict[int, str] = field(default_factory=dict)
@@ -28,22 +33,23 @@ class Sent:
         return csv_of(self.rows, ("email", "name", "status"))
 
     def counts(self) -> dict[str, int]:
-        found = list(self.codes.values())
+        codes = list(self.codes.values())
         return {
             "received": len(self.rows),
-            "added": len(self.rows) - len(found),
-            "already": found.count("member.already"),
-            "opted_out": found.count("member.opted_out") + found.count("member.left"),
-            "invalid": found.count("email.invalid"),
-            "duplicate": found.count("row.duplicate"),
+            "added": len(self.rows) - len(codes),
+            "already": codes.count("member.already"),
+            "opted_out": codes.count("member.opted_out") + codes.count("member.left"),
+            "invalid": codes.count("email.invalid"),
+            "duplicate": codes.count("row.duplicate"),
             "denied": 0,
             "updated": 0,
         }
 
 
-def prepare(importing: Importing, list_id: int, rows: int) -> Sent:
-    """A file of so many rows, and a list which some of its people are on, or left."""
-    tag, sent = random_hash_id(8), Sent()
+def prepare(importing: Importing, list_id: int, rows: int) -> SentFile:
+    """Build a file with this many rows. Some of its people have joined or left the list before."""
+    tag = random_hash_id(8)
+    sent = SentFile()
     known = [f"known{n}.{tag}@example.com" for n in range(200)]
     left = [f"left{n}.{tag}@example.com" for n in range(200)]
     _enroll(importing, list_id, known, left)
@@ -59,11 +65,15 @@ def prepare(importing: Importing, list_id: int, rows: int) -> Sent:
                 address, code = known[n // 100], "member.already"
             case 42 if n // 100 < len(left):
                 address, code = left[n // 100], "member.opted_out"
-            case 77 if LATE < n <= 2 * LATE:
+            case 77 if OPT_OUT_ROW_DISTANCE < n <= 2 * OPT_OUT_ROW_DISTANCE:
                 # In an earlier row, this address is subscribed.
-                address, code, status = f"m{n - LATE}.{tag}@example.com", "member.left", "bounced"
+                address, code, status = (
+                    f"m{n - OPT_OUT_ROW_DISTANCE}.{tag}@example.com",
+                    "member.left",
+                    "bounced",
+                )
                 sent.members.discard(address)
-                sent.codes[n - LATE + 2] = "row.duplicate"
+                sent.codes[n - OPT_OUT_ROW_DISTANCE + 2] = "row.duplicate"
         sent.rows.append([address, f"Name {n}", status])
         if code is None:
             sent.members.add(address)
@@ -77,11 +87,12 @@ def _enroll(importing: Importing, list_id: int, known: list[str], left: list[str
     [(user_id,)] = importing.stack.query(owner_of, list_id)
     owner = Owner(int(str(user_id)), "", "")
     importing.bring(owner, list_id, csv_of([[each, ""] for each in known]))
-    gone = csv_of([[each, "unsubscribed"] for each in left], ("email", "status"))
-    importing.bring(owner, list_id, gone)
+    unsubscribed = csv_of([[each, "unsubscribed"] for each in left], ("email", "status"))
+    importing.bring(owner, list_id, unsubscribed)
 
 
-def require_exact(importing: Importing, list_id: int, task: MemberImport, sent: Sent) -> None:
+def require_exact(importing: Importing, list_id: int, task: MemberImport, sent: SentFile) -> None:
+    """Require that the import has exactly the expected results."""
     assert counts_of(task) == sent.counts()
     left = [sent.rows[line - 2][0] for line, code in sent.codes.items() if code == "member.left"]
     assert importing.active(list_id).isdisjoint(left)
@@ -92,20 +103,21 @@ def require_exact(importing: Importing, list_id: int, task: MemberImport, sent: 
     assert len(addresses) == len(set(addresses)) == len({user_id for _, _, user_id in rows})
     assert importing.active(list_id) == set(addresses) == sent.members
     assert importing.count(list_id) == len(sent.members)
-    shown = sorted(importing.not_added(task.id), key=lambda cells: int(cells[-3]))
-    assert [(int(line), code) for *_, line, code, _ in shown] == sorted(sent.codes.items())
-    assert [cells[:3] for cells in shown] == [sent.rows[line - 2] for line in sorted(sent.codes)]
+    rejected = sorted(importing.not_added(task.id), key=lambda cells: int(cells[-3]))
+    assert [(int(line), code) for *_, line, code, _ in rejected] == sorted(sent.codes.items())
+    assert [cells[:3] for cells in rejected] == [sent.rows[line - 2] for line in sorted(sent.codes)]
     chunks = importing.stack.query(
         "SELECT count(*), count(DISTINCT number), max(number) + 1 FROM import_chunks"
         " WHERE import_id = %s",
         task.id,
     )
     assert chunks == [(task.chunks, task.chunks, task.chunks)]
-    # What is not needed any more is gone with it.
+    # The import has deleted its temporary objects.
     assert not importing.stack.stored(f"{task.object_prefix}/")
 
 
 def succeeded(importing: Importing, job_id: int, *, within: float = 90.0) -> MemberImport:
+    """Wait until the import has succeeded, and return it."""
     job = importing.ended(job_id, within=within)
     assert job.status == "succeeded", (job.status, job.error)
     assert job.result is not None

@@ -1,4 +1,4 @@
-"""What an import is to do with a list, in plain Python, to hold the product against."""
+"""Computes the expected results of an import in plain Python, for comparison with the product."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,9 +35,9 @@ class Member:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a file. Without an ``@`` it is no address.
+    """A row of a file.
 
-    An age that is no number is left out.
+    An e-mail address without an ``@`` is invalid. An age that isn't a number is left out.
     """
 
     email: str
@@ -72,19 +72,24 @@ class Line:
 
 @dataclass
 class Outcome:
+    """The expected results of an import."""
+
     verdicts: list[str] = field(default_factory=list)
     updated: int = 0
-    # Physical lines of rows that were taken over without a value.
+    # The lines of rows that are imported without one of their values.
     left_out: list[int] = field(default_factory=list)
 
     def counts(self) -> dict[str, int]:
-        found = dict.fromkeys((ADDED, ALREADY, OPTED_OUT, INVALID, DUPLICATE, DENIED), 0)
+        counts = dict.fromkeys((ADDED, ALREADY, OPTED_OUT, INVALID, DUPLICATE, DENIED), 0)
         for verdict in self.verdicts:
-            found[_COUNTED_AS.get(verdict, verdict)] += 1
-        return {**found, "received": len(self.verdicts), "updated": self.updated}
+            counts[_COUNTED_AS.get(verdict, verdict)] += 1
+        return {**counts, "received": len(self.verdicts), "updated": self.updated}
 
     def not_added(self) -> list[tuple[int, str]]:
-        """Physical line, the header being the first, and code; also of rows not added whole."""
+        """Return the line and the code of each row that isn't added, or not with all values.
+
+        The header is line 1.
+        """
         return [
             (number, CODES.get(verdict, "row.left_out"))
             for number, verdict in enumerate(self.verdicts, start=2)
@@ -94,7 +99,7 @@ class Outcome:
 
 @dataclass
 class Whole:
-    """Members by address, and what each address said no to."""
+    """The members and the opt-outs of a list, by address."""
 
     members: dict[str, Member] = field(default_factory=dict)
     noes: dict[str, set[str]] = field(default_factory=dict)
@@ -102,7 +107,11 @@ class Whole:
     def bring(
         self, lines: list[Line], columns: Collection[str] = HEADER, *, update: bool
     ) -> Outcome:
-        outcome, seen, strictest = Outcome(), set[str](), dict[str, int]()
+        """Import the lines, and return the results. ``update`` also changes existing members."""
+        outcome = Outcome()
+        seen_addresses = set[str]()
+        # Maps each address to the strictest status in its rows.
+        strictest = dict[str, int]()
         for line in lines:
             strictest[line.address] = max(strictest.get(line.address, 0), line.strictness)
         for number, line in enumerate(lines, start=2):
@@ -111,16 +120,16 @@ class Whole:
                 verdict = INVALID
             elif line.status == "unconfirmed":
                 verdict = NOT_SUBSCRIBED
-            elif address in seen or line.strictness < strictest[address]:
+            elif address in seen_addresses or line.strictness < strictest[address]:
                 verdict = DUPLICATE
             else:
-                seen.add(address)
+                seen_addresses.add(address)
                 verdict = self._decide(address, line, columns, outcome, update=update)
             outcome.verdicts.append(verdict)
             is_written = verdict == ADDED or (verdict == ALREADY and update)
-            has_end = bool(line.expiry) and "paid_expiry" in columns
+            has_expiry = bool(line.expiry) and "paid_expiry" in columns
             has_tier = bool(line.tier) and "tier" in columns
-            if is_written and has_end and not has_tier and self.members[address].tier == "free":
+            if is_written and has_expiry and not has_tier and self.members[address].tier == "free":
                 outcome.left_out.append(number)
             if line.age and not line.age.isdigit() and verdict in {ADDED, ALREADY}:
                 outcome.left_out.append(number)
@@ -135,28 +144,29 @@ class Whole:
         *,
         update: bool,
     ) -> str:
-        member, said_no = self.members.get(address), self.noes.setdefault(address, set())
+        member = self.members.get(address)
+        opt_outs = self.noes.setdefault(address, set())
         if line.status != "subscribed":
-            said_no.add("list")
+            opt_outs.add("list")
             if member is not None and member.status in {"active", "pending"}:
                 self.members[address] = replace(member, status="unsubscribed")
             return LEFT
         if member is not None and member.status == "active":
-            changed = _changed(member, line, columns, update=update)
+            changed = _apply_line(member, line, columns, update=update)
             if changed != member:
                 outcome.updated += 1
                 self.members[address] = changed
             return ALREADY
-        if "list" in said_no:
+        if "list" in opt_outs:
             return OPTED_OUT
-        arriving = member or Member("removed", mail="email" not in said_no)
+        new_member = member or Member("removed", mail="email" not in opt_outs)
         self.members[address] = replace(
-            _changed(arriving, line, columns, update=True), status="active"
+            _apply_line(new_member, line, columns, update=True), status="active"
         )
         return ADDED
 
 
-def _changed(member: Member, line: Line, columns: Collection[str], *, update: bool) -> Member:
+def _apply_line(member: Member, line: Line, columns: Collection[str], *, update: bool) -> Member:
     filled = replace(
         member,
         fields={**member.fields, **line.fields} if update else {**line.fields, **member.fields},

@@ -1,4 +1,4 @@
-"""Exports in the form that each product writes them. The people in them do not exist."""
+"""Exported member files in the formats of other newsletter products, with invented people."""
 
 MAILCHIMP = (
     "Email Address,First Name,Last Name,Address,Phone Number,Birthday,MEMBER_RATING,OPTIN_TIME,"
@@ -41,7 +41,7 @@ KIT = (
     '1,ada@{d},Ada,active,2024-01-01 09:00:00 UTC,"vip, webinar",Acme,Rome\n'
     "2,bob@{d},,active,2024-01-02 09:00:00 UTC,,,\n"
 )
-# By the product's name; ``{d}`` is the domain of all addresses.
+# Maps each product to its file. A test replaces ``{d}`` by the domain of all addresses.
 PRODUCT_FILES = {
     "mailchimp": MAILCHIMP,
     "substack": SUBSTACK,

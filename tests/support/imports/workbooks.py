@@ -42,7 +42,7 @@ def workbook(sheets: Mapping[str, Sequence[Sequence[object]]], **formats: str) -
 
 
 def cell(reference: str, value: object) -> str:
-    """A cell with a text or a number."""
+    """Return the XML of a cell with a text or a number."""
     place = f' r="{reference}"' if reference else ""
     if isinstance(value, str):
         return f'<c{place} t="inlineStr"><is><t>{value}</t></is></c>'

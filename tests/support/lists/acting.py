@@ -1,4 +1,7 @@
-"""What people, owners, strangers and the operator do, each by the door that is theirs."""
+"""Actions on lists: by people, by owners, by strangers and by the operator.
+
+Each action uses the interface that the person would use, such as an API call with the person's key.
+"""
 
 from dataclasses import dataclass, field
 
@@ -20,15 +23,24 @@ from tests.support.people.erasure import Erased, erase
 
 @dataclass
 class Person:
+    """A person who may join lists.
+
+    Attributes:
+        user_id: the current user with the person's address, or None.
+        key: an API key, or None for a person without a login.
+        gone: the ids of erased users who had the same address.
+    """
+
     address: str
     user_id: int | None = None
     key: str | None = None
-    # Whom this address belonged to before they were erased.
     gone: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Acting:
+    """Performs the actions, and returns the status and the data or error code of each reply."""
+
     stack: Stack
     client: httpx2.Client
 
@@ -38,26 +50,26 @@ class Acting:
 
     def reply(self, method: str, path: str, *, key: str | None = None, **request: object) -> Reply:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        answer = self.client.request(method, path, headers=headers, **request)  # type: ignore[arg-type]
-        body = answer.json()
-        if answer.status_code != httpx2.codes.OK:
-            return answer.status_code, body["code"]
+        response = self.client.request(method, path, headers=headers, **request)  # type: ignore[arg-type]
+        body = response.json()
+        if response.status_code != httpx2.codes.OK:
+            return response.status_code, body["code"]
         data = body["data"]
-        return answer.status_code, data["type"] if isinstance(data, dict) else data
+        return response.status_code, data["type"] if isinstance(data, dict) else data
 
     def new_list(self, owner: Owner, *, confirm_required: bool, challenge: bool) -> int:
-        fields = {"challenge_enabled": True, "challenge_provider": "turnstile"}
-        made = self.client.post(
+        challenge_fields = {"challenge_enabled": True, "challenge_provider": "turnstile"}
+        response = self.client.post(
             "/lists",
             headers={"Authorization": f"Bearer {owner.key}"},
             json={
                 "title": "A list",
                 "slug": random_hash_id(),
                 "confirm_required": confirm_required,
-                **(fields if challenge else {}),
+                **(challenge_fields if challenge else {}),
             },
         )
-        return int(made.json()["data"]["id"])
+        return int(response.json()["data"]["id"])
 
     def new_person(self, *, with_login: bool) -> Person:
         person = Person(f"{random_hash_id()}@example.com")
@@ -69,12 +81,13 @@ class Acting:
         return person
 
     def ask(self, list_id: int, address: str, *, challenge: bool = False) -> Reply:
-        solved = {
+        """Sign an address up for a list, as a stranger does."""
+        solved_challenge = {
             "challenge-provider": "turnstile",
             "challenge-token": f"pass-{random_hash_id()}",
             "challenge-action": "subscribe",
         }
-        body = {"email": address, **(solved if challenge else {})}
+        body = {"email": address, **(solved_challenge if challenge else {})}
         return self.reply("POST", f"/subscriptions/{list_id}", json=body)
 
     def trace(self, list_id: int, user_id: int) -> dict[str, str]:
@@ -88,9 +101,9 @@ class Acting:
     def undo_leave(self, list_id: int, user_id: int) -> None:
         reader = Actor(ActorKind.USER, Via.PAGE, user_id)
         with self.resources.unit_of_work() as uow:
-            of = lists.get_list(uow, list_id, archived=True)
+            mailing_list = lists.get_list(uow, list_id, archived=True)
             person = accounts.get_user(uow, user_id)
-            unsubscribe.undo_leave(uow, of, person, reader)
+            unsubscribe.undo_leave(uow, mailing_list, person, reader)
 
     def switch_mail(
         self, list_id: int, *, enabled: bool, key: str | None = None, user_id: int = 0
@@ -107,13 +120,13 @@ class Acting:
         )
 
     def mail_link(self, list_id: int, user_id: int) -> str:
-        """As the job does that mails it."""
+        """Create the token of a confirmation link, as the job that mails the link does."""
         purpose = Purpose.CONFIRM_SUBSCRIPTION
         with self.resources.unit_of_work() as uow:
             return mailed_tokens.create_token(uow, purpose, user_id=user_id, list_id=list_id)
 
     def confirm(self, secret: str) -> str | None:
-        """The code of an error."""
+        """Confirm a subscription, and return the code of the error, or None."""
         reader = Actor(ActorKind.USER, Via.CONFIRMATION)
         try:
             with self.resources.unit_of_work() as uow:
@@ -130,7 +143,10 @@ class Acting:
         return self.reply("POST", path, key=key, params={"dst_list_id": target})
 
     def bring(self, list_id: int, rows: list[tuple[str, bool]], key: str) -> dict[str, int]:
-        """Import addresses, some marked as gone by the file; the result of the job."""
+        """Import addresses, and return the result of the job.
+
+        ``rows``: pairs of an address and whether the file marks it as unsubscribed.
+        """
         lines = [f"{each},{'unsubscribed' if left else 'subscribed'}\n" for each, left in rows]
         reply = self.client.post(
             f"/lists/{list_id}/imports",

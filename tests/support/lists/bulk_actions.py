@@ -1,4 +1,4 @@
-"""What a test does with bulk actions: ask for them, and work on them as a worker does."""
+"""Starts bulk actions without HTTP, and works on them like a worker."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,8 @@ IN_ANY_STATUS = {"field": "status", "in": ["pending", "active", "unsubscribed", 
 
 @dataclass(frozen=True)
 class BulkActions:
+    """Runs bulk actions on one list."""
+
     importing: Importing
     owner: Owner
     list_id: int
@@ -34,25 +36,25 @@ class BulkActions:
         return self.importing.resources
 
     def add(self, count: int, *, tag: str = "") -> list[str]:
-        """New active members, in the order of their records."""
-        found = [f"{number:03}.{tag}{self.list_id}@example.com" for number in range(count)]
-        self.importing.bring(self.owner, self.list_id, csv_of([[each, ""] for each in found]))
-        return found
+        """Import active members, and return their addresses in the order of their records."""
+        addresses = [f"{number:03}.{tag}{self.list_id}@example.com" for number in range(count)]
+        self.importing.bring(self.owner, self.list_id, csv_of([[each, ""] for each in addresses]))
+        return addresses
 
     def begin(
         self, action: BulkActionKind, value: str | None = None, written: Any = EVERYBODY
     ) -> int:
-        """The job of a new bulk action."""
+        """Enqueue a bulk action, and return the id of its job. ``written`` is the JSON filter."""
         order = actions.check_order(BulkOrder(action, value))
         with self.resources.unit_of_work() as uow:
             mailing_list = lists.get_list(uow, self.list_id)
-            kept = member_filter.prepare_stored_filter(uow, mailing_list, written)
+            stored_filter = member_filter.prepare_stored_filter(uow, mailing_list, written)
             caller = self.importing.caller(self.owner)
-            job = actions.begin_bulk_action(uow, mailing_list, kept, order, caller=caller)
+            job = actions.begin_bulk_action(uow, mailing_list, stored_filter, order, caller=caller)
             return job.id
 
     def take_turn(self, job_id: int) -> None:
-        """One batch of the job of a bulk action."""
+        """Run one batch of the job of a bulk action."""
         lease = self.importing.lease(job_id)
         with mock.patch.object(batches.Turn, "is_over", side_effect=[False, True]):
             actions.change_members(self.resources, lease)
@@ -60,7 +62,7 @@ class BulkActions:
     def do(
         self, action: BulkActionKind, value: str | None = None, written: Any = EVERYBODY
     ) -> dict[str, int]:
-        """The result of a bulk action that ended well."""
+        """Run a bulk action, require that it succeeds, and return its result."""
         return self._result(self.importing.work(self.begin(action, value, written)))
 
     def begin_undo(self, bulk_id: int) -> int:
@@ -78,11 +80,11 @@ class BulkActions:
         return job.result
 
     def records(self) -> list[tuple[object, ...]]:
-        """Every column of every subscription of the list."""
+        """Return all columns of all subscriptions of the list."""
         return self.importing.records(self.list_id)
 
     def events(self) -> list[tuple[object, ...]]:
-        """The events of bulk actions, by member."""
+        """Return the user id and the action of each event that a bulk action has written."""
         return self.stack.query(
             "SELECT user_id, action FROM subscription_events WHERE list_id = %s AND via = 'bulk'"
             " ORDER BY id",
@@ -90,7 +92,7 @@ class BulkActions:
         )
 
     def statuses(self) -> list[object]:
-        found = self.stack.query(
+        rows = self.stack.query(
             "SELECT status FROM subscriptions WHERE list_id = %s ORDER BY id", self.list_id
         )
-        return [status for (status,) in found]
+        return [status for (status,) in rows]

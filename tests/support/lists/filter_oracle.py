@@ -1,6 +1,6 @@
-"""What a filter means, in plain Python: the oracle beside which the product's SQL is held.
+"""Evaluates filters in plain Python, for comparison with the product's SQL.
 
-It shares no code with the product. It reads the JSON as docs/filters.md says it is read.
+The oracle shares no code with the product. It follows the description in docs/filters.md.
 """
 
 import unicodedata
@@ -19,7 +19,7 @@ Compare = Callable[[Any, Any], bool]
 
 @dataclass(frozen=True)
 class PlainMember:
-    """A member as an owner knows them; fields by their keys."""
+    """A member as the API shows it. ``fields`` maps the keys of custom fields to values."""
 
     id: int
     status: str
@@ -38,31 +38,31 @@ class PlainMember:
     origin: Json = field(default_factory=dict)
 
 
-def is_meant(written: Json, member: PlainMember) -> bool:
-    """Whether the filter means the member, whatever their status."""
-    match written:
+def matches_filter(filter_json: Json, member: PlainMember) -> bool:
+    """Return whether the filter matches the member. The default status is not considered."""
+    match filter_json:
         case {"all": parts}:
-            found = all(is_meant(part, member) for part in parts)
+            matches = all(matches_filter(part, member) for part in parts)
         case {"any": parts}:
-            found = any(is_meant(part, member) for part in parts)
+            matches = any(matches_filter(part, member) for part in parts)
         case {"not": part}:
-            found = not is_meant(part, member)
+            matches = not matches_filter(part, member)
         case {"field": name, "is_not": operand}:
-            found = not is_meant({"field": name, "is": operand}, member)
+            matches = not matches_filter({"field": name, "is": operand}, member)
         case {"field": name, "in": operands}:
-            found = any(is_meant({"field": name, "is": each}, member) for each in operands)
+            matches = any(matches_filter({"field": name, "is": each}, member) for each in operands)
         case {"field": "tag", "is": operand}:
-            found = _folded(operand.strip()) in {_folded(tag) for tag in member.tags}
-        case {"field": name, "exists": wanted}:
-            found = bool(_has(name, member)) is wanted
+            matches = _fold(operand.strip()) in {_fold(tag) for tag in member.tags}
+        case {"field": name, "exists": expected}:
+            matches = bool(_has_value(name, member)) is expected
         case {"field": name, **operators}:
             [(operator, operand)] = operators.items()
-            value = _value(name, member)
-            found = _has(name, member) and _compared(name, operator, value, operand)
-    return found
+            value = _get_value(name, member)
+            matches = _has_value(name, member) and _compare(name, operator, value, operand)
+    return matches
 
 
-def _value(name: str, member: PlainMember) -> Any:
+def _get_value(name: str, member: PlainMember) -> Any:
     if name.startswith("fields."):
         return member.fields.get(name.removeprefix("fields."))
     if name in _ORIGIN_NAMES:
@@ -70,46 +70,46 @@ def _value(name: str, member: PlainMember) -> Any:
     return member.tags or None if name == "tag" else getattr(member, name)
 
 
-def _has(name: str, member: PlainMember) -> bool:
-    return _value(name, member) not in (None, "")
+def _has_value(name: str, member: PlainMember) -> bool:
+    return _get_value(name, member) not in (None, "")
 
 
-def names_status(written: Json) -> bool:
-    parts = written.get("all") or written.get("any") or [written.get("not", {})]
-    return written.get("field") == "status" or any(names_status(part) for part in parts if part)
+def names_status(filter_json: Json) -> bool:
+    parts = filter_json.get("all") or filter_json.get("any") or [filter_json.get("not", {})]
+    return filter_json.get("field") == "status" or any(names_status(part) for part in parts if part)
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
-def _compared(name: str, operator: str, value: Any, operand: Any) -> bool:
-    compare = _ORDERED.get(operator, _ORDERED["is"])
+def _compare(name: str, operator: str, value: Any, operand: Any) -> bool:
+    compare = _VALUE_OPERATORS.get(operator, _VALUE_OPERATORS["is"])
     if isinstance(operand, dict):
         day = datetime.now(UTC).date() - timedelta(days=operand["days_ago"])
         operand = day.isoformat()
     if isinstance(value, datetime):
         is_day = len(operand) == len("2026-11-21")
-        of = date if is_day else datetime
-        return compare(value.date() if is_day else value, of.fromisoformat(operand))
+        type_ = date if is_day else datetime
+        return compare(value.date() if is_day else value, type_.fromisoformat(operand))
     if not isinstance(value, str):
         return compare(value, operand)
     if name == "email":
         operand = unicodedata.normalize("NFC", operand.strip() or operand)
-        return _OF_TEXT[operator](value, operand.lower())
-    if operator in _OF_TEXT:
-        return _OF_TEXT[operator](value.casefold(), operand.casefold())
+        return _TEXT_OPERATORS[operator](value, operand.lower())
+    if operator in _TEXT_OPERATORS:
+        return _TEXT_OPERATORS[operator](value.casefold(), operand.casefold())
     return compare(date.fromisoformat(value), date.fromisoformat(operand))
 
 
-_ORDERED: dict[str, Compare] = {
+_VALUE_OPERATORS: dict[str, Compare] = {
     "is": lambda value, operand: value == operand,
     "before": lambda value, operand: value < operand,
     "after": lambda value, operand: value > operand,
     "at_least": lambda value, operand: value >= operand,
     "at_most": lambda value, operand: value <= operand,
 }
-_OF_TEXT: dict[str, Compare] = {
+_TEXT_OPERATORS: dict[str, Compare] = {
     "is": lambda value, operand: value == operand,
     "contains": lambda value, operand: operand in value,
     "begins": lambda value, operand: value.startswith(operand),

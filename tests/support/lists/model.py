@@ -1,4 +1,4 @@
-"""The rules of subscriptions in plain words, to hold the product against. It knows no database."""
+"""Models the rules of subscriptions in plain Python without a database, as a test oracle."""
 
 from dataclasses import dataclass, field, replace
 
@@ -6,7 +6,7 @@ PENDING, ACTIVE, UNSUBSCRIBED, REMOVED = "pending", "active", "unsubscribed", "r
 LIST, EMAIL = "list", "email"
 TIERS = ("free", "silver", "gold")
 
-# The status of a reply, and its data; or the code of an error.
+# The status of a response, and its data or the code of its error.
 Reply = tuple[int, object]
 ACCEPTED: Reply = (200, 1)
 NO_LIST: Reply = (404, "list.not_found")
@@ -27,9 +27,9 @@ class Record:
     status: str
     mail: bool = True
     tier: str = "free"
-    # ISO 8601; a paid tier without one does not end.
+    # In ISO 8601. A paid tier without an expiry never ends.
     expiry: str | None = None
-    # The status that undoing the person's leave gives back.
+    # The status that the record gets back if the person undoes an opt-out.
     left_from: str = ACTIVE
 
     def become(self, status: str) -> None:
@@ -40,7 +40,7 @@ class Record:
 
 @dataclass
 class Link:
-    """A confirmation that was mailed."""
+    """A confirmation link that was mailed."""
 
     list: str
     person: str
@@ -51,7 +51,10 @@ class Link:
 
 @dataclass
 class Import:
-    """Who was made active by one, what they were before (None: not there), and its counts."""
+    """The results of an import.
+
+    ``before`` maps each added member to its earlier record, or to None for a new member.
+    """
 
     before: dict[tuple[str, str], Record | None] = field(default_factory=dict)
     counts: dict[str, int] = field(
@@ -61,63 +64,75 @@ class Import:
 
 @dataclass
 class Model:
+    """The expected state of all lists.
+
+    Attributes:
+        records: maps pairs of a list and a person to the person's record on the list.
+        noes: maps the same pairs to the kinds of the person's opt-outs.
+    """
+
     lists: dict[str, ListRules]
     records: dict[tuple[str, str], Record] = field(default_factory=dict)
     noes: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     links: list[Link] = field(default_factory=list)
 
-    def said_no(self, of: str, person: str) -> set[str]:
-        return self.noes.setdefault((of, person), set())
+    def opt_outs_of(self, list_name: str, person: str) -> set[str]:
+        return self.noes.setdefault((list_name, person), set())
 
-    def count(self, of: str) -> int:
-        return sum(each.status == ACTIVE for (on, _), each in self.records.items() if on == of)
+    def count(self, list_name: str) -> int:
+        return sum(
+            record.status == ACTIVE
+            for (name, _), record in self.records.items()
+            if name == list_name
+        )
 
-    def stranger_asks(self, of: str, person: str) -> Reply:
-        if self.lists[of].archived:
+    def stranger_asks(self, list_name: str, person: str) -> Reply:
+        if self.lists[list_name].archived:
             return NO_LIST
-        record, said_no = self.records.get((of, person)), self.said_no(of, person)
+        record = self.records.get((list_name, person))
+        opt_outs = self.opt_outs_of(list_name, person)
         is_known = record is not None
         if record is None:
-            record = self.records[of, person] = Record(REMOVED, mail=EMAIL not in said_no)
+            record = self.records[list_name, person] = Record(REMOVED, mail=EMAIL not in opt_outs)
         if record.status != ACTIVE:
-            must_confirm = self.lists[of].confirm_required or said_no or is_known
+            must_confirm = self.lists[list_name].confirm_required or opt_outs or is_known
             record.become(PENDING if must_confirm else ACTIVE)
         return ACCEPTED
 
-    def join(self, of: str, person: str) -> Reply:
-        if self.lists[of].archived:
+    def join(self, list_name: str, person: str) -> Reply:
+        if self.lists[list_name].archived:
             return NO_LIST
-        record = self.records.get((of, person))
+        record = self.records.get((list_name, person))
         if record is not None and record.status == ACTIVE:
             return 200, 0
-        self._own_yes(of, person)
+        self._consent(list_name, person)
         return ACCEPTED
 
-    def leave(self, of: str, person: str) -> Reply:
-        self.said_no(of, person).add(LIST)
-        record = self.records.get((of, person))
+    def leave(self, list_name: str, person: str) -> Reply:
+        self.opt_outs_of(list_name, person).add(LIST)
+        record = self.records.get((list_name, person))
         if record is not None and record.status in (PENDING, ACTIVE):
             record.become(UNSUBSCRIBED)
         return ACCEPTED
 
-    def undo_leave(self, of: str, person: str) -> None:
-        self.said_no(of, person).discard(LIST)
-        record = self.records.get((of, person))
+    def undo_leave(self, list_name: str, person: str) -> None:
+        self.opt_outs_of(list_name, person).discard(LIST)
+        record = self.records.get((list_name, person))
         if record is not None and record.status == UNSUBSCRIBED:
             record.become(record.left_from)
 
-    def switch_mail(self, of: str, person: str, *, enabled: bool) -> Reply:
+    def switch_mail(self, list_name: str, person: str, *, enabled: bool) -> Reply:
         if enabled:
-            self.said_no(of, person).discard(EMAIL)
+            self.opt_outs_of(list_name, person).discard(EMAIL)
         else:
-            self.said_no(of, person).add(EMAIL)
-        record = self.records.get((of, person))
+            self.opt_outs_of(list_name, person).add(EMAIL)
+        record = self.records.get((list_name, person))
         if record is not None:
             record.mail = enabled
         return ACCEPTED
 
     def confirm(self, link: Link) -> str | None:
-        """The code of an error."""
+        """Use a confirmation link, and return the code of the error, or None."""
         if link.is_dead:
             return "link.invalid"
         if self.lists[link.list].archived:
@@ -130,71 +145,75 @@ class Model:
         if link.is_used:
             return "link.used"
         link.is_used = True
-        self._own_yes(link.list, link.person)
+        self._consent(link.list, link.person)
         return None
 
-    def _own_yes(self, of: str, person: str) -> None:
-        self.said_no(of, person).clear()
-        record = self.records.setdefault((of, person), Record(REMOVED))
+    def _consent(self, list_name: str, person: str) -> None:
+        self.opt_outs_of(list_name, person).clear()
+        record = self.records.setdefault((list_name, person), Record(REMOVED))
         record.become(ACTIVE)
         record.mail = True
 
     def error(self, owner: int, *lists: str) -> Reply | None:
-        for of in lists:
-            if self.lists[of].archived:
+        for list_name in lists:
+            if self.lists[list_name].archived:
                 return NO_LIST
-            if self.lists[of].owner != owner:
+            if self.lists[list_name].owner != owner:
                 return NOT_OWNER
         return None
 
-    def remove(self, owner: int, of: str, person: str) -> Reply:
-        if error := self.error(owner, of):
+    def remove(self, owner: int, list_name: str, person: str) -> Reply:
+        if error := self.error(owner, list_name):
             return error
-        record = self.records.get((of, person))
+        record = self.records.get((list_name, person))
         if record is None:
             return NO_MEMBER
-        was = record.status
+        old_status = record.status
         record.become(REMOVED)
-        return 200, int(was != REMOVED)
+        return 200, int(old_status != REMOVED)
 
-    def owner_switches_mail(self, owner: int, of: str, person: str, *, enabled: bool) -> Reply:
-        if error := self.error(owner, of):
+    def owner_switches_mail(
+        self, owner: int, list_name: str, person: str, *, enabled: bool
+    ) -> Reply:
+        if error := self.error(owner, list_name):
             return error
-        record = self.records.get((of, person))
+        record = self.records.get((list_name, person))
         if record is None:
             return NO_MEMBER
-        if enabled and self.said_no(of, person):
+        if enabled and self.opt_outs_of(list_name, person):
             return 409, "subscription.opted_out"
-        was, record.mail = record.mail, enabled
-        return 200, int(was != enabled)
+        old_value = record.mail
+        record.mail = enabled
+        return 200, int(old_value != enabled)
 
-    def edit(self, owner: int, of: str, person: str, tier: str, expiry: str | None) -> Reply:
-        if error := self.error(owner, of):
+    def edit(self, owner: int, list_name: str, person: str, tier: str, expiry: str | None) -> Reply:
+        if error := self.error(owner, list_name):
             return error
-        record = self.records.get((of, person))
+        record = self.records.get((list_name, person))
         if record is None:
             return NO_MEMBER
         record.tier, record.expiry = tier, expiry
         return 200, tier
 
-    def put(self, owner: int, of: str, person: str, tier: str) -> Reply:
-        if error := self.error(owner, of):
+    def put(self, owner: int, list_name: str, person: str, tier: str) -> Reply:
+        if error := self.error(owner, list_name):
             return error
-        record, said_no = self.records.get((of, person)), self.said_no(of, person)
-        if LIST in said_no or (record is not None and record.status == UNSUBSCRIBED):
+        record = self.records.get((list_name, person))
+        opt_outs = self.opt_outs_of(list_name, person)
+        if LIST in opt_outs or (record is not None and record.status == UNSUBSCRIBED):
             return 409, "subscription.opted_out"
         if record is None:
-            record = self.records[of, person] = Record(REMOVED)
+            record = self.records[list_name, person] = Record(REMOVED)
         if record.status == REMOVED:
-            record.mail = record.mail and EMAIL not in said_no
+            record.mail = record.mail and EMAIL not in opt_outs
             record.become(ACTIVE)
         record.tier = tier
         return 200, tier
 
-    def archive(self, owner: int, of: str) -> Reply:
-        if error := self.error(owner, of):
+    def archive(self, owner: int, list_name: str) -> Reply:
+        if error := self.error(owner, list_name):
             return error
-        self.lists[of].archived = True
+        self.lists[list_name].archived = True
         return ACCEPTED
 
     def transfer(self, owner: int, source: str, target: str, person: str) -> Reply:
@@ -202,82 +221,88 @@ class Model:
             return error
         if source == target:
             return 400, "transfer.same_list"
-        leaving, there = self.records.get((source, person)), self.records.get((target, person))
-        if leaving is None:
+        source_record = self.records.get((source, person))
+        target_record = self.records.get((target, person))
+        if source_record is None:
             return NO_MEMBER
-        if leaving.status == REMOVED:
+        if source_record.status == REMOVED:
             return 200, 0
-        said_no = self.said_no(target, person)
-        said_no |= self.said_no(source, person)
-        others = [there] if there is not None and there.status != REMOVED else []
-        arriving = there or Record(REMOVED)
-        merged = _merged([leaving, *others], said_no)
-        arriving.become(merged.status)
-        arriving.mail, arriving.tier, arriving.expiry = merged.mail, merged.tier, merged.expiry
-        self.records[target, person] = arriving
-        if leaving.status == PENDING:
-            self._lead_links(source, target, person)
-        leaving.become(REMOVED)
+        opt_outs = self.opt_outs_of(target, person)
+        opt_outs |= self.opt_outs_of(source, person)
+        records = [source_record]
+        if target_record is not None and target_record.status != REMOVED:
+            records.append(target_record)
+        merged = _merge_records(records, opt_outs)
+        new_record = target_record or Record(REMOVED)
+        new_record.become(merged.status)
+        new_record.mail = merged.mail
+        new_record.tier = merged.tier
+        new_record.expiry = merged.expiry
+        self.records[target, person] = new_record
+        if source_record.status == PENDING:
+            self._move_links(source, target, person)
+        source_record.become(REMOVED)
         return ACCEPTED
 
-    def bring(self, of: str, rows: list[tuple[str, bool]]) -> Import:
-        """Rows are people, and whether the file says that they left."""
-        done = Import()
+    def bring(self, list_name: str, rows: list[tuple[str, bool]]) -> Import:
+        """Import rows, which are pairs of a person and whether the file marks them as opted out."""
+        result = Import()
         for person, left in rows:
-            record, said_no = self.records.get((of, person)), self.said_no(of, person)
+            record = self.records.get((list_name, person))
+            opt_outs = self.opt_outs_of(list_name, person)
             if left:
                 verdict = "opted_out"
-                said_no.add(LIST)
+                opt_outs.add(LIST)
                 if record is not None and record.status in (PENDING, ACTIVE):
                     record.become(UNSUBSCRIBED)
             elif record is not None and record.status == ACTIVE:
                 verdict = "already"
-            elif LIST in said_no:
+            elif LIST in opt_outs:
                 verdict = "opted_out"
             else:
                 verdict = "added"
-                done.before[of, person] = None if record is None else replace(record)
-                arriving = record or Record(REMOVED, mail=EMAIL not in said_no)
-                arriving.become(ACTIVE)
-                self.records[of, person] = arriving
-            done.counts[verdict] += 1
-        return done
+                result.before[list_name, person] = None if record is None else replace(record)
+                new_record = record or Record(REMOVED, mail=EMAIL not in opt_outs)
+                new_record.become(ACTIVE)
+                self.records[list_name, person] = new_record
+            result.counts[verdict] += 1
+        return result
 
     def take_back(self, before: dict[tuple[str, str], Record | None]) -> None:
-        """Of those whom nobody touched since."""
-        for pair, was in before.items():
-            if was is None:
+        """Undo an import for the members that nobody has changed since then."""
+        for pair, old_record in before.items():
+            if old_record is None:
                 del self.records[pair]
             else:
-                self.records[pair] = was
+                self.records[pair] = old_record
 
-    def _lead_links(self, source: str, target: str, person: str) -> None:
+    def _move_links(self, source: str, target: str, person: str) -> None:
         for link in self.links:
             if (link.list, link.person) == (source, person) and not link.is_used:
                 link.list = target
 
     def erase(self, person: str) -> None:
-        """The records are nobody's now; what the person said no to is known by the address."""
-        for of in self.lists:
-            self.records.pop((of, person), None)
+        """Erase a person. The person's opt-outs stay, because they belong to the address."""
+        for list_name in self.lists:
+            self.records.pop((list_name, person), None)
         for link in self.links:
             link.is_dead = link.is_dead or link.person == person
 
 
-def _merged(both: list[Record], said_no: set[str]) -> Record:
-    statuses = {each.status for each in both}
-    if ACTIVE in statuses and LIST not in said_no:
+def _merge_records(records: list[Record], opt_outs: set[str]) -> Record:
+    statuses = {each.status for each in records}
+    if ACTIVE in statuses and LIST not in opt_outs:
         status = ACTIVE
     elif PENDING in statuses:
         status = PENDING
     else:
         status = UNSUBSCRIBED
-    best = max(both, key=lambda each: TIERS.index(each.tier))
-    mail = EMAIL not in said_no and all(each.mail for each in both)
-    return replace(best, status=status, mail=mail, expiry=_later(both))
+    best = max(records, key=lambda each: TIERS.index(each.tier))
+    mail = EMAIL not in opt_outs and all(each.mail for each in records)
+    return replace(best, status=status, mail=mail, expiry=_find_latest_expiry(records))
 
 
-def _later(both: list[Record]) -> str | None:
-    if any(each.tier != "free" and each.expiry is None for each in both):
+def _find_latest_expiry(records: list[Record]) -> str | None:
+    if any(each.tier != "free" and each.expiry is None for each in records):
         return None
-    return max((each.expiry for each in both if each.expiry), default=None)
+    return max((each.expiry for each in records if each.expiry), default=None)

@@ -1,4 +1,4 @@
-"""What the database holds of some lists, against what the rules say."""
+"""Reads the rows of some lists from the database, and compares them with the expected state."""
 
 from dataclasses import dataclass
 from datetime import UTC
@@ -16,7 +16,11 @@ from tests.support.lists.model import ACTIVE, EMAIL, LIST, Model
 
 @dataclass(frozen=True)
 class Observed:
-    """Everything of one moment. Keys are list id and user id; of opt-outs, list id and address."""
+    """All rows of some lists at one moment.
+
+    The keys of ``records`` and ``events`` are pairs of a list id and a user id. The keys of
+    ``noes``, the opt-outs, are pairs of a list id and an address.
+    """
 
     records: dict[tuple[int, int], Subscription]
     events: dict[tuple[int, int], list[SubscriptionEvent]]
@@ -26,7 +30,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class People:
-    """Every address there is, and who has one now: users who are not erased."""
+    """All addresses, and the addresses of the users who aren't erased, by user id."""
 
     addresses: list[str]
     living: dict[int, str]
@@ -44,11 +48,11 @@ def observe(resources: Resources, list_ids: list[int], people: People) -> Observ
             .order_by(SubscriptionEvent.id)
         ):
             events.setdefault((event.list_id, event.user_id), []).append(event)
-        found = uow.session.scalars(select(OptOut).where(OptOut.list_id.in_(list_ids)))
+        opt_outs = uow.session.scalars(select(OptOut).where(OptOut.list_id.in_(list_ids)))
         return Observed(
             records={(each.list_id, each.user_id): each for each in records},
             events=events,
-            noes=_by_address(resources, list(found), people),
+            noes=_group_by_address(resources, list(opt_outs), people),
             counts=subscriber_counts.count_subscribers(uow, list_ids),
         )
 
@@ -59,70 +63,76 @@ def expiry_of(record: Subscription) -> str | None:
     )
 
 
-def _by_address(
-    resources: Resources, found: list[OptOut], people: People
+def _group_by_address(
+    resources: Resources, opt_outs: list[OptOut], people: People
 ) -> dict[tuple[int, str], set[str]]:
     keyring = resources.keyring
-    by_digest = {
+    addresses = {
         digest: address
         for address in people.addresses
         for digest in opt_out_checks.compute_address_digests(keyring, address)
     }
-    noes: dict[tuple[int, str], set[str]] = {}
-    for each in found:
-        # Whose user is known is theirs, whose is not belongs to the address that it is a digest of.
-        address = by_digest[each.address_hmac]
-        if each.user_id is not None:
-            assert people.living[each.user_id] == address
-        noes.setdefault((each.list_id, address), set()).add(each.kind)
-    return noes
+    kinds: dict[tuple[int, str], set[str]] = {}
+    for opt_out in opt_outs:
+        # If an opt-out has a user, it must have the digest of this user's address.
+        address = addresses[opt_out.address_hmac]
+        if opt_out.user_id is not None:
+            assert people.living[opt_out.user_id] == address
+        kinds.setdefault((opt_out.list_id, address), set()).add(opt_out.kind)
+    return kinds
 
 
 def require_opt_outs_hold(seen: Observed, people: People) -> None:
-    """No active subscription against a no to the list, no mail against a no to mail."""
+    """Require that no one is active after opting out of the list, or gets mail after opting out."""
     for (list_id, user_id), record in seen.records.items():
-        said_no = seen.noes.get((list_id, people.living.get(user_id, "")), set())
-        assert record.status != ACTIVE or LIST not in said_no, (list_id, user_id)
-        assert not record.email_enabled or EMAIL not in said_no, (list_id, user_id)
+        opt_outs = seen.noes.get((list_id, people.living.get(user_id, "")), set())
+        assert record.status != ACTIVE or LIST not in opt_outs, (list_id, user_id)
+        assert not record.email_enabled or EMAIL not in opt_outs, (list_id, user_id)
 
 
 def require_counts_are_true(seen: Observed) -> None:
-    truth = dict.fromkeys(seen.counts, 0)
+    """Require that the stored counts equal the numbers of active members."""
+    active_counts = dict.fromkeys(seen.counts, 0)
     for (list_id, _), record in seen.records.items():
-        truth[list_id] += record.status == ACTIVE
-    assert seen.counts == truth
+        active_counts[list_id] += record.status == ACTIVE
+    assert seen.counts == active_counts
 
 
 def require_unbroken_history(seen: Observed) -> None:
-    """Each event begins where the one before it ended, and the last one ends at what is."""
+    """Require that each event continues the previous one, and the last one leads to the record."""
     assert seen.events.keys() <= seen.records.keys()
     for pair, record in seen.records.items():
         events = seen.events.get(pair, [])
-        now: tuple[str | None, bool | None] = (None, None)
+        state: tuple[str | None, bool | None] = (None, None)
         if record.source == "import":
-            # Its coming is told by the import: a million members are no million events.
+            # Imports write no events for new members, because there may be millions of them.
             assert record.import_id is not None
-            now = (ACTIVE, events[0].email_enabled_before if events else record.email_enabled)
+            state = (ACTIVE, events[0].email_enabled_before if events else record.email_enabled)
         for event in events:
-            assert (event.status_before, event.email_enabled_before) == now, (pair, event.action)
+            assert (event.status_before, event.email_enabled_before) == state, (pair, event.action)
             assert event.status_after is not None
-            now = (event.status_after, event.email_enabled_after)
-        assert (record.status, record.email_enabled) == now, pair
+            state = (event.status_after, event.email_enabled_after)
+        assert (record.status, record.email_enabled) == state, pair
 
 
 def require_as_modelled(
     seen: Observed, model: Model, ids: dict[str, int], people: dict[str, Person]
 ) -> None:
-    for of, list_id in ids.items():
-        assert seen.counts[list_id] == model.count(of)
+    """Require that the observed rows equal the rows of the model.
+
+    ``ids``: maps the names of lists in the model to their ids.
+    """
+    for list_name, list_id in ids.items():
+        assert seen.counts[list_id] == model.count(list_name)
         for name, person in people.items():
-            said_no = seen.noes.get((list_id, person.address), set())
-            assert said_no == model.said_no(of, name), (of, name)
+            opt_outs = seen.noes.get((list_id, person.address), set())
+            assert opt_outs == model.opt_outs_of(list_name, name), (list_name, name)
             _require_blank(seen, list_id, person)
-            _require_record(seen, model, list_id, (of, name), person)
+            _require_record(seen, model, list_id, (list_name, name), person)
 
 
 def _require_blank(seen: Observed, list_id: int, person: Person) -> None:
+    """Require that the records of erased users contain no personal data."""
     for user_id in person.gone:
         blank = seen.records.get((list_id, user_id))
         if blank is not None:
@@ -133,20 +143,24 @@ def _require_blank(seen: Observed, list_id: int, person: Person) -> None:
 def _require_record(
     seen: Observed, model: Model, list_id: int, pair: tuple[str, str], person: Person
 ) -> None:
-    record, rules = seen.records.get((list_id, person.user_id or 0)), model.records.get(pair)
-    assert (record is None) == (rules is None), pair
-    if record is None or rules is None:
+    record = seen.records.get((list_id, person.user_id or 0))
+    expected = model.records.get(pair)
+    assert (record is None) == (expected is None), pair
+    if record is None or expected is None:
         return
-    assert (record.status, record.email_enabled) == (rules.status, rules.mail), pair
-    assert (record.type, expiry_of(record)) == (rules.tier, rules.expiry), pair
+    assert (record.status, record.email_enabled) == (expected.status, expected.mail), pair
+    assert (record.type, expiry_of(record)) == (expected.tier, expected.expiry), pair
 
 
 def require_nothing_lifted(
     before: Observed, seen: Observed, by: tuple[int, str] | None, lifted: set[str]
 ) -> None:
-    """Nobody's no is gone but what the person ``by`` (list, address) took back themselves."""
-    for (list_id, address), said_no in before.noes.items():
-        lost = said_no - seen.noes.get((list_id, address), set())
+    """Require that no opt-out is gone, except opt-outs that the person has withdrawn.
+
+    ``by``: the list and the address of this person. ``lifted``: the kinds of withdrawn opt-outs.
+    """
+    for (list_id, address), opt_outs in before.noes.items():
+        lost = opt_outs - seen.noes.get((list_id, address), set())
         if (list_id, address) == by:
             lost -= lifted
-        assert not lost, f"{address} said no to {lost}, which somebody else took back"
+        assert not lost, f"{address} has opted out of {lost}, and somebody else has changed that"

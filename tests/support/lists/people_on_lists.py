@@ -1,4 +1,4 @@
-"""People on lists, for tests: who subscribes to what, and the links that were mailed to them."""
+"""Subscribes people to lists without HTTP, and creates the links that are mailed to them."""
 
 from dataclasses import dataclass
 
@@ -43,7 +43,7 @@ class Subscriber:
         return f"{self.stack.api_url}/confirm?token={self.mailed_token()}"
 
     def stands(self) -> tuple[object, ...]:
-        """Status and whether mail is sent."""
+        """Return the person's status, and whether the person gets mail."""
         [row] = self.stack.query(
             "SELECT status, email_enabled FROM subscriptions WHERE list_id = %s AND user_id = %s",
             self.list_id,
@@ -52,7 +52,7 @@ class Subscriber:
         return row
 
     def kept(self) -> dict[str, list[tuple[object, ...]]]:
-        """Every row about this person and list, to be compared with what it was before."""
+        """Return all rows about this person and list, by table, for comparison with later rows."""
         tables = (
             *("subscriptions", "opt_outs", "subscription_events", "mailed_links"),
             "consent_entries",
@@ -69,17 +69,17 @@ def new_list(client: httpx2.Client, title: str = "The Morning Letter", **fields:
 
 
 def subscribe_pending(stack: Stack, list_id: int) -> Subscriber:
-    """A new person whose subscription waits for the confirmation that has been mailed."""
-    waiting = subscribe(stack, list_id)
-    # The worker that mails adds a row, and would add it while a test compares what is kept.
-    eventually(lambda: waiting.kept()["mailed_links"], what="the mailed token")
-    return waiting
+    """Subscribe a new person, and wait until the confirmation link has been mailed."""
+    subscriber = subscribe(stack, list_id)
+    # The worker that mails the link adds a row. Wait for it, because tests compare the rows later.
+    eventually(lambda: subscriber.kept()["mailed_links"], what="the mailed token")
+    return subscriber
 
 
 def subscribe(stack: Stack, list_id: int) -> Subscriber:
-    """A new person subscribes by the public form: active, or pending where the list says so."""
+    """Sign a new person up, who becomes active, or pending if the list requires a confirmation."""
     email = new_address()
-    # Without HTTP, which takes its time lest it tell who subscribes.
+    # Don't use HTTP, because the API delays its response to hide who is subscribed.
     with stack.resources.unit_of_work() as uow:
         mailing_list = lists.get_list(uow, list_id)
         sign_up.request_subscription(uow, mailing_list, email, _STRANGER)

@@ -24,10 +24,10 @@ Action = Callable[[], Reply]
 
 def deadlocks(stack: Stack) -> object:
     stack.query("SELECT pg_stat_force_next_flush()")
-    [(found,)] = stack.query(
+    [(count,)] = stack.query(
         "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
     )
-    return found
+    return count
 
 
 @contextmanager
@@ -42,12 +42,15 @@ def no_deadlock(stack: Stack) -> Iterator[None]:
 
 
 def at_once(actions: list[Action]) -> list[Reply]:
-    """Run actions in up to ``AT_ONCE`` threads, whose first actions start at the same time."""
-    together = threading.Barrier(min(AT_ONCE, len(actions)))
+    """Run actions in up to ``AT_ONCE`` threads, and return their replies.
+
+    The first action of each thread starts at the same time.
+    """
+    barrier = threading.Barrier(min(AT_ONCE, len(actions)))
 
     def begin(number: int, action: Action) -> Reply:
-        if number < together.parties:
-            together.wait(10)
+        if number < barrier.parties:
+            barrier.wait(10)
         return action()
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
@@ -72,10 +75,10 @@ def shown_count(acting: Acting, list_id: int, owner: Owner) -> int:
 
 
 def true_count(acting: Acting, list_id: int) -> int:
-    [(found,)] = acting.stack.query(
+    [(count,)] = acting.stack.query(
         "SELECT count(*) FROM subscriptions WHERE list_id = %s AND status = 'active'", list_id
     )
-    return int(str(found))
+    return int(str(count))
 
 
 def found_people(acting: Acting, list_id: int) -> list[Person]:

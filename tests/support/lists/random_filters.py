@@ -1,4 +1,4 @@
-"""Random members, and random filters about what they have and what no member has."""
+"""Generates random values for members, and random filters with these and other values."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ from services.subscriptions.sign_up_origins import ORIGIN_NAMES
 
 Json = dict[str, Any]
 
-# Wildcards and quotes of SQL; letters that fold to several, to each other, or by their place.
+# SQL wildcards and quotes, and letters that case folding changes in unusual ways.
 LETTERS = "aAbB zZ%_\\'\"{}ßẞ\u017fsSİi\u0131IΣ\u03c3ςéÉﬁÅå日0"
 TEXTS = (
     "Berlin",
@@ -42,7 +42,7 @@ DAYS = ("1969-07-20", "2000-02-29", "2025-12-31", "2026-01-01")
 SOURCES = ("import", "login", "form")
 STATUSES = ("pending", "active", "active", "active", "unsubscribed", "removed")
 TIERS = ("free", "silver", "gold")
-# Moments at the edges of days.
+# Times close to the beginning and the end of days.
 MOMENTS = tuple(
     datetime(2026, 3, day, tzinfo=UTC) + offset
     for day in (1, 2, 29)
@@ -67,7 +67,7 @@ def random_origin(dice: random.Random) -> Json | None:
 
 
 def random_values(dice: random.Random) -> Json:
-    """Of some fields, by their keys."""
+    """Return random values for some of the custom fields, by key."""
     values: Json = {
         "city": random_text(dice),
         "visits": dice.choice(NUMBERS),
@@ -87,60 +87,60 @@ _MOMENT = st.sampled_from(MOMENTS).map(datetime.isoformat) | st.sampled_from(
     ("2026-03-01", "2026-03-02", "2026-03-28", "2026-03-29T23:59:59.999999+00:00")
 )
 _DAYS_AGO = st.sampled_from((0, 1, 3650)) | st.integers(0, 400)
-_AGO = _DAYS_AGO.map(lambda days: {"days_ago": days})
-_ORDERED = ("is", "is_not", "before", "after", "at_least", "at_most")
+_RELATIVE_DAY = _DAYS_AGO.map(lambda days: {"days_ago": days})
+_ORDER_OPERATORS = ("is", "is_not", "before", "after", "at_least", "at_most")
 
 
-def _one(name: str, operators: tuple[str, ...], operand: st.SearchStrategy[Any]) -> Any:
+def _condition(name: str, operators: tuple[str, ...], operand: st.SearchStrategy[Any]) -> Any:
     return st.sampled_from(operators).flatmap(
         lambda operator: operand.map(lambda each: {"field": name, operator: each})
     )
 
 
-def _equal(name: str, operand: st.SearchStrategy[Any], *more: str) -> Any:
+def _equality(name: str, operand: st.SearchStrategy[Any], *more: str) -> Any:
     several = st.lists(operand, min_size=1, max_size=3)
-    return _one(name, ("is", "is_not", *more), operand) | _one(name, ("in",), several)
+    return _condition(name, ("is", "is_not", *more), operand) | _condition(name, ("in",), several)
 
 
-def _missing(name: str) -> Any:
-    return _one(name, ("exists",), st.booleans())
+def _existence(name: str) -> Any:
+    return _condition(name, ("exists",), st.booleans())
 
 
 def conditions(import_ids: list[int]) -> st.SearchStrategy[Json]:
     parts = ("contains", "begins")
     return st.one_of(
-        _equal("status", st.sampled_from(sorted(set(STATUSES)))),
-        _equal("type", st.sampled_from(TIERS)),
-        _equal("email", _ADDRESS, *parts),
-        _equal("name", _TEXT, *parts),
-        _equal("source", st.sampled_from((*SOURCES, "IMPORT", "none"))),
-        _equal("import_id", st.sampled_from((*import_ids, 9_999_999))),
-        _one("email_enabled", ("is", "is_not"), st.booleans()),
-        _equal("bounced", st.sampled_from(sorted(set(BOUNCES)))),
+        _equality("status", st.sampled_from(sorted(set(STATUSES)))),
+        _equality("type", st.sampled_from(TIERS)),
+        _equality("email", _ADDRESS, *parts),
+        _equality("name", _TEXT, *parts),
+        _equality("source", st.sampled_from((*SOURCES, "IMPORT", "none"))),
+        _equality("import_id", st.sampled_from((*import_ids, 9_999_999))),
+        _condition("email_enabled", ("is", "is_not"), st.booleans()),
+        _equality("bounced", st.sampled_from(sorted(set(BOUNCES)))),
         *(
-            _one(name, _ORDERED, _MOMENT | _AGO)
+            _condition(name, _ORDER_OPERATORS, _MOMENT | _RELATIVE_DAY)
             for name in ("joined_at", "created_at", "updated_at")
         ),
-        _equal("tag", st.sampled_from((*TAGS, "VIP", "STRASSE", "unheard of"))),
-        _equal("fields.city", _TEXT, *parts),
-        _equal("fields.visits", st.sampled_from(NUMBERS), "at_least", "at_most"),
-        _one("fields.born", _ORDERED, st.sampled_from(DAYS) | _AGO),
-        _one("fields.agreed", ("is", "is_not"), st.booleans()),
-        _equal("fields.size", st.sampled_from((*CHOICES, "s", "gone"))),
-        *(_equal(name, _ORIGIN, *parts) for name in ORIGIN_NAMES),
-        *(_missing(name) for name in ("email", "name", "import_id", "tag", *ORIGIN_NAMES)),
-        *(_missing(f"fields.{key}") for key in FIELDS),
+        _equality("tag", st.sampled_from((*TAGS, "VIP", "STRASSE", "unheard of"))),
+        _equality("fields.city", _TEXT, *parts),
+        _equality("fields.visits", st.sampled_from(NUMBERS), "at_least", "at_most"),
+        _condition("fields.born", _ORDER_OPERATORS, st.sampled_from(DAYS) | _RELATIVE_DAY),
+        _condition("fields.agreed", ("is", "is_not"), st.booleans()),
+        _equality("fields.size", st.sampled_from((*CHOICES, "s", "gone"))),
+        *(_equality(name, _ORIGIN, *parts) for name in ORIGIN_NAMES),
+        *(_existence(name) for name in ("email", "name", "import_id", "tag", *ORIGIN_NAMES)),
+        *(_existence(f"fields.{key}") for key in FIELDS),
     )
 
 
 def filters(import_ids: list[int], depth: int = 3) -> st.SearchStrategy[Json]:
-    one = conditions(import_ids)
+    condition = conditions(import_ids)
     if depth == 0:
-        return one
+        return condition
     inner = filters(import_ids, depth - 1)
     several = st.lists(inner, min_size=1, max_size=3)
     return st.one_of(
-        one,
+        condition,
         several.map(lambda parts: {"all": parts}),
         several.map(lambda parts: {"any": parts}),
         inner.map(lambda part: {"not": part}),

@@ -13,8 +13,8 @@ from services.paging import PageRequest
 from services.subscriptions import fields, lists, tags
 from services.subscriptions.filters import member_filter, searching
 from storage.unit_of_work import UnitOfWork
-from tests.support.lists import random_filters as written
-from tests.support.lists.filter_oracle import PlainMember, is_meant, names_status
+from tests.support.lists import random_filters
+from tests.support.lists.filter_oracle import PlainMember, matches_filter, names_status
 
 MEMBERS = 300
 PAGE_ROWS = 25
@@ -48,79 +48,81 @@ def make_random_list(stack: Stack) -> RandomList:
     with stack.resources.unit_of_work() as uow:
         slug = random_hash_id()
         list_id = lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
-        made = {
+        field_ids = {
             key: fields.create_field(
                 uow,
                 owner.user_id,
                 type=kind,
                 key=key,
                 label=key,
-                choices=list(written.CHOICES) if kind == "choice" else [],
+                choices=list(random_filters.CHOICES) if kind == "choice" else [],
             ).id
-            for key, kind in written.FIELDS.items()
+            for key, kind in random_filters.FIELDS.items()
         }
-        tag_ids = tags.find_tag_ids(uow, list_id, written.TAGS, create=True)
+        tag_ids = tags.find_tag_ids(uow, list_id, random_filters.TAGS, create=True)
     import_ids = [int(str(row[0])) for row in stack.query(_IMPORT, list_id, owner.user_id, list_id)]
     dice = random.Random(20)
     with stack.resources.unit_of_work() as uow:
-        pairs = [_member(dice, list_id, import_ids, made, tag_ids) for _ in range(MEMBERS)]
-        for _, user, _ in pairs:
+        triples = [
+            _build_member(dice, list_id, import_ids, field_ids, tag_ids) for _ in range(MEMBERS)
+        ]
+        for _, user, _ in triples:
             uow.session.add(user)
         uow.session.flush()
         # Flush each subscription separately, so that ids are assigned in the order of creation.
-        for record, user, _ in pairs:
+        for record, user, _ in triples:
             record.user_id = user.id
             uow.session.add(record)
             uow.session.flush()
-        states = [dice.choice(written.BOUNCES) for _ in pairs]
-        for (record, _, _), state in zip(pairs, states, strict=True):
-            uow.session.add_all(_bounces(dice, record, state))
+        states = [dice.choice(random_filters.BOUNCES) for _ in triples]
+        for (record, _, _), state in zip(triples, states, strict=True):
+            uow.session.add_all(_build_bounces(dice, record, state))
         members = [
-            _plain(record, values, made, tag_ids, state)
-            for (record, _, values), state in zip(pairs, states, strict=True)
+            _describe_member(record, values, field_ids, tag_ids, state)
+            for (record, _, values), state in zip(triples, states, strict=True)
         ]
         # Members keep the id of a tag that has been deleted.
         tags.delete_tag(uow, list_id, tag_ids["old"])
     return RandomList(stack, owner, list_id, import_ids, members)
 
 
-def _member(
+def _build_member(
     dice: random.Random,
     list_id: int,
     import_ids: list[int],
     field_ids: dict[str, int],
     tag_ids: dict[str, int],
 ) -> tuple[Subscription, User, dict[str, object]]:
-    values = written.random_values(dice)
+    values = random_filters.random_values(dice)
     name = dice.choice(("ann", "anna", "an_", "n%b", "zoë", "bob"))
-    created_at = dice.choice(written.MOMENTS)
+    created_at = dice.choice(random_filters.MOMENTS)
     record = Subscription(
         list_id=list_id,
-        status=dice.choice(written.STATUSES),
-        type=dice.choice(written.TIERS),
+        status=dice.choice(random_filters.STATUSES),
+        type=dice.choice(random_filters.TIERS),
         email=None if dice.random() < 0.05 else f"{name}@example.{dice.choice(('com', 'org'))}",
-        name=dice.choice((None, "", *(written.random_text(dice) for _ in range(4)))),
-        source=dice.choice(written.SOURCES),
+        name=dice.choice((None, "", *(random_filters.random_text(dice) for _ in range(4)))),
+        source=dice.choice(random_filters.SOURCES),
         import_id=dice.choice((None, *import_ids)),
         email_enabled=dice.random() < 0.8,
         created_at=created_at,
         updated_at=created_at + timedelta(days=dice.randint(0, 2)),
-        joined_at=dice.choice((None, *written.MOMENTS)),
+        joined_at=dice.choice((None, *random_filters.MOMENTS)),
         tag_ids=sorted(dice.sample(sorted(tag_ids.values()), dice.choice((0, 0, 1, 2, 3)))),
         fields={str(field_ids[key]): value for key, value in values.items()},
-        origin=written.random_origin(dice),
+        origin=random_filters.random_origin(dice),
     )
     return record, User(email=f"{random_hash_id()}@example.com"), values
 
 
-def _bounces(dice: random.Random, record: Subscription, state: str) -> list[Bounce]:
+def _build_bounces(dice: random.Random, record: Subscription, state: str) -> list[Bounce]:
     """Return the bounces of a member in the bounce state ``state``, including one that is over."""
     now = clock.now()
-    some = (False, True) if state == "hard" else (False,)
-    over = {"lifted_at": now} if dice.random() < 0.5 else {"ended_at": now}
+    current_kinds = (False, True) if state == "hard" else (False,)
+    past_times = {"lifted_at": now} if dice.random() < 0.5 else {"ended_at": now}
     values: list[tuple[bool, dict[str, datetime]]] = [
-        (is_hard, {}) for is_hard in some if state != "none"
-    ] + [(False, over)]
+        (is_hard, {}) for is_hard in current_kinds if state != "none"
+    ] + [(False, past_times)]
     return [
         Bounce(
             list_id=record.list_id,
@@ -130,48 +132,48 @@ def _bounces(dice: random.Random, record: Subscription, state: str) -> list[Boun
             is_hard=is_hard,
             mailing_at=now,
             bounced_at=now,
-            **more,
+            **times,
         )
-        for number, (is_hard, more) in enumerate(values)
+        for number, (is_hard, times) in enumerate(values)
     ]
 
 
-def _plain(
+def _describe_member(
     record: Subscription,
     values: dict[str, object],
     field_ids: dict[str, int],
     tag_ids: dict[str, int],
     bounced: str,
 ) -> PlainMember:
-    names = {tag_id: name for name, tag_id in tag_ids.items() if name != "old"}
-    same = ("id", "status", "type", "email", "name", "source", "import_id", "email_enabled")
+    tag_names = {tag_id: name for name, tag_id in tag_ids.items() if name != "old"}
+    columns = ("id", "status", "type", "email", "name", "source", "import_id", "email_enabled")
     return PlainMember(
-        **{name: getattr(record, name) for name in (*same, "created_at", "updated_at")},
+        **{name: getattr(record, name) for name in (*columns, "created_at", "updated_at")},
         bounced=bounced,
         joined_at=record.joined_at or record.created_at,
-        tags=frozenset(names[each] for each in record.tag_ids if each in names),
+        tags=frozenset(tag_names[each] for each in record.tag_ids if each in tag_names),
         fields=values,
         origin=record.origin or {},
     )
 
 
 def list_matching_ids(
-    random_list: RandomList, sent: dict[str, Any], status: str | None = None
+    random_list: RandomList, filter_json: dict[str, Any], status: str | None = None
 ) -> list[int]:
     """Return the ids of members that match a filter by the filter oracle, newest first."""
     statuses = {status} if status else None
-    if statuses is None and not names_status(sent):
+    if statuses is None and not names_status(filter_json):
         statuses = {"active"}
     ids = [
         member.id
         for member in random_list.members
-        if (statuses is None or member.status in statuses) and is_meant(sent, member)
+        if (statuses is None or member.status in statuses) and matches_filter(filter_json, member)
     ]
     return sorted(ids, reverse=True)
 
 
 def search_all_pages(
-    random_list: RandomList, sent: dict[str, Any], status: SubscriptionStatus | None
+    random_list: RandomList, filter_json: dict[str, Any], status: SubscriptionStatus | None
 ) -> tuple[list[int], list[int | None]]:
     """Search a list with a filter, and return the ids and totals of all result pages."""
     ids: list[int] = []
@@ -180,7 +182,7 @@ def search_all_pages(
     while not totals or cursor is not None:
         with random_list.stack.resources.unit_of_work() as uow:
             mailing_list = random_list.load(uow)
-            criteria = member_filter.read_filter(uow, mailing_list, sent)
+            criteria = member_filter.read_filter(uow, mailing_list, filter_json)
             request = PageRequest(PAGE_ROWS, cursor=cursor)
             page = searching.search_members(uow, mailing_list.id, criteria, request, status)
         assert len(page.page.rows) <= PAGE_ROWS

@@ -1,4 +1,4 @@
-"""Fields, tags, filters, segments and bulk actions, as tests make and look at them."""
+"""Creates and reads fields, tags, filters, segments and bulk actions through the API."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,11 +25,11 @@ def set_member(client: httpx2.Client, list_id: int, email: str, **changes: Any) 
 
 
 def some_members(client: httpx2.Client, list_id: int, count: int, *, vips: int = 0) -> list[str]:
-    """The addresses of new members, of whom the first have the tag vip."""
-    found = addresses(count)
-    imported(client, list_id, of_addresses(*found))
-    tagged(client, list_id, "vip", *found[:vips])
-    return found
+    """Import new members, tag the first ``vips`` members, and return all addresses."""
+    emails = addresses(count)
+    imported(client, list_id, of_addresses(*emails))
+    tagged(client, list_id, "vip", *emails[:vips])
+    return emails
 
 
 def new_segment(
@@ -45,13 +45,13 @@ def new_field(client: httpx2.Client, key: str, kind: str = "text", **others: Any
 
 
 def filter_of_bytes(size: int) -> dict[str, Any]:
-    """A filter of just so many bytes of compact JSON, with letters of two bytes among them."""
+    """Return a filter whose compact JSON has exactly this size. It contains two-byte letters."""
     values = ["é" * 100 for _ in range(size // 210)]
-    written = {"field": "email", "in": values}
-    short = size - len(orjson.dumps(written))
-    values[0] += "x" * short
-    assert len(orjson.dumps(written)) == size
-    return written
+    filter_json = {"field": "email", "in": values}
+    missing_bytes = size - len(orjson.dumps(filter_json))
+    values[0] += "x" * missing_bytes
+    assert len(orjson.dumps(filter_json)) == size
+    return filter_json
 
 
 def bulk_action(client: httpx2.Client, list_id: int, action: str, **body: Any) -> httpx2.Response:
@@ -59,9 +59,9 @@ def bulk_action(client: httpx2.Client, list_id: int, action: str, **body: Any) -
 
 
 def acted(client: httpx2.Client, list_id: int, action: str, **body: Any) -> dict[str, Any]:
-    """The result of a bulk action that went well."""
-    begun = bulk_action(client, list_id, action, **body)
-    job = finished(client, data(begun, 202)["id"])
+    """Run a bulk action, require that it succeeds, and return its result."""
+    reply = bulk_action(client, list_id, action, **body)
+    job = finished(client, data(reply, 202)["id"])
     assert (job["kind"], job["status"]) == ("members.bulk", "succeeded"), job
     return dict(job["result"])
 
@@ -71,22 +71,22 @@ def undo(client: httpx2.Client, bulk_id: int, **headers: str) -> httpx2.Response
 
 
 def standing(client: httpx2.Client, list_id: int, emails: Sequence[str]) -> list[dict[str, Any]]:
-    """All that the owner is shown of these members."""
+    """Return these members as the API shows them to the owner."""
     return [known_member(client, list_id, email) for email in emails]
 
 
 def put(client: httpx2.Client, list_id: int, email: str, **values: object) -> dict[str, Any]:
-    """The member of this address, made or changed."""
+    """Create or change the member with this address, and return the member."""
     return dict(data(client.put(f"/lists/{list_id}/members/{email}", json=values)))
 
 
 def tag_names(client: httpx2.Client, list_id: int | str) -> list[str]:
-    """Of the list, the newest first."""
+    """Return the names of the list's tags, newest first."""
     items = data(client.get(f"/lists/{list_id}/tags"))["items"]
     return [each["name"] for each in items]
 
 
 def tag_id(client: httpx2.Client, list_id: int, name: str) -> int:
     items = data(client.get(f"/lists/{list_id}/tags"))["items"]
-    [found] = [each["id"] for each in items if each["name"] == name]
-    return int(found)
+    [id_] = [each["id"] for each in items if each["name"] == name]
+    return int(id_)

@@ -1,4 +1,4 @@
-"""What tests of lists need: a list, people who read it, and trace ids as its mail has them."""
+"""Creates lists, readers and members through the API, and trace ids like those in mails."""
 
 import re
 import secrets
@@ -19,7 +19,7 @@ from tests.support.http.replies import data
 
 @dataclass
 class Reader:
-    """A person who has a login of their own, and owns nothing."""
+    """A person with a login who owns no list."""
 
     user_id: int
     email: str
@@ -40,13 +40,13 @@ class Reader:
         assert data(reply) == 1
 
     def standing(self, list_id: int) -> dict[str, Any]:
-        """The person's own record on the list."""
+        """Return the person's own record on the list."""
         return dict(data(self.client.get(f"/subscriptions/{list_id}/rel")))
 
     def stands(self, list_id: int) -> tuple[str, bool]:
-        """The status, and whether mail goes to the person."""
-        found = self.standing(list_id)
-        return found["status"], found["email_enabled"]
+        """Return the person's status on the list, and whether the person gets mail."""
+        record = self.standing(list_id)
+        return record["status"], record["email_enabled"]
 
 
 @contextmanager
@@ -76,23 +76,23 @@ def subscribe(client: httpx2.Client, list_id: int, email: str, **fields: str) ->
 
 
 def members(client: httpx2.Client, list_id: int, **filters: object) -> list[dict[str, Any]]:
-    """What the owner is shown."""
+    """Return the members of a list as the API shows them to the owner."""
     reply = client.get(f"/lists/{list_id}/subscriptions", params=dict(filters))  # type: ignore[arg-type]
     return list(data(reply)["items"])
 
 
 def member(client: httpx2.Client, list_id: int, email: str) -> dict[str, Any] | None:
-    """The owner's view of whoever has this address, in whatever status."""
+    """Return the member with this address in any status, or None."""
     for status in ("active", "pending", "unsubscribed", "removed"):
-        for found in members(client, list_id, email=email, status=status):
-            return found
+        for each in members(client, list_id, email=email, status=status):
+            return each
     return None
 
 
 def known_member(client: httpx2.Client, list_id: int, email: str) -> dict[str, Any]:
-    found = member(client, list_id, email)
-    assert found is not None
-    return found
+    member_or_none = member(client, list_id, email)
+    assert member_or_none is not None
+    return member_or_none
 
 
 def get_member(client: httpx2.Client, list_id: int, reader: Reader) -> dict[str, Any]:
@@ -101,13 +101,13 @@ def get_member(client: httpx2.Client, list_id: int, reader: Reader) -> dict[str,
 
 
 def mailed(stack: Stack, email: str, count: int = 1) -> list[dict[str, Any]]:
-    """The mails to the address, the newest first, once there are so many."""
-    found = eventually(
+    """Wait until there are exactly ``count`` mails to the address. Return them, newest first."""
+    mails = eventually(
         lambda: stack.mails(email) if len(stack.mails(email)) >= count else [],
         what=f"{count} mails",
     )
-    assert len(found) == count
-    return found
+    assert len(mails) == count
+    return mails
 
 
 def token_of(mail: dict[str, Any]) -> str:
@@ -116,23 +116,26 @@ def token_of(mail: dict[str, Any]) -> str:
 
 
 def confirm(stranger: httpx2.Client, mail: dict[str, Any]) -> httpx2.Response:
-    """Press the button behind the link of a mail."""
+    """Confirm a subscription, as the button on the page of the mailed link does."""
     return stranger.post("/confirm", params={"token": token_of(mail)})
 
 
 def count(client: httpx2.Client, list_id: int) -> int:
-    shown: int = data(client.get(f"/lists/{list_id}"))["subscriber_count"]
-    return shown
+    subscriber_count: int = data(client.get(f"/lists/{list_id}"))["subscriber_count"]
+    return subscriber_count
 
 
 def trace_for(stack: Stack, list_id: int, user_id: int) -> str:
-    """A trace id as the list's mail to that person carries it."""
+    """Return the trace id that the list's mails to this person contain."""
     keyring = stack.resources.keyring
     return traces.create_trace_id(keyring, Trace(list_id, user_id))
 
 
 def fill(stack: Stack, list_id: int, addresses: list[str]) -> None:
-    """Members by the hundred, faster than they could come by themselves; the last is the newest."""
+    """Insert many active members into the database, because imports are slower.
+
+    The last member is the newest.
+    """
     stack.query(
         """
         WITH people AS (

@@ -1,4 +1,4 @@
-"""Figures of lists by another way: from the records and their history, action by action."""
+"""Counts joins and departures after each action, for comparison with the figures of lists."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ Numbers = tuple[int, int]
 
 
 def read(resources: Resources, list_id: int, by: FiguresBy) -> dict[str, MemberFigures]:
-    """The product's figures of a list that is younger than a year."""
+    """Return the product's figures of a list. They must not be older than a year."""
     today = clock.now().date()
     days = DayRange(today - timedelta(days=366), today + timedelta(days=1))
     with resources.unit_of_work() as uow:
@@ -24,7 +24,7 @@ def read(resources: Resources, list_id: int, by: FiguresBy) -> dict[str, MemberF
 
 @dataclass
 class Tally:
-    """Who joined and left each list, from before its first member on."""
+    """The number of members who joined and left each list since the list was empty."""
 
     joined: Counter[int] = field(default_factory=Counter)
     left: Counter[int] = field(default_factory=Counter)
@@ -46,24 +46,24 @@ class Tally:
                 for step, each in zip(steps, new_events, strict=True)
                 if each.action == "import_undone"
             )
-            untold = _is_active(after, pair) - _is_active(before, pair) - sum(steps)
-            self.joined[pair[0]] += steps.count(1) + untold + undone
+            without_event = _is_active(after, pair) - _is_active(before, pair) - sum(steps)
+            self.joined[pair[0]] += steps.count(1) + without_event + undone
             self.left[pair[0]] += steps.count(-1) + undone
 
     def require_figures(self, resources: Resources, seen: Observed) -> None:
         for list_id in seen.counts:
             expected = (self.joined[list_id], self.left[list_id])
-            found = {by: read(resources, list_id, by) for by in FiguresBy}
-            assert _sum(found[FiguresBy.DAY]) == expected
-            assert _sum(found[FiguresBy.SOURCE]) == expected
+            figures = {by: read(resources, list_id, by) for by in FiguresBy}
+            assert _sum(figures[FiguresBy.DAY]) == expected
+            assert _sum(figures[FiguresBy.SOURCE]) == expected
             active = [each for each in seen.records.values() if each.list_id == list_id]
             active = [each for each in active if each.status == ACTIVE]
-            for by, keys in (
+            for by, active_counts in (
                 (FiguresBy.SOURCE, Counter(each.source for each in active)),
                 (FiguresBy.TIER, Counter(each.type for each in active)),
             ):
-                net = {key: each.net for key, each in found[by].items() if each.net}
-                assert net == keys, by
+                net = {key: each.net for key, each in figures[by].items() if each.net}
+                assert net == active_counts, by
 
 
 def _is_active(seen: Observed, pair: tuple[int, int]) -> bool:
@@ -71,12 +71,14 @@ def _is_active(seen: Observed, pair: tuple[int, int]) -> bool:
     return record is not None and record.status == ACTIVE
 
 
-def _sum(found: dict[str, MemberFigures]) -> Numbers:
-    return sum(each.joined for each in found.values()), sum(each.left for each in found.values())
+def _sum(figures: dict[str, MemberFigures]) -> Numbers:
+    joined = sum(each.joined for each in figures.values())
+    left = sum(each.left for each in figures.values())
+    return joined, left
 
 
 def by_day(resources: Resources, list_id: int) -> dict[date, Numbers]:
-    """The days on which anybody came or went."""
+    """Return how many members joined and left on each day, without days that have no changes."""
     return {
         date.fromisoformat(key): (each.joined, each.left)
         for key, each in read(resources, list_id, FiguresBy.DAY).items()

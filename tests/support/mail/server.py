@@ -1,4 +1,4 @@
-"""SMTP servers: the sandbox's, and one that answers whatever a test wants."""
+"""Runs SMTP servers: the sandbox's, and one with replies that a test chooses."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ _numbers = itertools.count()
 
 
 def address(local_part: str = "reader") -> str:
-    """An address that no other test writes to."""
+    """Return an address to which no other test sends mail."""
     return f"{local_part}@reader{next(_numbers)}.example.com"
 
 
@@ -45,6 +45,8 @@ def mailer(url: str, *, timeout: float = 10.0) -> SmtpMailer:
 
 @dataclass
 class Sandbox:
+    """The sandbox's SMTP server, and the mails that it has received."""
+
     port: int
     mailbox: Mailbox
 
@@ -75,10 +77,15 @@ def running_sandbox() -> Iterator[Sandbox]:
 
 @dataclass
 class Talker:
-    """Says 250 to everything but what the test has other answers for, by verb.
+    """An SMTP server that replies 250 to each command without another reply in ``answers``.
 
-    An answer of None hangs up. `greeting` comes first; `EHLO` has the extensions in its lines;
-    `END` answers the message.
+    Attributes:
+        greeting: the reply to a new connection.
+        answers: maps commands to replies. The reply to `END` follows the message. None hangs up.
+        extensions: the extensions in the reply to `EHLO`.
+        silent_after: the command after which the server doesn't reply any more.
+        heard: the received commands.
+        context: the TLS context for `STARTTLS`.
     """
 
     port: int = 0
@@ -91,11 +98,11 @@ class Talker:
     context: ssl.SSLContext | None = None
 
     def answer(self, verb: str) -> str | None:
-        usual = {"QUIT": "221 bye", "DATA": "354 go on", "STARTTLS": "220 go on"}
+        default_answers = {"QUIT": "221 bye", "DATA": "354 go on", "STARTTLS": "220 go on"}
         if verb == "EHLO" and verb not in self.answers:
             lines = ["talker", *self.extensions]
             return "\r\n".join([*(f"250-{each}" for each in lines[:-1]), f"250 {lines[-1]}"])
-        return self.answers.get(verb, usual.get(verb, "250 OK"))
+        return self.answers.get(verb, default_answers.get(verb, "250 OK"))
 
 
 class _Conversation(socketserver.BaseRequestHandler):
@@ -103,11 +110,12 @@ class _Conversation(socketserver.BaseRequestHandler):
         self.talker: Talker = self.server.talker  # type: ignore[attr-defined]
         with contextlib.suppress(OSError):
             self._say(self.talker.greeting)
-            while self._one_command():
+            while self._handle_command():
                 pass
 
-    def _one_command(self) -> bool:
-        line = self._line()
+    def _handle_command(self) -> bool:
+        """Handle the next command, and return whether the connection stays open."""
+        line = self._read_line()
         if not line:
             return False
         verb, *rest = line.decode().strip().split(" ", 1)
@@ -120,19 +128,19 @@ class _Conversation(socketserver.BaseRequestHandler):
         if verb == "STARTTLS" and self.talker.context is not None:
             self.request: Any = self.talker.context.wrap_socket(self.request, server_side=True)
         if verb == "DATA" and answered and answered.startswith("354"):
-            answered = self._message()
+            answered = self._read_message()
         return answered is not None and verb != "QUIT"
 
-    def _message(self) -> str | None:
+    def _read_message(self) -> str | None:
         lines = []
-        while (line := self._line()) != b".\r\n":
+        while (line := self._read_line()) != b".\r\n":
             if not line:
                 return None
             lines.append(line[1:] if line.startswith(b"..") else line)
         self.talker.messages.append(b"".join(lines))
         return self._say(self.talker.answer("END"))
 
-    def _line(self) -> bytes:
+    def _read_line(self) -> bytes:
         line = b""
         while not line.endswith(b"\n"):
             byte = self.request.recv(1)
@@ -162,7 +170,7 @@ def running_talker(talker: Talker, implicit_tls: ssl.SSLContext | None = None) -
         if implicit_tls is not None:
             server.socket = implicit_tls.wrap_socket(server.socket, server_side=True)
         talker.port = server.server_address[1]
-        # The interval is how long a shutdown may take.
+        # The server checks for a shutdown once per interval, so a short interval saves time.
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield talker

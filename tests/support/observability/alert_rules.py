@@ -1,4 +1,4 @@
-"""The rules of the deployment, and the metrics that a query in PromQL names."""
+"""Reads the Prometheus rules of the deployment, and finds unknown names in PromQL queries."""
 
 import re
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ ALERTS = FOLDER / "prometheus" / "alerts.yml"
 RECORDING = FOLDER / "prometheus" / "recording.yml"
 RULE_FILES = (RECORDING, ALERTS)
 
-_TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"")
-_NAME = re.compile(r"\b(?:pressroom|process)[a-zA-Z0-9_:]*")
-_SELECTED = re.compile(r"\b(pressroom[a-zA-Z0-9_:]*)\s*\{([^}]*)\}")
-_MATCHED = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
-_GROUPED = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
-# Of the collector itself.
-_TARGET = {"instance", "job"}
+_STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"")
+_METRIC_NAME = re.compile(r"\b(?:pressroom|process)[a-zA-Z0-9_:]*")
+_SELECTOR = re.compile(r"\b(pressroom[a-zA-Z0-9_:]*)\s*\{([^}]*)\}")
+_MATCHER_LABEL = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
+_GROUPING = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
+# The labels that Prometheus itself adds to each metric.
+_TARGET_LABELS = {"instance", "job"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Rule:
     runbook: str
 
 
-def _groups(file: Path) -> Iterator[dict[str, Any]]:
+def _read_rules(file: Path) -> Iterator[dict[str, Any]]:
     for group in yaml.safe_load(file.read_text())["groups"]:
         yield from group["rules"]
 
@@ -45,39 +45,43 @@ def alerts() -> dict[str, Rule]:
         each["alert"]: Rule(
             each["alert"], each["expr"], each["labels"]["severity"], each["annotations"]["runbook"]
         )
-        for each in _groups(ALERTS)
+        for each in _read_rules(ALERTS)
     }
 
 
 @cache
 def recorded() -> dict[str, str]:
-    """The query of each recorded series, by its name."""
-    return {each["record"]: each["expr"] for each in _groups(RECORDING)}
+    """Map the name of each recorded series to its query."""
+    return {each["record"]: each["expr"] for each in _read_rules(RECORDING)}
 
 
 @cache
 def series() -> dict[str, frozenset[str]]:
-    """The labels of every series that a query may ask for."""
+    """Map the name of each known series to its labels."""
     known = {name: labels for each in registered() for name, labels in each.series.items()}
     for name, query in recorded().items():
-        grouped = _GROUPED.search(query)
+        grouped = _GROUPING.search(query)
         labels = set(re.findall(r"\w+", grouped[1])) if grouped else set()
-        # A quantile has no buckets.
+        # The query computes a quantile from the buckets, so its result has no bucket label.
         known[name] = frozenset(labels - {"le"})
     return known
 
 
 def unknown_in(query: str) -> list[str]:
-    """What a query names and no process or rule makes: metrics, and labels of metrics."""
-    plain = _TEXT.sub('""', query)
-    names = [name for name in _NAME.findall(plain) if not name.startswith("process")]
-    wrong = [name for name in names if name not in series()]
-    for name, matchers in _SELECTED.findall(plain):
-        labels = series().get(name, frozenset()) | _TARGET
-        wrong += [
-            f"{name}{{{label}}}" for label in _MATCHED.findall(matchers) if label not in labels
+    """Return the metrics and labels in a query that no process and no rule creates."""
+    plain = _STRING.sub('""', query)
+    names = [name for name in _METRIC_NAME.findall(plain) if not name.startswith("process")]
+    unknown = [name for name in names if name not in series()]
+    for name, matchers in _SELECTOR.findall(plain):
+        labels = series().get(name, frozenset()) | _TARGET_LABELS
+        unknown += [
+            f"{name}{{{label}}}"
+            for label in _MATCHER_LABEL.findall(matchers)
+            if label not in labels
         ]
-    there = _TARGET.union(*(series().get(name, frozenset()) for name in names))
-    for grouped in _GROUPED.findall(plain):
-        wrong += [f"by {label}" for label in re.findall(r"\w+", grouped) if label not in there]
-    return wrong
+    known_labels = _TARGET_LABELS.union(*(series().get(name, frozenset()) for name in names))
+    for grouped in _GROUPING.findall(plain):
+        unknown += [
+            f"by {label}" for label in re.findall(r"\w+", grouped) if label not in known_labels
+        ]
+    return unknown

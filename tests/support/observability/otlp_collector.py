@@ -1,4 +1,4 @@
-"""A collector of traces: it takes OTLP over HTTP, and keeps what it was sent."""
+"""Runs a fake collector of traces, which accepts OTLP over HTTP and records all spans."""
 
 import gzip
 import threading
@@ -20,7 +20,7 @@ from tests.support.http.servers import QuietHandler, http_server, running
 
 @dataclass(frozen=True)
 class Exported:
-    """A span, with the process that made it."""
+    """A span, with the attributes of the process that created it."""
 
     resource: dict[str, str | int]
     span: trace_pb2.Span
@@ -64,8 +64,9 @@ class Exported:
 
 @dataclass
 class Collector:
+    """A fake collector. If ``silent`` is true, it doesn't answer any call."""
+
     url: str = ""
-    # While it is set, no call is answered.
     silent: bool = False
     calls: int = 0
     bodies: list[bytes] = field(default_factory=list)
@@ -73,42 +74,42 @@ class Collector:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that name this collector, which is told soon."""
+        """Return the variables with which a process exports to this collector without delay."""
         return {"OTEL_EXPORTER_OTLP_ENDPOINT": self.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
 
     def spans(self) -> list[Exported]:
         return [
-            Exported(_plain(of_process.resource.attributes), span)
+            Exported(_plain(resource_spans.resource.attributes), span)
             for body in list(self.bodies)
-            for of_process in ExportTraceServiceRequest.FromString(body).resource_spans
-            for of_scope in of_process.scope_spans
-            for span in of_scope.spans
+            for resource_spans in ExportTraceServiceRequest.FromString(body).resource_spans
+            for scope_spans in resource_spans.scope_spans
+            for span in scope_spans.spans
         ]
 
     def trace(
         self, root: str, is_whole: Callable[[list[Exported]], object], *, after: int = 0
     ) -> list[Exported]:
-        """The newest trace whose root has this name, once it is whole.
+        """Wait for the newest trace with this root span until it is whole, and return its spans.
 
-        ``after`` counts the bodies that came before what is looked for.
+        ``after``: ignore traces in this number of earlier request bodies.
         """
 
-        def look() -> list[Exported]:
-            known = self.spans()
-            before = {each.trace_id for each in Collector(bodies=self.bodies[:after]).spans()}
+        def find_trace() -> list[Exported]:
+            spans = self.spans()
+            old_ids = {each.trace_id for each in Collector(bodies=self.bodies[:after]).spans()}
             roots = [
                 each
-                for each in known
-                if each.name == root and not each.parent_id and each.trace_id not in before
+                for each in spans
+                if each.name == root and not each.parent_id and each.trace_id not in old_ids
             ]
             if not roots:
                 return []
-            found = [each for each in known if each.trace_id == roots[-1].trace_id]
-            return found if is_whole(found) else []
+            trace = [each for each in spans if each.trace_id == roots[-1].trace_id]
+            return trace if is_whole(trace) else []
 
-        found = eventually(look, within=60, what=f"a whole trace of {root}")
-        assert isinstance(found, list)
-        return found
+        trace = eventually(find_trace, within=60, what=f"a whole trace of {root}")
+        assert isinstance(trace, list)
+        return trace
 
     def take(self, body: bytes) -> None:
         self.calls += 1
@@ -121,12 +122,14 @@ class Collector:
 
 
 def _plain(pairs: Any) -> dict[str, str | int]:
-    def value(pair: KeyValue) -> str | int:
-        which = pair.value.WhichOneof("value")
-        found: str | int = getattr(pair.value, str(which))
-        return found
+    """Convert attributes to a dict of Python values."""
 
-    return {pair.key: value(pair) for pair in pairs}
+    def read_value(pair: KeyValue) -> str | int:
+        type_name = pair.value.WhichOneof("value")
+        value: str | int = getattr(pair.value, str(type_name))
+        return value
+
+    return {pair.key: read_value(pair) for pair in pairs}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What our processes tell a collector."""
+"""Scrapes the metrics of our processes, as Prometheus does."""
 
 import math
 import subprocess
@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from devstack.harness.stack import Stack
 from tests.support.prerequisites import pass_over
 
-PROMTOOL, PROMETHEUS = Path("/usr/bin/promtool"), Path("/usr/bin/prometheus")
+PROMTOOL = Path("/usr/bin/promtool")
+PROMETHEUS = Path("/usr/bin/prometheus")
 
 
 @dataclass(frozen=True)
@@ -19,14 +20,14 @@ class Scrape:
     text: str
 
     def value(self, name: str, **labels: str) -> float:
-        """The sum of the series that have these labels; NaN where there is none."""
-        found = [
+        """Return the sum of all series with these labels, or NaN if there is none."""
+        values = [
             sample.value
             for family in text_string_to_metric_families(self.text)
             for sample in family.samples
             if sample.name == name and labels.items() <= sample.labels.items()
         ]
-        return sum(found) if found else math.nan
+        return sum(values) if values else math.nan
 
     def label_names(self) -> set[str]:
         return {
@@ -47,10 +48,10 @@ def scrape_api(stack: Stack) -> Scrape:
 
 
 def promtool(*words: str, given: str | None = None) -> None:
-    """Run it; fail with what it says unless it is content."""
+    """Run promtool, and fail with its output if it reports a problem."""
     if not PROMTOOL.exists():
         pass_over("promtool is not installed (Debian's package prometheus)")
-    ran = subprocess.run(
+    process = subprocess.run(
         [str(PROMTOOL), *words], input=given, capture_output=True, text=True, check=False
     )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert process.returncode == 0, process.stdout + process.stderr

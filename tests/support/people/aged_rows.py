@@ -1,4 +1,4 @@
-"""A row for each rule of retention, of any age."""
+"""Inserts a row of any age for each retention rule."""
 
 from datetime import timedelta
 
@@ -8,8 +8,8 @@ from core.ids import random_id
 from devstack.harness.stack import Stack
 from services.privacy.retention import RULES, Rule
 
-# By the names of the rules: `{at}` is the moment from which the row is kept for a while, and
-# `{any}` differs from row to row.
+# Maps each retention rule to the rest of an INSERT statement. `{at}` is the time at which the
+# retention period of the row begins, and `{any}` is a different number for each row.
 INSERTS = {
     "jobs": "jobs (kind, queue, status, finished_at) VALUES ('x', 'bulk', 'succeeded', {at})",
     "subscription_events": "subscription_events (list_id, user_id, action, actor, via, created_at)"
@@ -94,44 +94,51 @@ MINUTE = timedelta(minutes=1)
 
 
 class AgedRows:
-    """Makes rows of one stack, and says which of them are there."""
+    """Inserts rows into the database of a stack, and checks whether they still exist."""
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.made = 0
+        self._row_count = 0
         self.parents = self._make_parents()
 
     def make_old(self, name: str) -> str:
-        """A row whose time is just over; its key."""
+        """Insert a row whose retention period has just ended, and return its key."""
         return self.make(name, past_by=SPANS.get(name, MINUTE))
 
     def make_young(self, name: str) -> str:
         return self.make(name, past_by=-SPANS.get(name, MINUTE))
 
     def make(self, name: str, *, past_by: timedelta) -> str:
-        """A row that is past its time by so much, or will be, where that is negative; its key."""
-        self.made += 1
-        own = random_id()
+        """Insert a row whose retention period ended this long ago, and return its key.
+
+        If ``past_by`` is negative, the retention period ends in the future.
+        """
+        self._row_count += 1
+        # Some rows need a user of their own.
+        own_user_id = random_id()
         if "{own}" in INSERTS[name]:
             query = "INSERT INTO users (id, email) VALUES (%s, %s)"
-            self.stack.query(query, own, f"{own}@example.com")
+            self.stack.query(query, own_user_id, f"{own_user_id}@example.com")
         rule = RULES_BY_NAME[name]
         seconds = (rule.age(self.stack.settings()) + past_by).total_seconds()
         row = INSERTS[name].format(
-            at=f"now() - interval '{seconds:.0f} seconds'", any=self.made, own=own, **self.parents
+            at=f"now() - interval '{seconds:.0f} seconds'",
+            any=self._row_count,
+            own=own_user_id,
+            **self.parents,
         )
-        [(key,)] = self.stack.query(f"INSERT INTO {row} RETURNING {_key(rule)}")
+        [(key,)] = self.stack.query(f"INSERT INTO {row} RETURNING {_key_expression(rule)}")
         return str(key)
 
     def is_there(self, name: str, key: str) -> bool:
         rule = RULES_BY_NAME[name]
-        query = f"SELECT 1 FROM {rule.model.__tablename__} WHERE {_key(rule)} = %s"
+        query = f"SELECT 1 FROM {rule.model.__tablename__} WHERE {_key_expression(rule)} = %s"
         return bool(self.stack.query(query, key))
 
     def _make_parents(self) -> dict[str, object]:
-        """Rows that the others refer to."""
+        """Insert the rows to which the other rows refer, and return their keys."""
         user = self.stack.create_owner().user_id
-        made: dict[str, object] = {"user": user}
+        keys: dict[str, object] = {"user": user}
         for name, row in {
             "list": "lists (id, user_id, title, slug) VALUES ({user}, {user}, 'x', 's{user}')",
             "import": "imports (list_id, user_id, source, object_prefix, size)"
@@ -148,11 +155,13 @@ class AgedRows:
             "grant": "oauth_grants (user_id, client_id, scopes)"
             " VALUES ({user}, '{client}', '{{}}')",
         }.items():
-            key = {"client": "client_id", "maintenance": "name"}.get(name, "id")
-            [(made[name],)] = self.stack.query(f"INSERT INTO {row.format(**made)} RETURNING {key}")
-        return made
+            column = {"client": "client_id", "maintenance": "name"}.get(name, "id")
+            [(keys[name],)] = self.stack.query(
+                f"INSERT INTO {row.format(**keys)} RETURNING {column}"
+            )
+        return keys
 
 
-def _key(rule: Rule) -> str:
+def _key_expression(rule: Rule) -> str:
     columns = ", ".join(column.name for column in inspect(rule.model).primary_key)
     return f"ROW({columns})::text"

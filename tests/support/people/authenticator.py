@@ -1,4 +1,4 @@
-"""A passkey's device in software, and the app that shows codes, as people have them."""
+"""Simulates a device with a passkey, and an authenticator app that shows codes."""
 
 import base64
 import hashlib
@@ -27,7 +27,13 @@ FACTORS, APP, PASSKEY = "/account/factors", "/account/factors/app", "/account/fa
 
 @dataclass
 class Device:
-    """Makes one passkey for a site, and signs with it."""
+    """Creates one passkey for a site, and signs with it.
+
+    Attributes:
+        verifies: whether the device verifies the person.
+        counts: whether the device counts its signatures.
+        handle: the user id that the site gave to the device.
+    """
 
     origin: str
     verifies: bool = True
@@ -45,12 +51,12 @@ class Device:
         point = self._key.public_key().public_numbers()
         public = {1: 2, 3: -7, -1: 1, -2: point.x.to_bytes(32), -3: point.y.to_bytes(32)}
         name = struct.pack(">H", len(self.credential_id)) + self.credential_id
-        # Without an AAGUID, which would name the manufacturer.
+        # The zero bytes replace the AAGUID, which would name the manufacturer.
         key = bytes(16) + name + cbor2.dumps(public)
         data = self._data(options["rp"]["id"], _HAS_KEY) + key
-        made = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data})
+        attestation = cbor2.dumps({"fmt": "none", "attStmt": {}, "authData": data})
         client = self._client_data("webauthn.create", options)
-        return self._answer({"clientDataJSON": client, "attestationObject": made})
+        return self._answer({"clientDataJSON": client, "attestationObject": attestation})
 
     def sign(self, options: dict[str, Any]) -> dict[str, Any]:
         data = self._data(options["rpId"], 0)
@@ -65,8 +71,8 @@ class Device:
         return hashlib.sha256(site.encode()).digest() + struct.pack(">BI", flags, self.uses)
 
     def _client_data(self, kind: str, options: dict[str, Any]) -> bytes:
-        said = {"type": kind, "challenge": options["challenge"], "origin": self.origin}
-        return json.dumps(said).encode()
+        content = {"type": kind, "challenge": options["challenge"], "origin": self.origin}
+        return json.dumps(content).encode()
 
     def _answer(self, parts: dict[str, bytes]) -> dict[str, Any]:
         name = _text(self.credential_id)
@@ -75,9 +81,9 @@ class Device:
 
 
 def options_of(page: httpx2.Response) -> dict[str, Any]:
-    """What a page tells the browser for a passkey."""
-    [found] = _OPTIONS.findall(page.text)
-    options: dict[str, Any] = json.loads(html.unescape(found))
+    """Return the passkey options that a page contains for the browser."""
+    [escaped] = _OPTIONS.findall(page.text)
+    options: dict[str, Any] = json.loads(html.unescape(escaped))
     return options
 
 
@@ -91,7 +97,7 @@ class App:
 
     secret: str
     recovery_codes: list[str]
-    # The code that confirmed it; half a minute later `code` is another.
+    # The code with which the app was confirmed. The app shows another code every half minute.
     confirmed_by: str
 
     def code(self) -> str:
@@ -99,24 +105,24 @@ class App:
 
 
 def add_app(visitor: Visitor) -> App:
-    """Add an app to the account in which the visitor is logged in."""
-    shown = visitor.get(APP)
-    [secret] = _SECRET.findall(shown.text)
+    """Add an authenticator app to the account in which the visitor is logged in."""
+    page = visitor.get(APP)
+    [secret] = _SECRET.findall(page.text)
     code = pyotp.TOTP(secret).now()
-    reply = visitor.client.post(APP, data={**hidden(shown), "code": code})
+    reply = visitor.client.post(APP, data={**hidden(page), "code": code})
     assert reply.status_code in {200, 303}, reply.text
     return App(secret, codes_of(reply), code)
 
 
 def add_passkey(visitor: Visitor, device: Device, name: str = "Phone") -> httpx2.Response:
-    shown = visitor.get(PASSKEY)
-    answer = device.make(options_of(shown))
-    form = {**hidden(shown), "name": name, "passkey": json.dumps(answer)}
+    page = visitor.get(PASSKEY)
+    answer = device.make(options_of(page))
+    form = {**hidden(page), "name": name, "passkey": json.dumps(answer)}
     return visitor.client.post(PASSKEY, data=form)
 
 
 def begin(visitor: Visitor, email: str, **more: str) -> httpx2.Response:
-    """The page that asks for the second factor."""
+    """Log in with the password, and return the page that asks for the second factor."""
     reply = visitor.log_in(email, **more)
     assert reply.status_code == 403, reply.text
     assert "Confirm it’s you" in reply.text
@@ -133,17 +139,17 @@ def send_passkey(visitor: Visitor, page: httpx2.Response, answer: object) -> htt
 
 
 def log_in_by_passkey(visitor: Visitor, device: Device) -> httpx2.Response:
-    # Also of a visitor who is logged in.
-    shown = visitor.get("/login?again=yes")
-    answer = device.sign(options_of(shown))
-    form = {**hidden(shown, 1), "passkey": json.dumps(answer)}
+    # The query shows the login page even to a visitor who is logged in.
+    page = visitor.get("/login?again=yes")
+    answer = device.sign(options_of(page))
+    form = {**hidden(page, 1), "passkey": json.dumps(answer)}
     return visitor.client.post("/login/passkey", data=form)
 
 
 def let_half_a_minute_pass(visitor: Visitor, email: str) -> None:
-    """The next code of the person's app counts again, as it would half a minute later."""
-    earlier = "UPDATE totp_secrets SET last_step = last_step - 10 WHERE user_id = %s"
-    visitor.stack.query(earlier, user_id_of(visitor.stack, email))
+    """Make the app's current code valid again, as a new code is half a minute later."""
+    statement = "UPDATE totp_secrets SET last_step = last_step - 10 WHERE user_id = %s"
+    visitor.stack.query(statement, user_id_of(visitor.stack, email))
 
 
 def _text(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Owners in front of the console, without a browser: what pages show, and what forms send."""
+"""Simulates owners who use the console: reads its pages, and submits its forms."""
 
 import html
 import json
@@ -19,41 +19,43 @@ from services.accounts import accounts
 from tests.support.people.authenticator import add_app
 from tests.support.people.visiting import Visitor, a_visitor
 
-# What a page has that changes by itself, for who has no JavaScript.
+# The end of the refresh link that a page with changing content has for people without JavaScript.
 LOOK_AGAIN = "autofocus>Refresh</a></p></noscript>"
 RUNNING = 'aria-busy="true"'
-_CALL = re.compile(r"<code>(curl .*?)</code>", re.DOTALL)
+_CURL_CALL = re.compile(r"<code>(curl .*?)</code>", re.DOTALL)
 _INLINE = re.compile(r"<script(?! src=)|<style|\sstyle=|\son[a-z]+=|(?:href|src)=.javascript:")
-_DATA = {"--data": "body", "--request": "method"}
+# Maps options of curl to fields of ``ShownCall``.
+_CURL_OPTIONS = {"--data": "body", "--request": "method"}
 
 
 @dataclass
 class OwnerAtConsole:
-    """An owner who is logged in, with a browser and a program of theirs."""
+    """An owner who is logged in, with a browser and an API client."""
 
     owner: Owner
     visitor: Visitor
     api: httpx2.Client
 
     def see(self, path: str, status: int = 200, /, **query: str) -> str:
-        """The page as text, after a look at what every page of the console has."""
+        """Open a page, check what every page of the console must have, and return its HTML."""
         return shown(self.visitor.get(path, **query), status)
 
     def send(
         self, path: str, form: int = 0, without: tuple[str, ...] = (), /, **typed: str
     ) -> httpx2.Response:
-        """Open a page and send one of its forms as a browser does, with this typed into it.
+        """Open a page, and submit one of its forms as a browser does.
 
-        ``without``: the boxes that are not ticked then.
+        ``form``: the index of the form. ``without``: the checkboxes that the owner clears.
+        ``typed``: the values that the owner enters.
         """
-        opened = self.visitor.get(path)
-        assert opened.status_code == 200, opened.text
-        action, values = forms_of(opened)[form]
-        sent = {name: value for name, value in values.items() if name not in without}
-        return self.visitor.client.post(action or path, data={**sent, **typed})
+        page = self.visitor.get(path)
+        assert page.status_code == 200, page.text
+        action, values = forms_of(page)[form]
+        remaining = {name: value for name, value in values.items() if name not in without}
+        return self.visitor.client.post(action or path, data={**remaining, **typed})
 
     def do(self, path: str, form: int = 0, without: tuple[str, ...] = (), /, **typed: str) -> str:
-        """The same, and the page to which it leads."""
+        """Submit a form like ``send``, and return the HTML of the page to which it redirects."""
         reply = self.send(path, form, without, **typed)
         assert reply.status_code == 303, reply.text
         return shown(self.visitor.client.get(reply.headers["location"]))
@@ -69,7 +71,7 @@ def at_console(stack: Stack, owner: Owner | None = None) -> Iterator[OwnerAtCons
 
 @contextmanager
 def at_operators_console(stack: Stack) -> Iterator[OwnerAtConsole]:
-    """A person who runs the deployment, with the second factor that they need."""
+    """Yield an operator of the deployment, with the second factor that operators need."""
     owner = stack.create_owner()
     with at_console(stack, owner) as operator:
         add_app(operator.visitor)
@@ -79,6 +81,7 @@ def at_operators_console(stack: Stack) -> Iterator[OwnerAtConsole]:
 
 
 def shown(reply: httpx2.Response, status: int = 200) -> str:
+    """Check what every page of the console must have, and return the HTML of the page."""
     assert reply.status_code == status, reply.text
     assert reply.headers["content-type"] == "text/html; charset=utf-8"
     assert reply.headers["cache-control"] == "no-store"
@@ -88,11 +91,11 @@ def shown(reply: httpx2.Response, status: int = 200) -> str:
         assert rule in policy
     assert "unsafe" not in policy
     text = reply.text
-    # No script and no style stands in the page: the policy would keep them from working.
+    # The page contains no inline script or style, because the policy would block it.
     assert _INLINE.findall(text) == []
     assert len(re.findall("<h1[ >]", text)) == 1
     assert "{{" not in text
-    # A page that loads itself takes the focus away each time.
+    # A page must not reload itself, because each reload would lose the focus.
     assert 'http-equiv="refresh"' not in text
     ids = re.findall(r'\sid="([^"]*)"', text)
     assert len(ids) == len(set(ids))
@@ -100,29 +103,29 @@ def shown(reply: httpx2.Response, status: int = 200) -> str:
 
 
 def ended(console: OwnerAtConsole, path: str) -> str:
-    """The page once it changes no more by itself."""
+    """Wait until the job on the page has ended, and return the HTML of the page."""
 
-    def look() -> str | None:
+    def find_ended_page() -> str | None:
         text = console.see(path)
         return None if RUNNING in text else text
 
-    return eventually(look, what=f"the end of {path}")
+    return eventually(find_ended_page, what=f"the end of {path}")
 
 
 def heading(text: str) -> str:
-    [found] = re.findall(r"<h1[^>]*>(.*?)</h1>", text, re.DOTALL)
-    return html.unescape(re.sub(r"<[^>]+>", "", found))
+    [markup] = re.findall(r"<h1[^>]*>(.*?)</h1>", text, re.DOTALL)
+    return html.unescape(re.sub(r"<[^>]+>", "", markup))
 
 
 def wrong_beside(text: str, name: str) -> str:
-    """What stands beside a field that was refused."""
-    found = re.search(rf'<span class="wrong" id="{name}-wrong">(.*?)</span>', text)
-    assert found, text
-    return html.unescape(found[1])
+    """Return the error message next to a form field."""
+    message = re.search(rf'<span class="wrong" id="{name}-wrong">(.*?)</span>', text)
+    assert message, text
+    return html.unescape(message[1])
 
 
 def rows_of(text: str) -> list[list[str]]:
-    """The cells of all tables on the page, row by row, as text."""
+    """Return the texts of the cells in all tables of the page, row by row."""
     rows = re.findall(r"<tr>(.*?)</tr>", text, re.DOTALL)
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
     return [[_plain(cell) for cell in row] for row in cells]
@@ -136,7 +139,7 @@ def _plain(markup: str) -> str:
 
 @dataclass(frozen=True)
 class ShownCall:
-    """A call of the API that a page shows."""
+    """An API call that a page shows as a curl command."""
 
     method: str
     path: str
@@ -144,72 +147,76 @@ class ShownCall:
 
 
 def calls_of(text: str) -> list[ShownCall]:
-    return [_call(html.unescape(each)) for each in _CALL.findall(text)]
+    return [_parse_call(html.unescape(each)) for each in _CURL_CALL.findall(text)]
 
 
-def _call(line: str) -> ShownCall:
-    # The shell joins lines that end so.
+def _parse_call(line: str) -> ShownCall:
+    # Join lines that end with a backslash, as a shell does.
     words = shlex.split(line.replace("\\\n", " "))
     assert words.pop(0) == "curl"
-    found: dict[str, Any] = {"method": "GET", "body": None}
+    call: dict[str, Any] = {"method": "GET", "body": None}
     while words:
         word = words.pop(0)
-        if word in _DATA:
-            found[_DATA[word]] = words.pop(0)
+        if word in _CURL_OPTIONS:
+            call[_CURL_OPTIONS[word]] = words.pop(0)
         elif word.startswith("--"):
             words.pop(0)
         else:
             url = urlsplit(word)
-            found["path"] = url.path + (f"?{url.query}" if url.query else "")
-    body = found["body"] and json.loads(found["body"])
-    return ShownCall(found["method"], found["path"], body)
+            call["path"] = url.path + (f"?{url.query}" if url.query else "")
+    body = call["body"] and json.loads(call["body"])
+    return ShownCall(call["method"], call["path"], body)
 
 
-class _Forms(HTMLParser):
-    """The forms of a page, with what a browser would send of each."""
+class _FormParser(HTMLParser):
+    """Collects the forms of a page, with the values that a browser would send."""
 
     def __init__(self) -> None:
         super().__init__()
         self.forms: list[tuple[str, dict[str, str]]] = []
-        self._choosing: str | None = None
-        self._writing: str | None = None
+        # The names of the elements that are open.
+        self._select: str | None = None
+        self._textarea: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         if tag == "form":
-            self.forms.append((given.get("action", ""), {}))
+            self.forms.append((attributes.get("action", ""), {}))
         if not self.forms:
             return
-        values, name = self.forms[-1][1], given.get("name", "")
+        values = self.forms[-1][1]
+        name = attributes.get("name", "")
+        value = attributes.get("value", "")
         if tag == "input" and name:
-            is_box = given.get("type") in {"checkbox", "radio"}
-            if not is_box or "checked" in given:
-                values[name] = given.get("value", "on")
+            is_box = attributes.get("type") in {"checkbox", "radio"}
+            if not is_box or "checked" in attributes:
+                values[name] = attributes.get("value", "on")
         elif tag == "textarea":
-            self._writing, values[name] = name, ""
+            self._textarea = name
+            values[name] = ""
         elif tag == "select":
-            self._choosing = name
-        elif tag == "option" and self._choosing is not None:
-            # A browser sends the first one unless another is selected.
-            first = values.get(self._choosing, given.get("value", ""))
-            values[self._choosing] = given.get("value", "") if "selected" in given else first
+            self._select = name
+        elif tag == "option" and self._select is not None:
+            # A browser sends the first option if no option is selected.
+            earlier_value = values.get(self._select, value)
+            values[self._select] = value if "selected" in attributes else earlier_value
 
     def handle_data(self, data: str) -> None:
-        if self._writing is not None:
-            # A browser leaves out the line end right after the tag.
-            written = self.forms[-1][1][self._writing] + data
-            self.forms[-1][1][self._writing] = written.removeprefix("\n")
+        if self._textarea is not None:
+            # A browser ignores a line break directly after the tag.
+            text = self.forms[-1][1][self._textarea] + data
+            self.forms[-1][1][self._textarea] = text.removeprefix("\n")
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "textarea":
-            self._writing = None
+            self._textarea = None
         elif tag == "select":
-            self._choosing = None
+            self._select = None
 
 
 def forms_of(reply: httpx2.Response) -> list[tuple[str, dict[str, str]]]:
-    """Where each form leads, and what it sends as it stands."""
-    parser = _Forms()
+    """Return the action of each form on the page, and the values that it sends unchanged."""
+    parser = _FormParser()
     parser.feed(reply.text)
     base = str(reply.request.url.copy_with(raw_path=b"/")).rstrip("/")
     return [(action.removeprefix(base), values) for action, values in parser.forms]

@@ -1,4 +1,4 @@
-"""The erasure of a person, done in the test's own process unless a worker is first."""
+"""Erases a person in the test's own process, unless a worker claims the job first."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from storage.resources import Resources
 
 @dataclass(frozen=True)
 class Erased:
-    """What the job says that it did."""
+    """The result of the erasure's job."""
 
     user_id: int
     subscriptions: int
@@ -29,9 +29,9 @@ def erase(resources: Resources, email: str) -> Erased:
 
 
 def finish(resources: Resources, job_id: int) -> Erased:
-    """Work on the erasure until it has ended."""
+    """Work on the erasure until it has ended, and return its result."""
 
-    def ended() -> Job | None:
+    def find_ended_job() -> Job | None:
         lease = claim(resources, job_id)
         if lease is not None:
             take_turn(resources, lease)
@@ -39,7 +39,7 @@ def finish(resources: Resources, job_id: int) -> Erased:
             job = uow.session.get_one(Job, job_id)
         return job if job.status in FINISHED else None
 
-    job = eventually(ended, within=60, what="the end of the erasure")
+    job = eventually(find_ended_job, within=60, what="the end of the erasure")
     assert isinstance(job, Job)
     assert job.status == JobStatus.SUCCEEDED, job.error
     assert job.result is not None
@@ -47,7 +47,7 @@ def finish(resources: Resources, job_id: int) -> Erased:
 
 
 def take_turn(resources: Resources, lease: Lease) -> None:
-    """As a worker does; what failed for a reason that passes is tried again at once."""
+    """Run a turn of the erasure, as a worker does. After a transient error, enqueue it again."""
     try:
         erasure.run_erasure(resources, lease)
     except TransientError:

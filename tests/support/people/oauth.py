@@ -1,4 +1,4 @@
-"""A program that asks for access, and a person with a browser who is asked."""
+"""Simulates an OAuth client, and a person who grants access in a browser."""
 
 import base64
 import hashlib
@@ -24,35 +24,35 @@ def challenge_of(verifier: str) -> str:
 
 
 def fields_of(location: str) -> dict[str, str]:
-    """What a redirect says to the client."""
+    """Return the query parameters of a redirect to the client."""
     return dict(parse_qsl(urlsplit(location).query, keep_blank_values=True))
 
 
 @dataclass
 class Person:
-    """Logged in, in a browser of their own."""
+    """A person who is logged in, with a browser."""
 
     stack: Stack
     owner: Owner
     browser: httpx2.Client
 
     def csrf_token(self, path: str) -> str:
-        shown = self.browser.get(path)
-        assert shown.status_code == 200, shown.text
-        found = re.search(r'name="csrf_token" value="([^"]+)"', shown.text)
-        assert found, shown.text
-        return found[1]
+        page = self.browser.get(path)
+        assert page.status_code == 200, page.text
+        token = re.search(r'name="csrf_token" value="([^"]+)"', page.text)
+        assert token, page.text
+        return token[1]
 
     def answer(self, path: str, *scopes: str, decision: str = "allow") -> httpx2.Response:
-        """Press a button of the consent page, with these scopes ticked."""
+        """Press a button of the consent page, with the checkboxes of these scopes checked."""
         form = {"csrf_token": self.csrf_token(path), "decision": decision}
-        ticked = {f"scope.{scope}": "on" for scope in scopes}
-        return self.browser.post(path, data={**form, **ticked})
+        checkboxes = {f"scope.{scope}": "on" for scope in scopes}
+        return self.browser.post(path, data={**form, **checkboxes})
 
 
 @dataclass
 class Program:
-    """A registered client."""
+    """A registered OAuth client."""
 
     stack: Stack
     client_id: str
@@ -61,7 +61,7 @@ class Program:
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48))
 
     def request(self, *scopes: str, **others: str | None) -> str:
-        """The path of an authorization request; ``None`` leaves a parameter out."""
+        """Return the path of an authorization request. ``None`` leaves a parameter out."""
         parameters = {
             "response_type": "code",
             "client_id": self.client_id,
@@ -77,17 +77,18 @@ class Program:
         )
 
     def code(self, person: Person, *scopes: str, **others: str | None) -> str:
-        asked = scopes or ("credit.read",)
-        reply = person.answer(self.request(*asked, **others), *asked)
+        requested_scopes = scopes or ("credit.read",)
+        path = self.request(*requested_scopes, **others)
+        reply = person.answer(path, *requested_scopes)
         assert reply.status_code == 303, reply.text
         return fields_of(reply.headers["location"])["code"]
 
     def post(self, path: str, form: dict[str, str], **others: Any) -> httpx2.Response:
-        own = {"client_id": self.client_id}
+        credentials = {"client_id": self.client_id}
         if self.secret is not None:
-            own["client_secret"] = self.secret
+            credentials["client_secret"] = self.secret
         with self.stack.client() as client:
-            return client.post(path, data={**own, **form}, **others)
+            return client.post(path, data={**credentials, **form}, **others)
 
     def exchange(self, code: str, **others: str) -> httpx2.Response:
         form = {
@@ -105,8 +106,8 @@ class Program:
     def tokens(self, person: Person, *scopes: str) -> dict[str, Any]:
         reply = self.exchange(self.code(person, *scopes))
         assert reply.status_code == 200, reply.text
-        given: dict[str, Any] = reply.json()
-        return given
+        tokens: dict[str, Any] = reply.json()
+        return tokens
 
 
 def register(
@@ -129,7 +130,7 @@ def register(
 
 
 def log_in(stack: Stack, owner: Owner) -> Person:
-    """In a browser of its own, by a session that is made behind the login page."""
+    """Log an owner in to a new browser by creating a session directly, without the login page."""
     with stack.resources.unit_of_work() as uow:
         cookie = sessions.begin_session(uow, owner.user_id)
     browser = stack.client()
@@ -138,7 +139,7 @@ def log_in(stack: Stack, owner: Owner) -> Person:
 
 
 def is_error(reply: httpx2.Response, status: int, error: str) -> bool:
-    """Whether it is an answer of RFC 6749, 5.2, and gives nothing."""
+    """Check the format of an OAuth error (RFC 6749, section 5.2), and return True."""
     assert (reply.status_code, reply.json().get("error")) == (status, error), reply.text
     assert reply.headers["content-type"] == "application/json"
     assert "no-store" in reply.headers["cache-control"]

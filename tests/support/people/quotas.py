@@ -1,14 +1,14 @@
-"""What tests of quotas need: an owner who has nearly all that the plan allows, made in no time."""
+"""Changes stored counts, so that an owner quickly comes close to the quotas of the plan."""
 
 from devstack.harness.stack import Stack
 
-# The product's default for members on the paid plan, which the stacks of tests have too.
+# The maximum number of members on the paid plan. Test stacks use the product's default.
 MOST_MEMBERS = 10_000_000
 MB = 2**20
 
 
 def leave_room_for_members(stack: Stack, list_id: int, room: int) -> None:
-    """As if the list had all the members but ``room`` that its owner may have."""
+    """Change the stored count, as if the list's owner could add only ``room`` more members."""
     stack.query(
         "INSERT INTO subscriber_counts (list_id, active) SELECT %s, %s - coalesce("
         " (SELECT sum(active) FROM subscriber_deltas WHERE list_id = %s), 0)::bigint"
@@ -20,7 +20,7 @@ def leave_room_for_members(stack: Stack, list_id: int, room: int) -> None:
 
 
 def store(stack: Stack, user_id: int, size: int) -> None:
-    """As if the user had stored so many bytes."""
+    """Change the stored count, as if the user had stored this many bytes."""
     stack.query(
         "INSERT INTO storage_uses (user_id, bytes) VALUES (%s, %s)"
         " ON CONFLICT (user_id) DO UPDATE SET bytes = excluded.bytes",
@@ -30,13 +30,13 @@ def store(stack: Stack, user_id: int, size: int) -> None:
 
 
 def stored_bytes(stack: Stack, user_id: int) -> int:
-    """As the triggers have counted them."""
-    found = stack.query("SELECT bytes FROM storage_uses WHERE user_id = %s", user_id)
-    return int(str(found[0][0])) if found else 0
+    """Return the number of the user's stored bytes, which database triggers count."""
+    rows = stack.query("SELECT bytes FROM storage_uses WHERE user_id = %s", user_id)
+    return int(str(rows[0][0])) if rows else 0
 
 
 def begin_jobs(stack: Stack, user_id: int, count: int) -> None:
-    """Jobs of the user that no worker does."""
+    """Insert jobs of the user that never become due."""
     stack.query(
         "INSERT INTO jobs (kind, queue, user_id, on_behalf_of, status, run_at, send_after)"
         " SELECT 'export.members', 'export', %s, %s, 'queued', 'infinity', 'infinity'"
@@ -48,5 +48,5 @@ def begin_jobs(stack: Stack, user_id: int, count: int) -> None:
 
 
 def end_jobs(stack: Stack, user_id: int) -> None:
-    """Before the stack goes on: no worker will."""
+    """Delete the jobs from ``begin_jobs``, because no worker would ever end them."""
     stack.query("DELETE FROM jobs WHERE user_id = %s AND run_at = 'infinity'", user_id)

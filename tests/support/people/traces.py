@@ -1,4 +1,4 @@
-"""What people leave behind in large numbers, written as the product writes it."""
+"""Inserts many rows about a person, and counts the rows that an erasure hasn't changed."""
 
 from core.ids import random_hash_id, random_id
 from devstack.harness.stack import Stack
@@ -20,7 +20,7 @@ _JOBS = """
 INSERT INTO jobs (kind, queue, user_id, status, finished_at)
 SELECT 'attachment.process', 'media', %s, 'succeeded', now() FROM generate_series(1, %s)
 """
-_KEYED = """
+_IDEMPOTENCY_RECORDS = """
 INSERT INTO idempotency_records (caller_id, route, key, fingerprint, answer)
 SELECT %s, 'POST /consume', 'key-' || n, sha256('x'), '{}' FROM generate_series(1, %s) AS n
 """
@@ -32,7 +32,7 @@ _ENDPOINT = """
 INSERT INTO webhook_endpoints (user_id, url, types, place, event_id, state)
 VALUES (%s, 'https://hooks.example.com', '{subscription.left}', 0, 0, 'ended') RETURNING id
 """
-_ANSWERS = """
+_DELIVERIES = """
 INSERT INTO webhook_deliveries (endpoint_id, event_id, event_type, person_id, status, answer)
 SELECT %s, -n, 'subscription.left', %s, 'delivered', 'thanks, Ada' FROM generate_series(1, %s) AS n
 """
@@ -101,7 +101,7 @@ PERSON_COLUMNS = ("user_id", "person_id", "caller_id")
 OWNED_TABLES = ("senders", "api_keys", "webhook_endpoints", "lists")
 # An erasure may leave some rows of the following tables unchanged. The SQL conditions select the
 # rows that the erasure must delete or change.
-_LEFT = {
+_ERASURE_CONDITIONS = {
     "subscription_events": "%(id)s IN (user_id, actor_id)"
     " AND (ip IS NOT NULL OR request_id IS NOT NULL)",
     "webhook_deliveries": "(person_id = %(id)s AND answer IS NOT NULL"
@@ -131,12 +131,12 @@ def fill(stack: Stack, *, list_id: int, user_id: int, other_id: int, rows: int) 
     stack.query(_EVENTS, list_id, other_id, user_id, rows)
     stack.query(_ATTACHMENTS, user_id, tag, tag, rows)
     stack.query(_JOBS, user_id, rows)
-    stack.query(_KEYED, user_id, rows)
+    stack.query(_IDEMPOTENCY_RECORDS, user_id, rows)
     stack.query(_CONSENT, list_id, user_id, rows)
     [(key_id,)] = stack.query(_KEY, user_id, tag)
     stack.query(_REQUESTS, key_id, rows)
     [(endpoint_id,)] = stack.query(_ENDPOINT, other_id)
-    stack.query(_ANSWERS, endpoint_id, user_id, rows)
+    stack.query(_DELIVERIES, endpoint_id, user_id, rows)
     _fill_reports(stack, tag, list_id=list_id, user_id=user_id, other_id=other_id, rows=rows)
 
 
@@ -191,4 +191,4 @@ def build_conditions() -> dict[str, str]:
             columns.append("list_id IN (SELECT id FROM lists WHERE user_id = %(id)s)")
         if columns:
             conditions[table.name] = columns
-    return {name: " OR ".join(each) for name, each in conditions.items()} | _LEFT
+    return {name: " OR ".join(each) for name, each in conditions.items()} | _ERASURE_CONDITIONS

@@ -15,7 +15,8 @@ from devstack.harness.stack import Stack, plain_client
 from services.access import sessions
 from services.accounts import accounts
 
-PASSWORD, OTHER_PASSWORD = "correct horse battery", "an altogether other one"
+PASSWORD = "correct horse battery"
+OTHER_PASSWORD = "an altogether other one"
 SESSION = "pressroom_session"
 _HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
 _FORM = re.compile(r"<form.*?</form>", re.DOTALL)
@@ -33,9 +34,9 @@ class Visitor:
 
     def fill_in(self, path: str, /, **fields: str) -> httpx2.Response:
         """Open a page, and submit the page's form with ``fields``, without following redirects."""
-        shown = self.get(path)
-        assert shown.status_code == 200, shown.text
-        return self.client.post(path, data={**hidden(shown), **fields})
+        page = self.get(path)
+        assert page.status_code == 200, page.text
+        return self.client.post(path, data={**hidden(page), **fields})
 
     def log_in(self, email: str, password: str = PASSWORD, **more: str) -> httpx2.Response:
         return self.fill_in("/login", email=email, password=password, **more)
@@ -60,12 +61,12 @@ class Visitor:
     def mailed(self, email: str, subject: str, *, number: int = 1) -> str:
         """Wait for ``number`` mails with a subject, and return the text of the newest mail."""
 
-        def find() -> list[str]:
+        def find_texts() -> list[str]:
             mails = [each for each in self.stack.mails(email) if each["subject"] == subject]
             return [each["text"] for each in mails] if len(mails) >= number else []
 
-        found = eventually(find, what=f"mail to {email}: {subject}")
-        return str(found[0])
+        texts = eventually(find_texts, what=f"mail to {email}: {subject}")
+        return str(texts[0])
 
     def mailed_path(self, email: str, subject: str, *, number: int = 1) -> str:
         """Wait for a mail with a subject, and return the path and query of the link in it."""
@@ -76,8 +77,9 @@ class Visitor:
 
 
 def hidden(page: httpx2.Response, form: int = 0) -> dict[str, str]:
-    found = _FORM.findall(page.text)
-    return {name: html.unescape(value) for name, value in _HIDDEN.findall(found[form])}
+    """Return the hidden fields of a form. ``form``: the index of the form on the page."""
+    forms = _FORM.findall(page.text)
+    return {name: html.unescape(value) for name, value in _HIDDEN.findall(forms[form])}
 
 
 @contextmanager

@@ -34,16 +34,18 @@ from workers.serving import plan_serving
 
 os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
+# The Redis keys that count the questions and the steps that the worker has begun.
 TAKEN = "probe:taken"
 STEPS = "probe:steps"
 router = APIRouter(route_class=JsonRoute)
 
 
-def answer(resources: Resources, asked: RequestLease) -> dict[str, Any]:
-    question = asked.payload
+def answer(resources: Resources, lease: RequestLease) -> dict[str, Any]:
+    """Answer a question in as many steps as it wants, or fail as its ``end`` says."""
+    question = lease.payload
     resources.redis.incr(TAKEN)
     for _ in range(question["steps"]):
-        asked.seconds_left()
+        lease.seconds_left()
         resources.redis.incr(STEPS)
         time.sleep(question["sleep"])
     match question["end"]:

@@ -1,4 +1,4 @@
-"""What a test does with probes: enqueue them, and look at what became of them."""
+"""Enqueues probe jobs, and reads their results."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,8 @@ PROBE_WORKER = "tests.support.probe.worker"
 
 @dataclass(frozen=True)
 class Bench:
+    """A stack with the tables of probe jobs."""
+
     stack: Stack
 
     def start_worker(self, *queues: str, concurrency: int = 2, **environment: str) -> Running:
@@ -29,22 +31,24 @@ class Bench:
             return uow.session.get_one(Job, job_id)
 
     def finished(self, job_id: int, *, within: float = 30.0) -> Job:
-        """The job once it has ended."""
+        """Wait until the job has ended, and return the job."""
 
-        def ended() -> Job | None:
+        def find_ended_job() -> Job | None:
             job = self.job(job_id)
             return job if job.status in FINISHED else None
 
-        return eventually(ended, within=within, what=f"the end of job {job_id}")
+        return eventually(find_ended_job, within=within, what=f"the end of job {job_id}")
 
     def all_finished(self, *, within: float) -> None:
-        def none_left() -> bool:
+        """Wait until all jobs have ended."""
+
+        def have_all_ended() -> bool:
             return not self.stack.query("SELECT 1 FROM jobs WHERE finished_at IS NULL LIMIT 1")
 
-        eventually(none_left, within=within, what="the end of all jobs")
+        eventually(have_all_ended, within=within, what="the end of all jobs")
 
     def started(self, job_id: int, attempt: int = 1) -> int:
-        """The process that works at this attempt, once it does."""
+        """Wait until this attempt has begun, and return the id of its process."""
         statement = "SELECT pid FROM probe_starts WHERE job_id = %s AND attempt = %s"
         rows = eventually(
             lambda: self.stack.query(statement, job_id, attempt),
@@ -54,17 +58,19 @@ class Bench:
         return int(str(rows[0][0]))
 
     def starts(self, job_id: int) -> int:
-        return self._count("probe_starts", job_id)
+        """Return how many attempts at the job have begun."""
+        return self._count_rows("probe_starts", job_id)
 
     def effects(self, job_id: int) -> int:
-        return self._count("probe_effects", job_id)
+        """Return how many effects the job has committed."""
+        return self._count_rows("probe_effects", job_id)
 
-    def _count(self, table: str, job_id: int) -> int:
+    def _count_rows(self, table: str, job_id: int) -> int:
         rows = self.stack.query(f"SELECT count(*) FROM {table} WHERE job_id = %s", job_id)
         return int(str(rows[0][0]))
 
 
 def make_bench(stack: Stack) -> Bench:
-    """A stack with the probe's tables, and no process yet."""
+    """Create the tables of probe jobs in the database of a stack."""
     stack.query(TABLES)
     return Bench(stack)

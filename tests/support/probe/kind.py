@@ -1,7 +1,7 @@
-"""A kind of job for tests, whose work is whatever the test wrote down for it.
+"""Probe jobs, which do whatever a test has written into their plan.
 
-The test makes the table of steps and effects (`TABLES`). A job's subject is a row of `probe_plans`;
-what it does is noted in `probe_effects`, in the transaction that ends or advances the job.
+The test creates the tables in `TABLES`. The subject of a job is a row of `probe_plans`. The job
+writes to `probe_effects` in the same transaction that ends the job or records its progress.
 """
 
 from typing import Any
@@ -41,41 +41,41 @@ TABLES = """
 """
 
 
-def _note_abandoned(uow: UnitOfWork, job: Job) -> None:
+def _count_abandoned(uow: UnitOfWork, job: Job) -> None:
     uow.session.execute(
         text("UPDATE probe_plans SET abandoned = abandoned + 1 WHERE id = :id"),
         {"id": job.subject_id},
     )
 
 
-def _run(resources: Resources, lease: Lease) -> None:
+def _run_probe(resources: Resources, lease: Lease) -> None:
     from tests.support.probe import tasks
 
     tasks.run(resources, lease)
 
 
-def _probe(name: str, queue: Queue, deadline_seconds: float = 60.0) -> JobKind:
+def _register_probe(name: str, queue: Queue, deadline_seconds: float = 60.0) -> JobKind:
     return register_kind(
         JobKind(
             name=name,
-            run=_run,
+            run=_run_probe,
             queue=queue,
             scope=Scope.ATTACHMENT,
             retryable=True,
-            on_abandoned=_note_abandoned,
+            on_abandoned=_count_abandoned,
             deadline_seconds=deadline_seconds,
         )
     )
 
 
-PROBE = _probe("probe.run", Queue.BULK)
+PROBE = _register_probe("probe.run", Queue.BULK)
 PROBES = {
-    queue: PROBE if queue is PROBE.queue else _probe(f"probe.{queue}", queue)
+    queue: PROBE if queue is PROBE.queue else _register_probe(f"probe.{queue}", queue)
     for queue in tuple(Queue)
 }
 
 # A kind of probe job with a deadline of one second for each attempt.
-BRIEF = _probe("probe.brief", Queue.MAIL, deadline_seconds=1.0)
+BRIEF = _register_probe("probe.brief", Queue.MAIL, deadline_seconds=1.0)
 
 
 def plan(

@@ -1,4 +1,4 @@
-"""The command line, where the name of one host is asked of a name server that says nothing."""
+"""Runs the `pressroom` command with a name server that never answers for one host name."""
 
 import socket
 import time
@@ -9,15 +9,15 @@ from cli.main import main
 SILENT = "silent.example"
 SILENT_SECONDS = 300.0
 
-_look_up = socket.getaddrinfo
+_real_getaddrinfo = socket.getaddrinfo
 
 
-def _wait_for_an_answer(host: object, *more: Any, **options: Any) -> Any:
+def _resolve(host: object, *arguments: Any, **options: Any) -> Any:
     if host == SILENT:
         time.sleep(SILENT_SECONDS)
-    return _look_up(host, *more, **options)  # type: ignore[arg-type]
+    return _real_getaddrinfo(host, *arguments, **options)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":
-    socket.getaddrinfo = _wait_for_an_answer
+    socket.getaddrinfo = _resolve
     main()

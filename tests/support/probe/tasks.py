@@ -1,3 +1,5 @@
+"""The work of probe jobs, which their plans describe."""
+
 import os
 import signal
 import time
@@ -13,12 +15,15 @@ from storage.unit_of_work import UnitOfWork
 
 
 def run(resources: Resources, lease: Lease) -> None:
-    """Do what the plan says, in this order.
+    """Follow the plan of a job. Its entries apply in this order:
 
-    kill: how many attempts kill their own process. flaky: how many attempts fail for now.
-    hang: how many attempts hear of nothing for a minute. refuse: fail for good. sleep: seconds of
-    work. steps: transactions with progress and an effect each, `step_sleep` seconds apart, and
-    `turn` after how many a turn ends. Without steps there is one effect.
+    kill: the number of attempts that kill their own process.
+    flaky: the number of attempts that fail with a transient error.
+    hang: the number of attempts that don't react to anything for a minute.
+    refuse: the message of a permanent error.
+    sleep: the seconds of work, which a cancellation interrupts.
+    steps: the number of transactions, each with progress and an effect. They are `step_sleep`
+        seconds apart, and each turn ends after `turn` steps. Without steps, there is one effect.
     """
     plan = _begin(resources, lease)
     if lease.attempt <= plan.get("kill", 0):
@@ -31,7 +36,7 @@ def run(resources: Resources, lease: Lease) -> None:
         raise DomainError(Kind.INVALID, "probe.refused", plan["refuse"])
     _pause(lease, plan.get("sleep", 0.0))
     if "steps" in plan:
-        _step_by_step(resources, lease, plan)
+        _run_steps(resources, lease, plan)
     else:
         _finish(resources, lease)
 
@@ -46,35 +51,36 @@ def _begin(resources: Resources, lease: Lease) -> dict[str, Any]:
 
 
 def _pause(lease: Lease, seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
+    deadline = time.monotonic() + seconds
+    while (remaining_seconds := deadline - time.monotonic()) > 0:
         lease.check_cancelled()
-        time.sleep(min(left, 0.05))
+        time.sleep(min(remaining_seconds, 0.05))
 
 
 def _finish(resources: Resources, lease: Lease) -> None:
     with resources.unit_of_work() as uow:
-        # The effect first: it is the fence after it that must take it back.
+        # Write the effect first. If the lease is lost, completing the job must roll it back.
         _insert(uow, "probe_effects", lease)
         complete_job(uow, lease, {"pid": os.getpid()})
 
 
-def _step_by_step(resources: Resources, lease: Lease, plan: dict[str, Any]) -> None:
-    total, turn = plan["steps"], plan.get("turn", plan["steps"])
-    first = _steps_done(resources, lease)
+def _run_steps(resources: Resources, lease: Lease, plan: dict[str, Any]) -> None:
+    total = plan["steps"]
+    steps_per_turn = plan.get("turn", plan["steps"])
+    first = _count_done_steps(resources, lease)
     for step in range(first, total):
         _pause(lease, plan.get("step_sleep", 0.0))
         with resources.unit_of_work() as uow:
             _insert(uow, "probe_effects", lease, step)
             record_progress(uow, lease, done=step + 1, total=total)
-            if step + 1 == first + turn and step + 1 < total:
+            if step + 1 == first + steps_per_turn and step + 1 < total:
                 hand_back_job(uow, lease)
                 return
     with resources.unit_of_work() as uow:
         complete_job(uow, lease, {"steps": total})
 
 
-def _steps_done(resources: Resources, lease: Lease) -> int:
+def _count_done_steps(resources: Resources, lease: Lease) -> int:
     with resources.unit_of_work() as uow:
         done = uow.session.scalar(
             text("SELECT progress_done FROM jobs WHERE id = :id"), {"id": lease.job_id}

@@ -31,15 +31,15 @@ TABLES = """
 def tend(resources: Resources, _began_at: datetime) -> int:
     with resources.unit_of_work() as uow:
         seconds, fails = uow.session.execute(text("SELECT seconds, fails FROM tending")).one()
-        begun = uow.session.scalar(
+        run_id = uow.session.scalar(
             text("INSERT INTO tended (pid) VALUES (:pid) RETURNING id"), {"pid": os.getpid()}
         )
     if fails:
         raise ValueError("told to fail")
     time.sleep(seconds)
     with resources.unit_of_work() as uow:
-        ended = text("UPDATE tended SET ended_at = clock_timestamp() WHERE id = :id")
-        uow.session.execute(ended, {"id": begun})
+        statement = text("UPDATE tended SET ended_at = clock_timestamp() WHERE id = :id")
+        uow.session.execute(statement, {"id": run_id})
     return 1
 
 

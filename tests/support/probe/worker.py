@@ -17,14 +17,14 @@ os.environ.setdefault("REMAP_SIGTERM", "SIGQUIT")
 
 
 def main() -> None:
-    words = argparse.ArgumentParser()
-    words.add_argument("command", choices=["worker"])
-    words.add_argument("--queue", type=Queue, action="append", required=True)
-    words.add_argument("--concurrency", type=int)
-    wanted = words.parse_args()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", choices=["worker"])
+    parser.add_argument("--queue", type=Queue, action="append", required=True)
+    parser.add_argument("--concurrency", type=int)
+    options = parser.parse_args()
     # The worker gives up a stuck thread after two seconds, so that tests wait less.
     in_flight_work.MAX_STUCK_SECONDS = 2.0
-    run_worker(plan_serving(wanted.queue, wanted.concurrency))
+    run_worker(plan_serving(options.queue, options.concurrency))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Tokens of bot challenges that only tests need, each named by how the token begins.
+"""Additional tokens of bot challenges for tests. The beginning of a token selects the reply.
 
 ```
-pass.action.…   passes once, for the action that it names
-pass..…         passes once, for no action: a widget without one, or reCAPTCHA v2
-hostname-…      passes once, on another host
+pass.action.…   passes once, for this action
+pass..…         passes once, without an action, like a token of reCAPTCHA v2
+hostname-…      passes once, for another host name
 low-score-…     passes once, with the score 0.1 (reCAPTCHA only)
 slow-…          passes once, after 10 seconds
 error-…         status 500
@@ -23,7 +23,7 @@ _SLOW_SECONDS = 10.0
 
 
 class FaultyChallenge:
-    """One provider's stub, and the answers to tokens that it does not know."""
+    """The sandbox's stub of one provider, with replies to the additional tokens."""
 
     def __init__(self, provider: str) -> None:
         self._stub = ChallengeStub(provider)
@@ -47,11 +47,11 @@ class FaultyChallenge:
             token.startswith("low-score-") and provider == "recaptcha"
         ):
             reply = self._stub.build_reply(secret, f"pass-{token}")
-            return _as_told(token, provider, reply) if reply["success"] else reply
+            return _change_reply(token, provider, reply) if reply["success"] else reply
         return self._stub.build_reply(secret, token)
 
 
-def _as_told(token: str, provider: str, reply: SiteVerifyReply) -> SiteVerifyReply:
+def _change_reply(token: str, provider: str, reply: SiteVerifyReply) -> SiteVerifyReply:
     match token.split(".", 2):
         case ["pass", "", _] if provider == "recaptcha":
             return {name: reply[name] for name in reply.keys() - {"action", "score"}}

@@ -1,4 +1,4 @@
-"""Faults of a language model and its server that only tests need, each by a model's name."""
+"""Additional faults of the sandbox's language model for tests. The model's name selects a fault."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from devstack.sandbox.llm import (
 
 MOMENT_SECONDS = 1.5
 _TRICKLE_SECONDS = 0.1
-_MANY = [f"number {number} of far too many" for number in range(1, 13)]
+_TOO_MANY_TAGS = [f"number {number} of far too many" for number in range(1, 13)]
 
 
 async def _wrong_shape(body: CompletionBody) -> Response:
@@ -39,7 +39,9 @@ async def _no_json(body: CompletionBody) -> Response:
 async def _too_long(body: CompletionBody) -> Response:
     answer = build_instance(body)
     longer: dict[str, object] = {
-        name: [*value, *_MANY] if isinstance(value, list) else f"{value} {'And so on. ' * 60}"
+        name: [*value, *_TOO_MANY_TAGS]
+        if isinstance(value, list)
+        else f"{value} {'And so on. ' * 60}"
         for name, value in answer.items()
     }
     return build_completion(body, json.dumps(longer, ensure_ascii=False))
@@ -64,8 +66,8 @@ def _ended(reply: Response, reason: str) -> Response:
     return JSONResponse(content)
 
 
-class _Half(Response):
-    """Promises more than it sends, so that the server hangs up."""
+class _CutResponse(Response):
+    """A response that is shorter than its Content-Length, so that the server hangs up."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -74,7 +76,7 @@ class _Half(Response):
 
 
 async def _cut(body: CompletionBody) -> Response:
-    return _Half(bytes((await respond_correctly(body)).body), media_type="application/json")
+    return _CutResponse(bytes((await respond_correctly(body)).body), media_type="application/json")
 
 
 async def _broken(body: CompletionBody) -> Response:
@@ -103,7 +105,7 @@ async def _trickle(_: CompletionBody) -> Response:
     return StreamingResponse(drops(), media_type="application/json")
 
 
-async def _moment(body: CompletionBody) -> Response:
+async def _answer_after_a_moment(body: CompletionBody) -> Response:
     await asyncio.sleep(MOMENT_SECONDS)
     return await respond_correctly(body)
 
@@ -131,7 +133,7 @@ async def _new_limit(body: CompletionBody) -> Response:
 
 
 async def _echo(body: CompletionBody) -> Response:
-    """An error that repeats all it was given, as careless servers do."""
+    """Return an error that repeats the whole request, as careless servers do."""
     return build_error(500, json.dumps(body, ensure_ascii=False))
 
 
@@ -149,7 +151,7 @@ async def _obedient_shape(body: CompletionBody) -> Response:
 
 
 def _draft_and_answer(body: CompletionBody) -> tuple[str, str]:
-    """Return a draft that keeps the rules of its shape, and the right answer."""
+    """Return a draft that has a valid shape, and the correct answer."""
     answer = build_instance(body)
     draft = {
         name: ["draft", "idea", "todo"] if isinstance(value, list) else "draft"
@@ -191,21 +193,24 @@ async def _answers_in_parts(body: CompletionBody) -> Response:
 WITH_FAULTS: Behaviours = {
     **BEHAVIOURS,
     "sandbox-wrong-shape": ("JSON of another shape", _wrong_shape),
-    "sandbox-no-json": ("prose alone", _no_json),
-    "sandbox-too-long": ("right but for its length", _too_long),
+    "sandbox-no-json": ("prose without JSON", _no_json),
+    "sandbox-too-long": ("a correct but too long answer", _too_long),
     "sandbox-empty": ("nothing", _empty),
-    "sandbox-length": ("half an answer: its limit was reached", _length),
-    "sandbox-filtered": ("nothing: it was filtered", _filtered),
+    "sandbox-length": ("half an answer, because its limit was reached", _length),
+    "sandbox-filtered": ("nothing, because of a content filter", _filtered),
     "sandbox-cut": ("half a reply, then it hangs up", _cut),
     "sandbox-broken": ("a reply that is half a JSON document", _broken),
     "sandbox-page": ("a web page", _page),
     "sandbox-huge": ("64 MB of blanks", _huge),
     "sandbox-trickle": ("a blank ten times a second, for a minute", _trickle),
-    "sandbox-moment": ("the right answer after a moment", _moment),
-    "sandbox-thinks": ("a draft between think marks, then the right answer", _thinks),
-    "sandbox-only-thinks": ("a draft between think marks", _only_thinks),
-    "sandbox-tries-twice": ("a draft, then the right answer", _tries_twice),
-    "sandbox-parts": ("the right answer in parts, with drafts beside it", _answers_in_parts),
+    "sandbox-moment": ("the correct answer after a moment", _answer_after_a_moment),
+    "sandbox-thinks": ("a draft in think tags, then the correct answer", _thinks),
+    "sandbox-only-thinks": ("a draft in think tags", _only_thinks),
+    "sandbox-tries-twice": ("a draft, then the correct answer", _tries_twice),
+    "sandbox-parts": (
+        "the correct answer in parts, with drafts in other fields",
+        _answers_in_parts,
+    ),
     "sandbox-400": ("status 400", respond_with_status(400)),
     "sandbox-401": ("status 401", respond_with_status(401)),
     "sandbox-404": ("status 404", respond_with_status(404)),
@@ -214,15 +219,15 @@ WITH_FAULTS: Behaviours = {
         respond_with_status(429, _in_a_second),
     ),
     "sandbox-429-long": ("status 429, Retry-After: 120", respond_with_status(429, lambda: "120")),
-    "sandbox-echo": ("status 500, with all it was sent in the message", _echo),
+    "sandbox-echo": ("status 500, with the whole request in the message", _echo),
     "sandbox-502": ("status 502, not JSON", _garbled),
     "sandbox-503": ("status 503", respond_with_status(503)),
-    "sandbox-no-schema": ("refuses JSON schemas, else right", _no_schema),
-    "sandbox-no-json-mode": ("refuses any response_format, else right", _no_json_mode),
-    "sandbox-new-limit": ("refuses max_tokens, else right", _new_limit),
+    "sandbox-no-schema": ("refuses JSON schemas, otherwise correct", _no_schema),
+    "sandbox-no-json-mode": ("refuses any response_format, otherwise correct", _no_json_mode),
+    "sandbox-new-limit": ("refuses max_tokens, otherwise correct", _new_limit),
     "sandbox-too-much": ("status 400: the question is too long", _too_much),
     "sandbox-obedient-shape": (
-        "does what it reads in the post: answers in another shape",
+        "obeys the post, and answers in another shape",
         _obedient_shape,
     ),
 }

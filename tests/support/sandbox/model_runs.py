@@ -1,6 +1,6 @@
-"""Runs of the sandbox's language model: each test has one, which counts its requests alone.
+"""Runs of the sandbox's language model. Each test has its own run, which counts its requests.
 
-With `-once` after its name, a model goes wrong only the first time that a run asks it.
+If the name of a model ends with `-once`, only the first request of a run meets its fault.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class ModelRun:
     """The requests of one run.
 
     Attributes:
-        model: the model that answers, whichever one a request names; None for the named one.
+        model: the model that answers all requests, or None for the model that a request names.
         left: the number of callers that hung up before they had their answer.
     """
 
@@ -40,7 +40,7 @@ class ModelRun:
     _by_model: Counter[str] = field(default_factory=Counter)
 
     def note(self, body: dict[str, Any]) -> tuple[str, int]:
-        """The model that answers, and how often this run has asked it, this request included."""
+        """Count a request. Return the model that answers, and its number of requests so far."""
         model = self.model or str(body.get("model", ""))
         self.calls += 1
         self._by_model[model] += 1
@@ -74,9 +74,10 @@ def make_router() -> APIRouter:
     @router.post("/runs/{run}/v1/chat/completions")
     async def complete(request: Request, run: str, body: JsonBody) -> Response:
         body["_headers"] = dict(request.headers)
-        asked = runs.named(run)
-        model, times = asked.note(body)
-        return await _unless_left(request, asked, _behaviour(model, times)(_with_schema(body)))
+        model_run = runs.named(run)
+        model, times = model_run.note(body)
+        reply = _find_behaviour(model, times)(_add_schema(body))
+        return await _unless_disconnected(request, model_run, reply)
 
     @router.get("/runs/{run}")
     async def show(run: str) -> dict[str, object]:
@@ -90,8 +91,10 @@ def make_router() -> APIRouter:
     return router
 
 
-async def _unless_left(request: Request, run: ModelRun, reply: Awaitable[Response]) -> Response:
-    """The reply, given up once its caller has hung up."""
+async def _unless_disconnected(
+    request: Request, run: ModelRun, reply: Awaitable[Response]
+) -> Response:
+    """Return the reply, or cancel it as soon as its caller hangs up."""
     answering = asyncio.ensure_future(reply)
     while True:
         done, _ = await asyncio.wait({answering}, timeout=_DISCONNECT_CHECK_SECONDS)
@@ -103,19 +106,19 @@ async def _unless_left(request: Request, run: ModelRun, reply: Awaitable[Respons
             return Response(status_code=499)
 
 
-def _with_schema(body: dict[str, Any]) -> dict[str, Any]:
-    """The body with the schema that its prompt names, when no parameter does."""
-    given = body.get("response_format") or {"type": "prompt"}
+def _add_schema(body: dict[str, Any]) -> dict[str, Any]:
+    """Add the schema in the prompt to the body, if no parameter contains a schema."""
+    response_format = body.get("response_format") or {"type": "prompt"}
     system = str((body.get("messages") or [{}])[0].get("content", ""))
-    at = system.find('{"')
-    if "json_schema" in given or at < 0:
+    start = system.find('{"')
+    if "json_schema" in response_format or start < 0:
         return body
-    shape = {"schema": json.JSONDecoder().raw_decode(system, at)[0]}
-    return {**body, "response_format": {**given, "json_schema": shape}}
+    schema = {"schema": json.JSONDecoder().raw_decode(system, start)[0]}
+    return {**body, "response_format": {**response_format, "json_schema": schema}}
 
 
-def _behaviour(model: str, times: int) -> Behaviour:
-    """How a model answers the `times`-th request that a run sends to it."""
+def _find_behaviour(model: str, times: int) -> Behaviour:
+    """Return the function that answers the `times`-th request of a run to a model."""
     if model.endswith(_ONCE):
         model = model.removesuffix(_ONCE) if times == 1 else ""
     return WITH_FAULTS.get(model, ("", respond_correctly))[1]

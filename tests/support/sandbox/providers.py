@@ -1,4 +1,4 @@
-"""The sandbox's providers, with the faults that only tests need, and a record of photo requests.
+"""The sandbox's providers, with additional faults for tests, and a record of photo requests.
 
 Test stacks start the sandbox with ``python -m tests.support.sandbox``, which adds faults for tests
 to the sandbox that `make run` starts.
@@ -32,7 +32,10 @@ PHOTO_FAULTS: Faults = {
 
 
 def _recorded(router: APIRouter) -> APIRouter:
-    """The routes, with `GET /calls` for the requests so far, newest last, and `DELETE /calls`."""
+    """Return the routes with a record of their requests.
+
+    `GET /calls` returns the recorded requests, newest last. `DELETE /calls` clears the record.
+    """
     recorded = APIRouter()
     requests: deque[dict[str, Any]] = deque(maxlen=2000)
 

@@ -1,4 +1,4 @@
-"""Connections of one address that hold what they can get, written by hand."""
+"""Simulates attackers, who keep connections open with unfinished requests."""
 
 import re
 import secrets
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 
 class Attacker:
-    """Sends heads and parts of bodies, as one address behind the proxy that the API trusts."""
+    """Sends unfinished requests from one address, through the proxy that the API trusts."""
 
     def __init__(self, port: int, address: str) -> None:
         self._port = port
@@ -20,7 +20,10 @@ class Attacker:
     def begins(
         self, operation: str, *, declares: int, sends: int = 0, key: str | None = None
     ) -> socket.socket:
-        """A request whose body never ends."""
+        """Send the beginning of a request. The rest of its body never follows.
+
+        ``declares``: the declared size of the body. ``sends``: the number of bytes to send.
+        """
         lines = [
             f"{operation} HTTP/1.1",
             "Host: x",
@@ -41,7 +44,7 @@ class Attacker:
 
 
 def new_address() -> str:
-    """In a network of its own: addresses of one network are one caller."""
+    """Return an address in a new network, because the API counts each network as one caller."""
     return "2001:db8:" + ":".join(secrets.token_hex(2) for _ in range(6))
 
 
@@ -56,12 +59,13 @@ def attacking(port: int, address: str) -> Iterator[Attacker]:
 
 @contextmanager
 def trickling(connection: socket.socket, drip: bytes = b"x") -> Iterator[None]:
-    ended = threading.Event()
+    """Send a few bytes again and again until the block ends."""
+    stop = threading.Event()
 
     def trickle() -> None:
-        # Who has been answered may have been hung up on.
+        # The API may close the connection after its response.
         with suppress(OSError):
-            while not ended.wait(0.2):
+            while not stop.wait(0.2):
                 connection.sendall(drip)
 
     sender = threading.Thread(target=trickle)
@@ -69,18 +73,18 @@ def trickling(connection: socket.socket, drip: bytes = b"x") -> Iterator[None]:
     try:
         yield
     finally:
-        ended.set()
+        stop.set()
         sender.join()
 
 
 def first_answer(connections: list[socket.socket]) -> tuple[int, str]:
-    """Of the request that is answered before the others: they needn't be served in their order."""
+    """Wait for the first response on any connection, and return its status and error code."""
     [answered, *_], _, _ = select.select(connections, [], [], 30)
     return answer_of(answered)
 
 
 def answer_of(connection: socket.socket) -> tuple[int, str]:
-    """The status, and the code of an error."""
+    """Return the status of a response, and its error code or an empty text."""
     received = b""
     while b"\r\n\r\n" not in received or (b"problem+json" in received and b"}" not in received):
         piece = connection.recv(65536)

@@ -88,7 +88,7 @@ CALLS: dict[str, Call] = {
     "GET /auxilia/credits/prices": Call(200),
     "GET /auxilia/credits/orders": Call(200),
     "GET /auxilia/credits/orders/{order_id}": Call(404, values=_PAID),
-    # The token is the right to the order, whoever has it.
+    # Anyone with the claim token may use the order. This token is wrong.
     "POST /auxilia/credits/orders/status": Call(404, json={"claim_token": "x" * 43}, own=404),
     "POST /auxilia/credits/orders/claim": Call(404, json={"claim_token": "x" * 43}, own=404),
     "POST /webhooks/stripe": Call(400, own=400, json={}),
@@ -172,7 +172,7 @@ CALLS: dict[str, Call] = {
     "GET /imports": Call(200),
     "GET /imports/{import_id}/undo": Call(404),
     "GET /imports/{import_id}": Call(404),
-    # Opened by a signed link alone.
+    # Only a signed link gives access.
     "GET /imports/{import_id}/errors.csv": Call(403, own=403),
     "POST /lists/{list_id}/exports": Call(403, json={"kind": "members"}),
     "GET /exports/{export_id}/file.csv.gz": Call(403, own=403),
@@ -202,7 +202,8 @@ CALLS: dict[str, Call] = {
     "GET /.well-known/oauth-authorization-server": Call(200),
     "GET /oauth/userinfo": Call(200),
     "GET /grants": Call(200),
-    # Here the program's secret counts, and not who calls. To other programs a token says nothing.
+    # These calls depend on the secret of the OAuth client, not on the caller. A client learns
+    # nothing about the tokens of other clients.
     "POST /oauth/introspect": Call(200, program=True, form={"token": "{access_token}"}),
     "POST /oauth/revoke": Call(200, program=True, form={"token": "{refresh_token}"}),
     "POST /oauth/token": Call(
@@ -215,7 +216,7 @@ CALLS: dict[str, Call] = {
     "GET /healthz": Call(200),
     "GET /readyz": Call(200),
     "GET /metrics": Call(401, own=401),
-    # What ends things comes last.
+    # Calls that delete data come last.
     "DELETE /bulk/{bulk_id}": Call(404),
     "DELETE /lists/{list_id}/segments/{segment_id}": Call(403),
     f"DELETE {_MEMBER}": Call(403, values=_LEAVING),
@@ -231,7 +232,7 @@ CALLS: dict[str, Call] = {
     "DELETE /apikeys/{key_id}": Call(404),
 }
 
-# Those that are meant for everybody, and so leave a trace on a list that others own.
+# Calls that everyone may make. They change the data of a list that another user owns.
 FOR_EVERYBODY = {
     "POST /subscriptions/{list_id}",
     "POST /subscriptions/{list_id}/no-challenge",
@@ -239,9 +240,9 @@ FOR_EVERYBODY = {
     "POST /subscriptions/{list_id}/delete",
     "DELETE /subscriptions/{list_id}",
 }
-# Whoever has no credential may call it too, and leaves such a trace.
+# The calls in ``FOR_EVERYBODY`` that need no credentials.
 FOR_STRANGERS = {"POST /subscriptions/{list_id}"}
-# What asks for a credential at most, and for no scope of it.
+# Calls that need no scope. Some of them need credentials, and others don't.
 WITHOUT_A_SCOPE = {
     "GET /users/me",
     "PATCH /users/me",
@@ -268,7 +269,7 @@ WITHOUT_A_SCOPE = {
     "GET /readyz",
     "GET /metrics",
 }
-# What a list shows of itself to everybody.
+# Calls whose responses contain public data of a list.
 SHOW_THE_LIST = FOR_EVERYBODY | {
     "GET /lists/{list_id}",
     "GET /subscriptions/{list_id}/rel",

@@ -1,6 +1,6 @@
-"""One call of each page and form of the console, about things that are an owner's.
+"""One call of each page and form of the console, with the ids of one owner's data.
 
-A new page or form is one line here: the tests of isolation and of safe methods take it from here.
+Add one line for each new page or form. The isolation tests and other security tests use all calls.
 """
 
 from dataclasses import replace
@@ -26,8 +26,8 @@ _OPERATORS = "/console/operators"
 _HIDDEN = Call(404, own=404)
 _NEW_LIST = {"title": "By a form", "slug": "form-{order_id}-{as_whom}"}
 
-# `others` is what another owner gets who is logged in: 404 for what is not theirs. `own` is what
-# the owner gets: a form redirects, and is answered 422 where it is sent empty.
+# `others` is the status for another owner who is logged in: 404 for data of the first owner. `own`
+# is the status for the first owner: forms redirect, and empty forms get 422.
 CONSOLE_CALLS: dict[str, Call] = {
     "GET /console": Call(200),
     "GET /console/assets/{name}": Call(200, values={"name": "asset"}),
@@ -46,7 +46,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     "GET /console/imports/new": Call(200),
     "POST /console/imports/new": Call(422, own=422, form={"kind": "members"}, files=_FILE),
     f"GET {_IMPORT}": Call(404),
-    # It is no dry run, whose file would be kept.
+    # The import isn't a dry run, so its file isn't stored any more.
     f"POST {_IMPORT}": Call(404, own=409, form={"act": "look"}),
     f"GET {_IMPORT}/events": Call(404),
     f"GET {_IMPORT}/not-added": Call(404, own=303),
@@ -61,7 +61,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_EXPORT}/cancel": Call(404, own=303, form={}),
     f"GET {_EXPORT}/file": Call(404, own=303),
     "GET /console/images": Call(200),
-    # Its type is none that is taken.
+    # The file type isn't supported.
     "POST /console/images": Call(415, own=415, form={"encrypted": "on"}, files=_FILE),
     f"GET {_IMAGE}": Call(404),
     f"POST {_IMAGE}": Call(404, own=422, form={"title": "x" * 256}),
@@ -71,7 +71,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"GET {_IMAGE}/link": Call(404, own=409),
     f"POST {_IMAGE}/link": Call(404, own=409, form={"lasts": "3600"}),
     "GET /console/composer": Call(200),
-    # Both are sent empty.
+    # The post is empty.
     "POST /console/composer": Call(422, own=422, form={"write": "all", "content": " "}),
     f"GET {_LIST}/members": Call(404),
     f"GET {_LIST}/members/new": Call(404),
@@ -140,14 +140,14 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_HOOK}/rotate": Call(404),
     f"GET {_HOOK}/end": Call(404),
     f"GET {_HOOK}/deliveries/{{delivery_id}}": Call(404),
-    # The owner paused it.
+    # The owner has paused the endpoint.
     f"POST {_HOOK}/test": Call(404, own=409),
     f"POST {_HOOK}/deliveries/{{delivery_id}}/resend": Call(404, own=409),
     f"GET {_HOOK}/replay": Call(404, query={"day": "2026-11-20"}),
     f"POST {_HOOK}/replay": Call(404, own=409, form={"day": "2026-11-20"}),
     "GET /console/developers/feed": Call(200),
     "GET /console/developers/access/{grant_id}/end": Call(404),
-    # For operators alone: to all other people these pages are none.
+    # Only operators may open these pages. Everyone else gets 404.
     f"GET {_OPERATORS}": _HIDDEN,
     f"GET {_OPERATORS}/texts": _HIDDEN,
     f"POST {_OPERATORS}/texts": replace(_HIDDEN, form={"kind": "list", "id": "1"}),
@@ -162,7 +162,7 @@ CONSOLE_CALLS: dict[str, Call] = {
     f"POST {_OPERATORS}/jobs/{{job_id}}": replace(_HIDDEN, form={"act": "cancel"}),
     f"GET {_OPERATORS}/maintenance": _HIDDEN,
     f"POST {_OPERATORS}/maintenance": replace(_HIDDEN, form={"name": "maintenance.purge"}),
-    # What ends things comes last.
+    # Calls that delete data come last.
     f"POST {_IMPORT}/undo": Call(404, own=303, form={}),
     f"POST {_IMAGE}/delete": Call(404, own=303, form={}),
     f"POST {_LIST}/bulk-actions/{{bulk_id}}/undo": Call(404, own=303),

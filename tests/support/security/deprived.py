@@ -11,12 +11,13 @@ import sys
 
 import seccompy
 
-_VERSION_OF_CAPABILITIES = 0x20080522
+_CAPABILITY_VERSION = 0x20080522
 
 
 def drop_capabilities() -> None:
-    header, none = (ctypes.c_uint32 * 2)(_VERSION_OF_CAPABILITIES, 0), (ctypes.c_uint32 * 6)()
-    assert ctypes.CDLL(None).capset(header, none) == 0
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    no_capabilities = (ctypes.c_uint32 * 6)()
+    assert ctypes.CDLL(None).capset(header, no_capabilities) == 0
 
 
 if __name__ == "__main__":

@@ -31,13 +31,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _call(name: str, *arguments: object) -> None:
-    words = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
-    if _libc.syscall(seccompy.syscall_nr(name), *words) == -1:
+    converted = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    if _libc.syscall(seccompy.syscall_nr(name), *converted) == -1:
         raise OSError(ctypes.get_errno(), name)
 
 
 def _read_memory() -> None:
-    target, source = ctypes.create_string_buffer(1), ctypes.create_string_buffer(1)
+    target = ctypes.create_string_buffer(1)
+    source = ctypes.create_string_buffer(1)
     pieces = [(ctypes.c_size_t * 2)(ctypes.addressof(each), 1) for each in (target, source)]
     _call("process_vm_readv", os.getpid(), pieces[0], 1, pieces[1], 1, 0)
 

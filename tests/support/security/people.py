@@ -1,4 +1,4 @@
-"""People who stand with a list in every way that there is, and what strangers ask about them."""
+"""People in every possible relation to a list, and the requests of strangers about these people."""
 
 import secrets
 from collections.abc import Callable
@@ -18,7 +18,7 @@ STRANGER = Actor(ActorKind.STRANGER, Via.CHALLENGE)
 
 
 class Person:
-    """Acts on a list as a person of the given address does."""
+    """Acts on a list as the person with this address."""
 
     def __init__(self, uow: UnitOfWork, list_id: int, email: str) -> None:
         self.uow = uow
@@ -32,9 +32,10 @@ class Person:
         return person
 
     def asks(self) -> None:
-        self.list.confirm_required, before = True, self.list.confirm_required
+        confirm_required = self.list.confirm_required
+        self.list.confirm_required = True
         sign_up.request_subscription(self.uow, self.list, self.email, STRANGER)
-        self.list.confirm_required = before
+        self.list.confirm_required = confirm_required
 
     def opts_out(self) -> None:
         actor = Actor(ActorKind.USER, Via.TRACE)
@@ -60,6 +61,7 @@ class Person:
     def is_new(self) -> None: ...
 
 
+# Maps each relation to a list to a function that creates the relation.
 KINDS: dict[str, Callable[[Person], object]] = {
     "active": Person.subscribes,
     "pending": Person.asks,
@@ -72,18 +74,18 @@ KINDS: dict[str, Callable[[Person], object]] = {
 }
 
 
-def new_list(stack: Stack, keeper: Owner, **fields: Any) -> int:
+def new_list(stack: Stack, owner: Owner, **fields: Any) -> int:
     with stack.resources.unit_of_work() as uow:
         slug = f"quiet-{secrets.token_hex(6)}"
-        made = lists.create_list(
+        mailing_list = lists.create_list(
             uow,
-            owner_id=keeper.user_id,
+            owner_id=owner.user_id,
             title="Quiet",
             slug=slug,
             fields={"confirm_required": False, **fields},
             providers=["turnstile"],
         )
-        return made.id
+        return mailing_list.id
 
 
 def address_of(stack: Stack, list_id: int, kind: str) -> str:
@@ -98,10 +100,12 @@ def addresses_of(stack: Stack, list_id: int, kind: str, *, count: int) -> list[s
     return emails
 
 
+# The method, the path and the body of a request.
 Request = tuple[str, str, dict[str, Any] | None]
 
 
 def traced(list_id: int) -> list[Request]:
+    """Return the requests that identify a person by a trace id."""
     return [
         ("DELETE", f"/subscriptions/{list_id}", None),
         ("PUT", f"/subscriptions/{list_id}/email", {"enabled": True}),
@@ -111,16 +115,17 @@ def traced(list_id: int) -> list[Request]:
 
 
 def forged(stack: Stack, list_id: int, user_id: int) -> str:
-    """A trace id as we would make it for that person, but for its signature."""
+    """Return a trace id of this person with a wrong signature."""
     signed, key_id, mac = trace_for(stack, list_id, user_id).split(".")
     return f"{signed}.{key_id}.{'B' if mac[0] == 'A' else 'A'}{mac[1:]}"
 
 
 def user_ids(stack: Stack, list_id: int) -> dict[str, int]:
-    found = {"nobody": secrets.randbelow(2**53)}
+    """Map each relation to the id of a new person with this relation, and `nobody` to no person."""
+    ids = {"nobody": secrets.randbelow(2**53)}
     for kind in KINDS:
         email = address_of(stack, list_id, kind)
         for (user_id,) in stack.query("SELECT id FROM users WHERE email = %s", email):
             assert isinstance(user_id, int)
-            found[kind] = user_id
-    return found
+            ids[kind] = user_id
+    return ids

@@ -1,5 +1,6 @@
-"""Redirect URIs that look like a registered one, and lead elsewhere."""
+"""Hostile redirect URIs: they look like a registered URI, but lead to another place."""
 
+# The redirect URIs that a client has registered.
 REGISTERED = "https://client.example/callback"
 LOOPBACK = "http://127.0.0.1:5000/callback"
 
@@ -25,7 +26,7 @@ _PATHS = [
     *("/callback%0d%0aSet-Cookie:a=b", "/callbackevil", "/callback/../../evil", "/callback\u202e"),
     *("/callback?%23", "/..;/callback", "/callback/%2e%2e/evil", "/callback\t", "/callback\x7f"),
 ]
-_WHOLE = [
+_COMPLETE_URIS = [
     *("//client.example/callback", "///client.example/callback", "/callback", "callback", "."),
     *("https:client.example/callback", "https:/client.example/callback", "\\\\evil.example"),
     *("https:///client.example/callback", "https:\\\\client.example\\callback", "*", "null"),
@@ -49,14 +50,16 @@ _NEAR_LOOPBACK = [
     *("http://0/callback", "http://0.0.0.0:1/c", "http://[::1]/callback"),
 ]
 
+# URIs that are similar to the registered ones. The server must not redirect to them.
 ELSEWHERE = [
     *(f"https://{host}/callback" for host in _HOSTS),
     *(f"{scheme}://client.example/callback" for scheme in _SCHEMES),
     *(f"https://client.example{path}" for path in _PATHS),
-    *_WHOLE,
+    *_COMPLETE_URIS,
     *_NEAR_LOOPBACK,
 ]
 
+# URIs that a client must not register.
 UNREGISTRABLE = [
     *("", " ", "x", "/callback", "//client.example/callback", "http://client.example/callback"),
     *("https://", "https:///x", "https://client.example/x#y", "https://client.example/#"),

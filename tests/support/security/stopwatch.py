@@ -43,11 +43,12 @@ class Stopwatch:
         times = []
         for number, (first, second) in enumerate(requests):
             if number % 2:
-                late = self.seconds(*second)
-                times.append((self.seconds(*first), late))
+                second_time = self.seconds(*second)
+                first_time = self.seconds(*first)
             else:
-                early = self.seconds(*first)
-                times.append((early, self.seconds(*second)))
+                first_time = self.seconds(*first)
+                second_time = self.seconds(*second)
+            times.append((first_time, second_time))
         self._connection.close()
         return times
 

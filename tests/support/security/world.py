@@ -127,32 +127,34 @@ def _add_files(world: World) -> None:
 def _add_attachments(world: World) -> None:
     values, client = world.values, world.client
     name = f"{world.mark}.png"
-    open_, closed = send(client, name=name), send(client, name=name, encrypted="1")
-    values["hash_id"] = data(open_)["hash_id"]
-    values["closed_hash_id"] = data(closed)["hash_id"]
-    values["filename"] = data(closed)["filename"]
+    public_image = data(send(client, name=name))
+    encrypted_image = data(send(client, name=name, encrypted="1"))
+    values["hash_id"] = public_image["hash_id"]
+    values["closed_hash_id"] = encrypted_image["hash_id"]
+    values["filename"] = encrypted_image["filename"]
 
 
 def _add_orders(world: World) -> None:
     """Create three orders: one that isn't paid, one that is paid, and one without an owner."""
     order = {"amount": 5, "redirect_url": f"{SHOP}?of={world.mark}"}
     for name in ("order_id", "paid_order_id"):
-        made = data(world.client.post("/auxilia/credits/topup", json=order))
-        world.values[name] = made["order_id"]
+        created_order = data(world.client.post("/auxilia/credits/topup", json=order))
+        world.values[name] = created_order["order_id"]
     with closing(SandboxPayments(world.stack.sandbox_url)) as sandbox:
-        sandbox.pay(made["payment_url"])
-    await_status(world.stack, made["order_id"], "paid")
-    with world.stack.client() as nobody:
-        unclaimed = data(nobody.post("/auxilia/credits/topup", json=order))
+        sandbox.pay(created_order["payment_url"])
+    await_status(world.stack, created_order["order_id"], "paid")
+    with world.stack.client() as stranger:
+        unclaimed = data(stranger.post("/auxilia/credits/topup", json=order))
     world.values["claim_token"] = unclaimed["claim_token"]
 
 
 def _add_endpoint(world: World) -> None:
     """Create a paused webhook endpoint with one delivery. Nothing listens on its port."""
     client, url = world.client, f"http://127.0.0.1:9/{world.mark}"
-    made = data(client.post("/webhook-endpoints", json={"url": url, "types": ["order.disputed"]}))
-    path = f"/webhook-endpoints/{made['id']}"
-    world.values["endpoint_id"] = made["id"]
+    body = {"url": url, "types": ["order.disputed"]}
+    endpoint = data(client.post("/webhook-endpoints", json=body))
+    path = f"/webhook-endpoints/{endpoint['id']}"
+    world.values["endpoint_id"] = endpoint["id"]
     world.values["delivery_id"] = data(client.post(f"{path}/test"))["id"]
     data(client.patch(path, json={"state": "paused"}))
 
@@ -162,7 +164,7 @@ def _add_sender(world: World) -> None:
     values, stack = world.values, world.stack
     sender = data(world.client.post("/senders", json={"name": world.mark, "provider": "generic"}))
     values["sender_id"] = sender["id"]
-    about = {
+    ids = {
         "sender": sender["id"],
         "list": values["list_id"],
         "user": values["user_id"],
@@ -204,18 +206,20 @@ def _add_sender(world: World) -> None:
         ),
         "origin_days VALUES ({list}, CURRENT_DATE, '{mark}', '', '', '', 1, 0)",
     ):
-        stack.query(f"INSERT INTO {row.format(**about)}")
+        stack.query(f"INSERT INTO {row.format(**ids)}")
 
 
 def _add_grant(world: World) -> None:
     """Create an OAuth client with access to the owner's credits, and one without any access."""
     values, stack = world.values, world.stack
-    program, other = (register(stack, name=f"{world.mark} {n}") for n in range(2))
-    given = tokens_of(world, program)
-    values["access_token"], values["refresh_token"] = given["access_token"], given["refresh_token"]
+    program, other_program = (register(stack, name=f"{world.mark} {n}") for n in range(2))
+    tokens = tokens_of(world, program)
+    values["access_token"] = tokens["access_token"]
+    values["refresh_token"] = tokens["refresh_token"]
     values["grant_id"] = data(world.client.get("/grants"))[0]["id"]
     values["client_id"] = program.client_id
-    values["other_client_id"], values["other_client_secret"] = other.client_id, other.secret
+    values["other_client_id"] = other_program.client_id
+    values["other_client_secret"] = other_program.secret
 
 
 def tokens_of(world: World, program: Program) -> Any:
@@ -226,7 +230,7 @@ def tokens_of(world: World, program: Program) -> Any:
 
 
 # Columns that change with each request, such as the time at which an API key was last used.
-_UNSTEADY = {"last_used_at"}
+_VOLATILE_COLUMNS = {"last_used_at"}
 # Query the system catalogs directly, because the views in ``information_schema`` take at least a
 # hundred times as long.
 _TABLES = """
@@ -311,11 +315,11 @@ def rows_about(
 
 
 def _digest_rows(stack: Stack, conditions: dict[str, str]) -> Rows:
-    unsteady = "".join(f" - '{column}'" for column in sorted(_UNSTEADY))
+    ignored_columns = "".join(f" - '{column}'" for column in sorted(_VOLATILE_COLUMNS))
     parts = [
         f"SELECT '{table}', count(*), "
-        f"md5(string_agg(md5((to_jsonb(t){unsteady})::text), '' "
-        f"ORDER BY md5((to_jsonb(t){unsteady})::text))) FROM {table} t WHERE {condition}"
+        f"md5(string_agg(md5((to_jsonb(t){ignored_columns})::text), '' "
+        f"ORDER BY md5((to_jsonb(t){ignored_columns})::text))) FROM {table} t WHERE {condition}"
         for table, condition in conditions.items()
     ]
     rows = stack.query(" UNION ALL ".join(parts))

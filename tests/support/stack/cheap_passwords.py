@@ -1,4 +1,4 @@
-"""Password hashes that cost nothing, for tests alone: the product has no setting for it."""
+"""Makes password hashes cheap in the current process. The product has no setting for this."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,26 +7,26 @@ from argon2 import PasswordHasher, profiles
 
 from services.accounts import passwords
 
-_THOROUGH = passwords._hasher
-_CHEAP = PasswordHasher.from_parameters(profiles.CHEAPEST)
+_PRODUCT_HASHER = passwords._hasher
+_CHEAP_HASHER = PasswordHasher.from_parameters(profiles.CHEAPEST)
 
 
 def use_cheap_hashes() -> None:
-    """Hash passwords in this process in a ten thousandth of the product's time."""
-    _use(_CHEAP)
+    """Make this process hash passwords ten thousand times as fast as the product."""
+    _use_hasher(_CHEAP_HASHER)
 
 
 @contextmanager
 def thorough_hashes() -> Iterator[None]:
-    """Hash passwords as the product does while the block runs."""
-    before = passwords._hasher
-    _use(_THOROUGH)
+    """Hash passwords like the product until the block ends."""
+    earlier_hasher = passwords._hasher
+    _use_hasher(_PRODUCT_HASHER)
     try:
         yield
     finally:
-        _use(before)
+        _use_hasher(earlier_hasher)
 
 
-def _use(hasher: PasswordHasher) -> None:
+def _use_hasher(hasher: PasswordHasher) -> None:
     passwords._hasher = hasher
     passwords._unused_hash.cache_clear()

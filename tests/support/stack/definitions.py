@@ -1,8 +1,8 @@
-"""What a database is made of, as Postgres writes it, so that two of them can be compared."""
+"""Reads the definitions of all database objects, so that tests can compare two databases."""
 
 from sqlalchemy import Connection, text
 
-# What an extension brought is left out.
+# Functions of extensions are left out.
 _FUNCTIONS = """
 FROM pg_proc WHERE pronamespace = 'public'::regnamespace
     AND NOT EXISTS (SELECT FROM pg_depend WHERE objid = pg_proc.oid AND deptype = 'e')
@@ -43,5 +43,5 @@ _STATEMENTS = {
 
 
 def definitions(connection: Connection) -> dict[str, set[str]]:
-    """All of them, by their kind. The order of a table's columns is none of them."""
+    """Map each kind of object to its definitions. The order of columns in a table is ignored."""
     return {kind: set(connection.scalars(text(sql))) for kind, sql in _STATEMENTS.items()}

@@ -1,4 +1,4 @@
-"""Settings as a process is given them."""
+"""Creates settings for tests, from arguments or from environment variables."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _REQUIRED = {
     "secret_keys": KEY,
     "encryption_keys": KEY,
 }
-# Reads these from the environment, with those that are required.
+# A function that reads these settings and the required settings from the environment.
 Load = Callable[..., Settings]
 
 
@@ -28,15 +28,18 @@ def settings(**chosen: object) -> Settings:
 
 @pytest.fixture
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove all of Pressroom's variables from the environment."""
     for name in [name for name in os.environ if name.startswith("PRESSROOM_")]:
         monkeypatch.delenv(name)
 
 
 @pytest.fixture
 def load(no_settings: None, monkeypatch: pytest.MonkeyPatch) -> Load:
-    def from_environment(**chosen: str) -> Settings:
+    """A function that sets variables of settings, and loads the settings like a program."""
+
+    def load_from_environment(**chosen: str) -> Settings:
         for name, value in {**_REQUIRED, **chosen}.items():
             monkeypatch.setenv(f"PRESSROOM_{name.upper()}", value)
         return load_settings.__wrapped__()
 
-    return from_environment
+    return load_from_environment

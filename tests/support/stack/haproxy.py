@@ -1,4 +1,4 @@
-"""HAProxy in front of hosts of the API, by the example's own configuration."""
+"""Runs HAProxy in front of two API hosts, with the example configuration of the deployment."""
 
 import csv
 import shutil
@@ -21,16 +21,17 @@ SERVERS = ("one", "two")
 
 
 def program() -> str:
-    found = shutil.which("haproxy", path="/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin")
-    return found or pass_over("needs haproxy (Debian: haproxy)")
+    """Return the path of HAProxy. Skip the test if it isn't installed."""
+    path = shutil.which("haproxy", path="/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin")
+    return path or pass_over("needs haproxy (Debian: haproxy)")
 
 
 def configured(folder: Path, public: str, hosts: tuple[str, str]) -> Path:
     """Write the example's configuration into the folder, with addresses and files of the test."""
     text = EXAMPLE.read_text()
     certificate = self_signed(folder / "pressroom.pem")
-    for written, ours in {
-        # A test may be no administrator, and has few descriptors.
+    for original, replacement in {
+        # A test may not change its user, and may open only a few files.
         "    user haproxy\n    group haproxy\n": "",
         "maxconn 20000": "maxconn 400",
         "/run/haproxy/admin.sock": str(folder / "admin.sock"),
@@ -40,8 +41,8 @@ def configured(folder: Path, public: str, hosts: tuple[str, str]) -> Path:
         "api-1.internal:8000": hosts[0],
         "api-2.internal:8000": hosts[1],
     }.items():
-        assert text.count(written) == 1, written
-        text = text.replace(written, ours)
+        assert text.count(original) == 1, original
+        text = text.replace(original, replacement)
     file = folder / "haproxy.cfg"
     file.write_text(text)
     return file
@@ -49,7 +50,7 @@ def configured(folder: Path, public: str, hosts: tuple[str, str]) -> Path:
 
 @dataclass(frozen=True)
 class Front:
-    """A running HAProxy. Its servers are called as in the example."""
+    """A running HAProxy, whose servers have the same names as in the example."""
 
     url: str
     running: Running
@@ -63,10 +64,10 @@ class Front:
         )
 
     def state(self, server: str) -> str:
-        return self._shown(server)["status"]
+        return self._read_statistics(server)["status"]
 
-    def _shown(self, server: str) -> dict[str, str]:
-        lines = self._order("show stat").removeprefix("# ").splitlines()
+    def _read_statistics(self, server: str) -> dict[str, str]:
+        lines = self._run_command("show stat").removeprefix("# ").splitlines()
         [row] = [
             each
             for each in csv.DictReader(lines)
@@ -74,12 +75,12 @@ class Front:
         ]
         return row
 
-    def _order(self, words: str) -> str:
-        with socket.socket(socket.AF_UNIX) as admin:
-            admin.settimeout(10)
-            admin.connect(str(self.admin))
-            admin.sendall(f"{words}\n".encode())
-            return admin.makefile().read()
+    def _run_command(self, command: str) -> str:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(10)
+            connection.connect(str(self.admin))
+            connection.sendall(f"{command}\n".encode())
+            return connection.makefile().read()
 
 
 def _is_listening(admin: Path) -> bool:
@@ -93,12 +94,12 @@ def _is_listening(admin: Path) -> bool:
 def in_front(
     stack: Stack, public: str, hosts: tuple[str, str], prefix: tuple[str, ...] = ()
 ) -> Iterator[Front]:
-    """HAProxy at `public` (address:port) before two hosts, once it finds each of them ready.
+    """Run HAProxy in front of two hosts, and wait until it finds both hosts ready.
 
-    Args:
-        prefix: a command that runs it elsewhere, such as in a namespace.
+    ``public``: the address and port of HAProxy. ``prefix``: the beginning of its command line, for
+        example to run it in a network namespace.
     """
-    # A socket's path is short: a test's own folder lies deep.
+    # Use a temporary folder, because the folders of tests have too long paths for a socket.
     with tempfile.TemporaryDirectory(prefix="haproxy-") as place:
         folder = Path(place)
         argv = (*prefix, program(), "-db", "-f", str(configured(folder, public, hosts)))

@@ -1,3 +1,5 @@
+"""Measures memory that changes for a while after the work has ended."""
+
 import time
 from collections.abc import Callable
 
@@ -7,14 +9,19 @@ MEGABYTE = 1024 * 1024
 
 
 def settled_memory(memory: Callable[[], int]) -> int:
-    """The memory once it stays as it is: converters give it back when they have idled a second."""
-    level, since = 0, time.monotonic()
+    """Wait until the memory stays the same for two seconds, and return it.
 
-    def stays() -> bool:
-        nonlocal level, since
+    Image converters free their memory after an idle second.
+    """
+    level = 0
+    level_since = time.monotonic()
+
+    def is_stable() -> bool:
+        nonlocal level, level_since
         if abs(memory() - level) > MEGABYTE:
-            level, since = memory(), time.monotonic()
-        return time.monotonic() - since > 2
+            level = memory()
+            level_since = time.monotonic()
+        return time.monotonic() - level_since > 2
 
-    eventually(stays, within=30, what="a memory that stays as it is")
+    eventually(is_stable, within=30, what="a memory that stays as it is")
     return level

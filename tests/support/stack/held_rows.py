@@ -1,4 +1,4 @@
-"""Rows that a test locks, so that a process stops in the middle of what it writes."""
+"""Locks rows and tables, so that a process has to wait in the middle of a transaction."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,7 +16,7 @@ WAITS = (
 
 @contextmanager
 def uncommitted(stack: Stack, statement: str, *values: object) -> Iterator[None]:
-    """Run a statement, keep its locks until the block ends, and take it back."""
+    """Run a statement, keep its locks until the block ends, and roll it back."""
     with closing(psycopg2.connect(stack.owner_url)) as connection:
         connection.cursor().execute(statement, values)
         yield
@@ -30,6 +30,6 @@ def held(stack: Stack, table: str, row_id: object) -> Iterator[None]:
 
 
 def await_waiter(stack: Stack, words: str) -> None:
-    """Until a statement with these words waits for a lock."""
-    found = f"%{words}%"
-    eventually(lambda: stack.query(WAITS, found), within=60, what=f"the lock of {words}")
+    """Wait until a statement with these words waits for a lock."""
+    pattern = f"%{words}%"
+    eventually(lambda: stack.query(WAITS, pattern), within=60, what=f"the lock of {words}")

@@ -1,4 +1,4 @@
-"""Callers who go on while a test changes what serves them."""
+"""Simulates callers who repeat calls while a test restarts or replaces processes."""
 
 import threading
 import time
@@ -14,26 +14,26 @@ import httpx2
 from devstack.harness.polling import Result, eventually
 from devstack.harness.stack import plain_client
 
-# A client that its user waits for tries for no longer.
-MENDED_WITHIN = 30.0
-_PAUSE = 0.2
-# A server that asks to try again.
-_NOT_NOW = frozenset({409, 429, 500, 502, 503, 504})
+# How long a caller retries a call. A client with a waiting user would not retry for longer.
+MAX_RETRY_SECONDS = 30.0
+_PAUSE_SECONDS = 0.2
+# The statuses of responses after which a caller retries.
+_RETRYABLE_STATUSES = frozenset({409, 429, 500, 502, 503, 504})
 
 
 @dataclass
 class Caller:
-    """A client that asks again until it is answered, and keeps its connection.
+    """A client that retries calls until they succeed, and keeps its connection open.
 
-    A call with an Idempotency-Key is made again after a broken connection too; without one that is
-    a failure, since the call may have been done.
+    After a broken connection, the client retries only calls with an Idempotency-Key. Any other call
+    fails, because the server may have performed it.
     """
 
     load: "Load"
     key: str
-    # The call under way, and when it began.
-    _doing: str = "no call yet"
-    _since: float = field(default_factory=time.monotonic)
+    # The call in progress, and the time at which it began.
+    _current_call: str = "no call yet"
+    _began_at: float = field(default_factory=time.monotonic)
     _http: httpx2.Client = field(default_factory=lambda: plain_client(timeout=30.0))
 
     def call(
@@ -45,43 +45,46 @@ class Caller:
         headers: Mapping[str, str] = MappingProxyType({}),
         **more: object,
     ) -> httpx2.Response:
-        key = {"Idempotency-Key": uuid4().hex} if keyed else {}
-        own = {"X-API-Key": self.key, **key, **headers}
-        self._doing, self._since = f"{method} {path}", time.monotonic()
-        until = self._since + MENDED_WITHIN
+        idempotency = {"Idempotency-Key": uuid4().hex} if keyed else {}
+        all_headers = {"X-API-Key": self.key, **idempotency, **headers}
+        self._current_call = f"{method} {path}"
+        self._began_at = time.monotonic()
+        deadline = self._began_at + MAX_RETRY_SECONDS
         while True:
             try:
                 answer = self._http.request(
                     method,
                     self.load.url + path,
-                    headers=own,
+                    headers=all_headers,
                     **more,  # type: ignore[arg-type]
                 )
                 if answer.is_success:
-                    self.load.longest = max(self.load.longest, time.monotonic() - self._since)
+                    self.load.longest = max(self.load.longest, time.monotonic() - self._began_at)
                     return answer
-                found, is_for_good = answer.text, answer.status_code not in _NOT_NOW
-                found = f"{answer.status_code} {found}"
+                failure = f"{answer.status_code} {answer.text}"
+                is_final = answer.status_code not in _RETRYABLE_STATUSES
             except httpx2.TransportError as error:
-                found, is_for_good = repr(error), not keyed
-            found = f"{self._doing}: {found}"
-            self.load.again.append(found)
-            assert not is_for_good, found
-            assert time.monotonic() < until, self.load.again[-5:]
-            time.sleep(_PAUSE)
+                failure = repr(error)
+                is_final = not keyed
+            failure = f"{self._current_call}: {failure}"
+            self.load.again.append(failure)
+            assert not is_final, failure
+            assert time.monotonic() < deadline, self.load.again[-5:]
+            time.sleep(_PAUSE_SECONDS)
 
     def close(self) -> None:
         self._http.close()
 
-    def told(self) -> str:
-        return f"{self._doing} for {time.monotonic() - self._since:.1f} s"
+    def describe_call(self) -> str:
+        """Return a description of the call in progress."""
+        return f"{self._current_call} for {time.monotonic() - self._began_at:.1f} s"
 
 
 Action = Callable[[Caller], None]
 
 
 def charge(caller: Caller, *, keyed: bool = True) -> None:
-    """Take a credit of the caller's, and count that."""
+    """Charge the caller one credit, and count the action."""
     body = {"amount_credit": 1, "source_id": "load"}
     caller.call("POST", "/auxilia/credits/consume", json=body, keyed=keyed)
     caller.load.count()
@@ -89,30 +92,30 @@ def charge(caller: Caller, *, keyed: bool = True) -> None:
 
 @contextmanager
 def repeated(*actions: Callable[[], object], pause: float = 0.0) -> Iterator[None]:
-    """Do each action again and again, in a thread of its own, until the block ends."""
-    over = threading.Event()
+    """Repeat each action in a separate thread until the block ends."""
+    stop = threading.Event()
 
     def repeat(action: Callable[[], object]) -> None:
-        while not over.is_set():
+        while not stop.is_set():
             action()
-            over.wait(pause)
+            stop.wait(pause)
 
     with ThreadPoolExecutor(len(actions) or 1) as threads:
-        going = [threads.submit(repeat, action) for action in actions]
+        futures = [threads.submit(repeat, action) for action in actions]
         try:
             yield
         finally:
-            over.set()
-    for each in going:
-        each.result()
+            stop.set()
+    for future in futures:
+        future.result()
 
 
 def at_once(count: int, call: Callable[[], Result]) -> list[Result]:
-    """What so many calls give that begin at the same moment."""
-    together = threading.Barrier(count)
+    """Make ``count`` calls that begin at the same time, and return their results."""
+    barrier = threading.Barrier(count)
 
     def begin(_: int) -> Result:
-        together.wait(60)
+        barrier.wait(60)
         return call()
 
     with ThreadPoolExecutor(count) as threads:
@@ -121,12 +124,12 @@ def at_once(count: int, call: Callable[[], Result]) -> list[Result]:
 
 @dataclass
 class Load:
-    """Calls that go on until the load ends.
+    """Several callers who repeat their actions.
 
     Attributes:
-        done: how many actions of callers have ended well.
-        again: each answer because of which a call was made again.
-        longest: seconds that the slowest call took, with all of its tries.
+        done: the number of successful actions.
+        again: the failures after which a call was retried.
+        longest: the seconds of the slowest call, including its retries.
     """
 
     url: str
@@ -135,18 +138,18 @@ class Load:
     longest: float = 0.0
     _callers: list[Caller] = field(default_factory=list)
     _faults: list[BaseException] = field(default_factory=list)
-    _over: threading.Event = field(default_factory=threading.Event)
-    _count: threading.Lock = field(default_factory=threading.Lock)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _count_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self) -> None:
-        with self._count:
+        with self._count_lock:
             self.done += 1
 
     @contextmanager
     def going_on(self, *actions: tuple[str, Action]) -> Iterator[None]:
-        """Repeat each action, as the caller with this key.
+        """Repeat each action, as the caller with the given API key, until the block ends.
 
-        A failure says what each caller was doing.
+        If the test fails inside the block, its error names the call of each caller.
         """
         self._callers = [Caller(self, key) for key, _ in actions]
         threads = [
@@ -158,14 +161,16 @@ class Load:
         try:
             yield
         except BaseException as error:
-            error.add_note(f"Meanwhile the callers were in {self._told()}; {self._faults}")
+            error.add_note(
+                f"Meanwhile the callers were in {self._describe_callers()}; {self._faults}"
+            )
             raise
         finally:
             self._end(threads)
         assert self._faults == []
 
     def require_more(self, actions: int) -> None:
-        """Wait until so many more have ended well."""
+        """Wait until this many further actions have succeeded."""
         before = self.done
 
         def is_enough() -> bool:
@@ -175,19 +180,19 @@ class Load:
         eventually(is_enough, within=120, what=f"{actions} actions after {before}")
 
     def _end(self, threads: list[threading.Thread]) -> None:
-        self._over.set()
-        # Two calls of an action, each with its last try.
-        until = time.monotonic() + 4 * MENDED_WITHIN
+        self._stop.set()
+        # An action makes at most two calls, and the last attempt of each call takes extra time.
+        deadline = time.monotonic() + 4 * MAX_RETRY_SECONDS
         for thread in threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        assert not any(thread.is_alive() for thread in threads), self._told()
+            thread.join(max(0.0, deadline - time.monotonic()))
+        assert not any(thread.is_alive() for thread in threads), self._describe_callers()
 
-    def _told(self) -> list[str]:
-        return [caller.told() for caller in self._callers]
+    def _describe_callers(self) -> list[str]:
+        return [caller.describe_call() for caller in self._callers]
 
     def _repeat(self, action: Action, caller: Caller) -> None:
         try:
-            while not self._over.is_set():
+            while not self._stop.is_set():
                 action(caller)
         except BaseException as error:  # noqa: BLE001 - the thread of the test raises it
             self._faults.append(error)

@@ -1,4 +1,4 @@
-"""Maintenance at the moment at which a test wants it."""
+"""Starts maintenance when a test needs it, or keeps all maintenance from running."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,14 +8,15 @@ from devstack.harness.stack import Stack
 
 
 def run_maintenance(stack: Stack, name: str) -> None:
-    """Make the maintenance due, and wait until a worker has begun a run of it and done the work.
+    """Make the maintenance due, and wait until a new run of it has succeeded.
 
-    A run that failed did a part of it; the product tries again later, and so does this, at once.
+    If a run fails, make the maintenance due again immediately, because the product retries it only
+    later.
     """
     [(before,)] = stack.query("SELECT now()")
 
     def has_run() -> bool:
-        # Each time, since a run that is under way sets the time of the next one.
+        # Repeat the update, because a run in progress may set the time of the next run.
         stack.query(
             "UPDATE maintenance SET due_at = now(), send_after = now() WHERE name = %s"
             " AND due_at > now() AND (last_started_at < %s OR last_error IS NOT NULL)",
@@ -41,16 +42,16 @@ def run_maintenance(stack: Stack, name: str) -> None:
 
 @contextmanager
 def resting_maintenance(stack: Stack) -> Iterator[None]:
-    """No maintenance changes a row while the block lasts."""
+    """Keep all maintenance from running until the block ends."""
 
-    def rests() -> bool:
-        # Each time, since a run that is under way sets the time of the next one.
+    def is_resting() -> bool:
+        # Repeat the update, because a run in progress may set the time of the next run.
         later = "now() + interval '1 day'"
         stack.query(f"UPDATE maintenance SET due_at = {later}, send_after = {later}")
         return not stack.query("SELECT 1 FROM maintenance WHERE lease_expires_at IS NOT NULL")
 
     try:
-        eventually(rests, what="the end of all maintenance")
+        eventually(is_resting, what="the end of all maintenance")
         yield
     finally:
         stack.query("UPDATE maintenance SET due_at = now(), send_after = now()")

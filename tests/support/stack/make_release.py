@@ -41,9 +41,9 @@ from tests.support.stack.programs import TEST_PROGRAMS
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "tests" / "storage" / "releases"
-_SUMS = FOLDER / "SHA256SUMS"
-_KEYS = ("PRESSROOM_SECRET_KEYS", "PRESSROOM_ENCRYPTION_KEYS")
-# Their answers are the same at any later time.
+_CHECKSUM_FILE = FOLDER / "SHA256SUMS"
+_KEY_SETTINGS = ("PRESSROOM_SECRET_KEYS", "PRESSROOM_ENCRYPTION_KEYS")
+# Paths whose responses never change.
 _PATHS = (
     "/lists",
     "/lists/{list_id}/subscriptions",
@@ -78,7 +78,7 @@ def main() -> None:
         worlds.settled(stack)
         paths = [path.format(**world.values) for path in _PATHS]
         record = {
-            "settings": {name: stack.environment[name] for name in _KEYS},
+            "settings": {name: stack.environment[name] for name in _KEY_SETTINGS},
             "api_url": stack.api_url,
             "api_key": world.owner.key,
             "answers": {path: data(world.client.get(path)) for path in paths},
@@ -90,12 +90,12 @@ def main() -> None:
     answers.write_text(json.dumps(record, indent=1) + "\n")
     migrations = sums_of(ROOT.glob("storage/migrations/versions/[0-9]*"))
     sums = migrations | released_sums() | sums_of([database, answers])
-    _SUMS.write_text("".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
+    _CHECKSUM_FILE.write_text("".join(f"{sums[name]}  {name}\n" for name in sorted(sums)))
 
 
 def released_sums() -> dict[str, str]:
-    """The SHA-256 of each file that was released, by its path."""
-    lines = _SUMS.read_text().splitlines() if _SUMS.exists() else []
+    """Map the path of each released file to its SHA-256 checksum."""
+    lines = _CHECKSUM_FILE.read_text().splitlines() if _CHECKSUM_FILE.exists() else []
     return {name: digest for digest, name in map(str.split, lines)}
 
 
@@ -106,45 +106,50 @@ def sums_of(files: Iterable[Path]) -> dict[str, str]:
 
 
 def _fill(stack: Stack) -> World:
-    """One owner, who is returned, keeps all; another one does everything, deletions too."""
-    kept, busy = worlds.build(stack), worlds.build(stack)
-    for world in (kept, busy):
+    """Create the data of two owners, and return the first owner's data.
+
+    The second owner makes all API calls, including calls that delete data.
+    """
+    complete_world = worlds.build(stack)
+    changed_world = worlds.build(stack)
+    for world in (complete_world, changed_world):
         grant(stack, world.owner.user_id, "100.5")
         data(consume(world.client, "0.25", key="charged-only-once"))
     for operation, call in CALLS.items():
-        values = busy.values | {"as_whom": "me", "provider": "stockphoto"}
-        reply = call.send(busy.client, operation, values)
+        values = changed_world.values | {"as_whom": "me", "provider": "stockphoto"}
+        reply = call.send(changed_world.client, operation, values)
         assert reply.status_code == call.own, (operation, reply.text)
-    _add_readers(kept)
+    _add_readers(complete_world)
     _add_account(stack)
     printed(stack, "maintenance", "maintenance.fold_counts")
     assert printed(stack, "credits", "verify") == []
-    return kept
+    return complete_world
 
 
 def _add_readers(world: World) -> None:
-    """Consent with words, and by an import; people who wait, who left, and who are erased."""
+    """Add consent with a wording and by an import, and pending, unsubscribed and erased people."""
     stack, client = world.stack, world.client
-    words = {"consent_wording": "I want this letter.", "confirm_required": True}
-    asked_id = new_list(client, **words)["id"]
-    with stack.client() as stranger, a_reader(stack) as stays, a_reader(stack) as leaves:
-        waiting, erased = new_address(), new_address()
-        for email in (waiting, erased):
-            data(subscribe(stranger, asked_id, email))
+    fields = {"consent_wording": "I want this letter.", "confirm_required": True}
+    confirmed_list_id = new_list(client, **fields)["id"]
+    with stack.client() as stranger, a_reader(stack) as member, a_reader(stack) as former_member:
+        pending_email = new_address()
+        erased_email = new_address()
+        for email in (pending_email, erased_email):
+            data(subscribe(stranger, confirmed_list_id, email))
         list_id = world.values["list_id"]
-        stays.joins(list_id)
-        leaves.joins(list_id).leaves(list_id)
+        member.joins(list_id)
+        former_member.joins(list_id).leaves(list_id)
         reported = stranger.post("/report", params={"trace_id": world.values["trace_id"]})
         assert reported.status_code == 303
     row = ("first." + world.mark + "@example.com", "Ada", "2025-01-02T03:04:05Z", "192.0.2.7")
     header = ("Email", "Name", "Consent at", "Consent IP")
     imported(client, list_id, sheet(header, row), on_existing="update")
     worlds.settled(stack)
-    printed(stack, "users", "erase", erased, "--yes")
+    printed(stack, "users", "erase", erased_email, "--yes")
 
 
 def _add_account(stack: Stack) -> None:
-    """An account with a session and second factors, and a login that failed."""
+    """Add an account with a session and second factors, and a failed login."""
     email = new_account(stack)
     with a_visitor(stack) as visitor:
         visitor.log_in(email, "not the password")

@@ -1,7 +1,7 @@
-"""Our modules, their packages and a Python where every user of this machine can read them.
+"""Makes our modules, their packages and a Python readable for every user of this machine.
 
-They are used where they are. What lies in a folder that only root may enter is laid into a new one
-instead: by hard links, which cost half a second for a virtual environment of a gigabyte.
+Parts that every user can read stay in their place. Parts in a folder of root are copied with hard
+links, which takes half a second for a virtual environment of a gigabyte.
 """
 
 import os
@@ -20,11 +20,12 @@ _READABLE, _EXECUTABLE = 0o444, 0o111
 
 @dataclass(frozen=True)
 class Checkout:
-    """Where the parts are.
+    """The places of the parts.
 
     Attributes:
         packages: the site-packages of the virtual environment.
-        libraries: where a copied Python finds its shared library; None for one in its own place.
+        libraries: the folder with the shared library of a copied Python, or None if Python isn't
+            copied.
     """
 
     source: Path
@@ -34,78 +35,79 @@ class Checkout:
 
 
 def as_ordinary_user(*words: str) -> list[str]:
-    """A command as root gives it, for a user without any of root's powers."""
+    """Return a command line with which root runs a command as a user without privileges."""
     return ["setpriv", f"--reuid={ORDINARY_ID}", f"--regid={ORDINARY_ID}", "--clear-groups", *words]
 
 
 def open_checkout(room: Path) -> Checkout:
-    """This checkout, with copies in `room` of the parts that are closed to other users."""
+    """Copy the parts that other users can't read to `room`, and return the places of all parts."""
     source, environment = _SOURCE, Path(sys.prefix)
     packages = Path(sysconfig.get_paths()["purelib"])
     if not _can_read(source / "devstack" / "__main__.py"):
-        source = _lay_modules(room / "modules")
+        source = _copy_modules(room / "modules")
     if not _can_read(packages / "psutil" / "__init__.py"):
-        copied = _lay(environment, room / "environment")
+        copied = _copy_tree(environment, room / "environment")
         packages = copied / packages.relative_to(environment)
         environment = copied
     for python in (environment / "bin" / "python", Path("/usr/bin") / _VERSION):
         if _can_run(python):
             return Checkout(source, packages, python)
-    installation = _lay_python(room / "python")
+    installation = _copy_python(room / "python")
     python = installation / "bin" / _VERSION
     return Checkout(source, packages, python, installation / "lib")
 
 
-def _lay_modules(target: Path) -> Path:
+def _copy_modules(target: Path) -> Path:
     for init in _SOURCE.glob("*/__init__.py"):
         if init.parent.name not in {"tests", "benchmarks"}:
-            _lay(init.parent, target / init.parent.name)
+            _copy_tree(init.parent, target / init.parent.name)
     (target / "tests").mkdir()
     for name in ("__init__.py", "embedded.py", "ports.py"):
-        _lay_file(str(_SOURCE / "tests" / name), str(target / "tests" / name))
-    _open_folder(target / "tests")
-    _open_folder(target)
+        _copy_file(str(_SOURCE / "tests" / name), str(target / "tests" / name))
+    _make_folder_readable(target / "tests")
+    _make_folder_readable(target)
     return target
 
 
-def _lay_python(target: Path) -> Path:
-    base, modules = Path(sys.base_prefix), Path("lib") / _VERSION
-    own = {str(base / modules): {"site-packages", "test"}}
-    _lay(base / modules, target / modules, without=own)
+def _copy_python(target: Path) -> Path:
+    base = Path(sys.base_prefix)
+    modules = Path("lib") / _VERSION
+    unneeded = {str(base / modules): {"site-packages", "test"}}
+    _copy_tree(base / modules, target / modules, without=unneeded)
     for library in (base / "lib").glob("libpython3*"):
-        _lay_file(str(library), str(target / "lib" / library.name))
+        _copy_file(str(library), str(target / "lib" / library.name))
     (target / "bin").mkdir()
-    _lay_file(str((base / "bin" / _VERSION).resolve()), str(target / "bin" / _VERSION))
+    _copy_file(str((base / "bin" / _VERSION).resolve()), str(target / "bin" / _VERSION))
     for folder in (target, target / "lib", target / "bin"):
-        _open_folder(folder)
+        _make_folder_readable(folder)
     return target
 
 
-def _lay(source: Path, target: Path, *, without: dict[str, set[str]] | None = None) -> Path:
-    """The tree, readable by every user."""
-    left_out = without or {}
+def _copy_tree(source: Path, target: Path, *, without: dict[str, set[str]] | None = None) -> Path:
+    """Copy a folder so that every user can read it. ``without`` maps folders to ignored names."""
+    ignored_names = without or {}
 
-    def ignored(folder: str, _: list[str]) -> set[str]:
-        return left_out.get(folder, set())
+    def ignore(folder: str, _: list[str]) -> set[str]:
+        return ignored_names.get(folder, set())
 
-    shutil.copytree(source, target, symlinks=True, ignore=ignored, copy_function=_lay_file)
+    shutil.copytree(source, target, symlinks=True, ignore=ignore, copy_function=_copy_file)
     for folder, _, _ in os.walk(target):
-        _open_folder(Path(folder))
+        _make_folder_readable(Path(folder))
     return target
 
 
-def _open_folder(folder: Path) -> None:
+def _make_folder_readable(folder: Path) -> None:
     folder.chmod(0o755)
 
 
-def _lay_file(source: str, target: str) -> str:
-    """A link to a file that every user may read already, a copy of any other."""
+def _copy_file(source: str, target: str) -> str:
+    """Link a file that every user can read, or copy any other file."""
     mode = Path(source).stat().st_mode
-    needed = _READABLE | (_EXECUTABLE if mode & 0o100 else 0)
-    if mode & needed == needed:
+    required_mode = _READABLE | (_EXECUTABLE if mode & 0o100 else 0)
+    if mode & required_mode == required_mode:
         try:
             os.link(source, target)
-        except OSError:  # another disk
+        except OSError:  # The target is on another disk.
             pass
         else:
             return target
@@ -119,10 +121,11 @@ def _can_read(path: Path) -> bool:
 
 
 def _can_run(python: Path) -> bool:
-    # Through a shell: root may still start the first program after a change of user.
+    # Use a shell, because right after the change of user, root's rights still apply to the first
+    # program.
     return _succeeds("sh", "-c", 'exec "$0" -c ""', str(python))
 
 
 def _succeeds(*words: str) -> bool:
-    tried = subprocess.run(as_ordinary_user(*words), check=False, capture_output=True)
-    return tried.returncode == 0
+    process = subprocess.run(as_ordinary_user(*words), check=False, capture_output=True)
+    return process.returncode == 0

@@ -1,3 +1,5 @@
+"""Runs commands as a user without privileges."""
+
 import os
 import subprocess
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The plans of all statements that a stack's processes run, as Postgres itself writes them down."""
+"""Makes Postgres log the plan of each statement that a stack runs, and finds expensive plans."""
 
 import json
 import re
@@ -14,25 +14,25 @@ from devstack.harness.stack import Stack
 _PLAN = re.compile(r" plan:\n((?:\t.*\n)+)")
 _INDEX_SCANS = {"Index Scan", "Index Only Scan", "Bitmap Index Scan"}
 _Node = dict[str, Any]
-# So many rows are no work for a call.
-LARGE = 100_000
-# A statement, and how it was run.
+# A call must not read this number of rows.
+LARGE_ROW_COUNT = 100_000
+# A statement and its plan.
 Plan = tuple[str, _Node]
 
 
 @dataclass(frozen=True)
 class WholeScan:
-    """A part of a plan that reads all of a table, or of what an owner has in it, or may."""
+    """A part of a plan that may read a whole table, or all rows of an owner in a table."""
 
-    # The table, the index or what is sorted by.
+    # The name of the table or index, or the sort key.
     read: str
     statement: str
 
 
 def log_plans(stack: Stack) -> None:
-    """From now on each new connection of the application has its plans written to the log.
+    """Log the plans of all statements on new connections of the application.
 
-    Those of functions and of foreign keys are among them. The tests' own connections stay silent.
+    The log includes the plans of functions and foreign keys, but no statements of the tests.
     """
     owner = make_url(stack.owner_url).username
     settings = {
@@ -49,13 +49,13 @@ def log_plans(stack: Stack) -> None:
 
 
 def pretend_growth(stack: Stack, times: int) -> set[str]:
-    """Tell the planner that every table and index has so many times its rows.
+    """Multiply the numbers of rows that the planner assumes, for all tables and indexes.
 
-    Returns the tables and the indexes that are large then. An index of few rows of a large table,
-    such as one of unfinished jobs, is small.
+    Return the names of the tables and indexes that are large afterwards. An index that contains
+    only some rows of a large table, such as the unfinished jobs, may be small.
     """
     _keep_statistics(stack)
-    # There are more lists and people too, of which a row names one.
+    # Raise the numbers of different ids too, because a larger database has more lists and people.
     stack.query(
         "UPDATE pg_statistic SET stadistinct = -stadistinct / reltuples FROM pg_class, pg_attribute"
         " WHERE pg_class.oid = starelid AND attrelid = starelid AND attnum = staattnum"
@@ -66,13 +66,13 @@ def pretend_growth(stack: Stack, times: int) -> set[str]:
         " AND relnamespace = 'public'::regnamespace AND reltuples > 0"
         " RETURNING relname, reltuples >= %s",
         times,
-        LARGE,
+        LARGE_ROW_COUNT,
     )
     return {str(name) for name, is_large in rows if is_large}
 
 
 def forget_vacuum(stack: Stack) -> None:
-    """Tell the planner that no index answers without its table, as just after a large import."""
+    """Make the planner assume that index-only scans read the table, as after a large import."""
     _keep_statistics(stack)
     stack.query(
         "UPDATE pg_class SET relallvisible = 0"
@@ -81,6 +81,7 @@ def forget_vacuum(stack: Stack) -> None:
 
 
 def _keep_statistics(stack: Stack) -> None:
+    """Turn autovacuum off, because it would replace the changed statistics."""
     tables = (
         "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
     )
@@ -89,49 +90,50 @@ def _keep_statistics(stack: Stack) -> None:
 
 
 def plans_in(log: Path, start: int) -> Iterator[Plan]:
-    """Statement and plan, of what was logged from this byte on."""
+    """Yield each statement and its plan in the log after the first ``start`` bytes."""
     text = log.read_bytes()[start:].decode(errors="replace")
-    for found in _PLAN.finditer(text):
-        logged = json.loads(re.sub(r"^\t", "", found[1], flags=re.MULTILINE))
-        yield logged["Query Text"], logged["Plan"]
+    for match in _PLAN.finditer(text):
+        entry = json.loads(re.sub(r"^\t", "", match[1], flags=re.MULTILINE))
+        yield entry["Query Text"], entry["Plan"]
 
 
 def whole_scans(statement: str, plan: _Node, large: set[str]) -> Iterator[WholeScan]:
-    """Sequential scans of large tables, and scans of all of an index that no limit ends."""
-    for node, is_limited in _nodes(plan, is_limited=False):
+    """Yield sequential scans of large tables, and scans of whole large indexes without a limit."""
+    for node, is_limited in _walk_nodes(plan, is_limited=False):
         kind = node["Node Type"]
-        read = node.get("Relation Name") if kind == "Seq Scan" else node.get("Index Name")
+        name = node.get("Relation Name") if kind == "Seq Scan" else node.get("Index Name")
         is_whole = kind == "Seq Scan" or (
             kind in _INDEX_SCANS and "Index Cond" not in node and not is_limited
         )
-        if is_whole and read in large:
-            yield WholeScan(read, statement)
+        if is_whole and name in large:
+            yield WholeScan(name, statement)
 
 
 def filtered_scans(statement: str, plan: _Node) -> Iterator[WholeScan]:
-    """Scans in the order of an index, from its end on, of which a filter keeps some rows.
+    """Yield scans that read an index from one end, and filter the rows until a limit is reached.
 
-    How soon a limit ends one depends on where the rows are that it wants.
+    The number of rows that such a scan reads depends on the places of the matching rows.
     """
-    for node, is_limited in _nodes(plan, is_limited=False):
+    for node, is_limited in _walk_nodes(plan, is_limited=False):
         is_ordered = node["Node Type"] in _INDEX_SCANS and "Index Cond" not in node
         if is_ordered and is_limited and "Filter" in node:
             yield WholeScan(node["Index Name"], statement)
 
 
 def large_sorts(statement: str, plan: _Node) -> Iterator[WholeScan]:
-    """Sorts of many rows of which few are wanted: their order is that of no index."""
-    for node, is_limited in _nodes(plan, is_limited=False):
+    """Yield sorts of many rows before a limit. No index provides the order of these rows."""
+    for node, is_limited in _walk_nodes(plan, is_limited=False):
         if node["Node Type"] == "Sort" and is_limited:
-            [below] = node["Plans"]
-            if below["Plan Rows"] >= LARGE:
+            [child] = node["Plans"]
+            if child["Plan Rows"] >= LARGE_ROW_COUNT:
                 yield WholeScan(" ".join(node["Sort Key"]), statement)
 
 
-def _nodes(node: _Node, *, is_limited: bool) -> Iterator[tuple[_Node, bool]]:
+def _walk_nodes(node: _Node, *, is_limited: bool) -> Iterator[tuple[_Node, bool]]:
+    """Yield each node of a plan, and whether a limit above it can end it early."""
     yield node, is_limited
-    # A sort and an aggregate read all of their input, whatever is wanted of them.
+    # A sort, an aggregate and a hash always read all of their input.
     kind = node["Node Type"]
-    below = (is_limited or kind == "Limit") and kind not in {"Sort", "Aggregate", "Hash"}
+    is_child_limited = (is_limited or kind == "Limit") and kind not in {"Sort", "Aggregate", "Hash"}
     for each in node.get("Plans", []):
-        yield from _nodes(each, is_limited=below)
+        yield from _walk_nodes(each, is_limited=is_child_limited)

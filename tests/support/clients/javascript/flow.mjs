@@ -1,14 +1,15 @@
-// An ordinary client: discovers the server, asks, exchanges, reads, is refused, refreshes, revokes.
-// Says its one line of JSON on stdout; is told where the browser was sent back to on stdin.
+// An ordinary OAuth client, which uses every step of the protocol from discovery to revocation.
+// It prints the authorization URL as a line of JSON, and reads the URL of the browser's redirect
+// from stdin. At the end, it prints its results as a line of JSON.
 import { webcrypto } from 'node:crypto'
 import { createInterface } from 'node:readline/promises'
 import * as oauth from 'oauth4webapi'
 
-// Older versions of Node.js have it, but not where browsers do.
+// Older versions of Node.js have this API, but not as a global variable.
 globalThis.crypto ??= webcrypto
 
 const { issuer, clientId, clientSecret, redirectUri } = JSON.parse(process.argv[2])
-// Loopback has no TLS.
+// The test's server has no TLS.
 const insecure = { [oauth.allowInsecureRequests]: true }
 const address = new URL(issuer)
 const discovered = await oauth.discoveryRequest(address, { algorithm: 'oauth2', ...insecure })
@@ -33,7 +34,7 @@ process.stdout.write(JSON.stringify({ asking: asking.href }) + '\n')
 const lines = createInterface({ input: process.stdin })
 const sentBack = new URL((await lines[Symbol.asyncIterator]().next()).value)
 lines.close()
-// Looks at state and issuer too.
+// The function also checks the state and the issuer.
 const answer = oauth.validateAuthResponse(server, client, sentBack, state)
 const exchanged = await oauth.authorizationCodeGrantRequest(
   server, client, authentication, answer, redirectUri, verifier, insecure,

@@ -1,4 +1,4 @@
-// Reads one JSON object a line, {secret, headers, body}, and says how many of them verify.
+// Reads lines of JSON, {secret, headers, body}, verifies each message, and prints their number.
 import { createInterface } from 'node:readline'
 import { Webhook } from 'standardwebhooks'
 

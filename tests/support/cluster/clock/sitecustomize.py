@@ -1,7 +1,7 @@
-"""Read by Python on a host whose clock is wrong, before anything else.
+"""Replaces ``time.sleep`` on hosts with a fake clock. Python imports this module at its start.
 
-Python sleeps until a time of the monotonic clock, which libfaketime 0.9.10 refuses (EINVAL), though
-it leaves that clock alone. Sleeping for so long works.
+Python sleeps until a time of the monotonic clock. libfaketime 0.9.10 rejects such sleeps (EINVAL),
+although it doesn't fake this clock. It accepts sleeps with a duration.
 """
 
 import select

@@ -1,5 +1,5 @@
 #!/bin/sh
-# As the image of Postgres: fills an empty volume, then runs the server.
+# Initializes an empty volume and runs the server, like the image of Postgres.
 set -eu
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
     # shellcheck disable=SC2086  # several words

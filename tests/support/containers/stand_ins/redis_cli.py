@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""As much of redis-cli as a health check needs: `redis-cli --user NAME ping`."""
+"""The part of redis-cli that a health check needs: `redis-cli --user NAME ping`."""
 
 import os
 import socket

@@ -1,7 +1,7 @@
-"""Plays Silo for `make containers`: SeaweedFS, behind the calls of the administration that we make.
+"""Imitates Silo for `make containers`: SeaweedFS, with the administration calls that we use.
 
-It takes the administrator from the environment as Silo does. Users, and the buckets that their
-policies let them use, are kept beside the objects.
+The administrator's login comes from the environment, as in Silo. The program stores the users and
+the buckets in their policies next to the objects.
 """
 
 import json
@@ -22,14 +22,17 @@ from minio import Minio
 from minio.crypto import decrypt, encrypt
 from minio.error import MinioException
 
-S3_PORT, OWN_PORT = 8333, 8334
+S3_PORT = 8333
+ADMINISTRATION_PORT = 8334
 ADMINISTRATOR = os.environ["MINIO_ROOT_USER"]
 PASSWORD = Path(os.environ["MINIO_ROOT_PASSWORD_FILE"]).read_text().strip()
-# `server FOLDER` are the words of Silo's command.
+# The arguments of Silo's command are `server FOLDER`.
 DATA = Path(sys.argv[2])
-USERS, LOGINS = DATA / "users.json", DATA / "logins.json"
-# In front of both servers. The host of a request is signed, so it stays as it came.
-FRONT = f"""
+USERS = DATA / "users.json"
+LOGINS = DATA / "logins.json"
+# The configuration of the proxy in front of both servers. The proxy must not change the Host
+# header, because it is part of a request's signature.
+PROXY_CONFIGURATION = f"""
 {{
 	admin off
 	persist_config off
@@ -37,7 +40,7 @@ FRONT = f"""
 }}
 :9000 {{
 	handle /minio/* {{
-		reverse_proxy 127.0.0.1:{OWN_PORT}
+		reverse_proxy 127.0.0.1:{ADMINISTRATION_PORT}
 	}}
 	handle {{
 		reverse_proxy 127.0.0.1:{S3_PORT} {{
@@ -51,7 +54,7 @@ FRONT = f"""
 
 
 class Store:
-    """SeaweedFS with the logins of the users, which it reads again when they change."""
+    """Runs SeaweedFS, and makes it reload the logins of the users after each change."""
 
     def __init__(self) -> None:
         known = json.loads(USERS.read_text()) if USERS.exists() else {}
@@ -88,21 +91,21 @@ class Store:
         }
         (DATA / "objects").mkdir(exist_ok=True)
         kinds = ("SIGNING", "SIGNING_READ", "FILER_SIGNING", "FILER_SIGNING_READ")
-        # Without them its other ports serve every object to any caller.
+        # Without these keys, the other ports of SeaweedFS serve every object to any caller.
         keys = {f"WEED_JWT_{kind}_KEY": secrets.token_hex(16) for kind in kinds}
         words = ["weed", "-logtostderr=true", "mini"]
         words += [f"-{name}={value}" for name, value in flags.items()]
         return subprocess.Popen(words, env={**os.environ, "GOMEMLIMIT": "400MiB", **keys})
 
     def _logins(self) -> str:
-        found = [_identity(ADMINISTRATOR, PASSWORD, ["Admin"])]
+        identities = [_identity(ADMINISTRATOR, PASSWORD, ["Admin"])]
         for user, key in self.keys.items():
             buckets = [b for name in self.attached.get(user, []) for b in self.policies[name]]
             allowed = [
-                f"{does}:{bucket}" for bucket in buckets for does in ("Read", "Write", "List")
+                f"{action}:{bucket}" for bucket in buckets for action in ("Read", "Write", "List")
             ]
-            found.append(_identity(user, key, allowed))
-        return json.dumps({"identities": found})
+            identities.append(_identity(user, key, allowed))
+        return json.dumps({"identities": identities})
 
     def _await_ready(self) -> None:
         pool = urllib3.PoolManager(retries=False, timeout=2)
@@ -132,7 +135,7 @@ def _identity(name: str, secret: str, actions: list[str]) -> dict[str, object]:
 
 
 class Administration(BaseHTTPRequestHandler):
-    """What `pressroom bucket` asks of Silo's administration, and the health check's page."""
+    """Answers the administration calls of `pressroom bucket`, and the health check."""
 
     store: Store
 
@@ -158,13 +161,13 @@ class Administration(BaseHTTPRequestHandler):
             buckets = {arn.removeprefix("arn:aws:s3:::").partition("/")[0] for arn in resources}
             self.store.policies[query["name"]] = sorted(buckets)
         elif url.path.endswith("/add-user"):
-            self.store.keys[query["accessKey"]] = _opened(body)["secretKey"]
+            self.store.keys[query["accessKey"]] = _decrypt(body)["secretKey"]
         elif url.path.endswith("/policy/attach"):
-            wanted = _opened(body)
-            if self.store.attached.get(wanted["user"]) == wanted["policies"]:
+            order = _decrypt(body)
+            if self.store.attached.get(order["user"]) == order["policies"]:
                 self._answer(400, b'{"Code": "XMinioAdminPolicyChangeAlreadyApplied"}')
                 return
-            self.store.attached[wanted["user"]] = wanted["policies"]
+            self.store.attached[order["user"]] = order["policies"]
             answer = encrypt(b"{}", PASSWORD)
         else:
             self._answer(404)
@@ -179,19 +182,19 @@ class Administration(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def _opened(body: bytes) -> Any:
+def _decrypt(body: bytes) -> Any:
     return json.loads(decrypt(urllib3.HTTPResponse(BytesIO(body), preload_content=False), PASSWORD))
 
 
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    front = Path("/tmp/Caddyfile")
-    front.write_text(FRONT)
-    words = ["caddy", "run", "--config", str(front), "--adapter", "caddyfile"]
+    caddyfile = Path("/tmp/Caddyfile")
+    caddyfile.write_text(PROXY_CONFIGURATION)
+    words = ["caddy", "run", "--config", str(caddyfile), "--adapter", "caddyfile"]
     with subprocess.Popen(words) as caddy:
         store = Administration.store = Store()
         try:
-            ThreadingHTTPServer(("127.0.0.1", OWN_PORT), Administration).serve_forever()
+            ThreadingHTTPServer(("127.0.0.1", ADMINISTRATION_PORT), Administration).serve_forever()
         finally:
             store.process.terminate()
             store.process.wait()

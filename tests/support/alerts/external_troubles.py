@@ -1,4 +1,4 @@
-"""Other people's servers: of mail, photos and the language model, and receivers of webhooks."""
+"""Faults of external servers: mail, photos, the language model, and receivers of webhooks."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -7,26 +7,26 @@ from urllib.parse import urlsplit
 from devstack.harness.free_ports import free_port
 from devstack.harness.polling import eventually
 from devstack.harness.proxy import Proxy
-from tests.support.alerts.trouble import Trouble, of_proxy
+from tests.support.alerts.trouble import Trouble, fault_at_proxy
 from tests.support.alerts.watched_site import Site
 from tests.support.composer.composing import METADATA
 from tests.support.composer.modelling import post
 from tests.support.http.webhook_receiver import happen, hooked, let_pauses_pass, new_endpoint
 from tests.support.mail.server import Talker, running_talker
 
-# Enough at a time that the model soon fails often enough.
-_WRITERS = 6
-_WITH_PHOTOS: Mapping[str, str] = {"provider": "photo provider"}
+# Enough concurrent callers to open the circuit breaker of the language model quickly.
+_MODEL_CALLER_COUNT = 6
+_PHOTO_LABELS: Mapping[str, str] = {"provider": "photo provider"}
 
 
-def _reply(status: str, body: bytes = b"{}", **headers: str) -> bytes:
+def _build_response(status: str, body: bytes = b"{}", **headers: str) -> bytes:
     lines = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
     head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in lines.items())
     return f"HTTP/1.1 {status}\r\n{head}Connection: close\r\n\r\n".encode() + body
 
 
-_TOO_MANY = _reply("429 Too Many Requests", Retry_After="1")
-_FEW_LEFT = _reply(
+_RATE_LIMITED_RESPONSE = _build_response("429 Too Many Requests", Retry_After="1")
+_LOW_QUOTA_RESPONSE = _build_response(
     "200 OK",
     b'{"total": 0, "total_pages": 0, "results": []}',
     X_Ratelimit_Limit="50",
@@ -36,15 +36,15 @@ _FEW_LEFT = _reply(
 
 @contextmanager
 def _recipients_unknown(site: Site) -> Iterator[None]:
-    """The mail server takes no address, and refuses each for good."""
-    usual = urlsplit(site.stack.environment["PRESSROOM_MAIL_URL"]).port
-    assert usual is not None
+    """Redirect mails to a server that permanently rejects every recipient."""
+    original_port = urlsplit(site.stack.environment["PRESSROOM_MAIL_URL"]).port
+    assert original_port is not None
     with running_talker(Talker(answers={"RCPT": "550 5.1.1 There is no such mailbox"})) as talker:
         site.proxies["mail"].redirect_to(talker.port)
         try:
             yield
         finally:
-            site.proxies["mail"].redirect_to(usual)
+            site.proxies["mail"].redirect_to(original_port)
 
 
 @contextmanager
@@ -62,10 +62,10 @@ def _receiver_down(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def _no_worker_of_webhooks(site: Site) -> Iterator[None]:
+def _no_webhook_worker(site: Site) -> Iterator[None]:
     with site.client() as client, hooked() as receiver:
         endpoint = new_endpoint(client, receiver.url)
-        with site.workers["request"].away():
+        with site.workers["request"].stopped():
             happen(site.stack, site.owner)
             yield
         eventually(lambda: receiver.hooks, within=60, what="the delivery")
@@ -74,48 +74,48 @@ def _no_worker_of_webhooks(site: Site) -> Iterator[None]:
 
 
 def _await_deliveries(site: Site) -> None:
-    """They are answered before that is written down."""
+    """Wait until no delivery is pending, because a worker records the end after the response."""
     pending = "SELECT 1 FROM webhook_deliveries WHERE status = 'pending'"
     eventually(lambda: not site.stack.query(pending), what="the end of the delivery")
 
 
-OTHER_TROUBLES = (
+EXTERNAL_TROUBLES = (
     Trouble(
         "mail server refuses",
-        of_proxy("mail", Proxy.refuse),
+        fault_at_proxy("mail", Proxy.refuse),
         "PressroomMailDeferred",
         calls=Site.join,
     ),
     Trouble("recipients unknown", _recipients_unknown, "PressroomMailRefused", calls=Site.join),
     Trouble(
         "photo provider away",
-        of_proxy("photos", Proxy.refuse),
+        fault_at_proxy("photos", Proxy.refuse),
         "PressroomCircuitOpen",
         {"server": "photo provider"},
         calls=Site.search,
     ),
     Trouble(
         "model hung",
-        of_proxy("model", Proxy.hang),
+        fault_at_proxy("model", Proxy.hang),
         "PressroomCircuitOpen",
         {"server": "language model"},
         calls=lambda _, client: client.post(METADATA, json=post(), headers={"Prefer": "wait=30"}),
-        callers=_WRITERS,
+        callers=_MODEL_CALLER_COUNT,
     ),
     Trouble(
         "photo provider limiting us",
-        of_proxy("photos", lambda proxy: proxy.answer(_TOO_MANY)),
+        fault_at_proxy("photos", lambda proxy: proxy.answer(_RATE_LIMITED_RESPONSE)),
         "PressroomProviderLimited",
-        _WITH_PHOTOS,
+        _PHOTO_LABELS,
         calls=Site.search,
     ),
     Trouble(
         "photo quota nearly spent",
-        of_proxy("photos", lambda proxy: proxy.answer(_FEW_LEFT)),
+        fault_at_proxy("photos", lambda proxy: proxy.answer(_LOW_QUOTA_RESPONSE)),
         "PressroomPhotoQuotaLow",
         {"provider": "unsplash"},
         calls=Site.search,
     ),
-    Trouble("no worker of webhooks", _no_worker_of_webhooks, "PressroomWebhooksLate"),
+    Trouble("no worker of webhooks", _no_webhook_worker, "PressroomWebhooksLate"),
     Trouble("webhook receiver down", _receiver_down, "PressroomWebhookReceiverDown"),
 )
