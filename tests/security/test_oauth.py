@@ -115,11 +115,9 @@ def test_client_cannot_use_or_revoke_tokens_and_codes_of_another_client(
         other_program.verifier = program.verifier
         before = count_credentials(stack, logged_in_owner.owner)
         assert is_error(other_program.exchange(code), 400, "invalid_grant")
-        reply = other_program.refresh(tokens["refresh_token"])
-        assert is_error(reply, 400, "invalid_grant")
+        assert is_error(other_program.refresh(tokens["refresh_token"]), 400, "invalid_grant")
         for kind in ("access_token", "refresh_token"):
-            reply = other_program.post("/oauth/revoke", {"token": tokens[kind]})
-            assert reply.status_code == 200
+            assert other_program.post("/oauth/revoke", {"token": tokens[kind]}).status_code == 200
         assert count_credentials(stack, logged_in_owner.owner) == before
     # The code and the tokens still work for the client that they were issued to.
     assert stack.is_accepted(tokens["access_token"])
@@ -425,14 +423,11 @@ def test_consent_requires_csrf_token_and_origin_of_the_same_session(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     path = program.request()
-    own_token = logged_in_owner.csrf_token(path)
+    own = logged_in_owner.csrf_token(path)
     attacker = log_in(stack, stack.create_owner())
-    attackers_token = attacker.csrf_token(path)
-    changed_token = own_token[:-1] + ("A" if own_token[-1] != "A" else "B")
-    tokens = [
-        *(None, "", "x", "null", attackers_token, changed_token),
-        *(own_token + "x", own_token.upper(), own_token[::-1]),
-    ]
+    foreign = attacker.csrf_token(path)
+    changed = own[:-1] + ("A" if own[-1] != "A" else "B")
+    tokens = [None, "", "x", foreign, changed, own + "x", own.upper(), "null", own[::-1]]
     origins = [None, "null", "https://evil.example", stack.api_url + ".evil.example"]
     attempts = 0
     for token in tokens:
