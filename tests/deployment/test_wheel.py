@@ -53,9 +53,9 @@ def pressroom(tmp_path_factory: pytest.TempPathFactory) -> Command:
         "FLOWER_PORT": str(free_port()),
     }
 
-    def run_command(*words: str, **more: str) -> str:
+    def run_command(*words: str, **more_variables: str) -> str:
         program = str(environment / "bin" / "pressroom")
-        return _run(program, *words, cwd=work, env={**variables, **more})
+        return _run(program, *words, cwd=work, env={**variables, **more_variables})
 
     return run_command
 

@@ -44,9 +44,9 @@ class PromptCaller:
         return reply
 
     def _timed(self, call: Callable[[], httpx2.Response]) -> tuple[float, httpx2.Response]:
-        began = time.monotonic()
+        began_at = time.monotonic()
         reply = call()
-        return time.monotonic() - began, reply
+        return time.monotonic() - began_at, reply
 
 
 def _await_readiness(client: httpx2.Client) -> None:
@@ -220,14 +220,14 @@ def test_terminating_api_answers_waiting_callers_before_exit(
         eventually(
             lambda: stack.resources.redis.keys("pressroom:input:*"), what="the composer call"
         )
-        began = time.monotonic()
+        began_at = time.monotonic()
         api.terminate()
         assert upload.result() == 202
         answer = composer_call.result()
         assert (answer.status_code, answer.json()["code"]) == (503, "queue.unavailable")
         assert answer.headers["retry-after"] == "1"
         api.process.wait(15)
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began_at < 15
 
 
 def _call_composer(stack: Stack, owner: Owner) -> httpx2.Response:

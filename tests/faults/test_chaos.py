@@ -72,7 +72,7 @@ class Chaos:
         self._resume_paused_workers(at=time.monotonic())
         self._restart_exited_workers()
 
-    def end(self) -> None:
+    def stop_faults(self) -> None:
         self.redis.resume()
         self._resume_paused_workers(at=float("inf"))
 
@@ -146,7 +146,7 @@ def chaos(
     created_chaos = Chaos(probes, services, redis_proxy, postgres_proxy, environment)
     created_chaos.start()
     yield created_chaos
-    created_chaos.end()
+    created_chaos.stop_faults()
 
 
 def test_every_committed_job_has_one_effect_despite_kills_and_cut_connections(
@@ -163,7 +163,7 @@ def test_every_committed_job_has_one_effect_despite_kills_and_cut_connections(
             _enqueue(probes, JOBS // EVENTS)
             time.sleep(chaos.dice.uniform(*BETWEEN_EVENTS_SECONDS))
             chaos.cause_fault()
-        chaos.end()
+        chaos.stop_faults()
     assert len(uploaded) == UPLOADS
     assert ready(probes.stack) == UPLOADS
     probes.all_finished(within=60 + JOBS / 20)

@@ -266,8 +266,8 @@ def _lock_middle_row(
     stack: Stack, table: str, column: str, value: int
 ) -> tuple[str, tuple[Any, ...], str]:
     """Return a stop at the middle one of the rows with this value."""
-    place = f"WHERE {column} = %s ORDER BY id OFFSET {ROWS // 2} LIMIT 1"
-    [(row_id,)] = stack.query(f"SELECT id FROM {table} {place}", value)
+    condition = f"WHERE {column} = %s ORDER BY id OFFSET {ROWS // 2} LIMIT 1"
+    [(row_id,)] = stack.query(f"SELECT id FROM {table} {condition}", value)
     return f"SELECT 1 FROM {table} WHERE id = %s FOR UPDATE", (row_id,), table
 
 

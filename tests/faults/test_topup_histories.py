@@ -197,9 +197,9 @@ class History:
         events: list[Json] = []
         for number in range(self.chance.choice([1, 1, 2, 2, 3])):
             amount = self.chance.choice([terms.minor, self.chance.randint(1, terms.minor)])
-            end = self.chance.choice(["won", "lost", None])
-            order.final_disputed += amount if end != "won" else 0
-            states = ["needs_response", *([end] if end else [])]
+            final_state = self.chance.choice(["won", "lost", None])
+            order.final_disputed += amount if final_state != "won" else 0
+            states = ["needs_response", *([final_state] if final_state else [])]
             events += [till.dispute(terms, each, amount, number=number) for each in states]
         return events
 

@@ -93,8 +93,8 @@ def test_unrelated_payment_events_return_200(
 ) -> None:
     unknown = Terms(5, 500, 5_000_000, "USD", "")
     foreign = till.session(unknown, metadata={"application": "somebody", "order_id": "5"})
-    for sent in (till.session(unknown), foreign, till.event("customer.created", {"id": "x"})):
-        assert payment_webhooks.post(sent).status_code == 200
+    for event in (till.session(unknown), foreign, till.event("customer.created", {"id": "x"})):
+        assert payment_webhooks.post(event).status_code == 200
 
 
 def test_dispute_event_before_its_payment_event_returns_503_and_succeeds_later(
@@ -102,11 +102,11 @@ def test_dispute_event_before_its_payment_event_returns_503_and_succeeds_later(
 ) -> None:
     owner = payment_stack.create_owner()
     terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
-    early = till.dispute(terms, "needs_response", 500)
-    reply = payment_webhooks.post(early)
+    early_event = till.dispute(terms, "needs_response", 500)
+    reply = payment_webhooks.post(early_event)
     assert reply.status_code == 503
     assert payment_webhooks.post(till.session(terms)).status_code == 200
-    assert payment_webhooks.post(early).status_code == 200
+    assert payment_webhooks.post(early_event).status_code == 200
     assert till.state(payment_stack, terms) == "disputed"
     assert till.standing(payment_stack, owner.user_id) == (0, 0)
 
@@ -123,8 +123,8 @@ def test_refund_total_is_corrected_although_the_refund_failure_event_was_lost(
         # failure was lost, so the provider reports a refund total of 500, and then of 100.
         events = [till.session(terms), till.refund(terms, 500), till.refund(terms, 100)]
         random.Random(seed).shuffle(events)
-        for sent in events:
-            assert payment_webhooks.post(sent).status_code == 200
+        for event in events:
+            assert payment_webhooks.post(event).status_code == 200
         assert till.standing(payment_stack, owner.user_id) == (400, 0)
         assert till.state(payment_stack, terms) == "paid"
     till.require_clean_books(payment_stack)

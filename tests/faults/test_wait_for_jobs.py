@@ -24,9 +24,9 @@ def test_requests_waiting_when_the_redis_subscriber_hangs_end_soon_after_their_j
 ) -> None:
     stack = probes.stack
     owner = stack.create_owner()
-    ended, answered = _timed_upload(stack, owner)
+    ended_at, answered_at = _timed_upload(stack, owner)
     # A few times the delay on this machine while the subscriber works.
-    max_delay = 5 * (answered - ended) + timedelta(seconds=1)
+    max_delay = 5 * (answered_at - ended_at) + timedelta(seconds=1)
     pause_process(media_worker)
     with ThreadPoolExecutor(WAITING_REQUESTS) as threads:
         replies = [threads.submit(_timed_upload, stack, owner) for _ in range(WAITING_REQUESTS)]
@@ -34,23 +34,23 @@ def test_requests_waiting_when_the_redis_subscriber_hangs_end_soon_after_their_j
         eventually(lambda: redis_proxy.stall(having=b"SUBSCRIBE"), what="a subscriber to silence")
         resume_process(media_worker)
     for reply in replies:
-        ended, answered = reply.result()
-        assert answered - ended <= max_delay
+        ended_at, answered_at = reply.result()
+        assert answered_at - ended_at <= max_delay
 
 
 def _timed_upload(stack: Stack, owner: Owner) -> tuple[datetime, datetime]:
     """Upload a picture, and return when its job ended and when its request ended."""
     reply = upload(stack, owner)
-    answered = clock.now()
+    answered_at = clock.now()
     assert reply.status_code == 200, reply.text
     rows = stack.query(
         "SELECT finished_at FROM jobs JOIN attachments ON attachments.id = subject_id"
         " WHERE hash_id = %s",
         reply.json()["data"]["hash_id"],
     )
-    ended = rows[0][0]
-    assert isinstance(ended, datetime)
-    return ended, answered
+    ended_at = rows[0][0]
+    assert isinstance(ended_at, datetime)
+    return ended_at, answered_at
 
 
 def test_hanging_redis_subscriber_is_replaced(api: Running, redis_proxy: Proxy) -> None:

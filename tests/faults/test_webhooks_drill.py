@@ -41,7 +41,7 @@ MAX_SECONDS = sized(100, 3_600)
 # The test ends the pauses between delivery attempts this often. In the full form, the events of an
 # endpoint pile up between two passes, so that the test covers the backlog after a failure, too.
 BETWEEN_PASSES_SECONDS = sized(500, 20_000) / 1000
-CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
+EVENT_TYPE = FeedEventType.SUBSCRIPTION_CHANGED
 
 
 class RandomKills:
@@ -121,7 +121,7 @@ def test_webhook_receiver_gets_exactly_the_published_events_despite_kills_and_er
     with hooked() as receiver, empty_stack.client(owner.key) as client:
         receiver.answer = fail_often
         paths = _add_members(empty_stack, client)
-        endpoint = new_endpoint(client, receiver.url, CHANGED)
+        endpoint = new_endpoint(client, receiver.url, EVENT_TYPE)
         verifiers = Verifiers(endpoint["secret"])
         writers = [
             threading.Thread(
@@ -147,7 +147,7 @@ def test_webhook_receiver_gets_exactly_the_published_events_despite_kills_and_er
             assert time.monotonic() < ends_by
         random_kills.await_api()
         _await_all_deliveries(empty_stack, owner, endpoint["id"], ends_by)
-        expected = event_ids(empty_stack, owner, CHANGED)
+        expected = event_ids(empty_stack, owner, EVENT_TYPE)
         assert len(expected) >= EVENT_COUNT
         assert set(receiver.ids) == set(expected)
         verifiers.require_no_errors()
@@ -185,7 +185,7 @@ def _await_all_deliveries(stack: Stack, owner: Owner, endpoint_id: int, ends_by:
     delivered = (
         "SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = %s AND status = 'delivered'"
     )
-    while stack.query(delivered, endpoint_id) != [(len(event_ids(stack, owner, CHANGED)),)]:
+    while stack.query(delivered, endpoint_id) != [(len(event_ids(stack, owner, EVENT_TYPE)),)]:
         let_pauses_pass(stack, endpoint_id)
         time.sleep(BETWEEN_PASSES_SECONDS)
         assert time.monotonic() < ends_by, "not all events were delivered"

@@ -225,11 +225,16 @@ def literal(value: object) -> str:
 
 
 def insert_copies(
-    stack: Stack, table: str, condition: str, value: object, count: int = 1000, **changed: str
+    stack: Stack,
+    table: str,
+    condition: str,
+    value: object,
+    count: int = 1000,
+    **changed_columns: str,
 ) -> None:
     """Add copies of a row with new ids.
 
-    ``changed``: maps names of columns to SQL expressions for their values in the copies.
+    ``changed_columns``: maps names of columns to SQL expressions for their values in the copies.
     """
     rows = stack.query(
         "SELECT attname::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
@@ -237,7 +242,7 @@ def insert_copies(
         table,
     )
     columns = [str(column) for (column,) in rows]
-    values = ", ".join(changed.get(each, each) for each in columns)
+    values = ", ".join(changed_columns.get(each, each) for each in columns)
     stack.query(
         f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM {table},"
         f" generate_series(1, {count}) AS n WHERE {condition}",

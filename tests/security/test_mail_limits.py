@@ -233,11 +233,11 @@ def test_mail_stopped_by_one_limit_does_not_count_towards_the_others(
 ) -> None:
     domain, list_id = new_domain(), limited_mailing.new_list()
     limited_mailing.subscribe([(list_id, f"victim+{number}@{domain}") for number in range(20)])
-    others = [
+    other_addresses = [
         f"other{number}@{domain}" for number in range(MAX_MAILS_PER_DOMAIN - MAX_MAILS_PER_MAILBOX)
     ]
-    limited_mailing.subscribe([(list_id, each) for each in others])
-    assert limited_mailing.subjects(*others) == [CONFIRM_SUBJECT] * len(others)
+    limited_mailing.subscribe([(list_id, each) for each in other_addresses])
+    assert limited_mailing.subjects(*other_addresses) == [CONFIRM_SUBJECT] * len(other_addresses)
 
 
 @pytest.mark.parametrize("path", ["/register", "/password/forgotten"])
@@ -318,8 +318,10 @@ def test_reminders_count_towards_the_same_limits_as_confirmation_mails(
     assert pressroom(limited_mailing.stack, "maintenance", "maintenance.remind").returncode == 0
     assert limited_mailing.subjects(*addresses) == [CONFIRM_SUBJECT] * MAX_MAILS_PER_LIST
     limited_mailing.stack.query("UPDATE mail_counts SET ends_at = now() - interval '1 second'")
-    others = [f"reader@{new_domain()}" for _ in range(MAX_MAILS_PER_SOURCE - 2)]
-    limited_mailing.subscribe([(limited_mailing.new_list(), each) for each in others], network)
+    other_addresses = [f"reader@{new_domain()}" for _ in range(MAX_MAILS_PER_SOURCE - 2)]
+    limited_mailing.subscribe(
+        [(limited_mailing.new_list(), each) for each in other_addresses], network
+    )
     limited_mailing.stack.query(due, list_id)
     assert pressroom(limited_mailing.stack, "maintenance", "maintenance.remind").returncode == 0
     subjects = limited_mailing.subjects(*addresses)

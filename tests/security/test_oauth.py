@@ -263,8 +263,8 @@ def test_authorization_never_redirects_to_unregistered_uri(
     ]
     with stack.client() as nobody:
         for number, uri in enumerate(ELSEWHERE):
-            changes = {**mistakes[number % len(mistakes)], "redirect_uri": uri}
-            path = public_program.request(**changes)
+            wrong_request = {**mistakes[number % len(mistakes)], "redirect_uri": uri}
+            path = public_program.request(**wrong_request)
             for browser in (nobody, logged_in_owner.browser):
                 reply = browser.get(path)
                 assert reply.status_code == 400, uri
@@ -448,9 +448,9 @@ def test_consent_requires_csrf_token_and_origin_of_the_same_session(
 def test_opening_the_consent_page_grants_nothing(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    for more in ("", "&decision=allow", "&decision=allow&scope.credit.read=on&prompt=none"):
-        assert logged_in_owner.browser.get(program.request() + more).status_code == 200
-        assert logged_in_owner.browser.head(program.request() + more).status_code == 200
+    for extra_query in ("", "&decision=allow", "&decision=allow&scope.credit.read=on&prompt=none"):
+        assert logged_in_owner.browser.get(program.request() + extra_query).status_code == 200
+        assert logged_in_owner.browser.head(program.request() + extra_query).status_code == 200
     assert (
         stack.query("SELECT 1 FROM oauth_grants WHERE user_id = %s", logged_in_owner.owner.user_id)
         == []

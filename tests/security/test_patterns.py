@@ -115,9 +115,9 @@ class _TooSlow(Exception):
 
 @pytest.fixture(autouse=True)
 def _end_slow_calls() -> Iterator[None]:
-    def end(*_: object) -> None:
+    def raise_too_slow(*_: object) -> None:
         raise _TooSlow
 
-    before = signal.signal(signal.SIGPROF, end)
+    before = signal.signal(signal.SIGPROF, raise_too_slow)
     yield
     signal.signal(signal.SIGPROF, before)

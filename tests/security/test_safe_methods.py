@@ -128,8 +128,8 @@ def test_get_and_head_requests_do_not_change_the_database(
         assert status < 500
         assert replies[1].content == replies[3].content == b""
     after = everything(settled_account)
-    changed = {table for table in after if after[table] != before[table]}
-    assert changed == CHANGED_TABLES.get(operation, set())
+    changed_tables = {table for table in after if after[table] != before[table]}
+    assert changed_tables == CHANGED_TABLES.get(operation, set())
 
 
 def test_no_response_contains_signed_url_if_the_login_is_too_old(

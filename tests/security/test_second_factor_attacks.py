@@ -386,14 +386,14 @@ JUNK = st.recursive(
 
 
 @given(
-    place=st.sampled_from(["id", "rawId", "type", "response"])
+    field=st.sampled_from(["id", "rawId", "type", "response"])
     | st.sampled_from(
         ["clientDataJSON", "authenticatorData", "attestationObject", "signature", "userHandle"]
     ),
     junk=JUNK,
 )
 def test_malformed_passkey_answer_never_causes_an_unexpected_error(
-    stack: Stack, owner_id: int, place: str, junk: object
+    stack: Stack, owner_id: int, field: str, junk: object
 ) -> None:
     """Only a documented error is raised, whatever errors the libraries raise for the answer."""
     settings = stack.settings()
@@ -407,7 +407,7 @@ def test_malformed_passkey_answer_never_causes_an_unexpected_error(
             (device.make(creation_options), partial(passkeys.add_passkey, session="s", name="x")),
             (device.sign(request_options), partial(passkeys.verify_passkey, form_cookie="b")),
         ):
-            (answer if place in answer else answer["response"])[place] = junk
+            (answer if field in answer else answer["response"])[field] = junk
             with suppress(DomainError):
                 process_answer(uow, user_id=owner_id, answer=json.dumps(answer))
     finally:

@@ -21,7 +21,7 @@ SLOW_UPLOAD_COUNT = 200
 
 @contextmanager
 def slow_upload(
-    stack: Stack, owner: Owner, *, declared: int, sent: bytes, address: str = "127.0.0.1"
+    stack: Stack, owner: Owner, *, declared: int, first_bytes: bytes, address: str = "127.0.0.1"
 ) -> Iterator[socket.socket]:
     """Open a connection, and send the request head and the first bytes of a file."""
     api_address = ("127.0.0.1", stack.api_port)
@@ -35,7 +35,7 @@ def slow_upload(
     with socket.create_connection(
         api_address, timeout=30, source_address=(address, 0)
     ) as connection:
-        connection.sendall(head.encode() + sent)
+        connection.sendall(head.encode() + first_bytes)
         yield connection
 
 
@@ -56,7 +56,9 @@ def test_silent_or_trickling_upload_ends_with_408(
     impatient_api: tuple[Stack, Running], impatient_owner: Owner, trickles: bool
 ) -> None:
     with (
-        slow_upload(impatient_api[0], impatient_owner, declared=100_000, sent=b"x") as upload,
+        slow_upload(
+            impatient_api[0], impatient_owner, declared=100_000, first_bytes=b"x"
+        ) as upload,
         trickling(upload) if trickles else nullcontext(),
     ):
         assert read_status(upload) == 408
@@ -84,7 +86,9 @@ def test_slow_uploads_hold_no_threads_and_other_uploads_are_served(
     with ExitStack() as opened:
         uploads = [
             opened.enter_context(
-                slow_upload(stack, owner, declared=100_000, sent=b"x" * 1000, address=address)
+                slow_upload(
+                    stack, owner, declared=100_000, first_bytes=b"x" * 1000, address=address
+                )
             )
             for address, owner in (
                 ("127.0.0.2", impatient_owner),
@@ -106,7 +110,9 @@ def waiting_upload(
 ) -> Iterator[socket.socket]:
     """Start an upload, and keep it open by sending a few bytes at a time."""
     with (
-        slow_upload(stack, owner, declared=4 * MEGABYTE, sent=piece, address=address) as upload,
+        slow_upload(
+            stack, owner, declared=4 * MEGABYTE, first_bytes=piece, address=address
+        ) as upload,
         trickling(upload),
     ):
         yield upload
@@ -172,7 +178,7 @@ def test_upload_shorter_than_its_content_length_stores_nothing(
     stack, _ = impatient_api
     # A worker may still process uploads of other tests, and delete their originals.
     before = find_originals(stack)
-    with slow_upload(stack, impatient_owner, declared=100_000, sent=b"x") as upload:
+    with slow_upload(stack, impatient_owner, declared=100_000, first_bytes=b"x") as upload:
         upload.shutdown(socket.SHUT_WR)
         upload.settimeout(10)
         assert upload.recv(4096)[9:12] in (b"", b"400", b"408")

@@ -22,15 +22,15 @@ HOSTILE_HOSTS = ("localhost", "127.0.0.1", "169.254.169.254", "[::1]", "0.0.0.0"
 
 
 def with_hostile_schemes(base: str) -> Iterator[str]:
-    rest = base.partition(":")[2]
+    without_scheme = base.partition(":")[2]
     names = (
         "HTTP", "Http", "https" if base.startswith("http:") else "http", "ftp", "file", "gopher",
         "data", "javascript", "ws", "wss", "dict", "ldap", "jar", "php", "unix", "http+unix", "h",
         "",
     )  # fmt: skip
     for name in names:
-        yield f"{name}:{rest}{PHOTO}"
-    yield f"{rest}{PHOTO}"
+        yield f"{name}:{without_scheme}{PHOTO}"
+    yield f"{without_scheme}{PHOTO}"
     yield f"url:{base}{PHOTO}"
     yield f"<{base}{PHOTO}>"
     yield f"view-source:{base}{PHOTO}"

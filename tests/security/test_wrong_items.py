@@ -166,9 +166,9 @@ def test_many_invalid_items_get_a_short_error_while_the_api_stays_responsive(
             method, path = place.operation.split()
             address = path.format_map(Values(values))
             for body in place.bodies():
-                began = time.monotonic()
+                began_at = time.monotonic()
                 reply = client.request(method, address, content=body, headers=JSON)
-                figures.append((time.monotonic() - began, len(reply.content), place.operation))
+                figures.append((time.monotonic() - began_at, len(reply.content), place.operation))
                 assert reply.is_client_error, place
                 assert len(reply.content) <= MAX_ANSWER_BYTES, place
     slowest, largest = max(figures, key=itemgetter(0)), max(figures, key=itemgetter(1))
@@ -207,9 +207,9 @@ def watched_health(stack: Stack) -> Iterator[list[float]]:
     def watch() -> None:
         with stack.client() as client:
             while not ended.wait(0.02):
-                began = time.monotonic()
+                began_at = time.monotonic()
                 client.get("/healthz")
-                seconds.append(time.monotonic() - began)
+                seconds.append(time.monotonic() - began_at)
 
     watcher = threading.Thread(target=watch)
     watcher.start()

@@ -109,14 +109,20 @@ def test_secret_set_both_directly_and_by_file_is_rejected(
     )
 
 
-@pytest.mark.parametrize(("ending", "kept"), [("\n", ""), ("\r\n", ""), ("\n\n", "\n"), (" ", " ")])
+@pytest.mark.parametrize(
+    ("ending", "remaining_ending"), [("\n", ""), ("\r\n", ""), ("\n\n", "\n"), (" ", " ")]
+)
 def test_secret_file_loses_only_one_trailing_line_break(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ending: str, kept: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ending: str, remaining_ending: str
 ) -> None:
     file = tmp_path / "database"
     file.write_bytes((URL + ending).encode())
     monkeypatch.setenv("PRESSROOM_DATABASE_URL_FILE", str(file))
-    assert read_settings(DatabaseSettings).database_url.get_secret_value().endswith("/db" + kept)
+    assert (
+        read_settings(DatabaseSettings)
+        .database_url.get_secret_value()
+        .endswith("/db" + remaining_ending)
+    )
 
 
 def test_each_process_requires_only_the_settings_that_it_uses(

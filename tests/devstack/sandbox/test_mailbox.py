@@ -36,13 +36,13 @@ def mailbox() -> Mailbox:
     return box
 
 
-def subjects(listed: httpx2.Response) -> list[str]:
-    return [each["subject"] for each in listed.json()]
+def subjects(reply: httpx2.Response) -> list[str]:
+    return [each["subject"] for each in reply.json()]
 
 
 def test_sandbox_mailbox_lists_mails_newest_first_and_filters_by_address(mailbox: Mailbox) -> None:
-    listed = fetch(mailbox, "/messages")
-    assert subjects(listed) == ["The third one", "The second one", "The first one"]
+    all_mails = fetch(mailbox, "/messages")
+    assert subjects(all_mails) == ["The third one", "The second one", "The first one"]
     readers_mails = fetch(mailbox, "/messages", to="reader@EXAMPLE.com")
     assert subjects(readers_mails) == ["The third one", "The first one"]
     assert fetch(mailbox, "/messages", to="eader@example.com").json() == []

@@ -44,8 +44,8 @@ def tick_until(group: Group, condition: Callable[[], bool]) -> None:
 
 def test_supervised_program_is_not_ready_while_another_program_has_its_port(tmp_path: Path) -> None:
     listen = "import socket; held = socket.create_server(('127.0.0.1', {port}))"
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         child = build_program(tmp_path, "late", SLEEP, is_ready=lambda: True, port=port)
         group = Group([child], report=lambda _: None)
         tick_until(group, lambda: "late" in group.pids)

@@ -249,9 +249,10 @@ def demo_client(running_stack: Stack) -> httpx2.Client:
 def test_commands_use_the_running_devstack_unless_settings_name_another(
     running_stack: Stack,
 ) -> None:
-    listed = running_stack.command("users", "list", "--json")
-    assert listed.returncode == 0, listed.stderr
-    assert "demo@pressroom.example" in {user["email"] for user in json.loads(listed.stdout)}
+    completed = running_stack.command("users", "list", "--json")
+    assert completed.returncode == 0, completed.stderr
+    emails = {user["email"] for user in json.loads(completed.stdout)}
+    assert "demo@pressroom.example" in emails
     created = running_stack.command(
         "keys", "create", "demo@pressroom.example", "--name", "cli", "--json"
     )
@@ -262,9 +263,9 @@ def test_commands_use_the_running_devstack_unless_settings_name_another(
         **running_stack.variables,
         "PRESSROOM_DATABASE_URL": "postgresql://x@127.0.0.1:1/x",
     }
-    completed = Stack(running_stack.home, variables_of_other_stack).command("users", "list")
-    assert completed.returncode == 2
-    assert "PRESSROOM_REDIS_URL" in completed.stderr
+    failed = Stack(running_stack.home, variables_of_other_stack).command("users", "list")
+    assert failed.returncode == 2
+    assert "PRESSROOM_REDIS_URL" in failed.stderr
 
 
 @pytest.mark.tier("processes")

@@ -29,11 +29,11 @@ def test_database_password_does_not_appear_in_the_process_list_during_a_dump(sta
     assert password
     with closing(postgres_tools.dump(database)) as dump:
         next(dump)
-        listed = subprocess.run(
+        process_list = subprocess.run(
             ["ps", "-ww", "-A", "-o", "args"], capture_output=True, text=True, check=True
         )
-    assert "pg_dump" in listed.stdout
-    assert password not in listed.stdout
+    assert "pg_dump" in process_list.stdout
+    assert password not in process_list.stdout
 
 
 def test_abandoned_dump_leaves_no_running_process(stack: Stack) -> None:

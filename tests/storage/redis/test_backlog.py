@@ -154,13 +154,13 @@ def test_rejected_request_leaves_nothing_in_redis(
 def test_request_queue_with_long_waits_rejects_owners_already_in_the_queue(
     request_queue: RequestQueue, resources: Resources
 ) -> None:
-    began = time.monotonic()
+    began_at = time.monotonic()
     fill(request_queue, ANNA, 3)
     make_older(resources, 12)
     error = join_rejected(request_queue, ANNA, "one more")
     assert error.code == "queue.overloaded"
     # The value is rounded up, and includes the duration of the test on a busy machine.
-    assert 13 <= (error.retry_after or 0) <= 13 + time.monotonic() - began
+    assert 13 <= (error.retry_after or 0) <= 13 + time.monotonic() - began_at
     assert join_rejected(request_queue, None, "without an owner").code == "queue.overloaded"
     # An owner without queued requests didn't fill the queue, and is accepted.
     assert join(request_queue, BERT, "of Bert")
@@ -191,13 +191,13 @@ def test_caller_joining_a_running_request_is_accepted_despite_a_full_queue(
     assert not join(request_queue, ANNA, "under way")
 
 
-@pytest.mark.parametrize("way", ["taken", "left", "expired", "flushed", "passed"])
+@pytest.mark.parametrize("event", ["taken", "left", "expired", "flushed", "passed"])
 def test_request_frees_its_queue_place_when_taken_abandoned_expired_flushed_or_overtaken(
-    request_queue: RequestQueue, resources: Resources, way: str
+    request_queue: RequestQueue, resources: Resources, event: str
 ) -> None:
     for number in range(4):
-        join(request_queue, ANNA, f"{ANNA}-{number}", seconds=0.05 if way == "expired" else 30)
-    match way:
+        join(request_queue, ANNA, f"{ANNA}-{number}", seconds=0.05 if event == "expired" else 30)
+    match event:
         case "taken":
             assert request_queue.take(f"{ANNA}-2")
         case "left":
