@@ -36,7 +36,7 @@ _DOCUMENT = markdown.ROOT / "docs" / "sending.md"
 _FILE_NAME = re.compile(r"# (\w+\.py)\n")
 _LINK = re.compile(r"<(http\S+/unsubscribe\?trace_id=[\w.~-]+)>")
 _RECIPES = ("smtp", "resend", "listmonk")
-# The member of the document's list for whom the first two attempts fail, and the other one.
+# The members of the document's list. The first two attempts to send to the second one fail.
 _READERS = ["ada@example.com", "later@example.com"]
 
 

@@ -87,7 +87,9 @@ def test_each_row_is_imported_exactly_once_while_workers_are_killed(
     assert undone.result == {"import_id": task.id, "undone": task.added, "kept": 0}
     # A helper job whose worker was killed after the last chunk ends when its lease expires.
     eventually(
-        lambda: not _find_unfinished_parts(imports, task.id), within=60, what="the helpers' end"
+        lambda: not _find_unfinished_parts(imports, task.id),
+        within=60,
+        what="the end of the helpers",
     )
 
 

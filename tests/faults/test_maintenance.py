@@ -101,4 +101,4 @@ def test_failing_maintenance_does_not_stop_other_maintenance(maintenance_stack: 
         what="all other maintenance",
     )
     maintenance_stack.query("UPDATE tending SET fails = false")
-    eventually(lambda: count_ended_runs(maintenance_stack) > 0, what="a run that ends well")
+    eventually(lambda: count_ended_runs(maintenance_stack) > 0, what="a successful run")

@@ -39,6 +39,6 @@ def test_alive_file_expires_for_stalled_worker_but_not_for_busy_worker(
 
     for frozen_pid in (worker.pid, services.pids["valkey"]):
         with frozen(frozen_pid):
-            eventually(lambda: not is_touched(file), within=30, what="an old file")
+            eventually(lambda: not is_touched(file), within=30, what="an outdated file")
         eventually(lambda: is_touched(file), within=60, what="a touched file")
     worker.stop()

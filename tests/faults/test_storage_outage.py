@@ -50,7 +50,7 @@ def test_accepted_uploads_finish_after_a_storage_outage_of_one_hour(
         reasons = eventually(
             lambda: (rows := stack.query(_FAILING)) and len(rows) == 3 and rows,
             within=60,
-            what="three jobs that wait for their next try",
+            what="three jobs that wait for a retry",
         )
         assert isinstance(reasons, list)
         assert all(str(reason).startswith("The object storage") for (reason,) in reasons)

@@ -31,7 +31,7 @@ def test_requests_waiting_when_the_redis_subscriber_hangs_end_soon_after_their_j
     with ThreadPoolExecutor(WAITING_REQUESTS) as threads:
         replies = [threads.submit(_timed_upload, stack, owner) for _ in range(WAITING_REQUESTS)]
         await_jobs(stack, WAITING_REQUESTS, "queued")
-        eventually(lambda: redis_proxy.stall(having=b"SUBSCRIBE"), what="a subscriber to silence")
+        eventually(lambda: redis_proxy.stall(having=b"SUBSCRIBE"), what="a subscriber to stall")
         resume_process(media_worker)
     for reply in replies:
         ended_at, answered_at = reply.result()

@@ -244,9 +244,9 @@ def test_webhook_event_is_sent_again_after_killed_worker(empty_stack: Stack) -> 
         receiver.answer = kill
         endpoint = new_endpoint(client, receiver.url, FeedEventType.KEY_CREATED)
         data(client.post("/apikeys", json={"name": "an event"}))
-        eventually(lambda: receiver.hooks, what="the first try")
+        eventually(lambda: receiver.hooks, what="the first attempt")
         successor = empty_stack.start_worker("webhooks")
-        eventually(lambda: len(receiver.hooks) == 2, what="the second try", within=40)
+        eventually(lambda: len(receiver.hooks) == 2, what="the second attempt", within=40)
         first, second = receiver.hooks
         assert first.id == second.id
         second.check(endpoint["secret"])

@@ -235,7 +235,8 @@ def test_rate_limit_is_shared_by_all_credentials_of_a_user_and_by_no_other_user(
 def test_call_counts_towards_the_rate_limit_wherever_its_credential_is_checked(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
-    # These routes check the credential in a separate thread, in the handler, or after a trace id.
+    # These routes check the credential in a separate thread, in the handler, or instead of a trace
+    # id.
     client = make_limited_client(stack.create_owner().key)
     for _ in range(2):
         assert client.get("/jobs").status_code == 200

@@ -74,7 +74,7 @@ def prolong_pauses(stack: Stack) -> None:
 def test_password_spraying_from_one_network_is_paused(
     stack: Stack, addresses: Callable[[int], str]
 ) -> None:
-    # Each attempt beyond the free ones waits twice as long for the next.
+    # Each attempt beyond the free ones doubles the pause.
     assert FREE_ATTEMPTS <= spray(stack, addresses, 100) < FREE_ATTEMPTS + 10
 
 

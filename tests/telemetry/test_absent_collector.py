@@ -10,7 +10,8 @@ from devstack.harness.stack import Stack, plain_client
 from tests.support.images.pictures import photo
 from tests.support.observability.otlp_collector import Collector, collecting
 
-# The Redis client looks for another part of the SDK, so the test looks for this module.
+# The import log may also name another part of the SDK, because the Redis client tries to import it.
+# So the test looks for this module.
 SDK_MODULE = "opentelemetry.sdk.trace"
 # With this variable, Python writes the names of all imported modules into the log.
 LOG_IMPORTS = {"PYTHONPROFILEIMPORTTIME": "1"}
