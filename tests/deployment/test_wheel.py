@@ -32,7 +32,9 @@ POST = {
 def pressroom(tmp_path_factory: pytest.TempPathFactory) -> Command:
     """A function that runs the command `pressroom` of the installed wheel in an empty folder."""
     folder = tmp_path_factory.mktemp("wheel")
-    source, environment, work = folder / "source", folder / "environment", folder / "work"
+    source = folder / "source"
+    environment = folder / "environment"
+    work = folder / "work"
     # setuptools writes into the source folder, so the test builds the wheel from a copy.
     shutil.copytree(ROOT, source, ignore=IGNORED_FILES)
     options = ("--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")

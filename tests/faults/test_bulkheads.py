@@ -85,7 +85,8 @@ def test_uploads_to_a_hanging_object_store_delay_no_other_call(
 
 
 def _upload(stack: Stack, owner: Owner, *, wait: int = 8) -> int:
-    files, prefer = {"file": ("photo.jpg", photo(64, 48))}, {"Prefer": f"wait={wait}"}
+    files = {"file": ("photo.jpg", photo(64, 48))}
+    prefer = {"Prefer": f"wait={wait}"}
     with stack.client(owner.key) as client:
         try:
             reply = client.post("/attachments", files=files, headers=prefer, timeout=wait)

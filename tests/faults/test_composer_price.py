@@ -33,7 +33,8 @@ def open_charges(model: Modelled, *, taken: bool) -> list[tuple[object, ...]]:
 def test_composer_charge_is_refunded_after_killed_api_and_next_call_is_charged_once(
     priced_composer: Modelled, funded_owner: Owner
 ) -> None:
-    stack, body = priced_composer.stack, post()
+    stack = priced_composer.stack
+    body = post()
     [api] = [each for each in stack.processes if each.name == "api"]
     with stack.client(funded_owner.key) as client, ThreadPoolExecutor() as pool:
         composer_call = pool.submit(client.post, METADATA, json=body)

@@ -90,7 +90,9 @@ def test_running_processes_reconnect_to_killed_postgres_redis_and_s3(
 
 
 def _restart_under_load(own_services_stack: Site, owner: Owner, name: str) -> None:
-    bench, stack, probe = own_services_stack.bench, own_services_stack.stack, PROBES[Queue.EXPORT]
+    bench = own_services_stack.bench
+    stack = own_services_stack.stack
+    probe = PROBES[Queue.EXPORT]
     with _load(stack, owner):
         jobs = [bench.enqueue(kind=probe, sleep=0.5) for _ in range(3)]
         # Kill the service while the worker runs a job, whose message it can't acknowledge then.
@@ -240,7 +242,8 @@ def begin_undo_job(imports: Importing) -> Work:
 
 
 def begin_erasure_job(imports: Importing) -> Work:
-    stack, address = imports.stack, f"{random_hash_id()}@example.com"
+    stack = imports.stack
+    address = f"{random_hash_id()}@example.com"
     with imports.resources.unit_of_work() as uow:
         user_id = accounts.create_user(uow, email=address, name="Ada").id
     owner = stack.create_owner()
@@ -283,7 +286,8 @@ def _lock_middle_row(
 def test_job_of_killed_worker_is_resumed_by_the_next_worker_and_succeeds(
     own_services_stack: Site, begin: Callable[[Importing], Work]
 ) -> None:
-    stack, importing = own_services_stack.stack, Importing(own_services_stack.stack)
+    stack = own_services_stack.stack
+    importing = Importing(own_services_stack.stack)
     work = begin(importing)
     for statement, values, words in work.stops:
         worker = stack.start_worker(work.queue, concurrency=1)

@@ -66,7 +66,8 @@ def test_accepted_uploads_finish_after_a_storage_outage_of_one_hour(
 def test_failed_upload_keeps_its_original_and_can_be_retried(
     probes: Bench, fleet: Fleet, api: Running, services: Services
 ) -> None:
-    stack, owner = probes.stack, probes.stack.create_owner()
+    stack = probes.stack
+    owner = probes.stack.create_owner()
     fleet.end()
     fleet.start_api()
     impatient = stack.start_worker(
@@ -101,7 +102,8 @@ def retry_job(client: httpx2.Client, job_id: object) -> int:
 def test_attachments_deleted_during_storage_outage_are_removed_afterwards(
     probes: Bench, api: Running, media_worker: Running, services: Services
 ) -> None:
-    stack, owner = probes.stack, probes.stack.create_owner()
+    stack = probes.stack
+    owner = probes.stack.create_owner()
     for _ in range(3):
         assert upload(stack, owner).status_code == 200
     hash_ids = [str(row[0]) for row in stack.query("SELECT hash_id FROM attachments")]

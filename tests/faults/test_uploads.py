@@ -45,7 +45,8 @@ def slow_picture() -> bytes:
 def test_upload_returns_200_although_its_media_worker_is_killed(
     probes: Bench, fleet: Fleet, api: Running, slow_picture: bytes, victim: str
 ) -> None:
-    stack, media = probes.stack, fleet.start_media()
+    stack = probes.stack
+    media = fleet.start_media()
     with uploading(stack, stack.create_owner(), picture=slow_picture) as replies:
         await_jobs(stack, 1, "running")
         if victim == "main process":
@@ -63,7 +64,8 @@ def test_renditions_left_by_killed_worker_are_completed_by_the_next_worker(
     probes: Bench, fleet: Fleet, api: Running, slow_picture: bytes
 ) -> None:
     """The worker is killed as soon as the first rendition is in the object storage."""
-    stack, media = probes.stack, fleet.start_media()
+    stack = probes.stack
+    media = fleet.start_media()
     owner = stack.create_owner()
     earlier_renditions = set(stack.stored("renditions/"))
 
@@ -121,7 +123,8 @@ def test_upload_repeated_with_its_idempotency_key_succeeds_after_lost_commit(
     probes: Bench, api: Running, media_worker: Running, postgres_proxy: Proxy, *, deliver: bool
 ) -> None:
     stack = probes.stack
-    owner, key = stack.create_owner(), "one-and-the-same-key"
+    owner = stack.create_owner()
+    key = "one-and-the-same-key"
     postgres_proxy.cut_at(b"COMMIT", after=b"INSERT INTO jobs", deliver=deliver)
     first = upload(stack, owner, key=key)
     assert postgres_proxy.sprung.is_set()

@@ -200,7 +200,9 @@ class Verifiers:
 
     def __init__(self, secret: str) -> None:
         self.errors: list[Exception] = []
-        self._secret, self._lock, self._count = secret, threading.Lock(), 0
+        self._secret = secret
+        self._lock = threading.Lock()
+        self._count = 0
         self._node = subprocess.Popen(
             [node(), "hooks.mjs"],
             cwd=FOLDER,
@@ -233,7 +235,8 @@ class Verifiers:
 def test_webhook_event_is_sent_again_after_killed_worker(empty_stack: Stack) -> None:
     """The worker is killed after it sent the webhook, and before it recorded the response."""
     owner = empty_stack.create_owner()
-    api, worker = empty_stack.start_api(), empty_stack.start_worker("webhooks")
+    api = empty_stack.start_api()
+    worker = empty_stack.start_worker("webhooks")
 
     def kill(hook: Hook) -> Answer:
         if len(receiver.hooks) == 1:
@@ -266,7 +269,8 @@ def test_webhook_event_is_sent_again_after_killed_worker(empty_stack: Stack) -> 
 
 
 def test_webhook_listener_continues_after_api_restart(empty_stack: Stack) -> None:
-    owner, secret = empty_stack.create_owner(), "whsec_" + base64.b64encode(bytes(32)).decode()
+    owner = empty_stack.create_owner()
+    secret = "whsec_" + base64.b64encode(bytes(32)).decode()
     api = empty_stack.start_api()
     with hooked() as receiver, empty_stack.client(owner.key) as client:
         listener = empty_stack.start(

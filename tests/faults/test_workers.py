@@ -32,7 +32,9 @@ def test_stopping_worker_finishes_short_jobs_and_returns_long_ones(probes: Bench
     probes.start_worker(concurrency=1)
     stopping_worker = probes.start_worker(concurrency=2, PRESSROOM_WORKER_GRACE="3")
     # The first job occupies the other worker, so the stopping worker gets the other two jobs.
-    first, short, long = probes.enqueue(sleep=4), probes.enqueue(sleep=2), probes.enqueue(sleep=60)
+    first = probes.enqueue(sleep=4)
+    short = probes.enqueue(sleep=2)
+    long = probes.enqueue(sleep=60)
     for job_id in (first, short, long):
         probes.started(job_id)
     stopping_worker.process.send_signal(signal.SIGTERM)

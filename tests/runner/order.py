@@ -60,7 +60,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def processor_seconds() -> float:
     """Return the processor seconds of this process and all its descendants, also of ended ones."""
-    parents, ticks = {}, {}
+    parents = {}
+    ticks = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             # The second field is a name, which may contain blanks and brackets (proc(5)).

@@ -38,7 +38,9 @@ class Forked(subprocess.Popen[bytes]):
     """A child of this process that the zygote forked."""
 
     def __init__(self, pid: int, argv: tuple[str, ...]) -> None:
-        self.pid, self.args, self.returncode = pid, argv, None
+        self.pid = pid
+        self.args = argv
+        self.returncode = None
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -73,7 +75,8 @@ class Zygote:
 
     def can_fork(self, program: Program) -> bool:
         """Return whether the program reads all its own settings after its imports."""
-        environment, known = program.environment, self._environment
+        environment = program.environment
+        known = self._environment
         differs = {
             name
             for name in {*environment, *known}

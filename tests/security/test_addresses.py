@@ -100,7 +100,8 @@ def paths(list_with_onlookers: ListWithOnlookers, template: str) -> set[str]:
 
 def queries(list_with_onlookers: ListWithOnlookers) -> list[dict[str, str]]:
     """Return queries with all parameters that name or search a list or a person."""
-    email, list_id = list_with_onlookers.member.email, str(list_with_onlookers.list_id)
+    email = list_with_onlookers.member.email
+    list_id = str(list_with_onlookers.list_id)
     return [
         {
             "list_id": list_id,
@@ -154,7 +155,8 @@ def response_text(reply: httpx2.Response) -> str:
 def test_owner_and_member_see_the_members_address(
     stack: Stack, list_with_onlookers: ListWithOnlookers
 ) -> None:
-    list_id, user_id = list_with_onlookers.list_id, list_with_onlookers.member.user_id
+    list_id = list_with_onlookers.list_id
+    user_id = list_with_onlookers.member.user_id
     with (
         stack.client(list_with_onlookers.owner.key) as owner,
         stack.client(list_with_onlookers.member.key) as member,

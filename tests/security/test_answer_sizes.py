@@ -110,8 +110,11 @@ def with_largest_limit(name: str, call: Call) -> Call:
 
 def fill(world: World) -> None:
     """Fill the account to its limits. Use SQL where API calls would take long."""
-    stack, client, owner_id = world.stack, world.client, world.owner.user_id
-    list_id, user_id = world.values["list_id"], world.values["user_id"]
+    stack = world.stack
+    client = world.client
+    owner_id = world.owner.user_id
+    list_id = world.values["list_id"]
+    user_id = world.values["user_id"]
     names = [f"field_{number}" for number in range(MAX_FIELDS - 1)]
     fields = [{"key": name, "label": name, "type": "text"} for name in names]
     ids = [data(client.post("/fields", json=each))["id"] for each in fields]

@@ -68,7 +68,8 @@ class CanaryStack:
         self.processes = self._start()
 
     def _start(self) -> list[Running]:
-        stack, port = self.stack, self.flower_port
+        stack = self.stack
+        port = self.flower_port
         return [
             stack.start_api(),
             stack.start_worker("request", "photos", "money", "mail", "maintenance"),

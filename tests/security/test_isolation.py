@@ -292,7 +292,9 @@ def test_console_redirects_to_login_without_session(
 
 @parametrize_operation(EVERY_CALL)
 def test_other_owner_reads_and_changes_nothing(side: Side, operation: str) -> None:
-    world, call, before = side.world, EVERY_CALL[operation], belongings(side.world)
+    world = side.world
+    call = EVERY_CALL[operation]
+    before = belongings(side.world)
     reply = side.send(side.other_client, operation, "b")
     assert reply.status_code == call.others, reply.text
     if operation in PAGES:

@@ -120,7 +120,8 @@ def limited_mailing(make_stack: Callable[[str], Stack]) -> Iterator[Mailing]:
 def test_confirmation_mail_hides_links_and_phone_numbers_in_list_titles(
     limited_mailing: Mailing,
 ) -> None:
-    list_id, email = limited_mailing.new_list(), f"victim@{new_domain()}"
+    list_id = limited_mailing.new_list()
+    email = f"victim@{new_domain()}"
     # Set the title by SQL, because the API would reject it.
     limited_mailing.stack.query(
         "UPDATE lists SET title = %s WHERE id = %s", PHISHING_TITLE, list_id
@@ -202,7 +203,8 @@ def test_signup_page_counts_towards_the_mail_limit_per_list(limited_mailing: Mai
 
 
 def test_preference_requests_are_limited_per_mailbox(limited_mailing: Mailing) -> None:
-    list_id, domain = limited_mailing.new_list(), new_domain()
+    list_id = limited_mailing.new_list()
+    domain = new_domain()
     aliases = [f"victim+{number}@{domain}" for number in range(MAX_MAILS_PER_MAILBOX + 3)]
     limited_mailing.stack.query(
         "WITH created AS ("
@@ -231,7 +233,8 @@ def test_preference_requests_are_limited_per_mailbox(limited_mailing: Mailing) -
 def test_mail_stopped_by_one_limit_does_not_count_towards_the_others(
     limited_mailing: Mailing,
 ) -> None:
-    domain, list_id = new_domain(), limited_mailing.new_list()
+    domain = new_domain()
+    list_id = limited_mailing.new_list()
     limited_mailing.subscribe([(list_id, f"victim+{number}@{domain}") for number in range(20)])
     other_addresses = [
         f"other{number}@{domain}" for number in range(MAX_MAILS_PER_DOMAIN - MAX_MAILS_PER_MAILBOX)
@@ -284,7 +287,8 @@ def test_mail_retried_after_451_is_delivered_only_once(limited_mailing: Mailing)
 def test_report_link_unsubscribes_reader_although_mail_limits_are_reached(
     limited_mailing: Mailing,
 ) -> None:
-    list_id, email = limited_mailing.new_list(), f"reader@{new_domain()}"
+    list_id = limited_mailing.new_list()
+    email = f"reader@{new_domain()}"
     limited_mailing.subscribe([(list_id, email)])
     limited_mailing.settle()
     # Pretend that every limit is reached.
@@ -308,7 +312,8 @@ def test_mail_counters_contain_no_addresses(limited_mailing: Mailing) -> None:
 def test_reminders_count_towards_the_same_limits_as_confirmation_mails(
     limited_mailing: Mailing,
 ) -> None:
-    list_id, network = limited_mailing.new_list(), new_network()
+    list_id = limited_mailing.new_list()
+    network = new_network()
     addresses = [f"reader@{new_domain()}" for _ in range(MAX_MAILS_PER_LIST)]
     limited_mailing.subscribe([(list_id, each) for each in addresses], network)
     assert limited_mailing.subjects(*addresses) == [CONFIRM_SUBJECT] * MAX_MAILS_PER_LIST

@@ -81,7 +81,8 @@ def test_password_spraying_from_one_network_is_paused(
 def test_spraying_pause_spares_known_browsers_other_networks_and_password_resets(
     stack: Stack, visitor_at: Callable[[str], Visitor]
 ) -> None:
-    person, colleague = new_account(stack), new_account(stack)
+    person = new_account(stack)
+    colleague = new_account(stack)
     at_home = visitor_at("198.51.100.7")
     assert at_home.log_in(person).status_code == 303
     csrf = {"csrf_token": at_home.csrf_token()}
@@ -104,7 +105,8 @@ def test_spraying_pause_spares_known_browsers_other_networks_and_password_resets
 def test_one_person_mistyping_passwords_does_not_block_colleagues_logins(
     stack: Stack, visitor_at: Callable[[str], Visitor]
 ) -> None:
-    mistyper, colleague = new_account(stack), new_account(stack)
+    mistyper = new_account(stack)
+    colleague = new_account(stack)
     office = visitor_at("198.51.100.9")
     for _ in range(logins.CLIENT_THROTTLE.free):
         assert office.log_in(mistyper, "not the password").status_code == 403

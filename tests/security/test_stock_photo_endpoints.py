@@ -38,7 +38,9 @@ def with_hostile_schemes(base: str) -> Iterator[str]:
 
 def with_hostile_hosts(base: str, port: int) -> Iterator[str]:
     parts = urlsplit(base)
-    scheme, host, path = parts.scheme, parts.hostname or "", parts.path
+    scheme = parts.scheme
+    host = parts.hostname or ""
+    path = parts.path
     netloc = parts.netloc
     own_port = f":{parts.port}" if parts.port else ""
     for other_host in HOSTILE_HOSTS:

@@ -171,7 +171,8 @@ def test_many_invalid_items_get_a_short_error_while_the_api_stays_responsive(
                 figures.append((time.monotonic() - began_at, len(reply.content), place.operation))
                 assert reply.is_client_error, place
                 assert len(reply.content) <= MAX_ANSWER_BYTES, place
-    slowest, largest = max(figures, key=itemgetter(0)), max(figures, key=itemgetter(1))
+    slowest = max(figures, key=itemgetter(0))
+    largest = max(figures, key=itemgetter(1))
     with capsys.disabled():
         sys.stdout.write(
             f"\n{len(figures)} bodies of wrong items: the largest answer has {largest[1]} bytes "

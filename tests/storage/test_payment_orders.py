@@ -198,7 +198,8 @@ def test_impossible_facts_of_a_payment_order_are_rejected(
 
 
 def test_owner_of_a_payment_order_cannot_be_changed(cursor: Cursor, stack: Stack) -> None:
-    first, second = stack.create_owner().user_id, stack.create_owner().user_id
+    first = stack.create_owner().user_id
+    second = stack.create_owner().user_id
     insert_order(cursor, "pending")
     change = "UPDATE payment_orders SET user_id = %s WHERE id = 1"
     cursor.execute(change, (first,))

@@ -50,7 +50,8 @@ def watched_stack(
 def _start_workers(
     stack: Stack, environment: dict[str, str]
 ) -> tuple[dict[str, Restartable], list[str]]:
-    workers, addresses = {}, []
+    workers = {}
+    addresses = []
     for queues, concurrency in _WORKERS.items():
         addresses.append(address := f"127.0.0.1:{free_port()}")
         settings = {**environment, "PRESSROOM_WORKER_METRICS_ADDRESS": address}
