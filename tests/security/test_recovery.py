@@ -309,7 +309,7 @@ def test_intruder_cannot_undo_the_undo_of_an_address_change(
     change_address(intruder.session, second_new_email)
     second_undo = recovering_owner.mailed_path(first_new_email, subject)
     second_undo_form = hidden(recovering_owner.get(second_undo))
-    # The owner undoes the first change, before or after the intruder undoes the second change.
+    # The intruder may undo the second change before the owner undoes the first one.
     if intruder_is_first:
         assert intruder.session.fill_in(second_undo).status_code == 303
     assert recovering_owner.fill_in(first_undo).status_code == 303
