@@ -1,3 +1,5 @@
+"""Tests the failover of a Redis behind Sentinels."""
+
 import os
 import re
 import signal

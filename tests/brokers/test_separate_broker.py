@@ -1,3 +1,5 @@
+"""Tests Pressroom with a message broker that is separate from the main Redis."""
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

@@ -1,3 +1,5 @@
+"""Tests Redis connections over TLS."""
+
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,3 +1,5 @@
+"""Tests that a cluster of several hosts loses no work if hosts, networks or services fail."""
+
 import logging
 import random
 import time

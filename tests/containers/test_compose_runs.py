@@ -1,3 +1,5 @@
+"""Tests the running services of the Compose file."""
+
 import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor

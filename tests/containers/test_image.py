@@ -1,3 +1,5 @@
+"""Tests the contents of Pressroom's container images."""
+
 import json
 import re
 import time

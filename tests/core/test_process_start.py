@@ -1,3 +1,5 @@
+"""Tests the handling of garbage collection at the start of a process."""
+
 import subprocess
 import sys
 

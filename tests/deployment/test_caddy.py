@@ -1,3 +1,5 @@
+"""Tests that the limits of the Caddy proxy match the limits of the API."""
+
 import re
 
 import pytest

@@ -1,3 +1,5 @@
+"""Tests that no acknowledged work is lost if the database fails over to its replica."""
+
 import logging
 import signal
 from collections.abc import Iterator

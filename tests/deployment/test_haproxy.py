@@ -1,3 +1,5 @@
+"""Tests the example configuration of HAProxy in front of two API hosts."""
+
 import http.client
 import json
 import ssl

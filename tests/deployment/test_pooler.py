@@ -1,3 +1,5 @@
+"""Tests that Pressroom works with PgBouncer between its processes and the database."""
+
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,3 +1,5 @@
+"""Tests the start and the exit of each kind of process."""
+
 import signal
 import socket
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""Tests that the tests named in docs/reliability.md and SECURITY.md exist."""
+
 import re
 
 import pytest

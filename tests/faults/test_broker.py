@@ -1,3 +1,5 @@
+"""Tests that no work is lost or done twice if Redis is flushed, full or hanging."""
+
 import json
 import time
 from collections.abc import Iterator

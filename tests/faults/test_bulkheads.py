@@ -1,3 +1,5 @@
+"""Tests that a hanging service or a locked list delays only the calls that need it."""
+
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,3 +1,5 @@
+"""Tests that random kills and cut connections lose no job and no upload."""
+
 import os
 import random
 import signal

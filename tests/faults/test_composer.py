@@ -1,3 +1,5 @@
+"""Tests that disconnected callers of the composer cause few LLM calls and leave nothing behind."""
+
 import contextlib
 import http.client
 import json

@@ -1,3 +1,5 @@
+"""Tests that each composer call is charged exactly once if the API or a worker is killed."""
+
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,3 +1,5 @@
+"""Tests that concurrent and random credit movements leave the exact balance."""
+
 import json
 import random
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""Tests that large and hostile imports neither delay other imports nor exhaust the memory."""
+
 import random
 import zlib
 from collections.abc import Iterator

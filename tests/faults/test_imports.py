@@ -1,3 +1,5 @@
+"""Tests that imports add each row exactly once although workers and services are killed."""
+
 import gzip
 import os
 import random

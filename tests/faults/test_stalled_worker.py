@@ -1,3 +1,5 @@
+"""Tests that the alive file of a worker becomes outdated only if the worker stalls."""
+
 import time
 from collections.abc import Callable
 from pathlib import Path

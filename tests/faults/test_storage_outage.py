@@ -1,3 +1,5 @@
+"""Tests that uploads and deletions are completed after an outage of the object storage."""
+
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,3 +1,5 @@
+"""Tests random payments, refunds and disputes against a simple model of the credits."""
+
 import random
 from dataclasses import dataclass, field
 from decimal import Decimal

@@ -1,3 +1,5 @@
+"""Tests that callers who wait for a job get its result although Redis notifications fail."""
+
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta

@@ -1,3 +1,5 @@
+"""Tests that each alert rule fires for its fault, clears afterwards, and has a runbook section."""
+
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Tests the configuration of Prometheus and Grafana in the Compose file."""
+
 from typing import Any
 
 import pytest

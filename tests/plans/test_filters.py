@@ -1,3 +1,5 @@
+"""Tests that Postgres searches the members of a large list with an index."""
+
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,3 +1,5 @@
+"""Tests the connection pools of the database client, and the client's error messages."""
+
 import io
 import traceback
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""Tests that migrations run while other processes use the database."""
+
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,3 +1,5 @@
+"""Tests files that are stored as several encrypted objects."""
+
 from collections.abc import Iterator
 from typing import cast
 

@@ -1,3 +1,5 @@
+"""Tests the rules that the database enforces for payment orders."""
+
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 

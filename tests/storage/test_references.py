@@ -1,3 +1,5 @@
+"""Tests the triggers that check the references of subscriptions."""
+
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 

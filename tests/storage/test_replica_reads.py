@@ -1,3 +1,5 @@
+"""Tests that long queries read from the replica, and fall back to the primary."""
+
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager

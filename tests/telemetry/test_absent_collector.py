@@ -1,3 +1,5 @@
+"""Tests Pressroom without a telemetry collector, and with a hanging one."""
+
 from collections.abc import Iterator
 
 import pytest

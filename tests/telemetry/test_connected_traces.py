@@ -1,3 +1,5 @@
+"""Tests that the spans of all processes that handle a call form one trace."""
+
 import json
 from pathlib import Path
 from typing import Any

@@ -1,3 +1,5 @@
+"""Tests that all texts for readers are translated, and that the translations are valid."""
+
 import ast
 import re
 import subprocess

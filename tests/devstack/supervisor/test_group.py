@@ -1,3 +1,5 @@
+"""Tests that the supervisor starts, restarts and stops a group of programs."""
+
 import os
 import signal
 import socket

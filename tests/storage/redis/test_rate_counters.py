@@ -1,3 +1,5 @@
+"""Tests the counters of rate limits in Redis."""
+
 import time
 
 import pytest

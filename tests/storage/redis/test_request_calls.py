@@ -1,3 +1,5 @@
+"""Tests how API processes and workers exchange requests and results through Redis."""
+
 import asyncio
 import time
 from collections.abc import Iterator

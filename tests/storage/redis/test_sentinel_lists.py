@@ -1,3 +1,5 @@
+"""Tests that concurrent calls to Redis Sentinels keep the list of Sentinels complete."""
+
 import asyncio
 from threading import Barrier, Thread
 from types import SimpleNamespace

@@ -1,3 +1,5 @@
+"""Tests the settings for the region, the URL style and the encryption of the object storage."""
+
 import socket
 
 import pytest

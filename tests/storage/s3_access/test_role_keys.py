@@ -1,3 +1,5 @@
+"""Tests temporary S3 keys, which a role of the machine gets from a server."""
+
 import os
 from datetime import timedelta
 from pathlib import Path
