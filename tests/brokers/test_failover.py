@@ -1,3 +1,5 @@
+"""Tests the failover of a Redis behind Sentinels."""
+
 import os
 import re
 import signal
@@ -27,87 +29,90 @@ from tests.support.stack.sentinels import WatchedRedis, watched_redis
 MAX_FAILOVER_SECONDS = 60.0
 PAUSE_SECONDS = 0.1
 UPLOAD_EVERY_SECONDS = 0.5
-# The composer's callers are not patient, so that the load ends soon.
-PATIENCE = {"Prefer": "wait=10"}
+# The composer's callers wait only for a short time, so that the load ends soon.
+SHORT_WAIT = {"Prefer": "wait=10"}
 COMPOSING_THREADS = 4
 
 
 @dataclass
-class Answered:
-    """The statuses of the composer's answers and of the uploads', in their order."""
+class ResponseStatuses:
+    """The statuses of the responses to composer calls and to uploads, in their order."""
 
-    composed: list[int] = field(default_factory=list)
-    uploaded: list[int] = field(default_factory=list)
+    composer: list[int] = field(default_factory=list)
+    uploads: list[int] = field(default_factory=list)
 
 
 @contextmanager
-def under_load(stack: Stack) -> Iterator[Answered]:
-    """Uploads that do not wait and composer calls that do, one after another in some threads."""
-    load, owner = Answered(), stack.create_owner()
+def under_load(stack: Stack) -> Iterator[ResponseStatuses]:
+    """Make uploads and composer calls during the block. Only composer calls wait for a result."""
+    statuses = ResponseStatuses()
+    owner = stack.create_owner()
     with stack.client(owner.key) as client:
 
         def compose() -> None:
             post = composing.fresh()
-            reply = composing.ask(client, composing.METADATA, post, headers=PATIENCE)
-            load.composed.append(reply.status_code)
+            reply = composing.ask(client, composing.METADATA, post, headers=SHORT_WAIT)
+            statuses.composer.append(reply.status_code)
 
         def send() -> None:
-            load.uploaded.append(upload(stack, owner, wait=0).status_code)
+            statuses.uploads.append(upload(stack, owner, wait=0).status_code)
 
         composing_calls = repeated(*[compose] * COMPOSING_THREADS, pause=PAUSE_SECONDS)
         with composing_calls, repeated(send, pause=UPLOAD_EVERY_SECONDS):
-            yield load
+            yield statuses
 
 
-def is_whole(stack: Stack) -> bool:
+def is_healthy(stack: Stack) -> bool:
     with stack.client() as client:
         return bool(client.get("/readyz").json()["status"] == "ok")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("lost_by", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
+@pytest.mark.parametrize("failure_signal", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
 def test_redis_failover_to_replica_loses_no_accepted_work(
     make_stack: Callable[[str], Stack],
     tmp_path: Path,
-    lost_by: signal.Signals,
+    failure_signal: signal.Signals,
     record_property: Callable[..., None],
 ) -> None:
-    stack = make_stack(f"failover-{lost_by.name.lower()}")
+    stack = make_stack(f"failover-{failure_signal.name.lower()}")
     with watched_redis(tmp_path) as (watched, group):
         alive_files = _start(stack, watched, tmp_path)
-        with under_load(stack) as load:
+        with under_load(stack) as statuses:
             # A worker first writes its alive file a second after it has begun to take jobs.
             eventually(
                 lambda: (
                     ready(stack) > 1
-                    and load.composed.count(200) > 3
+                    and statuses.composer.count(200) > 3
                     and all(file.exists() for file in alive_files)
                 ),
                 within=60,
             )
-            lost = watched.master()
-            assert lost is not None
-            pid = group.pids[lost]
-            os.kill(pid, lost_by)
-            began = time.monotonic()
+            lost_primary = watched.master()
+            assert lost_primary is not None
+            pid = group.pids[lost_primary]
+            os.kill(pid, failure_signal)
+            began_at = time.monotonic()
             try:
-                _becomes_whole(stack, watched, load, alive_files, lost=lost)
+                _await_recovery(stack, watched, statuses, alive_files, lost_primary=lost_primary)
             finally:
                 os.kill(pid, signal.SIGCONT)
-            record_property("seconds until it was whole again", round(time.monotonic() - began, 1))
-        accepted = load.uploaded.count(202)
+            record_property(
+                "seconds until it was whole again", round(time.monotonic() - began_at, 1)
+            )
+        accepted = statuses.uploads.count(202)
         eventually(lambda: ready(stack) == accepted, within=60, what="every accepted upload")
-        # An upload needs no broker; a caller of the composer may be refused, or wait in vain.
-        assert set(load.uploaded) == {202}
-        assert set(load.composed) <= {200, 503, 504}
+        # Uploads need no broker. Composer calls may fail or time out during the failover.
+        assert set(statuses.uploads) == {202}
+        assert set(statuses.composer) <= {200, 503, 504}
         assert stack.query("SELECT max(crashes), max(attempt) FROM jobs") == [(0, 1)]
         assert [each.process.poll() for each in stack.processes] == [None] * len(stack.processes)
         stack.stop()
 
 
 def _start(stack: Stack, watched: WatchedRedis, home: Path) -> list[Path]:
-    """An API and two workers; returns the alive files of these."""
+    """Start an API and two workers, and return the alive files of the workers."""
     stack.environment["PRESSROOM_REDIS_URL"] = watched.url
     stack.start_api()
     files = [home / "media.alive", home / "request.alive"]
@@ -116,35 +121,43 @@ def _start(stack: Stack, watched: WatchedRedis, home: Path) -> list[Path]:
     return files
 
 
-def _becomes_whole(
-    stack: Stack, watched: WatchedRedis, load: Answered, alive_files: list[Path], *, lost: str
+def _await_recovery(
+    stack: Stack,
+    watched: WatchedRedis,
+    statuses: ResponseStatuses,
+    alive_files: list[Path],
+    *,
+    lost_primary: str,
 ) -> None:
     def is_promoted() -> bool:
-        return watched.master() not in (None, lost)
+        return watched.master() not in (None, lost_primary)
 
     deadline = time.monotonic() + MAX_FAILOVER_SECONDS
-    eventually(is_promoted, within=MAX_FAILOVER_SECONDS, what="another master")
-    now, composed, done = time.time(), load.composed.count(200), ready(stack)
+    eventually(is_promoted, within=MAX_FAILOVER_SECONDS, what="another primary")
+    promoted_at = time.time()
+    composer_results = statuses.composer.count(200)
+    ready_uploads = ready(stack)
 
-    def works() -> bool:
+    def has_recovered() -> bool:
         return (
-            load.composed.count(200) > composed + 3
-            and ready(stack) > done + 1
-            and all(file.stat().st_mtime > now for file in alive_files)
-            and is_whole(stack)
+            statuses.composer.count(200) > composer_results + 3
+            and ready(stack) > ready_uploads + 1
+            and all(file.stat().st_mtime > promoted_at for file in alive_files)
+            and is_healthy(stack)
         )
 
-    left = deadline - time.monotonic()
-    eventually(works, within=left, what="a whole service with another master")
+    remaining_seconds = deadline - time.monotonic()
+    eventually(has_recovered, within=remaining_seconds, what="recovery with another primary")
 
 
 @pytest.mark.slow
 def test_flower_shows_queue_lengths_of_a_redis_behind_sentinels(
     make_stack: Callable[[str], Stack], tmp_path: Path
 ) -> None:
-    stack, port = make_stack("flower-sentinels"), free_port()
+    stack = make_stack("flower-sentinels")
+    port = free_port()
     with watched_redis(tmp_path) as (watched, _):
-        # Flower looks into the first database alone.
+        # Flower reads only the first Redis database.
         url = watched.url.replace("/3?", "/0?")
         broker = Broker(stack.settings().model_copy(update={"redis_url": SecretStr(url)}))
         for _ in range(7):

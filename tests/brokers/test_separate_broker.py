@@ -1,3 +1,5 @@
+"""Tests Pressroom with a message broker that is separate from the main Redis."""
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -27,9 +29,9 @@ def proxied_broker(
     services: Services, make_stack: Callable[[str], Stack]
 ) -> Iterator[ProxiedBroker]:
     stack = make_stack("apart")
-    shared = services.environment["PRESSROOM_REDIS_URL"]
-    # No stack has this database.
-    with open_proxy(f"{shared.rpartition('/')[0]}/{DATABASES - 2}") as proxy:
+    redis_url = services.environment["PRESSROOM_REDIS_URL"]
+    # No test stack uses the Redis database with this number.
+    with open_proxy(f"{redis_url.rpartition('/')[0]}/{DATABASES - 2}") as proxy:
         stack.environment["PRESSROOM_BROKER_URL"] = proxy.url
         settings = stack.settings().model_copy(update={"broker_url": SecretStr(proxy.url)})
         resources = open_resources(settings, concurrency=2, name="apart")
@@ -43,7 +45,7 @@ def _resume_broker(proxied_broker: ProxiedBroker) -> Iterator[None]:
     yield
     proxied_broker.proxy.resume()
     eventually(
-        lambda: set(proxied_broker.dependencies().values()) == {"ok"}, what="a whole service"
+        lambda: set(proxied_broker.dependencies().values()) == {"ok"}, what="all dependencies"
     )
 
 
@@ -55,17 +57,18 @@ def test_jobs_and_requests_succeed_with_a_separate_broker(proxied_broker: Proxie
     for job_id in jobs:
         assert proxied_broker.bench.finished(job_id).status == JobStatus.SUCCEEDED
         assert proxied_broker.bench.effects(job_id) == 1
-    # Messages are at the broker alone: these keys are of request-only work, and of its probe.
+    # All messages are at the broker. The main Redis has only keys of requests and of the probe.
     assert {name.partition(":")[0] for name in proxied_broker.names()} == {"pressroom", "probe"}
 
 
 def test_broker_reports_how_many_messages_wait_in_a_queue(proxied_broker: ProxiedBroker) -> None:
-    broker, queue = proxied_broker.resources.broker, Queue.MEDIA
-    before = broker.count_waiting(queue)
-    assert before is not None
+    broker = proxied_broker.resources.broker
+    queue = Queue.MEDIA
+    count_before = broker.count_waiting(queue)
+    assert count_before is not None
     for _ in range(3):
         assert broker.send("probe.none", queue, {})
-    eventually(lambda: broker.count_waiting(queue) == before + 3, what="three more")
+    eventually(lambda: broker.count_waiting(queue) == count_before + 3, what="three more messages")
 
 
 def test_call_without_broker_gets_503_and_leaves_no_keys_in_redis(
@@ -74,13 +77,13 @@ def test_call_without_broker_gets_503_and_leaves_no_keys_in_redis(
     proxied_broker.proxy.refuse()
     reply = proxied_broker.ask("refused")
     assert (reply.status_code, reply.json()["code"]) == (503, "queue.unavailable")
-    there = {"database": "ok", "redis": "ok", "objects": "ok"}
-    expected = there | {"broker": "unavailable"}
-    eventually(lambda: proxied_broker.dependencies() == expected, what="the word that it is away")
-    left = ("pressroom:waiting:", "pressroom:input:", "pressroom:line:")
+    available = {"database": "ok", "redis": "ok", "objects": "ok"}
+    expected = available | {"broker": "unavailable"}
+    eventually(lambda: proxied_broker.dependencies() == expected, what="the unavailable broker")
+    key_prefixes = ("pressroom:waiting:", "pressroom:input:", "pressroom:line:")
     eventually(
-        lambda: not any(name.startswith(left) for name in proxied_broker.names()),
-        what="the end of what was asked",
+        lambda: not any(name.startswith(key_prefixes) for name in proxied_broker.names()),
+        what="the removal of the rejected request",
     )
 
 

@@ -1,3 +1,5 @@
+"""Tests that a cluster of several hosts loses no work if hosts, networks or services fail."""
+
 import logging
 import random
 import time
@@ -35,11 +37,11 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(7200 if FULL else 420)]
 log = logging.getLogger(__name__)
 
 SEED = 20_261_121
-JOBS = sized(60, 200)
-FLUSHED = sized(150, 1_000)
-ROUNDS = sized(0, 60)
-# Longer than a lease, so that others take the work over.
-APART_SECONDS = 6.0
+JOBS_PER_FAULT = sized(60, 200)
+JOBS_BEFORE_FLUSH = sized(150, 1_000)
+RANDOM_FAULTS = sized(0, 60)
+# Longer than a lease, so that other workers take over the jobs.
+OUTAGE_SECONDS = 6.0
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +55,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @dataclass
-class Work:
-    """What people ask of the cluster, and what it must come to."""
+class Workload:
+    """The calls and jobs of an owner in the cluster, and the checks of their results."""
 
     cluster: Cluster
     owner: Owner
@@ -70,29 +72,33 @@ class Work:
         with self.load.going_on(*((self.owner.key, action) for action in actions)):
             yield
 
-    def ask_for_jobs(self, count: int, seconds: float) -> None:
-        """Commit an export and so many jobs, of which each takes so long."""
+    def enqueue_jobs(self, count: int, seconds: float) -> None:
+        """Commit an export and many jobs. Each of these jobs takes ``seconds``."""
         with closing(Caller(self.load, self.owner.key)) as caller:
-            path, headers = f"/lists/{self.list_id}/exports", {"Prefer": "wait=0"}
+            path = f"/lists/{self.list_id}/exports"
+            headers = {"Prefer": "wait=0"}
             caller.call("POST", path, headers=headers, json={"kind": "members"})
         self.exports += 1
         with self.cluster.stack.resources.unit_of_work() as uow:
             self.jobs += [plan(uow, {"sleep": seconds}).id for _ in range(count)]
 
     def require_jobs_done(self) -> None:
-        """Each committed job is done within a minute, and did what it does once."""
+        """Require that each committed job ends within a minute, and has its effect only once."""
         query = self.cluster.stack.query
         unfinished = "SELECT id FROM jobs WHERE id = ANY(%s) AND finished_at IS NULL"
         eventually(lambda: not query(unfinished, self.jobs), within=HEALTHY_WITHIN, what="all jobs")
-        ends = "SELECT DISTINCT status, error::text FROM jobs WHERE id = ANY(%s)"
-        assert query(ends, self.jobs) == [("succeeded", None)]
+        results = "SELECT DISTINCT status, error::text FROM jobs WHERE id = ANY(%s)"
+        assert query(results, self.jobs) == [("succeeded", None)]
         effects = (
             "SELECT count(*), count(DISTINCT job_id) FROM probe_effects WHERE job_id = ANY(%s)"
         )
         assert query(effects, self.jobs) == [(len(self.jobs),) * 2]
 
     def require_all_done(self) -> None:
-        """Once its callers have left."""
+        """Require that all calls, jobs and charges were processed exactly once.
+
+        The callers must have stopped before.
+        """
         stack = self.cluster.stack
         self.require_jobs_done()
         self.cluster.bench.all_finished(within=HEALTHY_WITHIN)
@@ -111,12 +117,12 @@ class Work:
         files = {"file": ("photo.jpg", photo(160, 120))}
         caller.call("POST", "/attachments", files=files)
         self.uploads += 1
-        # To convert more of them would measure this machine.
+        # With more uploads, the test would only measure the speed of this machine.
         time.sleep(0.5)
 
 
 @pytest.fixture
-def traffic(cluster: Cluster) -> Work:
+def traffic(cluster: Cluster) -> Workload:
     stack = cluster.stack
     owner = stack.create_owner()
     ledger.grant_credits(
@@ -125,93 +131,108 @@ def traffic(cluster: Cluster) -> Work:
     with stack.resources.unit_of_work() as uow:
         slug = f"of-{owner.user_id}"
         list_id = lists.create_list(uow, owner_id=owner.user_id, title="A list", slug=slug).id
-    return Work(cluster, owner, list_id, Load(cluster.front.url))
+    return Workload(cluster, owner, list_id, Load(cluster.front.url))
 
 
-def hosts_lose_power(cluster: Cluster, api: str = "api1", worker: str = "worker2") -> None:
+def cut_power_of_hosts(cluster: Cluster, api: str = "api1", worker: str = "worker2") -> None:
     cluster.lose_power(api, worker)
-    time.sleep(APART_SECONDS)
+    time.sleep(OUTAGE_SECONDS)
     cluster.get_power(api, worker)
 
 
-def hosts_are_unplugged(cluster: Cluster, api: str = "api2", worker: str = "worker1") -> None:
+def unplug_hosts(cluster: Cluster, api: str = "api2", worker: str = "worker1") -> None:
     with cluster.unplugged(api, worker, "replica"):
-        time.sleep(APART_SECONDS)
+        time.sleep(OUTAGE_SECONDS)
 
 
-def hosts_lose_stores(cluster: Cluster, api: str = "api1", worker: str = "worker1") -> None:
+def separate_hosts_from_stores(
+    cluster: Cluster, api: str = "api1", worker: str = "worker1"
+) -> None:
     with cluster.apart((worker, "postgres"), (api, cluster.host_of_broker()), (api, "s3")):
-        time.sleep(APART_SECONDS)
+        time.sleep(OUTAGE_SECONDS)
 
 
-def database_is_killed(cluster: Cluster) -> None:
-    """It is started again by what runs it."""
+def kill_database(cluster: Cluster) -> None:
+    """Kill the database, which its supervisor restarts."""
     cluster.services.restart("postgres")
 
 
-def host_of_broker_loses_power(cluster: Cluster) -> None:
-    """The other Redis takes over, and this one follows it when it is back."""
-    lost = cluster.host_of_broker()
-    cluster.lose_power(lost)
-    cluster.host_of_broker(other_than=lost)
-    cluster.get_power(lost)
+def cut_power_of_broker(cluster: Cluster) -> None:
+    """Cut the power of the broker's host.
+
+    The other Redis takes over. After its restart, the first Redis is a replica of the other one.
+    """
+    lost_host = cluster.host_of_broker()
+    cluster.lose_power(lost_host)
+    cluster.host_of_broker(other_than=lost_host)
+    cluster.get_power(lost_host)
 
 
-OF_HOSTS: tuple[Callable[..., None], ...] = (
-    hosts_lose_power,
-    hosts_are_unplugged,
-    hosts_lose_stores,
+HOST_FAULTS: tuple[Callable[..., None], ...] = (
+    cut_power_of_hosts,
+    unplug_hosts,
+    separate_hosts_from_stores,
 )
-EVENTS = (*OF_HOSTS, database_is_killed, host_of_broker_loses_power)
+FAULTS = (*HOST_FAULTS, kill_database, cut_power_of_broker)
 
 
-def hurt(traffic: Work, event: Callable[..., None], **hosts: str) -> None:
-    """Let it happen to hosts that have work to do: within a minute all of them serve again."""
-    traffic.ask_for_jobs(JOBS, 0.1)
-    event(traffic.cluster, **hosts)
-    began = time.monotonic()
+def cause_fault_and_recover(
+    traffic: Workload, cause_fault: Callable[..., None], **hosts: str
+) -> None:
+    """Cause a fault under load, and require that all hosts serve again within a minute."""
+    traffic.enqueue_jobs(JOBS_PER_FAULT, 0.1)
+    cause_fault(traffic.cluster, **hosts)
+    began_at = time.monotonic()
     traffic.cluster.require_healthy()
     traffic.load.require_more(20)
-    log.info("%s %s: healthy after %.1f s", event.__name__, hosts, time.monotonic() - began)
+    seconds = time.monotonic() - began_at
+    log.info("%s %s: healthy after %.1f s", cause_fault.__name__, hosts, seconds)
     traffic.require_jobs_done()
 
 
 def test_cluster_hosts_have_different_clocks(cluster: Cluster) -> None:
-    right, wrong = (parsedate_to_datetime(cluster.clock_of(name)) for name in APIS)
-    assert abs((right - wrong).total_seconds() - WRONG_BY_SECONDS) < 5
+    right_time, wrong_time = (parsedate_to_datetime(cluster.clock_of(name)) for name in APIS)
+    assert abs((right_time - wrong_time).total_seconds() - WRONG_BY_SECONDS) < 5
 
 
-def test_cluster_recovers_from_host_failures_and_does_all_work_exactly_once(traffic: Work) -> None:
+def test_cluster_recovers_from_host_failures_and_does_all_work_exactly_once(
+    traffic: Workload,
+) -> None:
     dice = random.Random(SEED)
     with traffic.going_on():
-        for event in EVENTS:
-            hurt(traffic, event)
-        for _ in range(ROUNDS):
+        for cause_fault in FAULTS:
+            cause_fault_and_recover(traffic, cause_fault)
+        for _ in range(RANDOM_FAULTS):
             hosts = {"api": dice.choice(APIS), "worker": dice.choice(WORKERS)}
-            event = dice.choice(EVENTS)
-            hurt(traffic, event, **(hosts if event in OF_HOSTS else {}))
+            cause_fault = dice.choice(FAULTS)
+            if cause_fault not in HOST_FAULTS:
+                hosts = {}
+            cause_fault_and_recover(traffic, cause_fault, **hosts)
     log.info("slowest call %.1f s, tried again: %s", traffic.load.longest, traffic.load.again)
     traffic.require_all_done()
 
 
-def test_broker_flush_in_the_cluster_loses_no_job(traffic: Work) -> None:
-    traffic.ask_for_jobs(FLUSHED, 0.02)
+def test_broker_flush_in_the_cluster_loses_no_job(traffic: Workload) -> None:
+    traffic.enqueue_jobs(JOBS_BEFORE_FLUSH, 0.02)
     traffic.cluster.flush_broker()
     traffic.require_jobs_done()
 
 
-def test_no_answered_work_is_lost_if_the_database_host_loses_power(traffic: Work) -> None:
-    """It goes silent: no connection is closed. The other tests ran on it, so this one is last."""
+def test_no_answered_work_is_lost_if_the_database_host_loses_power(traffic: Workload) -> None:
+    """The host goes silent without closing connections.
+
+    This is the last test of the file, because the other tests need the database host.
+    """
     cluster = traffic.cluster
     wait_for_replicas(cluster.stack)
     with traffic.going_on():
-        traffic.ask_for_jobs(JOBS, 0.1)
+        traffic.enqueue_jobs(JOBS_PER_FAULT, 0.1)
         traffic.load.require_more(20)
         cluster.lose_power("postgres")
         cluster.promote_replica()
-        began = time.monotonic()
+        began_at = time.monotonic()
         cluster.require_healthy()
         traffic.load.require_more(20)
-        log.info("database elsewhere: healthy after %.1f s", time.monotonic() - began)
+        log.info("replica promoted: healthy after %.1f s", time.monotonic() - began_at)
     log.info("slowest call %.1f s, tried again: %s", traffic.load.longest, traffic.load.again)
     traffic.require_all_done()

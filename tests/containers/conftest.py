@@ -1,4 +1,7 @@
-"""The Compose file, running. `make containers` runs these tests; `make test` leaves them out."""
+"""Fixtures that build the image and run the Compose file.
+
+`make containers` runs the tests of this folder, and `make test` omits them.
+"""
 
 import subprocess
 import time
@@ -23,13 +26,13 @@ collect_ignore_glob = [] if WANTED else ["test_*.py"]
 def engine() -> Engine:
     if reason := missing():
         pass_over(reason)
-    with _what_the_machine_must_give():
+    with _skip_without_containers():
         return open_engine()
 
 
 @contextmanager
-def _what_the_machine_must_give() -> Iterator[None]:
-    """Podman that may run, and base images: where they can't be had, nothing is wrong with us."""
+def _skip_without_containers() -> Iterator[None]:
+    """Skip the tests if this machine can't run Podman or can't get the base images."""
     try:
         yield
     except (EngineError, subprocess.TimeoutExpired) as error:
@@ -38,15 +41,15 @@ def _what_the_machine_must_give() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def image(engine: Engine) -> str:
-    """Our image, built anew on base images that are there or are made."""
-    with _what_the_machine_must_give():
+    """Pressroom's image, which the fixture builds. Stand-ins replace missing base images."""
+    with _skip_without_containers():
         are_stand_ins = prepare(engine)
     if are_stand_ins:
-        say("The base images are stand-ins: what is tried is our side of them.")
-    began = time.monotonic()
+        say("The base images are stand-ins, so the tests cover only Pressroom's own layers.")
+    began_at = time.monotonic()
     name = build_ours(engine)
     build_ours(engine, WORKERS, target="worker")
-    say(f"built in {time.monotonic() - began:.0f} s")
+    say(f"built in {time.monotonic() - began_at:.0f} s")
     return name
 
 
@@ -54,16 +57,16 @@ def image(engine: Engine) -> str:
 def compose_project(
     engine: Engine, image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Project]:
-    """All services of the Compose file, each ready."""
+    """A Compose project whose services are all ready."""
     engine.clear()
-    made = Project(engine, tmp_path_factory.mktemp("compose"))
+    project = Project(engine, tmp_path_factory.mktemp("compose"))
     try:
-        began = time.monotonic()
-        made.up()
+        began_at = time.monotonic()
+        project.up()
         for service in ("proxy", "api", *files.workers(), "flower"):
-            made.await_ready(service)
-        say(f"all services are ready {time.monotonic() - began:.0f} s after the first one")
-        yield made
+            project.await_ready(service)
+        say(f"all services are ready {time.monotonic() - began_at:.0f} s after the first one")
+        yield project
     finally:
         engine.clear()
 
@@ -75,8 +78,8 @@ def api_key(compose_project: Project) -> str:
         "users", "create", EDITOR, "--name", "Editor", "--password", "a long password"
     )
     compose_project.pressroom("users", "plan", EDITOR, "paid")
-    made: str = compose_project.pressroom("keys", "create", EDITOR, "--name", "laptop")["key"]
-    return made
+    key: str = compose_project.pressroom("keys", "create", EDITOR, "--name", "laptop")["key"]
+    return key
 
 
 @pytest.fixture

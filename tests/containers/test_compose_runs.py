@@ -1,3 +1,5 @@
+"""Tests the running services of the Compose file."""
+
 import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +18,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 MEGABYTE = 1024 * 1024
 WAIT = {"Prefer": "wait=60"}
-ONCE = ("migrate", "bucket")
-OURS = ("api", "worker-waiting", "worker-media", "worker-computing", "flower")
+ONE_OFF_SERVICES = ("migrate", "bucket")
+PRESSROOM_SERVICES = ("api", "worker-waiting", "worker-media", "worker-computing", "flower")
 
 
 def upload(proxy_client: httpx2.Client) -> str:
-    """Upload a picture; returns the path of what became of it."""
+    """Upload a picture, and return the path of the converted picture."""
     reply = proxy_client.post("/attachments", files={"file": ("a.jpg", photo())}, headers=WAIT)
     assert reply.status_code in (200, 201), reply.text
     data = reply.json()["data"]
@@ -32,8 +34,8 @@ def upload(proxy_client: httpx2.Client) -> str:
 def new_list(proxy_client: httpx2.Client, slug: str) -> int:
     reply = proxy_client.post("/lists", json={"title": "Readers", "slug": slug})
     assert reply.status_code in (200, 201), reply.text
-    found: int = reply.json()["data"]["id"]
-    return found
+    list_id: int = reply.json()["data"]["id"]
+    return list_id
 
 
 def test_compose_stack_converts_and_serves_an_upload(proxy_client: httpx2.Client) -> None:
@@ -101,7 +103,7 @@ def test_compose_proxy_redirects_to_https_with_a_certificate_of_its_own(
     reply = httpx2.get(f"http://127.0.0.1:{port}/lists", headers={"Host": "pressroom.localhost"})
     assert reply.status_code == 308
     assert reply.headers["Location"].startswith("https://")
-    # Its authority is none that a machine believes by itself.
+    # Machines don't trust the proxy's certificate authority by default.
     with pytest.raises(httpx2.ConnectError, match=r"certificate|alert"):
         httpx2.get(
             f"https://127.0.0.1:{compose_project.port}/", verify=ssl.create_default_context()
@@ -122,15 +124,17 @@ def test_compose_api_trusts_its_proxy(
 
 
 @WANTED_IN_FULL
-@pytest.mark.parametrize("service", [each for each in files.services() if each not in ONCE])
+@pytest.mark.parametrize(
+    "service", [each for each in files.services() if each not in ONE_OFF_SERVICES]
+)
 def test_running_compose_containers_have_no_capabilities_and_cannot_write(
     compose_project: Project, service: str
 ) -> None:
     status = compose_project.inside(service, "cat", "/proc/1/status")
-    found = dict(line.split(":", 1) for line in status.splitlines())
-    # NET_BIND_SERVICE is number 10.
-    assert int(found["CapEff"], 16) == (1 << 10 if service == "proxy" else 0)
-    assert int(found["NoNewPrivs"]) == 1
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    # The capability NET_BIND_SERVICE has the number 10.
+    assert int(fields["CapEff"], 16) == (1 << 10 if service == "proxy" else 0)
+    assert int(fields["NoNewPrivs"]) == 1
     with pytest.raises(EngineError, match="Read-only"):
         compose_project.inside(service, "touch", "/usr/here")
 
@@ -143,33 +147,33 @@ def test_compose_networks_keep_proxy_from_stores_and_media_worker_from_internet(
     assert compose_project.engine.succeeds("exec", proxy, "getent", "hosts", "api")
     for store in ("postgres", "redis", "minio"):
         assert not compose_project.engine.succeeds("exec", proxy, "getent", "hosts", store)
-    way_out = "import socket; socket.create_connection(('192.0.2.1', 9), timeout=3)"
+    connect_to_internet = "import socket; socket.create_connection(('192.0.2.1', 9), timeout=3)"
     with pytest.raises(EngineError, match="unreachable"):
-        compose_project.inside("worker-media", "python", "-c", way_out)
+        compose_project.inside("worker-media", "python", "-c", connect_to_internet)
 
 
 @WANTED_IN_FULL
 def test_compose_database_role_and_s3_user_have_restricted_rights(compose_project: Project) -> None:
-    table = (
+    create_table = (
         "import psycopg2, pathlib\n"
         "url = pathlib.Path('/run/secrets/database_url').read_text()\n"
         "psycopg2.connect(url).cursor().execute('CREATE TABLE more (id int)')"
     )
     with pytest.raises(EngineError, match="permission denied"):
-        compose_project.inside("api", "python", "-c", table)
-    bucket = (
+        compose_project.inside("api", "python", "-c", create_table)
+    create_bucket = (
         "import minio, pathlib\n"
         "key = pathlib.Path('/run/secrets/s3_secret_key').read_text()\n"
         "minio.Minio('minio:9000', 'pressroom', key, secure=False).make_bucket('more')"
     )
     with pytest.raises(EngineError, match="AccessDenied"):
-        compose_project.inside("api", "python", "-c", bucket)
+        compose_project.inside("api", "python", "-c", create_bucket)
 
 
 @WANTED_IN_FULL
 def test_compose_process_environments_contain_no_secrets(compose_project: Project) -> None:
     secrets = [file.read_text() for file in (compose_project.folder / "secrets").iterdir()]
-    for service in OURS:
+    for service in PRESSROOM_SERVICES:
         variables = compose_project.inside(service, "env")
         assert not [secret for secret in secrets if secret and secret in variables], service
 
@@ -182,7 +186,7 @@ def test_scaled_compose_worker_serves_its_queue(
     compose_project.up("--scale", "worker-media=2", services=("worker-media",))
     compose_project.await_ready("worker-media")
     [second] = set(compose_project.containers("worker-media")) - {first}
-    # The first one alone can't do it.
+    # Pause the first worker, so that the second one must convert the picture.
     compose_project.engine.podman("pause", first)
     try:
         assert proxy_client.get(upload(proxy_client)).status_code == 200
@@ -197,14 +201,14 @@ def test_compose_stop_is_clean_and_restart_loses_no_data(
 ) -> None:
     picture = upload(proxy_client)
     compose_project.compose("stop")
-    for service in OURS:
+    for service in PRESSROOM_SERVICES:
         for container in compose_project.containers(service):
             code = compose_project.engine.podman(
                 "inspect", "--format", "{{.State.ExitCode}}", container
             )
             assert int(code) == 0, f"{service}:\n{compose_project.log(service)}"
     compose_project.up()
-    for service in ("proxy", *OURS):
+    for service in ("proxy", *PRESSROOM_SERVICES):
         compose_project.await_ready(service)
     assert proxy_client.get(picture).status_code == 200
     upload(proxy_client)
@@ -232,7 +236,7 @@ def test_compose_upgrade_causes_no_failed_calls(compose_project: Project, api_ke
         try:
             [migrate] = compose_project.containers("migrate")
             compose_project.engine.podman("start", "--attach", migrate)
-            for service in OURS:
+            for service in PRESSROOM_SERVICES:
                 compose_project.up("--force-recreate", services=(service,))
                 compose_project.await_ready(service)
         finally:

@@ -1,3 +1,5 @@
+"""Tests the contents of Pressroom's container images."""
+
 import json
 import re
 import time
@@ -13,26 +15,26 @@ from tests.support.deployment import files
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 MEGABYTE = 1_000_000
-# What no process needs to do its work.
-CONFINED = ("--rm", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+# Restrictions under which all processes must work.
+RESTRICTIONS = ("--rm", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 NO_NETWORK = ("--network", "none")
 
 
 def _run(engine: Engine, image: str, *words: str) -> str:
-    return engine.podman("run", *CONFINED, *NO_NETWORK, image, *words)
+    return engine.podman("run", *RESTRICTIONS, *NO_NETWORK, image, *words)
 
 
 def test_image_runs_unprivileged_and_without_capabilities(engine: Engine, image: str) -> None:
     configuration = json.loads(engine.podman("image", "inspect", image))[0]["Config"]
     assert configuration["User"] == "10001:10001"
     status = _run(engine, image, "cat", "/proc/self/status")
-    found = dict(line.split(":", 1) for line in status.splitlines())
-    assert found["Uid"].split() == ["10001"] * 4
-    assert int(found["CapEff"], 16) == 0
-    assert int(found["NoNewPrivs"]) == 1
-    began = time.monotonic()
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    assert fields["Uid"].split() == ["10001"] * 4
+    assert int(fields["CapEff"], 16) == 0
+    assert int(fields["NoNewPrivs"]) == 1
+    began_at = time.monotonic()
     assert "migrate" in _run(engine, image, "pressroom", "--help")
-    say(f"pressroom --help in a new container: {time.monotonic() - began:.1f} s")
+    say(f"pressroom --help in a new container: {time.monotonic() - began_at:.1f} s")
 
 
 def test_image_has_compiled_packages_and_no_build_tools(engine: Engine, image: str) -> None:
@@ -48,35 +50,41 @@ def test_image_has_compiled_packages_and_no_build_tools(engine: Engine, image: s
 
 
 def test_image_exceeds_its_base_by_at_most_200_mb(engine: Engine, image: str) -> None:
-    base, ours, workers = (_size(engine, each) for each in (python_image(), image, WORKERS))
-    say(
-        f"our image has {ours:.0f} MB, {ours - base:.0f} MB more than that of Python;"
-        f" that of workers {workers:.0f} MB, {workers - ours:.0f} MB more than ours"
+    base_mb, image_mb, workers_mb = (
+        _size_mb(engine, each) for each in (python_image(), image, WORKERS)
     )
-    assert ours - base <= 200
-    # Dictionaries: one of Japanese has 115 MB, and what guesses languages needs NumPy of 50 MB.
-    assert workers - ours <= 200
+    say(
+        f"the API's image has {image_mb:.0f} MB, {image_mb - base_mb:.0f} MB more than the Python"
+        f" image; the workers' image has {workers_mb:.0f} MB, {workers_mb - image_mb:.0f} MB more"
+        " than the API's image"
+    )
+    assert image_mb - base_mb <= 200
+    # The workers' image also has a Japanese dictionary (115 MB), and NumPy (50 MB) for the
+    # detection of languages.
+    assert workers_mb - image_mb <= 200
 
 
-def _size(engine: Engine, image: str) -> float:
+def _size_mb(engine: Engine, image: str) -> float:
     return int(engine.podman("image", "inspect", "--format", "{{.Size}}", image)) / MEGABYTE
 
 
 def test_image_contains_the_sbom_and_every_installed_package_is_listed(
     engine: Engine, image: str, tmp_path: Path
 ) -> None:
-    made = files.made_sbom(tmp_path / "sbom.cdx.json").decode()
+    expected_sbom = files.made_sbom(tmp_path / "sbom.cdx.json").decode()
     for each in (image, WORKERS):
-        assert _run(engine, each, "cat", "/opt/pressroom/sbom.cdx.json") == made
-    bom = json.loads(made)
+        assert _run(engine, each, "cat", "/opt/pressroom/sbom.cdx.json") == expected_sbom
+    bom = json.loads(expected_sbom)
     components = [bom["metadata"]["component"], *bom["components"]]
-    named = {_normalised(f"{it['name']} {it['version']}") for it in components}
+    listed = {
+        _normalised(f"{component['name']} {component['version']}") for component in components
+    }
     script = (
         "from importlib.metadata import distributions as d; [print(e.name, e.version) for e in d()]"
     )
     installed = set(map(_normalised, _run(engine, WORKERS, "python", "-c", script).splitlines()))
     assert len(installed) > 100
-    assert installed <= named
+    assert installed <= listed
 
 
 def _normalised(package: str) -> str:
@@ -96,13 +104,13 @@ def test_image_supports_reader_languages_and_localized_dates(engine: Engine, ima
 
 @WANTED_IN_FULL
 def test_image_build_is_reproducible(engine: Engine, image: str) -> None:
-    # The workers' has all layers of the API's, and one more.
-    again = build_ours(engine, "pressroom:again", "--no-cache", target="worker")
-    # Podman notes its own ids in the history; what is run are the layers and the configuration.
-    what_counts = "{{.RootFS.Layers}} {{json .Config}}"
-    built = {
-        engine.podman("image", "inspect", "--format", what_counts, each)
-        for each in (WORKERS, again)
+    # The workers' image has all layers of the API's image, and one more.
+    second_image = build_ours(engine, "pressroom:again", "--no-cache", target="worker")
+    # Compare the layers and the configuration, because the history contains ids of Podman.
+    template = "{{.RootFS.Layers}} {{json .Config}}"
+    contents = {
+        engine.podman("image", "inspect", "--format", template, each)
+        for each in (WORKERS, second_image)
     }
-    say(f"built twice: {'the same layers' if len(built) == 1 else 'not the same'}")
-    assert len(built) == 1
+    say(f"built twice: {'the same layers' if len(contents) == 1 else 'not the same'}")
+    assert len(contents) == 1

@@ -17,13 +17,13 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(breaker, "time", made)
-    return made
+    fake_clock = Clock()
+    monkeypatch.setattr(breaker, "time", fake_clock)
+    return fake_clock
 
 
 class Server:
-    """Counts the calls that reach it."""
+    """A fake server that counts the calls that reach it."""
 
     def __init__(self, guard: Breaker) -> None:
         self.guard = guard
@@ -36,7 +36,7 @@ class Server:
             if self.error is not None:
                 raise self.error
 
-    def failing(self, times: int = 1) -> None:
+    def require_failures(self, times: int = 1) -> None:
         for _ in range(times):
             with pytest.raises(TransientError):
                 self.call()
@@ -44,28 +44,28 @@ class Server:
 
 def test_circuit_breaker_blocks_calls_to_failed_server_for_increasing_pauses(clock: Clock) -> None:
     server = Server(Breaker("test server"))
-    server.failing()
-    for rest in (1.0, 2.0, 4.0, 5.0, 5.0):
-        reached = server.calls
-        clock.now += rest - 0.1
-        server.failing(times=5)
-        assert server.calls == reached
+    server.require_failures()
+    for pause_seconds in (1.0, 2.0, 4.0, 5.0, 5.0):
+        calls_before = server.calls
+        clock.now += pause_seconds - 0.1
+        server.require_failures(times=5)
+        assert server.calls == calls_before
         clock.now += 0.2
-        server.failing(times=5)
-        assert server.calls == reached + 1
+        server.require_failures(times=5)
+        assert server.calls == calls_before + 1
 
 
 def test_circuit_breaker_lets_one_call_probe_and_rejects_concurrent_calls(clock: Clock) -> None:
     guard = Breaker("test server")
     server = Server(guard)
-    server.failing()
+    server.require_failures()
     clock.now += 2
     server.error = None
     with guard.protect():
-        # In another thread, as callers are.
-        other = threading.Thread(target=server.failing)
-        other.start()
-        other.join()
+        # Real callers use other threads, too.
+        other_thread = threading.Thread(target=server.require_failures)
+        other_thread.start()
+        other_thread.join()
     assert server.calls == 1
     server.call()
 
@@ -78,8 +78,8 @@ def test_circuit_breaker_ignores_late_failure_of_call_that_began_before_recovery
 
     def time_out() -> None:
         with guard.protect():
-            # Meanwhile, in other threads: a call fails sooner, and a probe finds that it works.
-            server.failing()
+            # During this call, another call fails earlier, and a probe succeeds.
+            server.require_failures()
             clock.now += 2
             server.error = None
             server.call()
@@ -89,7 +89,7 @@ def test_circuit_breaker_ignores_late_failure_of_call_that_began_before_recovery
         time_out()
     server.call()
     server.error = ServerFailed("test server", "down")
-    server.failing(times=2)
+    server.require_failures(times=2)
     assert server.calls == 4
 
 
@@ -101,7 +101,7 @@ def test_circuit_breaker_pause_is_not_extended_by_late_failure_of_an_earlier_cal
 
     def time_out() -> None:
         with guard.protect():
-            server.failing()
+            server.require_failures()
             clock.now += 0.9
             raise ServerFailed("test server", "timed out")
 
@@ -115,7 +115,7 @@ def test_circuit_breaker_pause_is_not_extended_by_late_failure_of_an_earlier_cal
 def test_circuit_breaker_lets_next_call_probe_after_an_interrupted_probe(clock: Clock) -> None:
     guard = Breaker("test server")
     server = Server(guard)
-    server.failing()
+    server.require_failures()
     clock.now += 2
     with pytest.raises(KeyboardInterrupt), guard.protect():
         raise KeyboardInterrupt
@@ -129,13 +129,13 @@ def test_circuit_breaker_does_not_count_rejecting_responses_as_server_failures(
 ) -> None:
     server = Server(Breaker("test server"))
     server.error = TransientError("Not for you.")
-    server.failing(times=3)
+    server.require_failures(times=3)
     assert server.calls == 3
 
 
 def test_circuit_breaker_opens_only_after_tolerated_number_of_failures(clock: Clock) -> None:
     server = Server(Breaker("test server", tolerated=2))
-    server.failing(times=10)
+    server.require_failures(times=10)
     assert server.calls == 3
 
 

@@ -17,8 +17,8 @@ def _placeholders(text: str) -> set[str]:
 
 def test_every_error_placeholder_has_exactly_one_example_value() -> None:
     for name, entry in ENTRIES:
-        wanted = _placeholders(entry.sentence) | _placeholders(entry.field or "")
-        assert wanted == set(entry.examples), name
+        placeholders = _placeholders(entry.sentence) | _placeholders(entry.field or "")
+        assert placeholders == set(entry.examples), name
         assert "{" not in entry.example_sentence, name
 
 
@@ -30,8 +30,8 @@ def test_error_catalogue_declares_no_name_or_sentence_twice() -> None:
 
 
 def test_only_the_error_catalogue_defines_error_codes_and_sentences() -> None:
-    """A code and a sentence written out elsewhere would be a second place for the same fact."""
-    made = [
+    """Each code and each sentence is written only once, so that they can't differ."""
+    errors_with_texts = [
         f"{path.relative_to(_ROOT)}:{node.lineno}"
         for path in _sources()
         for node in ast.walk(ast.parse(path.read_text()))
@@ -40,7 +40,7 @@ def test_only_the_error_catalogue_defines_error_codes_and_sentences() -> None:
         and node.func.id in {"DomainError", "UnreadableImage"}
         and any(isinstance(each, ast.Constant | ast.JoinedStr) for each in node.args[1:])
     ]
-    assert made == []
+    assert errors_with_texts == []
 
 
 def _sources() -> Iterator[Path]:

@@ -1,7 +1,10 @@
+"""Tests the handling of garbage collection at the start of a process."""
+
 import subprocess
 import sys
 
-_LISTENING = """
+# Records the garbage collections of a process.
+_RECORD_COLLECTIONS = """
 import gc
 from core.process.garbage_collection import begin_start, end_start, freeze_before_fork
 searches = []
@@ -10,9 +13,12 @@ standard = gc.get_threshold()
 """
 
 
-def printed(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+def run_code(code: str) -> str:
+    """Run Python code in a new process, and return its output."""
+    completed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    return completed.stdout.strip()
 
 
 def test_garbage_collection_is_paused_during_process_start() -> None:
@@ -22,7 +28,7 @@ made = [[] for _ in range(300_000)]
 end_start()
 print(len(searches), gc.get_freeze_count() > 300_000, gc.get_threshold() == standard)
 """
-    assert printed(_LISTENING + code) == "0 True True"
+    assert run_code(_RECORD_COLLECTIONS + code) == "0 True True"
 
 
 def test_garbage_is_collected_and_objects_are_frozen_before_a_process_forks() -> None:
@@ -36,4 +42,4 @@ del node
 freeze_before_fork()
 print(gone(), gc.get_freeze_count() > 0)
 """
-    assert printed(_LISTENING + code) == "None True"
+    assert run_code(_RECORD_COLLECTIONS + code) == "None True"

@@ -1,3 +1,5 @@
+"""Tests that the limits of the Caddy proxy match the limits of the API."""
+
 import re
 
 import pytest
@@ -24,10 +26,10 @@ def test_caddy_waits_longer_than_the_longest_api_call_and_buffers_nothing() -> N
     api = files.ours()["api"]
     assert _values("reverse_proxy") == [f"api:{option(api['command'], '--port')} {{"]
     assert _seconds("response_header_timeout") > DEADLINE_SECONDS
-    # A body may take hours: no bound on the whole of a request or of an answer.
+    # Request and response have no overall timeout, because a body may take hours.
     assert not _values("read_body")
     assert not _values("write")
-    # It holds no body and no answer in memory, and closes an idle connection first.
+    # Caddy buffers no bodies, and closes an idle connection before the API does.
     assert not re.search("buffers|flush_interval", files.CADDYFILE.read_text())
     assert _seconds("keepalive") < KEEP_ALIVE_SECONDS
 

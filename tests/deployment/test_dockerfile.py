@@ -8,7 +8,7 @@ from tests.support.deployment import files
 pytestmark = pytest.mark.tier("check")
 
 
-def _copied() -> list[str]:
+def _copied_sources() -> list[str]:
     copies = [each.text.split() for each in files.dockerfile() if each.name == "COPY"]
     return [
         source for words in copies if not words[0].startswith("--from") for source in words[:-1]
@@ -19,9 +19,9 @@ def test_docker_build_context_contains_only_copied_files() -> None:
     lines = (files.ROOT / ".dockerignore").read_text().splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"
-    let_through = {rule.removeprefix("!") for rule in rules if rule.startswith("!")}
-    assert let_through == set(_copied())
-    assert all((files.ROOT / source).exists() for source in _copied())
+    included = {rule.removeprefix("!") for rule in rules if rule.startswith("!")}
+    assert included == set(_copied_sources())
+    assert all((files.ROOT / source).exists() for source in _copied_sources())
 
 
 def test_docker_base_image_and_dependencies_are_pinned() -> None:
@@ -43,7 +43,7 @@ def test_docker_base_image_and_dependencies_are_pinned() -> None:
 
 
 def test_docker_image_keeps_locale_data_for_every_supported_language() -> None:
-    [kept] = [each.text for each in files.dockerfile() if "locale-data" in each.text]
-    named = re.findall(r"\b[a-z]{2,3}\b(?=\\)", kept)
-    assert "root" in kept
-    assert {each.partition("-")[0] for each in list_languages()} <= set(named)
+    [command] = [each.text for each in files.dockerfile() if "locale-data" in each.text]
+    kept_languages = re.findall(r"\b[a-z]{2,3}\b(?=\\)", command)
+    assert "root" in command
+    assert {each.partition("-")[0] for each in list_languages()} <= set(kept_languages)

@@ -1,3 +1,5 @@
+"""Tests that no acknowledged work is lost if the database fails over to its replica."""
+
 import logging
 import signal
 from collections.abc import Iterator
@@ -31,15 +33,16 @@ pytestmark = pytest.mark.tier("machines")
 log = logging.getLogger(__name__)
 
 CALLERS = 4
-IMPORTED = sized(20_000, 500_000)
-# What a caller notices of it at most.
+IMPORTED_ROWS = sized(20_000, 500_000)
+# The longest call during the failover may take this many seconds.
 HEALTHY_WITHIN = 30.0
-_NOT_YET = tuple(f"POST /auxilia/credits/consume: {status} " for status in (409, 503))
+# The beginnings of the errors that callers may get during the failover.
+_EXPECTED_ERRORS = tuple(f"POST /auxilia/credits/consume: {status} " for status in (409, 503))
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A primary whose commits wait for its replica, and a proxy that leads to one of the two."""
+    """A primary whose commits wait for its replica, and a proxy that forwards to one of the two."""
 
     stack: Stack
     services: Services
@@ -50,12 +53,12 @@ class Deployment:
         self.services.group["postgres"].send_signal(signal.SIGKILL)
 
     def promote(self) -> None:
-        """As a cluster manager does: the replica first, then the way to it."""
+        """Promote the replica, and then redirect the proxy to it, as a cluster manager does."""
         self.replica.promote()
         self.proxy.redirect_to(self.replica.port)
 
     def rows(self, statement: str, *values: object) -> list[tuple[object, ...]]:
-        """From the replica."""
+        """Run a statement on the replica, and return its rows."""
         url = self.replica.reached_as(self.stack.owner_url)
         with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
             cursor.execute(statement, values)
@@ -79,14 +82,14 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         stack.stop()
 
 
-def charge(answered: list[str], caller: Caller) -> None:
-    source = uuid4().hex
-    body = {"amount_credit": 1, "source_id": source}
+def charge(acknowledged: list[str], caller: Caller) -> None:
+    source_id = uuid4().hex
+    body = {"amount_credit": 1, "source_id": source_id}
     caller.call("POST", "/auxilia/credits/consume", json=body)
-    answered.append(source)
+    acknowledged.append(source_id)
 
 
-def payer(stack: Stack) -> Owner:
+def create_funded_owner(stack: Stack) -> Owner:
     owner = stack.create_owner()
     grant(stack, owner.user_id, "1000000")
     return owner
@@ -94,34 +97,39 @@ def payer(stack: Stack) -> Owner:
 
 def test_no_answered_charge_or_import_is_lost_in_database_failover(deployment: Deployment) -> None:
     stack = deployment.stack
-    owner = payer(stack)
-    load, answered = Load(stack.api_url), list[str]()
-    actions = [(owner.key, partial(charge, answered))] * CALLERS
+    owner = create_funded_owner(stack)
+    load = Load(stack.api_url)
+    acknowledged: list[str] = []
+    actions = [(owner.key, partial(charge, acknowledged))] * CALLERS
     with stack.client(owner.key) as client, load.going_on(*actions):
         list_id = new_list(client)
-        file = of_addresses(*addresses(IMPORTED))
+        file = of_addresses(*addresses(IMPORTED_ROWS))
         job_id = data(upload(client, list_id, file, prefer=None), 202)["id"]
-        eventually(lambda: len(answered) > 100, what="charges")
+        eventually(lambda: len(acknowledged) > 100, what="charges")
         deployment.kill_primary()
-        before = len(answered)
+        charges_before = len(acknowledged)
         deployment.promote()
-        went_on = before + CALLERS + 100
-        eventually(lambda: len(answered) > went_on, within=60, what="charges after it")
-        eventually(lambda: is_responding(stack.api_port, "/readyz"), what="/readyz")
-        look = f"/jobs/{job_id}"
+        expected_charges = charges_before + CALLERS + 100
         eventually(
-            lambda: client.get(look).json()["data"]["status"] == "succeeded",
+            lambda: len(acknowledged) > expected_charges,
+            within=60,
+            what="charges after the failover",
+        )
+        eventually(lambda: is_responding(stack.api_port, "/readyz"), what="/readyz")
+        job_path = f"/jobs/{job_id}"
+        eventually(
+            lambda: client.get(job_path).json()["data"]["status"] == "succeeded",
             within=120,
             what="the import",
         )
-    log.info("%s charges, slowest %.2f s", len(answered), load.longest)
-    # Until then a caller hears that it is away, or that the same charge is under way.
-    assert all(each.startswith(_NOT_YET) for each in load.again), load.again
+    log.info("%s charges, slowest %.2f s", len(acknowledged), load.longest)
+    # During the failover, the API responds with 503, or with 409 if the charge is in progress.
+    assert all(each.startswith(_EXPECTED_ERRORS) for each in load.again), load.again
     assert load.longest < HEALTHY_WITHIN
-    kept = deployment.rows(
+    charges = deployment.rows(
         "SELECT source_id FROM credit_entries WHERE user_id = %s AND action = 'consume'",
         owner.user_id,
     )
-    assert sorted(str(source) for (source,) in kept) == sorted(answered)
+    assert sorted(str(source_id) for (source_id,) in charges) == sorted(acknowledged)
     members = "SELECT count(*) FROM subscriptions WHERE list_id = %s AND status = 'active'"
-    assert deployment.rows(members, list_id) == [(IMPORTED,)]
+    assert deployment.rows(members, list_id) == [(IMPORTED_ROWS,)]

@@ -1,3 +1,5 @@
+"""Tests the example configuration of HAProxy in front of two API hosts."""
+
 import http.client
 import json
 import ssl
@@ -24,13 +26,13 @@ from tests.support.stack.load import Caller, Load, charge
 
 pytestmark = pytest.mark.tier("machines")
 
-# As an operator runs the API, not as a test does, which waits for no proxy.
-OPERATED = {
+# The settings of an API behind a proxy. The APIs of other tests don't drain, to stop faster.
+DRAINING_SETTINGS = {
     "PRESSROOM_API_DRAIN": str(Settings.model_fields["api_drain"].default),
     "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
 }
-# Another address of this machine than that of the proxy.
-CALLER = "127.0.0.9"
+# An address of this machine that differs from the proxy's address.
+CALLER_ADDRESS = "127.0.0.9"
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +47,14 @@ def api_hosts(stack: Stack) -> Iterator[dict[int, Running]]:
 
 @pytest.fixture(scope="module")
 def haproxy_front(stack: Stack, api_hosts: dict[int, Running]) -> Iterator[Front]:
-    one, two = (f"{LOOPBACK}:{port}" for port in api_hosts)
-    with in_front(stack, f"{LOOPBACK}:{free_port()}", (one, two)) as running:
+    first_host, second_host = (f"{LOOPBACK}:{port}" for port in api_hosts)
+    with in_front(stack, f"{LOOPBACK}:{free_port()}", (first_host, second_host)) as running:
         yield running
 
 
 @pytest.fixture
 def client_through_haproxy(haproxy_front: Front, owner: Owner) -> Iterator[httpx2.Client]:
-    transport = httpx2.HTTPTransport(local_address=CALLER, verify=False)
+    transport = httpx2.HTTPTransport(local_address=CALLER_ADDRESS, verify=False)
     headers = {"Authorization": f"Bearer {owner.key}"}
     with plain_client(base_url=haproxy_front.url, headers=headers, transport=transport) as client:
         yield client
@@ -61,32 +63,34 @@ def client_through_haproxy(haproxy_front: Front, owner: Owner) -> Iterator[httpx
 @pytest.mark.tier("check")
 def test_haproxy_accepts_its_configuration_without_warnings(tmp_path: Path) -> None:
     file = configured(tmp_path, f"{LOOPBACK}:{free_port()}", ("127.0.0.1:1", "127.0.0.1:2"))
-    checked = subprocess.run(
+    completed = subprocess.run(
         [haproxy.program(), "-c", "-f", str(file)], capture_output=True, text=True, check=False
     )
-    assert checked.returncode == 0, checked.stderr
-    assert "WARNING" not in checked.stderr
+    assert completed.returncode == 0, completed.stderr
+    assert "WARNING" not in completed.stderr
 
 
 def test_api_behind_haproxy_sees_the_real_client_address(
     stack: Stack, owner: Owner, client_through_haproxy: httpx2.Client
 ) -> None:
-    lies = {"X-Forwarded-For": "192.0.2.7", "Forwarded": "for=192.0.2.8"}
-    assert client_through_haproxy.post("/apikeys", json={"name": "made"}, headers=lies).is_success
-    seen = "SELECT ip FROM events WHERE user_id = %s AND ip IS NOT NULL"
-    assert stack.query(seen, owner.user_id) == [(CALLER,)]
+    forged_headers = {"X-Forwarded-For": "192.0.2.7", "Forwarded": "for=192.0.2.8"}
+    assert client_through_haproxy.post(
+        "/apikeys", json={"name": "made"}, headers=forged_headers
+    ).is_success
+    query = "SELECT ip FROM events WHERE user_id = %s AND ip IS NOT NULL"
+    assert stack.query(query, owner.user_id) == [(CALLER_ADDRESS,)]
 
 
 def test_job_events_pass_haproxy_while_the_stream_is_open(
     stack: Stack, owner: Owner, client_through_haproxy: httpx2.Client
 ) -> None:
-    # No process works on a job of a kind that none knows: it waits.
-    waiting = """
+    # No process runs a job of an unknown kind, so the job stays queued.
+    insert_job = """
         INSERT INTO jobs (kind, queue, user_id, run_at, send_after)
         VALUES ('unknown.kind', 'maintenance', %s, now() + interval '1 h', now() + interval '1 h')
         RETURNING id
     """
-    [(job_id,)] = stack.query(waiting, owner.user_id)
+    [(job_id,)] = stack.query(insert_job, owner.user_id)
     with client_through_haproxy.stream("GET", f"/jobs/{job_id}/events") as stream:
         assert stream.status_code == 200
         lines = stream.iter_lines()
@@ -113,7 +117,7 @@ def test_haproxy_rejects_too_long_paths(
 
 
 def test_haproxy_rejects_bodies_that_are_too_large_for_any_call(haproxy_front: Front) -> None:
-    assert _error_of_a_large_body(haproxy_front, "/lists") == (413, None)
+    assert _post_large_body(haproxy_front, "/lists") == (413, None)
 
 
 @pytest.mark.parametrize(
@@ -122,17 +126,20 @@ def test_haproxy_rejects_bodies_that_are_too_large_for_any_call(haproxy_front: F
 def test_haproxy_forwards_large_import_files_for_every_form_of_list_path(
     haproxy_front: Front, path: str
 ) -> None:
-    status, request_id = _error_of_a_large_body(haproxy_front, path)
+    status, request_id = _post_large_body(haproxy_front, path)
     assert status == 401
     assert request_id is not None
 
 
-def _error_of_a_large_body(haproxy_front: Front, path: str) -> tuple[int, str | None]:
-    """The status, and the id that the API gives each request, of a call without credentials."""
+def _post_large_body(haproxy_front: Front, path: str) -> tuple[int, str | None]:
+    """Announce a large body without credentials, and return the status and the API's request id.
+
+    The request id is None if HAProxy rejected the request itself.
+    """
     address = haproxy_front.url.removeprefix("https://")
     context = ssl._create_unverified_context()
     with closing(http.client.HTTPSConnection(address, timeout=20, context=context)) as caller:
-        # None of it is sent.
+        # Send only the headers, and nothing of the body.
         caller.request("POST", path, headers={"Content-Length": "50000000"})
         reply = caller.getresponse()
         return reply.status, reply.getheader("X-Request-ID")
@@ -146,10 +153,10 @@ def test_repeatable_calls_through_haproxy_succeed_while_api_hosts_are_killed(
     )
     load = Load(haproxy_front.url)
 
-    def look(caller: Caller) -> None:
+    def read_lists(caller: Caller) -> None:
         caller.call("GET", "/lists", keyed=False)
 
-    with load.going_on(*[(owner.key, charge)] * 3, (owner.key, look)):
+    with load.going_on(*[(owner.key, charge)] * 3, (owner.key, read_lists)):
         load.require_more(50)
         for server, port in zip(SERVERS, api_hosts, strict=True):
             api_hosts[port].kill()
@@ -170,17 +177,17 @@ def test_calls_through_haproxy_succeed_during_rolling_restart_of_api_hosts(
         stack.resources.database, owner.user_id, Decimal(1_000_000), source_id="start"
     )
     load = Load(haproxy_front.url)
-    # Without an Idempotency-Key: the proxy must not repeat it.
+    # These calls have no Idempotency-Key, so the proxy must not repeat them.
     action = partial(charge, keyed=False)
     for server, port in zip(SERVERS, api_hosts, strict=True):
         api_hosts[port].stop()
-        api_hosts[port] = stack.start_api(port, **OPERATED)
+        api_hosts[port] = stack.start_api(port, **DRAINING_SETTINGS)
         haproxy_front.await_up(server)
     with load.going_on(*[(owner.key, action)] * 3):
         load.require_more(50)
         for server, port in zip(SERVERS, api_hosts, strict=True):
             assert api_hosts[port].stop() == 0
-            api_hosts[port] = stack.start_api(port, **OPERATED)
+            api_hosts[port] = stack.start_api(port, **DRAINING_SETTINGS)
             haproxy_front.await_up(server)
             load.require_more(50)
     assert load.again == []

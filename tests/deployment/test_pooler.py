@@ -1,3 +1,5 @@
+"""Tests that Pressroom works with PgBouncer between its processes and the database."""
+
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +23,11 @@ from tests.support.images.uploads import upload
 from tests.support.imports.bulk import add, addresses, exported, imported, of_addresses
 from tests.support.lists.people_on_lists import new_list
 
-# Fewer than our processes would open by themselves.
+# Less than the processes would open without the pooler.
 SERVER_CONNECTIONS = 4
 CALLERS = 12
-WAITS_FOR_A_LOCK = 3.0
-NOT_FOR_EVER = 20.0
+LOCK_TIMEOUT_SECONDS = 3.0
+MAX_CALL_SECONDS = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +52,8 @@ def funded_owner(pooled_stack: tuple[Stack, RunningPooler]) -> Owner:
     return owner
 
 
-def backends(stack: Stack) -> int:
-    """How many connections the server has for our programs, the test's own left out."""
+def count_connections(stack: Stack) -> int:
+    """Count the database connections of Pressroom's processes, without those of the test."""
     [(count,)] = stack.query(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
         " AND application_name LIKE 'pressroom-%%' AND application_name <> 'pressroom-tests'"
@@ -65,8 +67,8 @@ def test_imports_uploads_and_charges_work_through_pgbouncer(
     stack, pooler = pooled_stack
 
     def charge(_: int) -> int:
-        with stack.client(funded_owner.key) as own:
-            return consume(own).status_code
+        with stack.client(funded_owner.key) as own_client:
+            return consume(own_client).status_code
 
     def work(client: httpx2.Client) -> None:
         list_id = new_list(client)
@@ -80,12 +82,12 @@ def test_imports_uploads_and_charges_work_through_pgbouncer(
         charges = [threads.submit(charge, number) for number in range(200)]
         work(client)
         assert {each.result() for each in charges} == {200}
-        assert 0 < backends(stack) <= pooler.size
+        assert 0 < count_connections(stack) <= pooler.size
         assert balance(client) == 800
 
 
-# What a session keeps after a transaction, but for what PgBouncer sets itself.
-LEFT = """
+# The state that a session keeps after a transaction, except the settings of PgBouncer itself.
+LEFTOVER_STATE = """
     SELECT 'setting', name FROM pg_settings
     WHERE source = 'session' AND name NOT IN ('application_name', 'client_encoding')
     UNION ALL SELECT 'statement', name FROM pg_prepared_statements
@@ -106,28 +108,28 @@ def test_pooled_session_is_returned_without_leftover_state(
         assert imported(client, list_id, of_addresses(*addresses(100)))["added"] == 100
         assert exported(client, list_id) != []
         assert client.post(f"/subscriptions/{list_id}/no-challenge").status_code == 200
-    with sessions_of(pooled_stack) as sessions:
+    with all_pooled_sessions(pooled_stack) as sessions:
         for session in sessions:
-            session.execute(LEFT)
+            session.execute(LEFTOVER_STATE)
             assert session.fetchall() == []
 
 
 @contextmanager
-def sessions_of(
+def all_pooled_sessions(
     pooled_stack: tuple[Stack, RunningPooler],
 ) -> Iterator[list[psycopg2.extensions.cursor]]:
-    """Each connection that the pool has to the server, in a transaction, at the same time."""
+    """Occupy all server connections of the pool with transactions during the block."""
     _, pooler = pooled_stack
-    with ExitStack() as held:
-        links = [
-            held.enter_context(closing(psycopg2.connect(pooler.url))) for _ in range(pooler.size)
+    with ExitStack() as opened:
+        connections = [
+            opened.enter_context(closing(psycopg2.connect(pooler.url))) for _ in range(pooler.size)
         ]
-        sessions = [link.cursor() for link in links]
+        sessions = [connection.cursor() for connection in connections]
         for session in sessions:
             session.execute("SELECT 1")
         yield sessions
-        for link in links:
-            link.commit()
+        for connection in connections:
+            connection.commit()
 
 
 @pytest.mark.tier("machines")
@@ -141,14 +143,14 @@ def test_statement_and_lock_timeouts_hold_behind_pgbouncer(
         for name, value in SESSION_DEFAULTS.items():
             assert database.rows(Statement(f"SHOW {name}")) == [(value,)]
     with (
-        closing(psycopg2.connect(stack.owner_url)) as connected,
+        closing(psycopg2.connect(stack.owner_url)) as connection,
         stack.client(funded_owner.key) as client,
     ):
-        hold = "SELECT 1 FROM credit_accounts WHERE user_id = %s FOR UPDATE"
-        connected.cursor().execute(hold, (funded_owner.user_id,))
-        began = time.monotonic()
+        lock_account = "SELECT 1 FROM credit_accounts WHERE user_id = %s FOR UPDATE"
+        connection.cursor().execute(lock_account, (funded_owner.user_id,))
+        began_at = time.monotonic()
         problem(consume(client, key="0123456789abcdef"), 409, "idempotency.in_progress")
-        assert WAITS_FOR_A_LOCK <= time.monotonic() - began < NOT_FOR_EVER
+        assert LOCK_TIMEOUT_SECONDS <= time.monotonic() - began_at < MAX_CALL_SECONDS
     with stack.client(funded_owner.key) as client:
         assert consume(client, key="0123456789abcdef").status_code == 200
 
@@ -158,23 +160,26 @@ def test_call_without_available_database_connection_gets_503_in_time(
     pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner
 ) -> None:
     stack, _ = pooled_stack
-    with sessions_of(pooled_stack), stack.client(funded_owner.key) as client:
-        began = time.monotonic()
+    with all_pooled_sessions(pooled_stack), stack.client(funded_owner.key) as client:
+        began_at = time.monotonic()
         problem(consume(client), 503, "service.unavailable")
-        assert time.monotonic() - began < NOT_FOR_EVER
+        assert time.monotonic() - began_at < MAX_CALL_SECONDS
     with stack.client(funded_owner.key) as client:
         assert consume(client).status_code == 200
 
 
 @pytest.mark.tier("machines")
-@pytest.mark.parametrize("killed", ["pool", "server"])
+@pytest.mark.parametrize("killed_process", ["pool", "server"])
 def test_processes_recover_after_pooler_or_database_is_killed(
-    pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner, services: Services, killed: str
+    pooled_stack: tuple[Stack, RunningPooler],
+    funded_owner: Owner,
+    services: Services,
+    killed_process: str,
 ) -> None:
     stack, pooler = pooled_stack
     with stack.client(funded_owner.key) as client:
         list_id = new_list(client)
-        if killed == "pool":
+        if killed_process == "pool":
             pooler.restart()
         else:
             services.restart("postgres")
@@ -187,7 +192,7 @@ def test_import_behind_pooler_ignores_temporary_tables_of_other_releases(
     pooled_stack: tuple[Stack, RunningPooler], funded_owner: Owner
 ) -> None:
     stack, _ = pooled_stack
-    with sessions_of(pooled_stack) as sessions:
+    with all_pooled_sessions(pooled_stack) as sessions:
         for session in sessions:
             for name in ("staged", "staged_digests", "judged"):
                 for table in (name, staging.name_table(name, "other columns")):

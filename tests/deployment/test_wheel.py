@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.tier("processes"), pytest.mark.stack]
 Command = Callable[..., str]
 
 UV = Path(sys.executable).with_name("uv")
-LEFT_OUT = shutil.ignore_patterns(".*", "build", "*.egg-info", "node_modules", "docs", "tests")
+IGNORED_FILES = shutil.ignore_patterns(".*", "build", "*.egg-info", "node_modules", "docs", "tests")
 POST = {
     "title": "Autumn in the garden",
     "content": "<p>We plant bulbs for the spring. Roses need a cut before the first frost.</p>",
@@ -32,9 +32,11 @@ POST = {
 def pressroom(tmp_path_factory: pytest.TempPathFactory) -> Command:
     """A function that runs the command `pressroom` of the installed wheel in an empty folder."""
     folder = tmp_path_factory.mktemp("wheel")
-    source, environment, work = folder / "source", folder / "environment", folder / "work"
+    source = folder / "source"
+    environment = folder / "environment"
+    work = folder / "work"
     # setuptools writes into the source folder, so the test builds the wheel from a copy.
-    shutil.copytree(ROOT, source, ignore=LEFT_OUT)
+    shutil.copytree(ROOT, source, ignore=IGNORED_FILES)
     options = ("--no-deps", "--no-build-isolation", "--disable-pip-version-check", "--quiet")
     _run(sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder), str(source))
     [wheel] = folder.glob("*.whl")
@@ -53,9 +55,9 @@ def pressroom(tmp_path_factory: pytest.TempPathFactory) -> Command:
         "FLOWER_PORT": str(free_port()),
     }
 
-    def run_command(*words: str, **more: str) -> str:
+    def run_command(*words: str, **more_variables: str) -> str:
         program = str(environment / "bin" / "pressroom")
-        return _run(program, *words, cwd=work, env={**variables, **more})
+        return _run(program, *words, cwd=work, env={**variables, **more_variables})
 
     return run_command
 
@@ -124,8 +126,8 @@ def test_installed_stack_links_only_to_documentation_with_a_configured_url(
 
 
 def _run(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(
+    completed = subprocess.run(
         words, check=False, capture_output=True, text=True, timeout=280, cwd=cwd, env=env
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout

@@ -13,7 +13,7 @@ from tests.support.documents import markdown
 
 pytestmark = pytest.mark.tier("check")
 
-# Names of the development stack, the tests and the Compose file: no settings of the product.
+# Variables of the development stack, the tests and the Compose file. They are no settings.
 NOT_SETTINGS = {
     "PRESSROOM_HOME",
     "PRESSROOM_IMAGE",
@@ -73,15 +73,15 @@ def test_settings_named_in_documents_exist(document: Path) -> None:
 
 
 def test_settings_reference_page_is_up_to_date() -> None:
-    """If it is not: ``python -m cli.settings_reference > docs/settings.md``."""
+    """To update the page, run ``python -m cli.settings_reference > docs/settings.md``."""
     assert (markdown.ROOT / "docs" / "settings.md").read_text() == settings_reference.build_page()
 
 
 def _settings() -> set[str]:
-    """The variables of all settings, and those that name the files of secrets."""
+    """Return the variables of all settings, and the variables with the paths of secret files."""
     fields = Settings.model_fields
-    in_files = {variable_of(name) + FILE_SUFFIX for name in fields if is_secret(fields[name])}
-    return in_files | set(map(variable_of, fields))
+    file_variables = {variable_of(name) + FILE_SUFFIX for name in fields if is_secret(fields[name])}
+    return file_variables | set(map(variable_of, fields))
 
 
 def _make_targets() -> set[str]:

@@ -1,8 +1,8 @@
-"""The blocks marked `<!-- run -->` are run as a reader would, against the test stack.
+"""Tests that run the blocks marked `<!-- run -->` in the documents, against the test stack.
 
-Blocks of one document and language are one script, so that a later one can use what an earlier one
-has set. The shell's first lines set API and KEY for the other languages too. The blocks of
-docs/sending.md are files, which test_sending.py runs.
+All blocks of one document and language form one script, so that later blocks can use variables of
+earlier blocks. The shell blocks set API and KEY themselves, and the tests set them for the other
+languages. The blocks of docs/sending.md are files, which test_sending.py runs.
 """
 
 import json
@@ -19,8 +19,8 @@ from tests.support.documents import markdown
 from tests.support.images.pictures import photo
 from tests.support.prerequisites import pass_over
 
-# How a reader runs each language. In JavaScript a module waits at its top level.
-_RUNS = {
+# The command that runs a script of each language. JavaScript allows `await` only in modules.
+_COMMANDS = {
     "sh": ["bash", "-euo", "pipefail", "-c"],
     "python": [sys.executable, "-c"],
     "js": ["node", "--input-type=module", "-e"],
@@ -28,15 +28,15 @@ _RUNS = {
 
 
 def _scripts() -> dict[tuple[str, str], str]:
-    found: dict[tuple[str, str], list[str]] = {}
+    blocks: dict[tuple[str, str], list[str]] = {}
     for document in markdown.DOCUMENTS:
         if document.name == "sending.md":
             continue
         for block in markdown.blocks(document):
             if block.is_run:
                 name = (markdown.name_of(document), block.language)
-                found.setdefault(name, []).append(block.text)
-    return {name: "\n".join(texts) for name, texts in found.items()}
+                blocks.setdefault(name, []).append(block.text)
+    return {name: "\n".join(texts) for name, texts in blocks.items()}
 
 
 _SCRIPTS = _scripts()
@@ -50,17 +50,17 @@ def run_directory(tmp_path: Path, stack: Stack, owner: Owner) -> Path:
     run = {"api_url": stack.api_url, "demo": {"api_key": owner.key}}
     (home / "run.json").write_text(json.dumps(run))
     (home / "sample.jpg").write_bytes(photo())
-    # Without it curl counts an error as a success.
+    # Without this option, curl exits with 0 after an error response.
     (tmp_path / ".curlrc").write_text("fail-with-body\n")
     return tmp_path
 
 
 def test_readme_and_api_pages_have_runnable_examples() -> None:
-    quickstart = {("docs/quickstart.md", language) for language in _RUNS}
+    quickstart = {("docs/quickstart.md", language) for language in _COMMANDS}
     quickstart |= {("docs/start.md", "sh"), ("docs/start.md", "python")}
-    others = ("README", "docs/conventions", "docs/subscribers", "docs/images", "docs/credits")
-    assert set(_SCRIPTS) >= {*quickstart, *((f"{page}.md", "sh") for page in others)}
-    assert {language for _, language in _SCRIPTS} == set(_RUNS)
+    shell_pages = ("README", "docs/conventions", "docs/subscribers", "docs/images", "docs/credits")
+    assert set(_SCRIPTS) >= {*quickstart, *((f"{page}.md", "sh") for page in shell_pages)}
+    assert {language for _, language in _SCRIPTS} == set(_COMMANDS)
 
 
 @pytest.mark.parametrize(("name", "language"), _SCRIPTS)
@@ -70,26 +70,26 @@ def test_document_examples_work_as_written(
     program = {"sh": "curl", "js": "node"}.get(language)
     if program and shutil.which(program) is None:
         pass_over(f"the examples need {program}")
-    known = {} if language == "sh" else {"API": stack.api_url, "KEY": owner.key}
-    done = subprocess.run(
-        [*_RUNS[language], _SCRIPTS[name, language]],
+    variables = {} if language == "sh" else {"API": stack.api_url, "KEY": owner.key}
+    completed = subprocess.run(
+        [*_COMMANDS[language], _SCRIPTS[name, language]],
         check=False,
         cwd=run_directory,
         env={
             "PATH": os.environ["PATH"],
             "CURL_HOME": str(run_directory),
             "HOME": str(run_directory),
-            **known,
+            **variables,
         },
         capture_output=True,
         text=True,
         timeout=90,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     if language == "sh":
-        assert '"data":' in done.stdout
+        assert '"data":' in completed.stdout
     if name == "docs/quickstart.md" and language != "sh":
-        assert "reader@example.com pending" in done.stdout
-        assert f"{stack.api_url}/media/" in done.stdout
+        assert "reader@example.com pending" in completed.stdout
+        assert f"{stack.api_url}/media/" in completed.stdout
     if name == "docs/quickstart.md" and language == "js":
-        assert "succeeded" in done.stdout
+        assert "succeeded" in completed.stdout

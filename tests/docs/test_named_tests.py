@@ -1,3 +1,5 @@
+"""Tests that the tests named in docs/reliability.md and SECURITY.md exist."""
+
 import re
 
 import pytest
@@ -6,8 +8,9 @@ from tests.support.documents import markdown
 
 pytestmark = pytest.mark.tier("check")
 
-RELIABILITY, SECURITY = (markdown.ROOT / name for name in ("docs/reliability.md", "SECURITY.md"))
-PROMISES = 40
+RELIABILITY = markdown.ROOT / "docs" / "reliability.md"
+SECURITY = markdown.ROOT / "SECURITY.md"
+PROMISE_COUNT = 40
 
 
 def has_test(file: str, name: str) -> bool:
@@ -18,7 +21,7 @@ def has_test(file: str, name: str) -> bool:
 def test_each_reliability_promise_names_existing_tests() -> None:
     text = RELIABILITY.read_text()
     numbers = re.findall(r"^\| (\d+) \| \S.* \| `[\w/]+\.py::", text, re.MULTILINE)
-    assert numbers == [str(each) for each in range(1, PROMISES + 1)]
+    assert numbers == [str(each) for each in range(1, PROMISE_COUNT + 1)]
     named = re.findall(r"`([\w/]+\.py)::(\w+)`", text)
     assert [each for each in named if not has_test(f"tests/{each[0]}", f"{each[1]}(")] == []
 

@@ -1,4 +1,4 @@
-"""The recipes of docs/sending.md, run as a reader runs them, and the mails that arrive."""
+"""Tests that run the recipes of docs/sending.md as a reader does, and check the sent mails."""
 
 import json
 import re
@@ -36,7 +36,7 @@ _DOCUMENT = markdown.ROOT / "docs" / "sending.md"
 _FILE_NAME = re.compile(r"# (\w+\.py)\n")
 _LINK = re.compile(r"<(http\S+/unsubscribe\?trace_id=[\w.~-]+)>")
 _RECIPES = ("smtp", "resend", "listmonk")
-# The member of the document's list for whom the first two attempts fail, and the other one.
+# The members of the document's list. The first two attempts to send to the second one fail.
 _READERS = ["ada@example.com", "later@example.com"]
 
 
@@ -102,8 +102,8 @@ class Sender:
     def mails(self, to: str) -> list[dict[str, Any]]:
         with plain_client() as client:
             reply = client.get(f"{self.stack.sandbox_url}/mail/messages", params={"to": to})
-        listed: list[dict[str, Any]] = reply.raise_for_status().json()
-        return listed
+        messages: list[dict[str, Any]] = reply.raise_for_status().json()
+        return messages
 
     def clear_mailbox(self, *addresses: str) -> None:
         with plain_client() as client:
@@ -156,15 +156,18 @@ def header(mail: dict[str, Any], name: str) -> str:
 def test_recipe_mails_each_member_once_with_working_unsubscribe_link(
     recipe: str, sender: Sender
 ) -> None:
-    leaver, muted = f"leaver-{recipe}@example.com", f"muted-{recipe}@example.com"
-    pending, removed = f"pending-{recipe}@example.com", f"removed-{recipe}@example.com"
+    leaver = f"leaver-{recipe}@example.com"
+    muted = f"muted-{recipe}@example.com"
+    pending = f"pending-{recipe}@example.com"
+    removed = f"removed-{recipe}@example.com"
     path = f"/lists/{DEMO_LIST_SLUG}/members"
     with sender.stack.client(sender.owner.key) as client:
         members = {
             each: data(client.put(f"{path}/{each}", json={})) for each in (leaver, muted, removed)
         }
         subscriptions = f"/subscriptions/{DEMO_LIST_SLUG}/members"
-        muted_id, removed_id = members[muted]["user_id"], members[removed]["user_id"]
+        muted_id = members[muted]["user_id"]
+        removed_id = members[removed]["user_id"]
         data(client.put(f"{subscriptions}/{muted_id}/email", json={"enabled": False}))
         data(client.delete(f"{subscriptions}/{removed_id}"))
         list_id = data(client.get(f"/lists/{DEMO_LIST_SLUG}"))["id"]
@@ -174,9 +177,9 @@ def test_recipe_mails_each_member_once_with_working_unsubscribe_link(
 
     script = _preparation() + _commands(recipe)
     for count in (len((*_READERS, leaver)), 0):
-        done = sender.run(script)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert done.stdout.endswith(f"{count} mails sent\n")
+        completed = sender.run(script)
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        assert completed.stdout.endswith(f"{count} mails sent\n")
 
     links: list[str] = []
     for address in (*_READERS, leaver):
@@ -205,10 +208,10 @@ def test_recipe_mails_each_member_once_with_working_unsubscribe_link(
 
 
 def test_sending_continues_after_a_crash_without_a_second_mail(sender: Sender) -> None:
-    first, slow, last = (
+    first_email, slow_email, last_email = (
         f"{name}+{time.time_ns()}@example.com" for name in ("first", "slow", "last")
     )
-    slug = sender.create_list(first, slow, last)
+    slug = sender.create_list(first_email, slow_email, last_email)
     environment = sender.build_resend_environment(slug)
     command = [sys.executable, "send_resend.py"]
     crashing = subprocess.Popen(
@@ -222,31 +225,34 @@ def test_sending_continues_after_a_crash_without_a_second_mail(sender: Sender) -
         crashing.kill()
         crashing.wait()
     assert sorted(_read_log(sender.folder, slug)) == [0, 1]
-    assert sender.mails(last) == []
+    assert sender.mails(last_email) == []
 
-    # The program forgot that the provider accepted the first mail, as after a crash in between.
+    # Pretend that the program crashed before it recorded that the provider accepted the first mail.
     with sqlite3.connect(sender.folder / f"{slug}.sqlite3") as log:
         log.execute("UPDATE members SET sent = 0")
     with sender.stack.client(sender.owner.key) as client:
-        slow_id = data(client.get(f"/lists/{slug}/members/{slow}"))["user_id"]
+        slow_id = data(client.get(f"/lists/{slug}/members/{slow_email}"))["user_id"]
         data(client.delete(f"/subscriptions/{slug}/members/{slow_id}"))
-    done = sender.run("python send_resend.py", **environment, PATH=_python_path())
-    assert done.returncode == 0, done.stderr
-    assert [len(sender.mails(each)) for each in (first, slow, last)] == [1, 0, 1]
+    completed = sender.run("python send_resend.py", **environment, PATH=_python_path())
+    assert completed.returncode == 0, completed.stderr
+    mail_counts = [len(sender.mails(each)) for each in (first_email, slow_email, last_email)]
+    assert mail_counts == [1, 0, 1]
 
 
 def test_sending_skips_refused_addresses_and_reports_their_number(sender: Sender) -> None:
-    refused, accepted = (f"{name}+{time.time_ns()}@example.com" for name in ("reject", "reader"))
-    slug = sender.create_list(refused, accepted)
+    refused_email, accepted_email = (
+        f"{name}+{time.time_ns()}@example.com" for name in ("reject", "reader")
+    )
+    slug = sender.create_list(refused_email, accepted_email)
     environment = sender.build_resend_environment(slug) | {
         "SMTP_URL": sender.stack.environment["PRESSROOM_MAIL_URL"]
     }
     for _ in range(2):
-        done = sender.run("python send_smtp.py", **environment, PATH=_python_path())
-        assert done.returncode == 1
-        assert "There is no such mailbox" in done.stderr
-        assert "1 mails were not sent. Run the program again later" in done.stderr
-    assert len(sender.mails(accepted)) == 1
+        completed = sender.run("python send_smtp.py", **environment, PATH=_python_path())
+        assert completed.returncode == 1
+        assert "There is no such mailbox" in completed.stderr
+        assert "1 mails were not sent. Run the program again later" in completed.stderr
+    assert len(sender.mails(accepted_email)) == 1
 
 
 def test_sending_skips_people_who_unsubscribe_while_it_runs(sender: Sender) -> None:
@@ -274,8 +280,8 @@ print(*got_mail)
 """.replace("SECOND_ADDRESS", emails[1])
     (sender.folder / "driver.py").write_text(script)
     environment = sender.build_resend_environment(slug)
-    done = sender.run("python driver.py", **environment, PATH=_python_path())
-    assert done.stdout == f"2 mails sent\n{emails[0]} {emails[2]}\n", done.stderr
+    completed = sender.run("python driver.py", **environment, PATH=_python_path())
+    assert completed.stdout == f"2 mails sent\n{emails[0]} {emails[2]}\n", completed.stderr
 
 
 def test_sandbox_credentials_in_the_document_are_right() -> None:
@@ -290,7 +296,8 @@ def _python_path() -> str:
 
 def _read_log(folder: Path, issue: str) -> list[int]:
     """Return for each member in the issue's file whether the mail was sent."""
-    path, copy = folder / f"{issue}.sqlite3", folder / "copy.sqlite3"
+    path = folder / f"{issue}.sqlite3"
+    copy = folder / "copy.sqlite3"
     if not path.exists():
         return []
     # The running program locks the file, so read a copy.

@@ -33,10 +33,10 @@ class _LoadedUrls(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("documentation") / "site"
-    made = subprocess.run(
+    completed = subprocess.run(
         ["make", "site", f"SITE={folder}"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert made.returncode == 0, made.stdout + made.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     return folder
 
 

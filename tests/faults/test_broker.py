@@ -1,3 +1,5 @@
+"""Tests that no work is lost or done twice if Redis is flushed, full or hanging."""
+
 import json
 import time
 from collections.abc import Iterator
@@ -19,33 +21,33 @@ from tests.support.sizes import sized
 from tests.support.stack.frozen_processes import frozen
 from tests.support.stack.signals import pause_process, resume_process
 
-QUEUED = sized(150, 1000)
-TWICE = sized(30, 1000)
+QUEUED_JOBS = sized(150, 1000)
+DUPLICATED_JOBS = sized(30, 1000)
 
 
 def test_queued_jobs_finish_after_redis_flush(probes: Bench) -> None:
     probes.start_worker(concurrency=2)
     with probes.stack.resources.unit_of_work() as uow:
-        for _ in range(QUEUED):
+        for _ in range(QUEUED_JOBS):
             plan(uow, {})
     eventually(lambda: probes.stack.query("SELECT 1 FROM jobs WHERE status = 'succeeded' LIMIT 1"))
     probes.stack.resources.redis.flushall()
     probes.all_finished(within=60)
-    _each_effect_once(probes, QUEUED)
+    _require_one_effect_per_job(probes, QUEUED_JOBS)
 
 
 def test_job_delivered_twice_concurrently_has_one_effect(probes: Bench) -> None:
     worker = probes.start_worker(concurrency=2)
     pause_process(worker)
     with probes.stack.resources.unit_of_work() as uow:
-        jobs = [plan(uow, {}) for _ in range(TWICE)]
-        # Beside each job's own message comes a second one, and so side by side in the queue.
+        jobs = [plan(uow, {}) for _ in range(DUPLICATED_JOBS)]
+        # Send a second message per job, so that both messages are in the queue at the same time.
         for job in jobs:
             uow.after_commit(partial(send_job, uow.broker, job))
     resume_process(worker)
     probes.all_finished(within=120)
-    assert probes.stack.query("SELECT count(*) FROM probe_starts") == [(TWICE,)]
-    _each_effect_once(probes, TWICE)
+    assert probes.stack.query("SELECT count(*) FROM probe_starts") == [(DUPLICATED_JOBS,)]
+    _require_one_effect_per_job(probes, DUPLICATED_JOBS)
 
 
 def test_upload_delivered_twice_concurrently_is_converted_only_once(
@@ -66,9 +68,10 @@ def test_upload_delivered_twice_concurrently_is_converted_only_once(
 
 
 def _copy(message: bytes | str) -> str:
-    copied = json.loads(message)
-    copied["properties"]["delivery_tag"] += "-again"
-    return json.dumps(copied)
+    """Return the message with another delivery tag."""
+    fields = json.loads(message)
+    fields["properties"]["delivery_tag"] += "-again"
+    return json.dumps(fields)
 
 
 @pytest.fixture
@@ -93,19 +96,19 @@ def test_upload_accepted_while_broker_is_full_finishes_afterwards(
     probes: Bench, api: Running, media_worker: Running, full_redis: None
 ) -> None:
     stack = probes.stack
-    # It can't take its place at the queue yet, but must not give up.
+    # The new worker can't connect to its queue yet, but it must not exit.
     words = ("worker", "--queue", "bulk", "--concurrency", "1")
-    newcomer = stack.start("worker-bulk", *words, module=PROBE_WORKER)
+    new_worker = stack.start("worker-bulk", *words, module=PROBE_WORKER)
     reply = upload(stack, stack.create_owner(), wait=3)
     assert reply.status_code in {202, 503}
     if reply.status_code == 503:
         assert "Retry-After" in reply.headers
     accepted = int(reply.status_code == 202)
-    eventually(lambda: b"maxmemory" in newcomer.log.read_bytes(), what="the newcomer's trouble")
+    eventually(lambda: b"maxmemory" in new_worker.log.read_bytes(), what="the new worker's error")
     _make_room(probes)
     eventually(lambda: ready(stack) == accepted, within=60, what="the accepted upload")
     assert probes.finished(probes.enqueue()).status == JobStatus.SUCCEEDED
-    assert [running.process.poll() for running in (api, media_worker, newcomer)] == [
+    assert [running.process.poll() for running in (api, media_worker, new_worker)] == [
         None,
         None,
         None,
@@ -121,7 +124,7 @@ def test_worker_survives_a_full_broker_and_finishes_its_queue(probes: Bench) -> 
     time.sleep(0.2)
     _make_room(probes)
     probes.all_finished(within=60)
-    _each_effect_once(probes, 20)
+    _require_one_effect_per_job(probes, 20)
     assert worker.process.poll() is None
 
 
@@ -140,19 +143,19 @@ def test_sending_to_a_hanging_broker_fails_fast(probes: Bench, services: Service
     resources = open_resources(probes.stack.settings(), concurrency=1, name="silent")
     assert broker.send(PROBE.name, PROBE.queue, {"job_id": 0})
     with frozen(services.pids["valkey"]):
-        began = time.monotonic()
+        began_at = time.monotonic()
         assert not any(broker.send(PROBE.name, PROBE.queue, {"job_id": 0}) for _ in range(100))
         for _ in range(100):
             resources.notifier.publish(None, "job:0")
             assert broker.count_waiting(PROBE.queue) is None
-        # A hundred timeouts after one another would take minutes.
-        assert time.monotonic() - began < 30
+        # If each call waited for its timeout, all calls together would take minutes.
+        assert time.monotonic() - began_at < 30
     eventually(lambda: broker.send(PROBE.name, PROBE.queue, {"job_id": 0}), within=20)
     broker.close()
     resources.close()
 
 
-def _each_effect_once(probes: Bench, jobs: int) -> None:
+def _require_one_effect_per_job(probes: Bench, job_count: int) -> None:
     assert probes.stack.query("SELECT DISTINCT status FROM jobs") == [(JobStatus.SUCCEEDED,)]
-    found = probes.stack.query("SELECT count(*), count(DISTINCT job_id) FROM probe_effects")
-    assert found == [(jobs, jobs)]
+    effects = probes.stack.query("SELECT count(*), count(DISTINCT job_id) FROM probe_effects")
+    assert effects == [(job_count, job_count)]

@@ -1,3 +1,5 @@
+"""Tests that a hanging service or a locked list delays only the calls that need it."""
+
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +16,10 @@ from tests.support.lists.people_on_lists import new_list, subscribe
 from tests.support.probe.bench import Bench
 from tests.support.stack.fleet import Fleet
 
-UPLOADS = 24
-SUBSCRIBERS = 60
-# Above a few times what a call takes on this machine while nothing hangs: a small part of what it
-# would wait for what hangs.
+UPLOAD_COUNT = 24
+SUBSCRIBER_COUNT = 60
+# A call may take this much longer than a few undisturbed calls. A call that waits for a hanging
+# service takes much longer.
 PROMPT_SECONDS = 2.0
 
 
@@ -31,26 +33,29 @@ def start_api(probes: Bench, fleet: Fleet) -> Callable[..., Stack]:
     return start
 
 
-class Promptly:
-    """Makes calls which nothing that hangs may hold up."""
+class PromptCaller:
+    """Makes calls, and checks that a hanging service doesn't delay them."""
 
     def __init__(self, usual: Callable[[], httpx2.Response]) -> None:
-        """The slowest of three usual calls says how fast this machine is."""
-        self._most = PROMPT_SECONDS + 5 * max(self._timed(usual)[0] for _ in range(3))
+        """Measure the speed of this machine with three undisturbed calls."""
+        self._max_seconds = PROMPT_SECONDS + 5 * max(self._timed(usual)[0] for _ in range(3))
 
     def __call__(self, call: Callable[[], httpx2.Response]) -> httpx2.Response:
         seconds, reply = self._timed(call)
-        assert seconds < self._most, reply.request.url
+        assert seconds < self._max_seconds, reply.request.url
         return reply
 
     def _timed(self, call: Callable[[], httpx2.Response]) -> tuple[float, httpx2.Response]:
-        began = time.monotonic()
+        began_at = time.monotonic()
         reply = call()
-        return time.monotonic() - began, reply
+        return time.monotonic() - began_at, reply
 
 
 def _await_readiness(client: httpx2.Client) -> None:
-    """On a busy machine the first connection to the database takes longer than `/readyz` waits."""
+    """Wait until the API is ready.
+
+    On a busy machine, the first connection to the database takes longer than `/readyz` waits.
+    """
     eventually(lambda: client.get("/readyz").status_code == 200, what="the process is ready")
 
 
@@ -60,19 +65,19 @@ def test_uploads_to_a_hanging_object_store_delay_no_other_call(
     stack = start_api(PRESSROOM_S3_ENDPOINT=f"http://{silent_server_url}")
     owner = stack.create_owner()
     metrics = {"Authorization": f"Bearer {stack.environment['PRESSROOM_METRICS_TOKEN']}"}
-    with ThreadPoolExecutor(UPLOADS) as threads, stack.client(owner.key) as client:
+    with ThreadPoolExecutor(UPLOAD_COUNT) as threads, stack.client(owner.key) as client:
         _await_readiness(client)
-        promptly = Promptly(lambda: client.get("/lists"))
-        uploads = [threads.submit(_upload, stack, owner) for _ in range(UPLOADS)]
+        promptly = PromptCaller(lambda: client.get("/lists"))
+        uploads = [threads.submit(_upload, stack, owner) for _ in range(UPLOAD_COUNT)]
         time.sleep(0.3)
         for _ in range(10):
             assert promptly(lambda: client.get("/auxilia/credits/balance")).status_code == 200
-            charged = promptly(
+            charge = promptly(
                 lambda: client.post(
                     "/auxilia/credits/consume", json={"amount_credit": 1, "source_id": "x"}
                 )
             )
-            assert charged.json()["code"] == "credits.insufficient"
+            assert charge.json()["code"] == "credits.insufficient"
             assert promptly(lambda: client.get("/lists")).status_code == 200
             ready = promptly(lambda: client.get("/readyz"))
             assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
@@ -82,7 +87,8 @@ def test_uploads_to_a_hanging_object_store_delay_no_other_call(
 
 
 def _upload(stack: Stack, owner: Owner, *, wait: int = 8) -> int:
-    files, prefer = {"file": ("photo.jpg", photo(64, 48))}, {"Prefer": f"wait={wait}"}
+    files = {"file": ("photo.jpg", photo(64, 48))}
+    prefer = {"Prefer": f"wait={wait}"}
     with stack.client(owner.key) as client:
         try:
             reply = client.post("/attachments", files=files, headers=prefer, timeout=wait)
@@ -95,50 +101,62 @@ def test_locked_list_delays_no_other_list_and_no_unsubscribe(
     start_api: Callable[..., Stack],
 ) -> None:
     stack = start_api()
-    owner, other = stack.create_owner(), stack.create_owner()
-    with stack.client(owner.key) as client, stack.client(other.key) as another:
-        list_id, their_list = new_list(client), new_list(another)
-        leaver, silent = subscribe(stack, list_id), subscribe(stack, list_id)
-        promptly = Promptly(lambda: another.get("/auxilia/credits/balance"))
+    owner = stack.create_owner()
+    other_owner = stack.create_owner()
+    with stack.client(owner.key) as client, stack.client(other_owner.key) as other_client:
+        list_id = new_list(client)
+        other_list_id = new_list(other_client)
+        api_leaver = subscribe(stack, list_id)
+        page_leaver = subscribe(stack, list_id)
+        promptly = PromptCaller(lambda: other_client.get("/auxilia/credits/balance"))
         locker = psycopg2.connect(stack.owner_url)
         locker.cursor().execute("SELECT pg_advisory_xact_lock(%s)", (list_id,))
-        with ThreadPoolExecutor(SUBSCRIBERS) as threads:
-            joining = [threads.submit(_join, stack, list_id) for _ in range(SUBSCRIBERS)]
+        with ThreadPoolExecutor(SUBSCRIBER_COUNT) as threads:
+            subscription_calls = [
+                threads.submit(_subscribe, stack, list_id) for _ in range(SUBSCRIBER_COUNT)
+            ]
             time.sleep(0.2)
             for _ in range(5):
-                assert promptly(lambda: another.get("/auxilia/credits/balance")).status_code == 200
+                assert (
+                    promptly(lambda: other_client.get("/auxilia/credits/balance")).status_code
+                    == 200
+                )
             body = {"email": f"{time.time_ns()}@example.com"}
             assert (
                 promptly(
-                    lambda: another.post(f"/subscriptions/{their_list}", json=body)
+                    lambda: other_client.post(f"/subscriptions/{other_list_id}", json=body)
                 ).status_code
                 == 200
             )
-            trace = {"trace_id": leaver.trace_id}
+            trace = {"trace_id": api_leaver.trace_id}
             with stack.client() as stranger:
-                left = promptly(lambda: stranger.delete(f"/subscriptions/{list_id}", params=trace))
-                assert data(left) == 1
-                seen = data(stranger.get("/subscriptions/opponent", params=trace))
-                assert seen["sub"]["status"] == "unsubscribed"
-                assert leaver.stands() == ("active", True), "the record itself is still locked"
-                page = promptly(lambda: stranger.get(leaver.unsubscribe_url))
+                reply = promptly(lambda: stranger.delete(f"/subscriptions/{list_id}", params=trace))
+                assert data(reply) == 1
+                preferences = data(stranger.get("/subscriptions/opponent", params=trace))
+                assert preferences["sub"]["status"] == "unsubscribed"
+                assert api_leaver.stands() == ("active", True), "the record itself is still locked"
+                page = promptly(lambda: stranger.get(api_leaver.unsubscribe_url))
                 assert "left" in page.text
-                trace = {"trace_id": silent.trace_id}
-                clicked = promptly(
+                trace = {"trace_id": page_leaver.trace_id}
+                reply = promptly(
                     lambda: stranger.post(f"/subscriptions/{list_id}/delete", params=trace)
                 )
-                assert data(clicked) == 1
-            refused = [each.result() for each in joining]
-        assert {reply.status_code for reply in refused} == {503}
-        assert {reply.json()["code"] for reply in refused} == {"list.busy"}
-        assert all(reply.headers["retry-after"] == "1" for reply in refused)
+                assert data(reply) == 1
+            refusals = [each.result() for each in subscription_calls]
+        assert {reply.status_code for reply in refusals} == {503}
+        assert {reply.json()["code"] for reply in refusals} == {"list.busy"}
+        assert all(reply.headers["retry-after"] == "1" for reply in refusals)
         locker.close()
         stack.start_worker("maintenance", concurrency=1)
-        eventually(lambda: leaver.stands() == ("unsubscribed", True), what="the record follows")
-        eventually(lambda: silent.stands() == ("active", False), what="the mail's record follows")
+        eventually(
+            lambda: api_leaver.stands() == ("unsubscribed", True), what="the first record's update"
+        )
+        eventually(
+            lambda: page_leaver.stands() == ("active", False), what="the other record's update"
+        )
 
 
-def _join(stack: Stack, list_id: int) -> httpx2.Response:
+def _subscribe(stack: Stack, list_id: int) -> httpx2.Response:
     body = {"email": f"joins.{time.time_ns()}@example.com"}
     with stack.client() as stranger:
         return stranger.post(f"/subscriptions/{list_id}", json=body)
@@ -150,13 +168,13 @@ def test_process_without_redis_is_ready_but_degraded(
     stack = start_api(PRESSROOM_REDIS_URL=f"redis://{silent_server_url}/0")
     with stack.client() as client:
         _await_readiness(client)
-        promptly = Promptly(lambda: client.get("/healthz"))
+        promptly = PromptCaller(lambda: client.get("/healthz"))
         for _ in range(3):
             reply = promptly(lambda: client.get("/readyz"))
             assert reply.status_code == 200
-            there = {"database": "ok", "objects": "ok"}
-            away = {"redis": "unavailable", "broker": "unavailable"}
-            assert reply.json() == {"status": "degraded", "dependencies": there | away}
+            available = {"database": "ok", "objects": "ok"}
+            unavailable = {"redis": "unavailable", "broker": "unavailable"}
+            assert reply.json() == {"status": "degraded", "dependencies": available | unavailable}
 
 
 def test_process_without_database_is_not_ready(
@@ -164,7 +182,7 @@ def test_process_without_database_is_not_ready(
 ) -> None:
     stack = start_api(PRESSROOM_DATABASE_URL=f"postgresql+psycopg2://x:x@{silent_server_url}/x")
     with stack.client() as client:
-        promptly = Promptly(lambda: client.get("/healthz"))
+        promptly = PromptCaller(lambda: client.get("/healthz"))
         for _ in range(3):
             reply = promptly(lambda: client.get("/readyz"))
             assert (reply.status_code, reply.json()["status"]) == (503, "unavailable")
@@ -175,7 +193,7 @@ def test_process_is_ready_with_its_own_or_newer_schema_but_not_with_older(
     start_api: Callable[..., Stack],
 ) -> None:
     stack = start_api()
-    [(own,)] = stack.query("SELECT version_num FROM alembic_version")
+    [(own_revision,)] = stack.query("SELECT version_num FROM alembic_version")
     with stack.client() as client:
 
         def status() -> str:
@@ -187,33 +205,35 @@ def test_process_is_ready_with_its_own_or_newer_schema_but_not_with_older(
                 stack.query("UPDATE alembic_version SET version_num = %s", revision)
                 eventually(lambda: status() == expected, what=expected)  # noqa: B023
         finally:
-            stack.query("UPDATE alembic_version SET version_num = %s", own)
+            stack.query("UPDATE alembic_version SET version_num = %s", own_revision)
         eventually(lambda: client.get("/readyz").status_code == 200, what="ready")
 
 
 def test_terminating_api_answers_waiting_callers_before_exit(
     start_api: Callable[..., Stack],
 ) -> None:
-    """No worker runs: they would wait for a minute, and the server gives them twenty seconds."""
+    """No worker runs, so the callers would wait for a minute. The API exits within 20 seconds."""
     stack = start_api()
     [api] = [each for each in stack.processes if each.name == "api"]
     owner = stack.create_owner()
     with ThreadPoolExecutor(2) as threads:
         upload = threads.submit(_upload, stack, owner, wait=60)
-        asked = threads.submit(_ask, stack, owner)
+        composer_call = threads.submit(_call_composer, stack, owner)
         eventually(lambda: stack.query("SELECT 1 FROM jobs"), what="the upload's job")
-        eventually(lambda: stack.resources.redis.keys("pressroom:input:*"), what="the question")
-        began = time.monotonic()
+        eventually(
+            lambda: stack.resources.redis.keys("pressroom:input:*"), what="the composer call"
+        )
+        began_at = time.monotonic()
         api.terminate()
         assert upload.result() == 202
-        answer = asked.result()
+        answer = composer_call.result()
         assert (answer.status_code, answer.json()["code"]) == (503, "queue.unavailable")
         assert answer.headers["retry-after"] == "1"
         api.process.wait(15)
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began_at < 15
 
 
-def _ask(stack: Stack, owner: Owner) -> httpx2.Response:
+def _call_composer(stack: Stack, owner: Owner) -> httpx2.Response:
     body = {"title": "Bread", "content": "Bread needs flour, water, salt and time. " * 20}
     with stack.client(owner.key) as client:
         return client.post("/composer/metadata", json=body)

@@ -1,3 +1,5 @@
+"""Tests that random kills and cut connections lose no job and no upload."""
+
 import os
 import random
 import signal
@@ -36,7 +38,10 @@ _PAUSE_SECONDS = 7.0
 
 @dataclass
 class Chaos:
-    """What runs, and the ways in which it is hurt. All processes speak through the proxies."""
+    """An API and workers, and random faults for them.
+
+    All processes connect to Redis and Postgres through proxies.
+    """
 
     bench: Bench
     services: Services
@@ -49,12 +54,12 @@ class Chaos:
     paused: list[tuple[float, Running]] = field(default_factory=list)
 
     def start(self) -> None:
-        self.workers = [(queue, self._worker(queue)) for queue in ("bulk", "bulk", "media")]
+        self.workers = [(queue, self._start_worker(queue)) for queue in ("bulk", "bulk", "media")]
         self._start_api()
 
-    def hurt(self) -> None:
-        """One event. The kinds are as common as their names here."""
-        ways: dict[Callable[[], None], int] = {
+    def cause_fault(self) -> None:
+        """Cause one random fault. A fault with a higher weight is more frequent."""
+        weights: dict[Callable[[], None], int] = {
             self._kill_worker: 3,
             self._kill_pool_process: 3,
             self._kill_api: 2,
@@ -64,25 +69,29 @@ class Chaos:
             self._stall_redis: 1,
             self._pause_worker: 1,
         }
-        self.dice.choices(list(ways), list(ways.values()))[0]()
-        self._wake(at=time.monotonic())
-        self._supervise()
+        cause = self.dice.choices(list(weights), list(weights.values()))[0]
+        cause()
+        self._resume_paused_workers(at=time.monotonic())
+        self._restart_exited_workers()
 
-    def end(self) -> None:
+    def stop_faults(self) -> None:
         self.redis.resume()
-        self._wake(at=float("inf"))
+        self._resume_paused_workers(at=float("inf"))
 
-    def _worker(self, queue: str) -> Running:
+    def _start_worker(self, queue: str) -> Running:
         words = ("worker", "--queue", queue, "--concurrency", "2" if queue == "bulk" else "1")
         return self.bench.stack.start(
             f"worker-{queue}", *words, module=PROBE_WORKER, environment=self.environment
         )
 
-    def _supervise(self) -> None:
-        """A worker whose pool is killed as it starts gives up, for its supervisor to start anew."""
-        for place, (queue, worker) in enumerate(self.workers):
+    def _restart_exited_workers(self) -> None:
+        """Restart workers that exited because their pool was killed during their start.
+
+        In production, the supervisor restarts them.
+        """
+        for number, (queue, worker) in enumerate(self.workers):
             if worker.process.poll() is not None:
-                self.workers[place] = queue, self._worker(queue)
+                self.workers[number] = queue, self._start_worker(queue)
 
     def _start_api(self) -> None:
         port = str(self.bench.stack.api_port)
@@ -91,10 +100,10 @@ class Chaos:
         )
 
     def _kill_worker(self) -> None:
-        place = self.dice.randrange(len(self.workers))
-        queue, worker = self.workers[place]
+        worker_number = self.dice.randrange(len(self.workers))
+        queue, worker = self.workers[worker_number]
         worker.kill()
-        self.workers[place] = queue, self._worker(queue)
+        self.workers[worker_number] = queue, self._start_worker(queue)
 
     def _kill_pool_process(self) -> None:
         _, worker = self.dice.choice(self.workers)
@@ -123,7 +132,7 @@ class Chaos:
         pause_process(worker)
         self.paused.append((time.monotonic() + _PAUSE_SECONDS, worker))
 
-    def _wake(self, *, at: float) -> None:
+    def _resume_paused_workers(self, *, at: float) -> None:
         for due, worker in tuple(self.paused):
             if due <= at:
                 resume_process(worker)
@@ -136,53 +145,57 @@ def chaos(
 ) -> Iterator[Chaos]:
     fleet.end()
     environment = {**fleet.proxied(), "PRESSROOM_LOG_LEVEL": "warning"}
-    made = Chaos(probes, services, redis_proxy, postgres_proxy, environment)
-    made.start()
-    yield made
-    made.end()
+    created_chaos = Chaos(probes, services, redis_proxy, postgres_proxy, environment)
+    created_chaos.start()
+    yield created_chaos
+    created_chaos.stop_faults()
 
 
 def test_every_committed_job_has_one_effect_despite_kills_and_cut_connections(
     probes: Bench, chaos: Chaos
 ) -> None:
     eventually(lambda: is_responding(probes.stack.api_port, "/readyz"), within=30)
-    # Two pools of two processes, all of them at work.
-    first = [probes.enqueue(sleep=1) for _ in range(4)]
-    for job_id in first:
+    # Wait until both workers use both processes of their pools.
+    first_jobs = [probes.enqueue(sleep=1) for _ in range(4)]
+    for job_id in first_jobs:
         probes.finished(job_id)
     clients = max(1, UPLOADS // 50)
     with _persistent_uploads(probes, clients, UPLOADS // clients) as uploaded:
         for _ in range(EVENTS):
             _enqueue(probes, JOBS // EVENTS)
             time.sleep(chaos.dice.uniform(*BETWEEN_EVENTS_SECONDS))
-            chaos.hurt()
-        chaos.end()
+            chaos.cause_fault()
+        chaos.stop_faults()
     assert len(uploaded) == UPLOADS
     assert ready(probes.stack) == UPLOADS
     probes.all_finished(within=60 + JOBS / 20)
-    _start_unlucky_jobs_again(probes)
-    found = probes.stack.query(
+    _retry_jobs_of_killed_workers(probes)
+    effect_counts = probes.stack.query(
         "SELECT count(*), count(DISTINCT job_id) FROM probe_effects e JOIN jobs j ON j.id = job_id"
         " WHERE j.status = 'succeeded'"
     )
-    jobs = len(first) + JOBS // EVENTS * EVENTS
-    assert found == [(jobs, jobs)]
+    job_count = len(first_jobs) + JOBS // EVENTS * EVENTS
+    assert effect_counts == [(job_count, job_count)]
 
 
 def _enqueue(probes: Bench, count: int) -> None:
-    """Directly, so that it is the commit of the test's own that must be kept."""
+    """Enqueue probe jobs in a transaction of the test, which knows which commits succeeded."""
     with probes.stack.resources.unit_of_work() as uow:
         for _ in range(count):
             plan(uow, {"sleep": JOB_SECONDS})
 
 
 @contextmanager
-def _persistent_uploads(probes: Bench, clients: int, each: int) -> Iterator[list[str]]:
-    """Clients that send the same request with the same key until it is answered with 200."""
-    owner, uploaded = probes.stack.create_owner(), list[str]()
+def _persistent_uploads(
+    probes: Bench, clients: int, uploads_per_client: int
+) -> Iterator[list[str]]:
+    """Start clients that repeat each upload with the same key until the response is 200."""
+    owner = probes.stack.create_owner()
+    uploaded: list[str] = []
     threads = [
         threading.Thread(
-            target=_upload_each, args=(probes, owner, f"client-{number}", each, uploaded)
+            target=_upload_each,
+            args=(probes, owner, f"client-{number}", uploads_per_client, uploaded),
         )
         for number in range(clients)
     ]
@@ -196,24 +209,28 @@ def _persistent_uploads(probes: Bench, clients: int, each: int) -> Iterator[list
 def _upload_each(probes: Bench, owner: Owner, client: str, count: int, uploaded: list[str]) -> None:
     for number in range(count):
         key = f"{client}-upload-number-{number}"
-        while not _uploaded(probes, owner, key):
+        while not _try_upload(probes, owner, key):
             time.sleep(0.1)
         uploaded.append(key)
 
 
-def _uploaded(probes: Bench, owner: Owner, key: str) -> bool:
+def _try_upload(probes: Bench, owner: Owner, key: str) -> bool:
+    """Upload a picture, and return whether the response is 200."""
     try:
         return upload(probes.stack, owner, wait=10, key=key).status_code == 200
     except httpx2.HTTPError:
         return False
 
 
-def _start_unlucky_jobs_again(probes: Bench) -> None:
-    """A job under way in three killed workers is taken for poison: rare, told, and not lost."""
+def _retry_jobs_of_killed_workers(probes: Bench) -> None:
+    """Retry the jobs that failed because their worker was killed three times.
+
+    Pressroom takes such a job for a poison job. This must be rare, and the job must say so.
+    """
     with probes.stack.resources.unit_of_work() as uow:
-        unlucky = uow.session.query(Job).where(Job.status == JobStatus.FAILED).all()
-        assert len(unlucky) <= JOBS // 100
-        for job in unlucky:
+        failed_jobs = uow.session.query(Job).where(Job.status == JobStatus.FAILED).all()
+        assert len(failed_jobs) <= JOBS // 100
+        for job in failed_jobs:
             assert job.error is not None
             assert job.error["code"] == "job.worker_lost"
             records.retry_locked_job(uow, job)

@@ -1,3 +1,5 @@
+"""Tests that disconnected callers of the composer cause few LLM calls and leave nothing behind."""
+
 import contextlib
 import http.client
 import json
@@ -19,13 +21,13 @@ from tests.support.sizes import sized
 from tests.support.stack.signals import count_descriptors
 
 THREADS = 2
-LEAVING_THE_MODEL = sized(100, 500)
-LEAVING = sized(80, 10_000)
-AT_ONCE = 40
+CALLERS_OF_SLOW_LLM = sized(100, 500)
+CALLERS_WITH_LONG_POSTS = sized(80, 10_000)
+CONCURRENT_CALLERS = 40
 MEGABYTE = 1024 * 1024
-# Pools and arenas grow a little; so many posts of this size would take far more.
 POST_CHARACTERS = 100_000
-MOST_GROWTH = 64 * MEGABYTE
+# Connection pools and memory arenas grow a little. All posts together would take far more.
+MAX_MEMORY_GROWTH_BYTES = 64 * MEGABYTE
 
 
 @pytest.fixture(scope="module")
@@ -40,31 +42,35 @@ def api_key(stack_with_model: Modelled) -> Iterator[str]:
     stack_with_model.stack.resources.redis.flushdb()
 
 
-def leave(stack_with_model: Modelled, api_key: str, callers: int, words: str = "") -> None:
-    """So many callers, some at a time, each with a post of its own and gone after a moment."""
-
+def call_and_disconnect(
+    stack_with_model: Modelled, api_key: str, callers: int, words: str = ""
+) -> None:
+    """Call the composer with a different post per caller, and disconnect after 0.3 seconds."""
     timeout = httpx2.Timeout(20, read=0.3)
 
     def call(_: int) -> None:
         with contextlib.suppress(httpx2.ReadTimeout):
             client.post(METADATA, json=post(words), timeout=timeout)
 
-    with stack_with_model.stack.client(api_key) as client, ThreadPoolExecutor(AT_ONCE) as pool:
+    with (
+        stack_with_model.stack.client(api_key) as client,
+        ThreadPoolExecutor(CONCURRENT_CALLERS) as pool,
+    ):
         list(pool.map(call, range(callers)))
 
 
-def left(stack_with_model: Modelled) -> bool:
-    """Nobody waits, and nothing that was asked is there any more."""
+def has_no_calls(stack_with_model: Modelled) -> bool:
+    """Return whether no caller waits, and Redis holds no call's input or result."""
     redis = stack_with_model.stack.resources.redis
     kinds = ("waiting", "input", "result", "running")
     return not any(list(redis.scan_iter(f"pressroom:{kind}:*", count=1000)) for kind in kinds)
 
 
-def drained(stack_with_model: Modelled) -> bool:
+def is_queue_empty(stack_with_model: Modelled) -> bool:
     return not stack_with_model.stack.resources.redis.llen("pressroom.request")
 
 
-def asked_after(stack_with_model: Modelled, api_key: str) -> httpx2.Response:
+def call_composer(stack_with_model: Modelled, api_key: str) -> httpx2.Response:
     with stack_with_model.stack.client(api_key) as client:
         return client.post(METADATA, json=post(), headers={"Prefer": "wait=45"})
 
@@ -74,16 +80,16 @@ def test_queued_llm_calls_are_dropped_when_their_callers_disconnect(
 ) -> None:
     stack_with_model.work(concurrency=THREADS)
     stack_with_model.steer("moment")
-    leave(stack_with_model, api_key, LEAVING_THE_MODEL)
-    eventually(lambda: left(stack_with_model), what="the end of what was asked")
-    spent = stack_with_model.calls()
-    # Only what two threads took up while somebody was there.
-    assert spent < LEAVING_THE_MODEL / 2
-    eventually(lambda: drained(stack_with_model), what="the end of the queue")
+    call_and_disconnect(stack_with_model, api_key, CALLERS_OF_SLOW_LLM)
+    eventually(lambda: has_no_calls(stack_with_model), what="the end of all calls")
+    calls_before = stack_with_model.calls()
+    # The two threads call the LLM only for callers that are still connected.
+    assert calls_before < CALLERS_OF_SLOW_LLM / 2
+    eventually(lambda: is_queue_empty(stack_with_model), what="the end of the queue")
     stack_with_model.steer(None)
-    assert asked_after(stack_with_model, api_key).headers["pressroom-source"] == SOURCE
-    # Each thread may have looked just before the last one left, and be sending since.
-    assert 1 <= stack_with_model.calls() - spent <= 1 + THREADS
+    assert call_composer(stack_with_model, api_key).headers["pressroom-source"] == SOURCE
+    # Each thread may have started one more LLM call just before the last caller disconnected.
+    assert 1 <= stack_with_model.calls() - calls_before <= 1 + THREADS
 
 
 def test_llm_is_not_called_if_all_callers_disconnect_before_a_worker_starts(
@@ -91,10 +97,10 @@ def test_llm_is_not_called_if_all_callers_disconnect_before_a_worker_starts(
 ) -> None:
     stack_with_model.steer(None)
     before = stack_with_model.calls()
-    leave(stack_with_model, api_key, AT_ONCE)
-    eventually(lambda: left(stack_with_model), what="the end of what was asked")
+    call_and_disconnect(stack_with_model, api_key, CONCURRENT_CALLERS)
+    eventually(lambda: has_no_calls(stack_with_model), what="the end of all calls")
     stack_with_model.work(concurrency=2)
-    assert asked_after(stack_with_model, api_key).status_code == 200
+    assert call_composer(stack_with_model, api_key).status_code == 200
     assert stack_with_model.calls() == before + 1
 
 
@@ -107,10 +113,10 @@ def test_llm_call_is_not_retried_for_disconnected_caller(
     connection = http.client.HTTPConnection(LOOPBACK, stack_with_model.stack.api_port)
     headers = {"Authorization": f"Bearer {api_key}", "Content-Type": "application/json"}
     connection.request("POST", METADATA, json.dumps(post()), headers)
-    # Who leaves sooner may find that a worker has not even begun.
+    # Stay connected until a worker calls the LLM.
     eventually(lambda: stack_with_model.calls() > before, what="the first try")
     connection.close()
-    eventually(lambda: left(stack_with_model), what="the end of what was asked")
+    eventually(lambda: has_no_calls(stack_with_model), what="the end of the call")
     assert stack_with_model.calls() == before + 1
 
 
@@ -121,37 +127,37 @@ def test_disconnected_composer_callers_leave_no_resources_behind(
     stack_with_model.steer("moment")
     words = "word " * (POST_CHARACTERS // 5)
     [api] = [each for each in stack_with_model.stack.processes if each.name == "api"]
-    # First as many as there may be connections, so that the pools are what they become.
-    leave(stack_with_model, api_key, 2 * AT_ONCE, words)
+    # Fill the connection pools first, so that their growth isn't measured.
+    call_and_disconnect(stack_with_model, api_key, 2 * CONCURRENT_CALLERS, words)
     eventually(
-        lambda: left(stack_with_model) and drained(stack_with_model), what="the first ones' end"
+        lambda: has_no_calls(stack_with_model) and is_queue_empty(stack_with_model),
+        what="the end of the first calls",
     )
-    before, memory, descriptors = (
-        kept(stack_with_model),
-        measure_memory(api.pid),
-        count_descriptors(api),
-    )
-    used = redis_memory(stack_with_model)
-    leave(stack_with_model, api_key, LEAVING, words)
+    keys_before = find_temporary_keys(stack_with_model)
+    memory_before = measure_memory(api.pid)
+    descriptors_before = count_descriptors(api)
+    redis_memory_before = redis_memory(stack_with_model)
+    call_and_disconnect(stack_with_model, api_key, CALLERS_WITH_LONG_POSTS, words)
     eventually(
-        lambda: left(stack_with_model) and drained(stack_with_model), what="the last ones' end"
+        lambda: has_no_calls(stack_with_model) and is_queue_empty(stack_with_model),
+        what="the end of the last calls",
     )
-    told = partial(scrape_api, stack_with_model.stack)
-    eventually(lambda: told().value("pressroom_waiting_requests") == 0, what="no waiter")
-    assert kept(stack_with_model) == before
-    assert count_descriptors(api) <= descriptors + AT_ONCE
-    assert measure_memory(api.pid) <= memory + MOST_GROWTH
-    assert redis_memory(stack_with_model) <= used + 8 * MEGABYTE
-    assert asked_after(stack_with_model, api_key).status_code == 200
+    scrape = partial(scrape_api, stack_with_model.stack)
+    eventually(lambda: scrape().value("pressroom_waiting_requests") == 0, what="no waiting request")
+    assert find_temporary_keys(stack_with_model) == keys_before
+    assert count_descriptors(api) <= descriptors_before + CONCURRENT_CALLERS
+    assert measure_memory(api.pid) <= memory_before + MAX_MEMORY_GROWTH_BYTES
+    assert redis_memory(stack_with_model) <= redis_memory_before + 8 * MEGABYTE
+    assert call_composer(stack_with_model, api_key).status_code == 200
 
 
-def kept(stack_with_model: Modelled) -> set[bytes]:
-    """What is in Redis but for answers, of which some came in time, and the workers' own."""
-    names: set[bytes] = set(
+def find_temporary_keys(stack_with_model: Modelled) -> set[bytes]:
+    """Return the keys in Redis, except cached results and the workers' own keys."""
+    keys: set[bytes] = set(
         stack_with_model.stack.resources.redis.scan_iter("pressroom:*", count=1000)
     )
     lasting = (b"pressroom:cache:", b"pressroom:llm-usage", b"pressroom:canaries")
-    return {name for name in names if not name.startswith(lasting)}
+    return {key for key in keys if not key.startswith(lasting)}
 
 
 def redis_memory(stack_with_model: Modelled) -> int:

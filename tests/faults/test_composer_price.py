@@ -1,3 +1,5 @@
+"""Tests that each composer call is charged exactly once if the API or a worker is killed."""
+
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,9 +22,9 @@ def priced_composer(make_stack: Callable[[str], Stack]) -> Modelled:
 
 @pytest.fixture
 def funded_owner(priced_composer: Modelled) -> Owner:
-    made = priced_composer.stack.create_owner()
-    credits.grant(priced_composer.stack, made.user_id, "2")
-    return made
+    created_owner = priced_composer.stack.create_owner()
+    credits.grant(priced_composer.stack, created_owner.user_id, "2")
+    return created_owner
 
 
 def open_charges(model: Modelled, *, taken: bool) -> list[tuple[object, ...]]:
@@ -33,14 +35,15 @@ def open_charges(model: Modelled, *, taken: bool) -> list[tuple[object, ...]]:
 def test_composer_charge_is_refunded_after_killed_api_and_next_call_is_charged_once(
     priced_composer: Modelled, funded_owner: Owner
 ) -> None:
-    stack, body = priced_composer.stack, post()
+    stack = priced_composer.stack
+    body = post()
     [api] = [each for each in stack.processes if each.name == "api"]
     with stack.client(funded_owner.key) as client, ThreadPoolExecutor() as pool:
-        asked = pool.submit(client.post, METADATA, json=body)
+        composer_call = pool.submit(client.post, METADATA, json=body)
         eventually(lambda: open_charges(priced_composer, taken=False), what="the charge")
         api.kill()
         with pytest.raises(httpx2.TransportError):
-            asked.result()
+            composer_call.result()
     stack.start_api()
     with stack.client(funded_owner.key) as client:
         assert credits.balance(client) == 0
@@ -59,14 +62,14 @@ def test_worker_reuses_the_composer_charge_of_a_killed_worker(
     priced_composer: Modelled, funded_owner: Owner
 ) -> None:
     stack = priced_composer.stack
-    lost = priced_composer.work()
+    killed_worker = priced_composer.work()
     priced_composer.steer("moment")
     with stack.client(funded_owner.key) as client, ThreadPoolExecutor() as pool:
-        asked = pool.submit(client.post, METADATA, json=post())
-        eventually(lambda: open_charges(priced_composer, taken=True), what="the model's question")
-        lost.kill()
+        composer_call = pool.submit(client.post, METADATA, json=post())
+        eventually(lambda: open_charges(priced_composer, taken=True), what="the call of the LLM")
+        killed_worker.kill()
         stack.start_worker("request", concurrency=4)
-        reply = asked.result()
+        reply = composer_call.result()
         data(reply)
         assert reply.headers["pressroom-source"] == SOURCE
         assert [each["action"] for each in credits.entries(client)] == ["consume", "grant"]

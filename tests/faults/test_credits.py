@@ -1,3 +1,5 @@
+"""Tests that concurrent and random credit movements leave the exact balance."""
+
 import json
 import random
 from collections.abc import Callable
@@ -29,8 +31,9 @@ def credits_stack(make_stack: Callable[[str], Stack]) -> Bank:
 @pytest.mark.tier("fast")
 def test_concurrent_charges_with_one_idempotency_key_create_one_entry(credits_stack: Bank) -> None:
     for _ in range(sized(1, 20)):
-        owner, key = credits_stack.holder("10"), token_hex(16)
-        with _many_connections(credits_stack, owner) as client:
+        owner = credits_stack.holder("10")
+        key = token_hex(16)
+        with _open_many_connections(credits_stack, owner) as client:
             replies = at_once(200, partial(consume, client, "0.1", key=key))
         assert {reply.status_code for reply in replies} == {200}
         assert len({reply.text.rpartition(',"ts":')[0] for reply in replies}) == 1
@@ -40,7 +43,7 @@ def test_concurrent_charges_with_one_idempotency_key_create_one_entry(credits_st
     credits_stack.require_clean_books()
 
 
-def _many_connections(credits_stack: Bank, owner: Owner) -> httpx2.Client:
+def _open_many_connections(credits_stack: Bank, owner: Owner) -> httpx2.Client:
     return httpx2.Client(
         base_url=credits_stack.stack.api_url,
         headers={"Authorization": f"Bearer {owner.key}"},
@@ -57,7 +60,7 @@ def test_concurrent_charges_never_overdraw_an_account(credits_stack: Bank) -> No
         cents = random.Random(next(numbers))
         return [consume(client, f"0.{cents.randint(1, 3000):04}") for _ in range(sized(4, 200))]
 
-    with _many_connections(credits_stack, owner) as client:
+    with _open_many_connections(credits_stack, owner) as client:
         replies = list(chain.from_iterable(at_once(50, spend)))
     assert {reply.status_code for reply in replies} <= {200, 402}
     paid = [
@@ -65,14 +68,14 @@ def test_concurrent_charges_never_overdraw_an_account(credits_stack: Bank) -> No
         for reply in replies
         if reply.status_code == 200
     ]
-    left = Decimal("3.3333") - sum((each["amount_credit"] for each in paid), Decimal(0))
-    assert credits_stack.balance(owner) == left >= 0
-    kept = credits_stack.entries(owner)
-    assert [seq for seq, *_ in kept] == list(range(1, len(paid) + 2))
+    remaining = Decimal("3.3333") - sum((each["amount_credit"] for each in paid), Decimal(0))
+    assert credits_stack.balance(owner) == remaining >= 0
+    entries = credits_stack.entries(owner)
+    assert [seq for seq, *_ in entries] == list(range(1, len(paid) + 2))
     assert sorted((each["seq"], each["balance_after"]) for each in paid) == [
-        (seq, after) for seq, _, after, _ in kept[1:]
+        (seq, balance_after) for seq, _, balance_after, _ in entries[1:]
     ]
-    # Some were refused: the account was asked for more than it had.
+    # Some charges were refused, because together they exceed the balance.
     assert len(paid) < len(replies)
     credits_stack.require_clean_books()
 
@@ -80,25 +83,31 @@ def test_concurrent_charges_never_overdraw_an_account(credits_stack: Bank) -> No
 def test_random_credit_movements_leave_the_exact_balance(credits_stack: Bank) -> None:
     for seed in range(sized(3, 100)):
         chance = random.Random(seed)
-        owner, expected, moves = credits_stack.holder("1"), Decimal(1), 1
+        owner = credits_stack.holder("1")
+        expected_balance = Decimal(1)
+        entry_count = 1
         for _ in range(sized(60, 500)):
             amount = Decimal(chance.choice([chance.randint(1, 99), chance.randint(1, 10**7)]))
             amount = amount.scaleb(-4)
-            delta = amount if (kind := chance.choice("gacc")) == "g" else -amount
+            # A grant, an adjustment or a charge. Charges are twice as frequent.
+            kind = chance.choice("gacc")
+            delta = amount if kind == "g" else -amount
             if kind == "a" and chance.random() < 0.5:
                 delta = amount
-            if expected + delta < 0:
+            if expected_balance + delta < 0:
                 with pytest.raises(DomainError, match="too low"):
-                    _move(credits_stack, kind, owner.user_id, delta)
+                    _change_balance(credits_stack, kind, owner.user_id, delta)
             else:
-                _move(credits_stack, kind, owner.user_id, delta)
-                expected, moves = expected + delta, moves + 1
-        assert credits_stack.balance(owner) == expected
-        assert [seq for seq, *_ in credits_stack.entries(owner)] == list(range(1, moves + 1))
+                _change_balance(credits_stack, kind, owner.user_id, delta)
+                expected_balance += delta
+                entry_count += 1
+        assert credits_stack.balance(owner) == expected_balance
+        seqs = [seq for seq, *_ in credits_stack.entries(owner)]
+        assert seqs == list(range(1, entry_count + 1))
     credits_stack.require_clean_books()
 
 
-def _move(credits_stack: Bank, kind: str, user_id: int, delta: Decimal) -> None:
+def _change_balance(credits_stack: Bank, kind: str, user_id: int, delta: Decimal) -> None:
     database = credits_stack.stack.resources.database
     if kind == "g":
         ledger.grant_credits(database, user_id, delta, source_id="x")

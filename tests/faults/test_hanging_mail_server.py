@@ -8,7 +8,7 @@ from tests.support.composer.composing import METADATA
 from tests.support.composer.modelling import post
 from tests.support.sizes import sized
 
-MAILS = sized(300, 10_000)
+MAIL_COUNT = sized(300, 10_000)
 WAITING_QUEUES = ("request", "photos", "money", "mail", "maintenance")
 
 
@@ -20,18 +20,18 @@ def test_mails_to_a_hanging_server_delay_no_composer_call(
     stack.start_worker(*WAITING_QUEUES, PRESSROOM_MAIL_URL=f"smtp://{silent_server_url}")
     owner = stack.create_owner()
     with stack.resources.unit_of_work() as uow:
-        for _ in range(MAILS):
+        for _ in range(MAIL_COUNT):
             account_mails.enqueue_mail(
                 uow, MailKind.PASSWORD_CHANGED, owner.email, user_id=owner.user_id
             )
     running = "SELECT 1 FROM jobs WHERE queue = 'mail' AND status = 'running' OFFSET 1"
-    eventually(lambda: stack.query(running), what="mails that take all the queue has")
+    eventually(lambda: stack.query(running), what="mails that use all threads of their queue")
     with stack.client(owner.key) as client:
         for number in range(5):
             reply = client.post(METADATA, json=post(f"{number} "), timeout=20)
             assert reply.status_code == 200, reply.text
-    left = "SELECT count(*) FROM jobs WHERE queue = 'mail' AND finished_at IS NULL"
-    assert stack.query(left) == [(MAILS,)]
-    # Else they are tried again, beside all tests that follow.
+    unfinished = "SELECT count(*) FROM jobs WHERE queue = 'mail' AND finished_at IS NULL"
+    assert stack.query(unfinished) == [(MAIL_COUNT,)]
+    # Cancel the mails, so that their retries don't slow down the tests that follow.
     ended = "status = 'cancelled', finished_at = now(), lease_expires_at = NULL"
     stack.query(f"UPDATE jobs SET {ended} WHERE queue = 'mail'")

@@ -1,3 +1,5 @@
+"""Tests that large and hostile imports neither delay other imports nor exhaust the memory."""
+
 import random
 import zlib
 from collections.abc import Iterator
@@ -15,47 +17,48 @@ from tests.support.sizes import sized
 from tests.support.stack.load import repeated
 
 MEGABYTE = 1024 * 1024
-# Little beside what a hundred thousand rows take when held at once.
-MOST_MORE = 50 * MEGABYTE
+# Much less than a hundred thousand rows take in memory.
+MAX_EXTRA_MEMORY_BYTES = 50 * MEGABYTE
 
 
 def test_small_import_does_not_wait_for_another_owners_large_import(
     imports: Importing, import_owner: Owner
 ) -> None:
-    other, many = imports.stack.create_owner(), sized(100_000, 1_000_000)
-    large = csv_of([[each, "A name"] for each in new_addresses(many)])
+    other_owner = imports.stack.create_owner()
+    row_count = sized(100_000, 1_000_000)
+    large_file = csv_of([[each, "A name"] for each in new_addresses(row_count)])
     worker(imports)
-    first = imports.begin(import_owner, imports.new_list(import_owner), large)
-    eventually(lambda: imports.of_job(first).chunk_bytes, what="the large one's beginning")
-    small = imports.begin(
-        other,
-        imports.new_list(other),
+    large_import = imports.begin(import_owner, imports.new_list(import_owner), large_file)
+    eventually(lambda: imports.of_job(large_import).chunk_bytes, what="the large import's start")
+    small_import = imports.begin(
+        other_owner,
+        imports.new_list(other_owner),
         csv_of([[f"{random_hash_id()}@example.com", ""] for _ in range(100)]),
     )
-    assert succeeded(imports, small, within=60).added == 100
-    assert imports.job(first).status not in FINISHED
-    assert succeeded(imports, first, within=sized(90, 900)).added == many
-    # It gave its turn away, again and again.
-    assert imports.job(first).attempt > 1
+    assert succeeded(imports, small_import, within=60).added == 100
+    assert imports.job(large_import).status not in FINISHED
+    assert succeeded(imports, large_import, within=sized(90, 900)).added == row_count
+    # The large import let other jobs run between its turns.
+    assert imports.job(large_import).attempt > 1
 
 
 def hostile_files() -> dict[str, bytes]:
-    packer = zlib.compressobj(9, wbits=31)
+    bomb_compressor = zlib.compressobj(9, wbits=31)
     bomb = b"email\n" + b"a" * MEGABYTE
-    packed = packer.compress(b"email\n") + b"".join(
-        packer.compress(b" " * MEGABYTE) for _ in range(300)
+    compressed_bomb = bomb_compressor.compress(b"email\n") + b"".join(
+        bomb_compressor.compress(b" " * MEGABYTE) for _ in range(300)
     )
-    wide = zlib.compressobj(6, wbits=31)
-    noise = random.Random(1).randbytes(300).hex()
+    row_compressor = zlib.compressobj(6, wbits=31)
+    noise = random.Random(1).randbytes(300).hex() * 400
     long_rows = b"".join(
-        wide.compress(b"m%d@example.com,%s\n" % (n, (noise * 400)[n : n + 200_000].encode()))
+        row_compressor.compress(b"m%d@example.com,%s\n" % (n, noise[n : n + 200_000].encode()))
         for n in range(2500)
     )
     return {
         "a line of 10 MB": b"email\n" + b"x" * (10 * MEGABYTE),
-        "a bomb": packed + packer.flush(),
+        "a bomb": compressed_bomb + bomb_compressor.flush(),
         "a million columns": b",".join([b"c"] * 1_000_000) + b"\na@example.com\n",
-        "long rows": wide.compress(b"") + long_rows + wide.flush(),
+        "long rows": row_compressor.compress(b"") + long_rows + row_compressor.flush(),
         "NUL and worse": b"email,na\0me\na@example.com,\0\xff\xfe\n" + bomb[:0],
     }
 
@@ -65,18 +68,18 @@ def test_import_memory_stays_bounded_for_large_and_hostile_files(
 ) -> None:
     running = worker(imports)
     _import_many(imports, import_owner, 10_000)
-    with peak(running) as least:
+    with measure_peak_memory(running) as small_import_peak:
         _import_many(imports, import_owner, 10_000)
-    with peak(running) as most:
+    with measure_peak_memory(running) as peak:
         _import_many(imports, import_owner, sized(100_000, 1_000_000))
         jobs = [
             imports.begin(import_owner, imports.new_list(import_owner), file, name=f"{name}.csv")
             for name, file in hostile_files().items()
         ]
-        ends = {imports.ended(each, within=90).status for each in jobs}
-    assert most[0] <= least[0] + MOST_MORE, (least, most)
-    assert ends <= {"failed", "succeeded"}
-    assert "failed" in ends
+        statuses = {imports.ended(each, within=90).status for each in jobs}
+    assert peak[0] <= small_import_peak[0] + MAX_EXTRA_MEMORY_BYTES, (small_import_peak, peak)
+    assert statuses <= {"failed", "succeeded"}
+    assert "failed" in statuses
     codes = {(imports.job(each).error or {}).get("code") for each in jobs}
     assert not codes & {"job.internal_error", "job.worker_lost", "job.too_slow"}
     assert running.process.poll() is None
@@ -90,14 +93,17 @@ def _import_many(imports: Importing, import_owner: Owner, rows: int) -> None:
 
 
 @contextmanager
-def peak(running: Running) -> Iterator[list[int]]:
-    """The most that the worker and its pool held meanwhile: proportional set size, in bytes."""
-    found = [0]
+def measure_peak_memory(running: Running) -> Iterator[list[int]]:
+    """Measure the peak memory of a worker and its pool during the block.
 
-    def watch() -> None:
+    The only item of the list is the peak of their proportional set sizes, in bytes.
+    """
+    peak_bytes = [0]
+
+    def measure_once() -> None:
         with suppress(OSError):
-            held = sum(measure_memory(pid) for pid in (running.pid, *running.children()))
-            found[0] = max(found[0], held)
+            current_bytes = sum(measure_memory(pid) for pid in (running.pid, *running.children()))
+            peak_bytes[0] = max(peak_bytes[0], current_bytes)
 
-    with repeated(watch, pause=0.05):
-        yield found
+    with repeated(measure_once, pause=0.05):
+        yield peak_bytes

@@ -1,3 +1,5 @@
+"""Tests that imports add each row exactly once although workers and services are killed."""
+
 import gzip
 import os
 import random
@@ -35,21 +37,25 @@ def kill_child(running: Running) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def steps(imports: Importing, job_id: int) -> tuple[int, int]:
+def import_progress(imports: Importing, job_id: int) -> tuple[int, int]:
+    """Return how many bytes of the file were read, and how many rows were applied."""
     task = imports.of_job(job_id)
     return task.chunk_bytes, task.applied
 
 
-def await_step(
-    imports: Importing, job_id: int, before: tuple[int, int], of: slice = slice(None)
+def await_progress(
+    imports: Importing, job_id: int, before: tuple[int, int], compared: slice = slice(None)
 ) -> None:
-    """Wait until the import has gone on in these of its steps, or ended."""
+    """Wait until the import progresses or ends.
 
-    def has_gone_on() -> bool:
-        gone_on = steps(imports, job_id)[of] != before[of]
-        return gone_on or imports.job(job_id).status in FINISHED
+    ``compared``: the values of ``import_progress`` of which at least one must change.
+    """
 
-    eventually(has_gone_on, within=60, what="a step of the import")
+    def has_progressed() -> bool:
+        progressed = import_progress(imports, job_id)[compared] != before[compared]
+        return progressed or imports.job(job_id).status in FINISHED
+
+    eventually(has_progressed, within=60, what="progress of the import")
 
 
 def test_each_row_is_imported_exactly_once_while_workers_are_killed(
@@ -57,33 +63,40 @@ def test_each_row_is_imported_exactly_once_while_workers_are_killed(
 ) -> None:
     dice = random.Random(20_261_121)
     list_id = imports.new_list(import_owner)
-    # So many that the processes that are left don't end it while one starts again.
-    sent = prepare(imports, list_id, sized(3, 5) * ROWS)
+    # The file is so large that the other workers can't finish it while one worker restarts.
+    prepared_import = prepare(imports, list_id, sized(3, 5) * ROWS)
     running = [worker(imports) for _ in range(3)]
-    job_id, kills = imports.begin(import_owner, list_id, sent.file()), 0
+    job_id = imports.begin(import_owner, list_id, prepared_import.file())
+    kills = 0
     while kills < KILLS and imports.job(job_id).status not in FINISHED:
-        before = steps(imports, job_id)
-        # Now and then while the file is read; most of the time while its chunks are applied.
-        await_step(imports, job_id, before, of=slice(1 if kills % 3 else 0, 2))
+        before = import_progress(imports, job_id)
+        # Every third kill may happen while the file is read, the others while chunks are applied.
+        await_progress(imports, job_id, before, compared=slice(1 if kills % 3 else 0, 2))
         time.sleep(dice.uniform(0, 0.2))
-        place = dice.randrange(len(running))
-        # The others go on, and may end it, while a whole process starts again: so that comes last.
+        worker_number = dice.randrange(len(running))
+        # A whole worker takes long to restart, and the other workers could finish the import
+        # meanwhile. So three of four kills hit only a pool process.
         if kills % 4 == 3:
-            kill_with_children(running[place])
-            running[place] = worker(imports)
+            kill_with_children(running[worker_number])
+            running[worker_number] = worker(imports)
         else:
-            kill_child(running[place])
+            kill_child(running[worker_number])
         kills += 1
     task = succeeded(imports, job_id, within=sized(60, 600))
     assert kills >= sized(3, KILLS)
-    require_exact(imports, list_id, task, sent)
+    require_exact(imports, list_id, task, prepared_import)
     undone = imports.ended(imports.begin_undo(import_owner, task.id))
     assert undone.result == {"import_id": task.id, "undone": task.added, "kept": 0}
-    # A helper that was killed once all chunks were applied ends when its lease is over.
-    eventually(lambda: not _left_behind(imports, task.id), within=60, what="the helpers' end")
+    # A helper job whose worker was killed after the last chunk ends when its lease expires.
+    eventually(
+        lambda: not _find_unfinished_parts(imports, task.id),
+        within=60,
+        what="the end of the helpers",
+    )
 
 
-def _left_behind(imports: Importing, import_id: int) -> list[tuple[object, ...]]:
+def _find_unfinished_parts(imports: Importing, import_id: int) -> list[tuple[object, ...]]:
+    """Return the chunks that aren't applied yet, and the helper jobs that haven't ended."""
     return imports.stack.query(
         "SELECT 'chunk', number FROM waiting_chunks WHERE import_id = %s"
         " UNION ALL SELECT 'helper', h.id FROM jobs AS h JOIN jobs AS j ON j.id = h.subject_id"
@@ -96,11 +109,11 @@ def test_import_survives_redis_flush_killed_api_and_postgres_restart(
     imports: Importing, services: Services, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
-    sent = prepare(imports, list_id, ROWS)
+    prepared_import = prepare(imports, list_id, ROWS)
     api = imports.stack.start_api()
     running = [worker(imports), worker(imports)]
     with imports.stack.client(import_owner.key) as client:
-        reply = client.post(f"/lists/{list_id}/imports", content=sent.file())
+        reply = client.post(f"/lists/{list_id}/imports", content=prepared_import.file())
     assert reply.status_code == 202, reply.text
     job_id = int(reply.json()["data"]["id"])
     eventually(lambda: imports.of_job(job_id).chunk_bytes, what="the first chunk")
@@ -109,7 +122,7 @@ def test_import_survives_redis_flush_killed_api_and_postgres_restart(
     eventually(lambda: imports.of_job(job_id).applied >= 1, what="the first rows")
     services.restart("postgres")
     task = succeeded(imports, job_id)
-    require_exact(imports, list_id, task, sent)
+    require_exact(imports, list_id, task, prepared_import)
     assert [each.process.poll() for each in running] == [None, None]
 
 
@@ -124,7 +137,7 @@ def test_chunk_that_crashes_workers_is_tried_three_times_and_other_chunks_are_im
     with held(imports.stack, "users", person.id):
         running = worker(imports)
         for _ in range(3):
-            # What the first chunk does is deadly.
+            # Kill the process in the statement that inserts the first chunk.
             await_waiter(imports.stack, "FOR KEY SHARE OFFSET 0")
             kill_child(running)
             eventually(
@@ -136,7 +149,7 @@ def test_chunk_that_crashes_workers_is_tried_three_times_and_other_chunks_are_im
     assert job.error is not None
     assert f"Lines 2 to {ROWS_PER_CHUNK + 1} " in job.error["message"]
     assert imports.active(list_id) == set(people[ROWS_PER_CHUNK:])
-    assert _left_behind(imports, imports.of_job(job_id).id) == []
+    assert _find_unfinished_parts(imports, imports.of_job(job_id).id) == []
 
 
 def test_import_of_file_damaged_at_its_end_adds_no_member_and_no_opt_out(
@@ -145,7 +158,8 @@ def test_import_of_file_damaged_at_its_end_adds_no_member_and_no_opt_out(
     list_id = imports.new_list(import_owner)
     # Mix members and opt-outs, so that full chunks of both precede the damaged end of the file.
     statuses = ("subscribed", "unsubscribed")
-    rows = [[each, statuses[place % 2]] for place, each in enumerate(new_addresses(ROWS))]
+    addresses = new_addresses(ROWS)
+    rows = [[address, statuses[number % 2]] for number, address in enumerate(addresses)]
     archive = bytearray(gzip.compress(csv_of(rows, ("email", "status"))))
     checksum_position = len(archive) - 8
     archive[checksum_position] ^= 0xFF
@@ -158,18 +172,18 @@ def test_import_of_file_damaged_at_its_end_adds_no_member_and_no_opt_out(
     assert task.received >= 2 * (ROWS_PER_CHUNK - MAX_BATCH_ROWS)
     assert imports.records(list_id) == []
     assert imports.opt_outs(list_id) == []
-    assert _left_behind(imports, task.id) == []
+    assert _find_unfinished_parts(imports, task.id) == []
 
 
 def test_duplicate_delivery_of_import_or_undo_has_no_effect(
     imports: Importing, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
-    empty = imports.records(list_id)
-    sent = csv_of([[f"{random_hash_id()}@example.com", "A"] for _ in range(3000)])
+    records_before = imports.records(list_id)
+    file = csv_of([[f"{random_hash_id()}@example.com", "A"] for _ in range(3000)])
     for _ in range(2):
         worker(imports)
-    job_id = imports.begin(import_owner, list_id, sent)
+    job_id = imports.begin(import_owner, list_id, file)
     deliver_often(imports, job_id)
     task = succeeded(imports, job_id)
     deliver_often(imports, job_id)
@@ -179,7 +193,7 @@ def test_duplicate_delivery_of_import_or_undo_has_no_effect(
     assert imports.ended(undo).result == {"import_id": task.id, "undone": 3000, "kept": 0}
     assert counts_of(imports.of_job(job_id)) == counts_of(task)
     assert [imports.job(each).attempt for each in (job_id, undo)] == [1, 1]
-    assert imports.records(list_id) == empty
+    assert imports.records(list_id) == records_before
 
 
 def deliver_often(imports: Importing, job_id: int) -> None:
@@ -192,20 +206,25 @@ def test_worker_resuming_after_its_lease_expired_changes_nothing_in_an_import(
     imports: Importing, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
-    sent = prepare(imports, list_id, ROWS)
-    job_id = imports.begin(import_owner, list_id, sent.file())
-    sleeper = worker(imports)
+    prepared_import = prepare(imports, list_id, ROWS)
+    job_id = imports.begin(import_owner, list_id, prepared_import.file())
+    paused_worker = worker(imports)
     eventually(lambda: imports.of_job(job_id).applied >= 1, what="the first rows")
-    pause_process(sleeper)
+    pause_process(paused_worker)
     worker(imports)
     succeeded(imports, job_id)
-    resume_process(sleeper)
-    # It takes work again, so it has dealt with what it held.
-    eventually(lambda: "job.lease_lost" in sleeper.log.read_text() or _idle(imports, import_owner))
-    require_exact(imports, list_id, imports.of_job(job_id), sent)
+    resume_process(paused_worker)
+    # When new imports succeed, the resumed worker has dealt with its old chunk.
+    eventually(
+        lambda: (
+            "job.lease_lost" in paused_worker.log.read_text()
+            or _import_small_files(imports, import_owner)
+        )
+    )
+    require_exact(imports, list_id, imports.of_job(job_id), prepared_import)
 
 
-def _idle(imports: Importing, import_owner: Owner) -> bool:
+def _import_small_files(imports: Importing, import_owner: Owner) -> bool:
     jobs = [
         imports.begin(import_owner, imports.new_list(import_owner), csv_of([["a@example.com", ""]]))
         for _ in range(4)
@@ -217,8 +236,8 @@ def test_workbook_is_imported_exactly_once_while_its_child_and_its_worker_are_ki
     imports: Importing, import_owner: Owner
 ) -> None:
     list_id = imports.new_list(import_owner)
-    sent = prepare(imports, list_id, ROWS)
-    file = workbook({"Members": [["email", "name", "status"], *sent.rows]})
+    prepared_import = prepare(imports, list_id, ROWS)
+    file = workbook({"Members": [["email", "name", "status"], *prepared_import.rows]})
     running = worker(imports)
     job_id = imports.begin(import_owner, list_id, file, name="members.xlsx")
     for kill_worker in (False, True, False):
@@ -231,7 +250,7 @@ def test_workbook_is_imported_exactly_once_while_its_child_and_its_worker_are_ki
                 child.kill()
         child.wait(10)
     task = succeeded(imports, job_id, within=sized(90, 600))
-    require_exact(imports, list_id, task, sent)
+    require_exact(imports, list_id, task, prepared_import)
 
 
 def _find_reader(running: Running) -> psutil.Process | None:

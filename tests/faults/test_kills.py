@@ -1,6 +1,6 @@
-"""A kill of each program that keeps work or does it: what was answered stays, and work goes on.
+"""Tests that no acknowledged work is lost when a program of a stack is killed.
 
-`make test` runs one kill of each; the full tier many.
+`make test` kills each program once, and the full tier kills each program many times.
 """
 
 import threading
@@ -50,7 +50,7 @@ ROWS = sized(6_000, 200_000)
 
 @dataclass(frozen=True)
 class Site:
-    """A stack whose services are its own, so that no other test sees them die."""
+    """A stack with its own services, so that killing them doesn't affect other tests."""
 
     bench: Bench
     services: Services
@@ -82,7 +82,7 @@ def test_running_processes_reconnect_to_killed_postgres_redis_and_s3(
     owner = own_services_stack.stack.create_owner()
     for name in ("postgres", "valkey", "s3") * sized(1, 10):
         _restart_under_load(own_services_stack, owner, name)
-        # None of ours was started again.
+        # No process of Pressroom was restarted.
         assert [running.process.poll() for running in own_services_stack.stack.processes] == [
             None,
             None,
@@ -90,10 +90,12 @@ def test_running_processes_reconnect_to_killed_postgres_redis_and_s3(
 
 
 def _restart_under_load(own_services_stack: Site, owner: Owner, name: str) -> None:
-    bench, stack, probe = own_services_stack.bench, own_services_stack.stack, PROBES[Queue.EXPORT]
+    bench = own_services_stack.bench
+    stack = own_services_stack.stack
+    probe = PROBES[Queue.EXPORT]
     with _load(stack, owner):
         jobs = [bench.enqueue(kind=probe, sleep=0.5) for _ in range(3)]
-        # The worker holds a message that it can't acknowledge then.
+        # Kill the service while the worker runs a job, whose message it can't acknowledge then.
         bench.started(jobs[0])
         own_services_stack.services.restart(name)
     eventually(
@@ -111,22 +113,22 @@ def _restart_under_load(own_services_stack: Site, owner: Owner, name: str) -> No
 
 @contextmanager
 def _load(stack: Stack, owner: Owner) -> Iterator[None]:
-    """Uploads one after another; what they are answered meanwhile must be an answer of ours."""
-    strange: list[str] = []
+    """Upload pictures during the block, and check that each response is an expected one."""
+    unexpected: list[str] = []
 
     def call() -> None:
         try:
             reply = upload(stack, owner, wait=2)
         except httpx2.HTTPError as error:
-            strange.append(repr(error))
+            unexpected.append(repr(error))
             return
         if reply.status_code not in {200, 202, 503}:
-            strange.append(reply.text)
+            unexpected.append(reply.text)
 
     with repeated(call, pause=0.05):
         time.sleep(0.2)
         yield
-    assert strange == []
+    assert unexpected == []
 
 
 @pytest.mark.tier("fast")
@@ -139,9 +141,9 @@ def test_acknowledged_charges_survive_killed_database(own_services_stack: Site) 
         thread.start()
     try:
         for _ in range(sized(3, 100, few=1)):
-            known = len(spenders.acknowledged)
+            charge_count = len(spenders.acknowledged)
             eventually(
-                partial(spenders.have_charged, known + 20),
+                partial(spenders.have_charged, charge_count + 20),
                 within=HEALTHY_WITHIN,
                 what="charges after the last kill",
             )
@@ -156,19 +158,19 @@ def test_acknowledged_charges_survive_killed_database(own_services_stack: Site) 
         for thread in threads:
             thread.join()
     assert spenders.strange == []
-    _require_all_there(bank, owner, spenders)
+    _require_all_charges(bank, owner, spenders)
 
 
-def _require_all_there(bank: Bank, owner: Owner, spenders: Spenders) -> None:
-    kept = bank.entries(owner)[1:]
-    after = {str(source): balance for _, _, balance, source in kept}
-    # Each charge once, whoever asked again.
-    assert len(after) == len(kept)
-    assert {name: after.get(name) for name in spenders.acknowledged} == spenders.acknowledged
-    # What was refused with a 503 may be there or not, and nothing else is.
-    assert set(after) <= set(spenders.acknowledged) | spenders.unsure
-    assert [seq for seq, *_ in kept] == list(range(2, len(kept) + 2))
-    assert bank.balance(owner) == 1_000_000 - Decimal("0.0007") * len(kept)
+def _require_all_charges(bank: Bank, owner: Owner, spenders: Spenders) -> None:
+    charges = bank.entries(owner)[1:]
+    balances = {str(source): balance for _, _, balance, source in charges}
+    # Each charge was made only once, although some calls were repeated.
+    assert len(balances) == len(charges)
+    assert {name: balances.get(name) for name in spenders.acknowledged} == spenders.acknowledged
+    # A call that was refused with 503 may have been charged. There are no other charges.
+    assert set(balances) <= set(spenders.acknowledged) | spenders.unsure
+    assert [seq for seq, *_ in charges] == list(range(2, len(charges) + 2))
+    assert bank.balance(owner) == 1_000_000 - Decimal("0.0007") * len(charges)
     bank.require_clean_books()
 
 
@@ -177,9 +179,10 @@ class Work:
     """A job that writes in batches.
 
     Attributes:
-        stops: where the test has it wait, to be killed there: a statement that is not committed
-            meanwhile, its values, and words of the job's statement that waits for it.
-        check: sees that all was done, once, when the job has ended.
+        stops: the points at which the test kills the job's worker. Each one consists of a statement
+            that the test keeps uncommitted, the statement's values, and words of the job's
+            statement that waits for its lock.
+        check: asserts that the ended job has done everything exactly once.
     """
 
     job_id: int
@@ -188,25 +191,25 @@ class Work:
     check: Callable[[Job], None]
 
 
-def an_import(imports: Importing) -> Work:
+def begin_import(imports: Importing) -> Work:
     owner = imports.stack.create_owner()
     list_id = imports.new_list(owner)
-    # Of two chunks. The first one is on the list when the second is killed.
-    sent = prepare(imports, list_id, 10_100)
-    job_id = imports.begin(owner, list_id, sent.file())
-    [late, *_] = sent.rows[-1]
-    person = "INSERT INTO users (id, email) VALUES (1, %s)", (late,), "INSERT INTO users"
-    # What it has written is counted last.
+    # The import has two chunks. The worker is killed in the second one.
+    prepared_import = prepare(imports, list_id, 10_100)
+    job_id = imports.begin(owner, list_id, prepared_import.file())
+    [last_address, *_] = prepared_import.rows[-1]
+    person = "INSERT INTO users (id, email) VALUES (1, %s)", (last_address,), "INSERT INTO users"
+    # The import counts the imported rows in its last statement.
     import_id = imports.of_job(job_id).id
     counts = "SELECT 1 FROM imports WHERE id = %s FOR NO KEY UPDATE", (import_id,), "UPDATE imports"
 
     def check(_: Job) -> None:
-        require_exact(imports, list_id, imports.of_job(job_id), sent)
+        require_exact(imports, list_id, imports.of_job(job_id), prepared_import)
 
     return Work(job_id, Queue.BULK, [person, counts], check)
 
 
-def a_bulk_action(imports: Importing) -> Work:
+def begin_bulk_action(imports: Importing) -> Work:
     bulk = BulkActions(imports, owner := imports.stack.create_owner(), imports.new_list(owner))
     fill(imports.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)])
 
@@ -214,15 +217,17 @@ def a_bulk_action(imports: Importing) -> Work:
         assert job.result is not None
         assert (job.result["matched"], job.result["changed"]) == (ROWS, ROWS)
         assert set(bulk.statuses()) == {"removed"}
-        of_members = "SELECT count(*), count(DISTINCT user_id) FROM subscription_events"
-        told = imports.stack.query(f"{of_members} WHERE list_id = %s", bulk.list_id)
-        assert told == [(ROWS, ROWS)]
+        event_counts = imports.stack.query(
+            "SELECT count(*), count(DISTINCT user_id) FROM subscription_events WHERE list_id = %s",
+            bulk.list_id,
+        )
+        assert event_counts == [(ROWS, ROWS)]
 
-    row = _in_the_middle(imports.stack, "subscriptions", "list_id", bulk.list_id)
+    row = _lock_middle_row(imports.stack, "subscriptions", "list_id", bulk.list_id)
     return Work(bulk.begin(BulkActionKind.REMOVE), Queue.BULK, [row], check)
 
 
-def an_undo(imports: Importing) -> Work:
+def begin_undo_job(imports: Importing) -> Work:
     bulk = BulkActions(imports, owner := imports.stack.create_owner(), imports.new_list(owner))
     fill(imports.stack, bulk.list_id, [f"{n}.{bulk.list_id}@example.com" for n in range(ROWS)])
     before = bulk.records()
@@ -232,17 +237,18 @@ def an_undo(imports: Importing) -> Work:
         assert job.result == {"bulk_id": bulk_id, "undone": ROWS, "kept": 0}
         assert bulk.records() == before
 
-    row = _in_the_middle(imports.stack, "subscriptions", "list_id", bulk.list_id)
+    row = _lock_middle_row(imports.stack, "subscriptions", "list_id", bulk.list_id)
     return Work(bulk.begin_undo(bulk_id), Queue.BULK, [row], check)
 
 
-def an_erasure(imports: Importing) -> Work:
-    stack, address = imports.stack, f"{random_hash_id()}@example.com"
+def begin_erasure_job(imports: Importing) -> Work:
+    stack = imports.stack
+    address = f"{random_hash_id()}@example.com"
     with imports.resources.unit_of_work() as uow:
         user_id = accounts.create_user(uow, email=address, name="Ada").id
-    keeper = stack.create_owner()
-    list_id = imports.new_list(keeper)
-    lives.fill(stack, list_id=list_id, user_id=user_id, other_id=keeper.user_id, rows=ROWS)
+    owner = stack.create_owner()
+    list_id = imports.new_list(owner)
+    lives.fill(stack, list_id=list_id, user_id=user_id, other_id=owner.user_id, rows=ROWS)
 
     def check(job: Job) -> None:
         assert job.result is not None
@@ -253,29 +259,35 @@ def an_erasure(imports: Importing) -> Work:
         assert (counts["events"], counts["acts"], counts["idempotency"]) == (ROWS, ROWS, ROWS)
 
     rows = [
-        _in_the_middle(stack, "attachments", "user_id", user_id),
-        _in_the_middle(stack, "subscription_events", "actor_id", user_id),
+        _lock_middle_row(stack, "attachments", "user_id", user_id),
+        _lock_middle_row(stack, "subscription_events", "actor_id", user_id),
     ]
     return Work(erasure.begin_erasure(imports.resources, address), Queue.MAINTENANCE, rows, check)
 
 
-def _in_the_middle(
+def _lock_middle_row(
     stack: Stack, table: str, column: str, value: int
 ) -> tuple[str, tuple[Any, ...], str]:
-    """Of the rows of this value, that in the middle."""
-    place = f"WHERE {column} = %s ORDER BY id OFFSET {ROWS // 2} LIMIT 1"
-    [(row_id,)] = stack.query(f"SELECT id FROM {table} {place}", value)
+    """Return a stop at the middle one of the rows with this value."""
+    condition = f"WHERE {column} = %s ORDER BY id OFFSET {ROWS // 2} LIMIT 1"
+    [(row_id,)] = stack.query(f"SELECT id FROM {table} {condition}", value)
     return f"SELECT 1 FROM {table} WHERE id = %s FOR UPDATE", (row_id,), table
 
 
 @pytest.mark.parametrize(
     "begin",
-    [pytest.param(an_import, marks=pytest.mark.tier("fast")), a_bulk_action, an_undo, an_erasure],
+    [
+        pytest.param(begin_import, marks=pytest.mark.tier("fast")),
+        begin_bulk_action,
+        begin_undo_job,
+        begin_erasure_job,
+    ],
 )
 def test_job_of_killed_worker_is_resumed_by_the_next_worker_and_succeeds(
     own_services_stack: Site, begin: Callable[[Importing], Work]
 ) -> None:
-    stack, importing = own_services_stack.stack, Importing(own_services_stack.stack)
+    stack = own_services_stack.stack
+    importing = Importing(own_services_stack.stack)
     work = begin(importing)
     for statement, values, words in work.stops:
         worker = stack.start_worker(work.queue, concurrency=1)

@@ -26,14 +26,14 @@ def start_worker(stack: Stack) -> Running:
     return stack.start_worker("bulk", concurrency=2, module="tests.support.probe.tending")
 
 
-def runs(stack: Stack) -> int:
+def count_ended_runs(stack: Stack) -> int:
     [(count,)] = stack.query("SELECT count(*) FROM tended WHERE ended_at IS NOT NULL")
     assert isinstance(count, int)
     return count
 
 
-def overlaps(stack: Stack) -> object:
-    """Runs that began before an earlier one had ended; a killed one never ends."""
+def find_overlaps(stack: Stack) -> object:
+    """Return the runs that began before an earlier run ended. A killed run has no end."""
     return stack.query(
         "SELECT a.id, b.id FROM tended a JOIN tended b ON a.id < b.id AND b.began_at < a.ended_at"
     )
@@ -42,20 +42,26 @@ def overlaps(stack: Stack) -> object:
 def test_maintenance_continues_without_overlap_despite_killed_workers_and_lost_messages(
     maintenance_stack: Stack,
 ) -> None:
-    """No clock; two workers, one of them killed every few seconds, and all messages lost."""
-    began = time.monotonic()
+    """Without a clock process, one worker is killed and all messages are lost every few seconds."""
+    began_at = time.monotonic()
     start_worker(maintenance_stack)
-    other = start_worker(maintenance_stack)
+    killed_worker = start_worker(maintenance_stack)
     for _ in range(sized(3, 20)):
         time.sleep(3)
         maintenance_stack.resources.redis.flushdb()
-        other.kill()
-        other = start_worker(maintenance_stack)
-    done = runs(maintenance_stack)
-    eventually(lambda: runs(maintenance_stack) > done + 1, what="two runs after the last kill")
+        killed_worker.kill()
+        killed_worker = start_worker(maintenance_stack)
+    ended_runs = count_ended_runs(maintenance_stack)
+    eventually(
+        lambda: count_ended_runs(maintenance_stack) > ended_runs + 1,
+        what="two runs after the last kill",
+    )
     maintenance_stack.stop()
-    assert overlaps(maintenance_stack) == []
-    assert runs(maintenance_stack) <= (time.monotonic() - began) / TEND.every.total_seconds() + 2
+    assert find_overlaps(maintenance_stack) == []
+    assert (
+        count_ended_runs(maintenance_stack)
+        <= (time.monotonic() - began_at) / TEND.every.total_seconds() + 2
+    )
 
 
 def test_maintenance_run_of_killed_worker_is_taken_over(maintenance_stack: Stack) -> None:
@@ -66,7 +72,11 @@ def test_maintenance_run_of_killed_worker_is_taken_over(maintenance_stack: Stack
     maintenance_stack.query("UPDATE tending SET seconds = 0")
     start_worker(maintenance_stack)
     os.killpg(first.pid, signal.SIGKILL)
-    eventually(lambda: runs(maintenance_stack) > 0, within=30, what="a run by the other worker")
+    eventually(
+        lambda: count_ended_runs(maintenance_stack) > 0,
+        within=30,
+        what="a run by the other worker",
+    )
     assert (
         maintenance_stack.query("SELECT 1 FROM tended WHERE ended_at IS NOT NULL AND pid = %s", pid)
         == []
@@ -78,10 +88,10 @@ def test_failing_maintenance_does_not_stop_other_maintenance(maintenance_stack: 
     start_worker(maintenance_stack)
     maintenance_stack.start_worker("maintenance")
     error = "SELECT last_error FROM maintenance WHERE name = %s AND last_error IS NOT NULL"
-    found = eventually(
+    errors = eventually(
         lambda: maintenance_stack.query(error, TEND.name), what="the error in the row"
     )
-    assert found == [("ValueError: told to fail",)]
+    assert errors == [("ValueError: told to fail",)]
     ended = (
         "SELECT count(*) FROM maintenance WHERE last_error IS NULL AND last_finished_at IS NOT NULL"
     )
@@ -91,4 +101,4 @@ def test_failing_maintenance_does_not_stop_other_maintenance(maintenance_stack: 
         what="all other maintenance",
     )
     maintenance_stack.query("UPDATE tending SET fails = false")
-    eventually(lambda: runs(maintenance_stack) > 0, what="a run that ends well")
+    eventually(lambda: count_ended_runs(maintenance_stack) > 0, what="a successful run")

@@ -11,10 +11,10 @@ from tests.support.stack.fleet import Fleet
 from tests.support.stack.held_memory import MEGABYTE, settled_memory
 from tests.support.stack.signals import list_children
 
-IMAGES = sized(60, 1000)
-AT_A_TIME = 4
-# Far below what so many of these pictures take once decoded: 270 MB in short form.
-MOST_LEFT = 40 * MEGABYTE
+IMAGE_COUNT = sized(60, 1000)
+CONCURRENT_UPLOADS = 4
+# Much less than all decoded pictures take together. That is 270 MB in the short form.
+MAX_MEMORY_GROWTH_BYTES = 40 * MEGABYTE
 
 
 def pictures(count: int) -> list[bytes]:
@@ -32,11 +32,11 @@ def test_memory_of_media_worker_returns_to_its_level_after_many_images(
     probes: Bench, fleet: Fleet, api: Running, media_worker: Running
 ) -> None:
     # Upload enough images that both processes of the media worker start an image converter.
-    _upload_all(probes, 2 * AT_A_TIME)
+    _upload_all(probes, 2 * CONCURRENT_UPLOADS)
     before = settled_memory(lambda: _memory(media_worker))
-    _upload_all(probes, IMAGES)
+    _upload_all(probes, IMAGE_COUNT)
     eventually(
-        lambda: _memory(media_worker) <= before + MOST_LEFT,
+        lambda: _memory(media_worker) <= before + MAX_MEMORY_GROWTH_BYTES,
         within=20,
         what=f"the return of {media_worker.name} to {before / MEGABYTE:.0f} MB",
     )
@@ -46,7 +46,7 @@ def test_memory_of_media_worker_returns_to_its_level_after_many_images(
 def _upload_all(probes: Bench, count: int) -> None:
     stack = probes.stack
     owner = stack.create_owner()
-    with ThreadPoolExecutor(AT_A_TIME) as threads:
+    with ThreadPoolExecutor(CONCURRENT_UPLOADS) as threads:
         replies = list(
             threads.map(
                 lambda picture: upload(stack, owner, wait=60, picture=picture), pictures(count)
@@ -61,4 +61,7 @@ def _memory(worker: Running) -> int:
 
 
 def _descendants(pid: int) -> list[int]:
-    return [each for child in list_children(pid) for each in (child, *_descendants(child))]
+    descendants: list[int] = []
+    for child in list_children(pid):
+        descendants += [child, *_descendants(child)]
+    return descendants

@@ -11,8 +11,8 @@ from tests.support.sizes import sized
 
 
 @dataclass(frozen=True)
-class Poisoned:
-    """A worker of two processes with a long job in one, and jobs that kill the other."""
+class PoisonJobs:
+    """A worker with two processes: one runs a long job, and the poison jobs kill the other one."""
 
     bench: Bench
     worker: Running
@@ -21,16 +21,16 @@ class Poisoned:
 
 
 @pytest.fixture(scope="module")
-def poison_jobs(make_stack: Callable[[str], Stack]) -> Poisoned:
+def poison_jobs(make_stack: Callable[[str], Stack]) -> PoisonJobs:
     bench = make_bench(make_stack("poison"))
     worker = bench.start_worker(concurrency=2)
     neighbour = bench.enqueue(sleep=12)
     bench.started(neighbour)
     poison = [bench.enqueue(kill=1000) for _ in range(sized(1, 20))]
-    return Poisoned(bench, worker, neighbour, poison)
+    return PoisonJobs(bench, worker, neighbour, poison)
 
 
-def test_poison_job_is_tried_three_times_and_fails_as_worker_lost(poison_jobs: Poisoned) -> None:
+def test_poison_job_is_tried_three_times_and_fails_as_worker_lost(poison_jobs: PoisonJobs) -> None:
     for job_id in poison_jobs.poison:
         job = poison_jobs.bench.finished(job_id, within=60 * len(poison_jobs.poison))
         assert (job.status, job.attempt, job.crashes) == (JobStatus.FAILED, 3, 3)
@@ -39,7 +39,7 @@ def test_poison_job_is_tried_three_times_and_fails_as_worker_lost(poison_jobs: P
         assert (poison_jobs.bench.starts(job_id), poison_jobs.bench.effects(job_id)) == (3, 0)
 
 
-def test_job_queued_next_to_poison_jobs_succeeds(poison_jobs: Poisoned) -> None:
+def test_job_queued_next_to_poison_jobs_succeeds(poison_jobs: PoisonJobs) -> None:
     job = poison_jobs.bench.finished(poison_jobs.neighbour)
     assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
     assert poison_jobs.worker.process.poll() is None

@@ -166,8 +166,12 @@ def test_10000_reports_are_applied_exactly_once_while_each_process_is_killed(sit
     assert count_by(stack, "SELECT is_hard FROM bounces") == {True: 1_000, False: 3_700}
     opt_outs = {"sender-complaint": 100, "sender-unsubscribe": 100}
     assert count_by(stack, "SELECT source FROM opt_outs") == opt_outs
-    left = "SELECT count(*) FROM subscriptions WHERE status = 'unsubscribed'"
-    eventually(lambda: stack.query(left) == [(200,)], within=60, what="the end of all opt-outs")
+    unsubscribed_members = "SELECT count(*) FROM subscriptions WHERE status = 'unsubscribed'"
+    eventually(
+        lambda: stack.query(unsubscribed_members) == [(200,)],
+        within=60,
+        what="the end of all opt-outs",
+    )
     history = {"complained": 100, "unsubscribed": 100, "bounced": 1_000}
     actions = "SELECT action FROM subscription_events WHERE actor = 'sender'"
     assert count_by(stack, actions) == history
@@ -231,8 +235,8 @@ def test_two_hosts_apply_bodies_that_both_received_only_once(
     worker = stack.start_worker(Queue.MAINTENANCE)
     try:
         with (
-            stack.run_second_api() as other,
-            other.client() as other_client,
+            stack.run_second_api() as second_api,
+            second_api.client() as other_client,
             ThreadPoolExecutor(4) as threads,
         ):
             for body in bodies:

@@ -49,8 +49,8 @@ def test_reports_are_refused_in_time_while_the_database_hangs(
     headers = signed(sender["secret"], body)
 
     def post(is_sns: bool) -> tuple[httpx2.Response, float]:
-        more = SNS if is_sns else {}
-        return timed(lambda: post_body(intake_client, sender["id"], body, headers | more))
+        sns_headers = SNS if is_sns else {}
+        return timed(lambda: post_body(intake_client, sender["id"], body, headers | sns_headers))
 
     assert post(False)[0].status_code == 200
     with postgres_proxy.misbehaving(Proxy.hang), ThreadPoolExecutor(CALLS) as threads:

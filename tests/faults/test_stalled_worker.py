@@ -1,3 +1,5 @@
+"""Tests that the alive file of a worker becomes outdated only if the worker stalls."""
+
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +16,11 @@ pytestmark = pytest.mark.slow
 
 
 def is_touched(file: Path) -> bool:
-    """Whether the file is touched from now on."""
-    before, until = file.stat().st_mtime_ns, time.monotonic() + 5.0
-    while time.monotonic() < until:
-        if file.stat().st_mtime_ns != before:
+    """Return whether the file is touched within the next five seconds."""
+    modified_at = file.stat().st_mtime_ns
+    ends_at = time.monotonic() + 5.0
+    while time.monotonic() < ends_at:
+        if file.stat().st_mtime_ns != modified_at:
             return True
         time.sleep(0.05)
     return False
@@ -36,8 +39,8 @@ def test_alive_file_expires_for_stalled_worker_but_not_for_busy_worker(
     time.sleep(12)
     assert is_touched(file)
 
-    for stopped in (worker.pid, services.pids["valkey"]):
-        with frozen(stopped):
-            eventually(lambda: not is_touched(file), within=30, what="an old file")
+    for frozen_pid in (worker.pid, services.pids["valkey"]):
+        with frozen(frozen_pid):
+            eventually(lambda: not is_touched(file), within=30, what="an outdated file")
         eventually(lambda: is_touched(file), within=60, what="a touched file")
     worker.stop()

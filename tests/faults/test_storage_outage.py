@@ -1,3 +1,5 @@
+"""Tests that uploads and deletions are completed after an outage of the object storage."""
+
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +21,8 @@ _FAILING = "SELECT last_reason FROM jobs WHERE status = 'queued' AND failing_sin
 
 
 @contextmanager
-def away(services: Services, fault: str) -> Iterator[None]:
-    """The object storage hangs, or is not there."""
+def storage_outage(services: Services, fault: str) -> Iterator[None]:
+    """Make the object storage hang or refuse connections during the block."""
     server = services.group["s3"]
     server.send_signal(signal.SIGSTOP if fault == "hangs" else signal.SIGKILL)
     try:
@@ -32,8 +34,8 @@ def away(services: Services, fault: str) -> Iterator[None]:
             services.restart("s3")
 
 
-def accepted(stack: Stack, media_worker: Running, owner: Owner, count: int) -> None:
-    """Uploads that were answered 202, and whose worker is paused."""
+def accept_uploads(stack: Stack, media_worker: Running, owner: Owner, count: int) -> None:
+    """Pause the media worker, and upload ``count`` pictures. The API responds with 202."""
     pause_process(media_worker)
     replies = [upload(stack, owner, wait=0) for _ in range(count)]
     assert {reply.status_code for reply in replies} == {202}
@@ -44,17 +46,17 @@ def test_accepted_uploads_finish_after_a_storage_outage_of_one_hour(
     probes: Bench, api: Running, media_worker: Running, services: Services, fault: str
 ) -> None:
     stack = probes.stack
-    accepted(stack, media_worker, stack.create_owner(), 3)
-    with away(services, fault):
+    accept_uploads(stack, media_worker, stack.create_owner(), 3)
+    with storage_outage(services, fault):
         resume_process(media_worker)
         reasons = eventually(
-            lambda: (found := stack.query(_FAILING)) and len(found) == 3 and found,
+            lambda: (rows := stack.query(_FAILING)) and len(rows) == 3 and rows,
             within=60,
-            what="three jobs that wait for their next try",
+            what="three jobs that wait for a retry",
         )
         assert isinstance(reasons, list)
         assert all(str(reason).startswith("The object storage") for (reason,) in reasons)
-        # As if the outage had begun an hour ago.
+        # Pretend that the outage began an hour ago.
         stack.query("UPDATE jobs SET failing_since = failing_since - interval '1 hour'")
     stack.query("UPDATE jobs SET run_at = now(), send_after = now() WHERE status = 'queued'")
     eventually(lambda: ready(stack) == 3, within=60, what="three ready attachments")
@@ -66,14 +68,15 @@ def test_accepted_uploads_finish_after_a_storage_outage_of_one_hour(
 def test_failed_upload_keeps_its_original_and_can_be_retried(
     probes: Bench, fleet: Fleet, api: Running, services: Services
 ) -> None:
-    stack, owner = probes.stack, probes.stack.create_owner()
+    stack = probes.stack
+    owner = probes.stack.create_owner()
     fleet.end()
     fleet.start_api()
     impatient = stack.start_worker(
         "media", concurrency=1, module=PROBE_WORKER, PRESSROOM_PATIENCE="0"
     )
-    accepted(stack, impatient, owner, 1)
-    with away(services, "hangs"):
+    accept_uploads(stack, impatient, owner, 1)
+    with storage_outage(services, "hangs"):
         resume_process(impatient)
         await_jobs(stack, 1, "failed")
     impatient.kill()
@@ -83,9 +86,9 @@ def test_failed_upload_keeps_its_original_and_can_be_retried(
     assert error["code"] == "job.given_up"
     assert stack.query("SELECT status FROM attachments") == [(3,)]
     with stack.client(owner.key) as client:
-        assert retried(client, job_id) == 200
+        assert retry_job(client, job_id) == 200
         eventually(lambda: ready(stack) == 1, within=60, what="the ready attachment")
-        assert retried(client, job_id) == 409
+        assert retry_job(client, job_id) == 409
         [record] = data(client.get("/attachments"))["items"]
     hash_id = record["hash_id"]
     thumbnail = f"renditions/{hash_id}/{record['thumbnail']['filename']}"
@@ -93,24 +96,26 @@ def test_failed_upload_keeps_its_original_and_can_be_retried(
     assert stored_keys == {record["pathname"], thumbnail}
 
 
-def retried(client: httpx2.Client, job_id: object) -> int:
+def retry_job(client: httpx2.Client, job_id: object) -> int:
+    """Retry a job, and return the status code of the response."""
     return client.post(f"/jobs/{job_id}/retry").status_code
 
 
 def test_attachments_deleted_during_storage_outage_are_removed_afterwards(
     probes: Bench, api: Running, media_worker: Running, services: Services
 ) -> None:
-    stack, owner = probes.stack, probes.stack.create_owner()
+    stack = probes.stack
+    owner = probes.stack.create_owner()
     for _ in range(3):
         assert upload(stack, owner).status_code == 200
     hash_ids = [str(row[0]) for row in stack.query("SELECT hash_id FROM attachments")]
-    with away(services, "hangs"), stack.client(owner.key) as client:
+    with storage_outage(services, "hangs"), stack.client(owner.key) as client:
         for hash_id in hash_ids:
             assert client.delete(f"/attachments/{hash_id}").status_code == 200
-        # Workers that were killed with the removals in their hands.
+        # Pretend that workers were killed while they removed the objects.
         stack.query("UPDATE object_removals SET tries = 1, try_at = now()")
 
-    def left() -> list[str]:
+    def find_objects() -> list[str]:
         return [key for key in stack.stored() if any(each in key for each in hash_ids)]
 
-    eventually(lambda: not left(), within=60, what="the removal of all objects")
+    eventually(lambda: not find_objects(), within=60, what="the removal of all objects")

@@ -93,8 +93,8 @@ def test_unrelated_payment_events_return_200(
 ) -> None:
     unknown = Terms(5, 500, 5_000_000, "USD", "")
     foreign = till.session(unknown, metadata={"application": "somebody", "order_id": "5"})
-    for sent in (till.session(unknown), foreign, till.event("customer.created", {"id": "x"})):
-        assert payment_webhooks.post(sent).status_code == 200
+    for event in (till.session(unknown), foreign, till.event("customer.created", {"id": "x"})):
+        assert payment_webhooks.post(event).status_code == 200
 
 
 def test_dispute_event_before_its_payment_event_returns_503_and_succeeds_later(
@@ -102,11 +102,11 @@ def test_dispute_event_before_its_payment_event_returns_503_and_succeeds_later(
 ) -> None:
     owner = payment_stack.create_owner()
     terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
-    early = till.dispute(terms, "needs_response", 500)
-    reply = payment_webhooks.post(early)
+    early_event = till.dispute(terms, "needs_response", 500)
+    reply = payment_webhooks.post(early_event)
     assert reply.status_code == 503
     assert payment_webhooks.post(till.session(terms)).status_code == 200
-    assert payment_webhooks.post(early).status_code == 200
+    assert payment_webhooks.post(early_event).status_code == 200
     assert till.state(payment_stack, terms) == "disputed"
     assert till.standing(payment_stack, owner.user_id) == (0, 0)
 
@@ -119,11 +119,12 @@ def test_refund_total_is_corrected_although_the_refund_failure_event_was_lost(
         terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
         till.refund_object(terms, 500, "failed")
         till.refund_object(terms, 100)
-        # All of it went back, none of it did, and then a fifth: the provider says 500, then 100.
+        # A refund of the whole payment failed, and a refund of a fifth succeeded. The event of the
+        # failure was lost, so the provider reports a refund total of 500, and then of 100.
         events = [till.session(terms), till.refund(terms, 500), till.refund(terms, 100)]
         random.Random(seed).shuffle(events)
-        for sent in events:
-            assert payment_webhooks.post(sent).status_code == 200
+        for event in events:
+            assert payment_webhooks.post(event).status_code == 200
         assert till.standing(payment_stack, owner.user_id) == (400, 0)
         assert till.state(payment_stack, terms) == "paid"
     till.require_clean_books(payment_stack)
@@ -138,25 +139,25 @@ def test_settlement_is_rolled_back_if_its_process_is_killed(
         "SELECT id FROM credit_accounts WHERE user_id = %s", owner.user_id
     )
     terms = till.new_order(payment_stack, owner.user_id, minor=500, credit_units=5_000_000)
-    settled = [till.session(terms), till.refund(terms, 200), till.dispute(terms, "lost", 100)]
+    events = [till.session(terms), till.refund(terms, 200), till.dispute(terms, "lost", 100)]
     expected = [("created", 1), ("paid", 501), ("paid", 301), ("paid", 201)]
-    for sent, (state, balance), after in zip(
-        settled[: sized(3, 3, few=1)], expected, expected[1:], strict=False
+    for event, (state, balance), (next_state, next_balance) in zip(
+        events[: sized(3, 3, few=1)], expected, expected[1:], strict=False
     ):
         with ThreadPoolExecutor() as pool:
-            # The order is written, and its entries wait for the account.
+            # The transaction has updated the order, and waits for the lock of the credit account.
             with held_rows.held(payment_stack, "credit_accounts", account):
-                posted = pool.submit(payment_webhooks.post, sent)
+                posted = pool.submit(payment_webhooks.post, event)
                 held_rows.await_waiter(payment_stack, "credit_")
                 till.kill_and_restart(payment_stack)
             with pytest.raises(httpx2.TransportError):
                 posted.result()
         assert till.state(payment_stack, terms) == state
         assert till.standing(payment_stack, owner.user_id) == (balance, 0)
-        # The provider, which got no answer, sends it again.
-        assert payment_webhooks.post(sent).status_code == 200
-        assert till.state(payment_stack, terms) == after[0]
-        assert till.standing(payment_stack, owner.user_id) == (after[1], 0)
+        # The payment provider got no response, so it sends the event again.
+        assert payment_webhooks.post(event).status_code == 200
+        assert till.state(payment_stack, terms) == next_state
+        assert till.standing(payment_stack, owner.user_id) == (next_balance, 0)
     till.require_clean_books(payment_stack)
 
 

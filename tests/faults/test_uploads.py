@@ -1,6 +1,6 @@
-"""Whatever happens to a worker, the broker or the database, a caller is answered as usual.
+"""Tests that uploads succeed although a worker, the broker or the database fails.
 
-Callers who leave meanwhile leave nothing behind.
+Also tests that callers who disconnect during an upload leave no resources behind.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ from tests.support.stack.fleet import Fleet
 from tests.support.stack.signals import count_descriptors, pause_process, resume_process
 
 UPLOADS = sized(8, 100)
-LEAVING = sized(60, 10_000)
-AT_ONCE = 20
-# Connections to Postgres, Redis and S3: one for each of the API's threads.
-POOLED = 3 * 24
+DISCONNECTING_CALLERS = sized(60, 10_000)
+CONCURRENT_CALLERS = 20
+# Each of the API's 24 threads may have a connection to Postgres, one to Redis and one to S3.
+MAX_POOLED_CONNECTIONS = 3 * 24
 
 
 @pytest.fixture
@@ -45,7 +45,8 @@ def slow_picture() -> bytes:
 def test_upload_returns_200_although_its_media_worker_is_killed(
     probes: Bench, fleet: Fleet, api: Running, slow_picture: bytes, victim: str
 ) -> None:
-    stack, media = probes.stack, fleet.start_media()
+    stack = probes.stack
+    media = fleet.start_media()
     with uploading(stack, stack.create_owner(), picture=slow_picture) as replies:
         await_jobs(stack, 1, "running")
         if victim == "main process":
@@ -62,28 +63,29 @@ def test_upload_returns_200_although_its_media_worker_is_killed(
 def test_renditions_left_by_killed_worker_are_completed_by_the_next_worker(
     probes: Bench, fleet: Fleet, api: Running, slow_picture: bytes
 ) -> None:
-    """It is killed as soon as a rendition is in the storage."""
-    stack, media = probes.stack, fleet.start_media()
+    """The worker is killed as soon as the first rendition is in the object storage."""
+    stack = probes.stack
+    media = fleet.start_media()
     owner = stack.create_owner()
-    earlier = set(stack.stored("renditions/"))
+    earlier_renditions = set(stack.stored("renditions/"))
 
     def find_new() -> set[str]:
-        return set(stack.stored("renditions/")) - earlier
+        return set(stack.stored("renditions/")) - earlier_renditions
 
     with uploading(stack, owner, picture=slow_picture, renditions=True) as replies:
         eventually(find_new, what="a first rendition")
         media.kill()
-        at_the_kill = find_new()
+        renditions_at_the_kill = find_new()
         fleet.start_media()
     probes.all_finished(within=60)
     with stack.client(owner.key) as client:
-        # On a slow machine the request did not wait to the end.
+        # Fetch the record, because on a slow machine the upload's response precedes the renditions.
         record = data(client.get(f"/attachments/{replies[0].result().json()['data']['hash_id']}"))
     folder = f"renditions/{record['hash_id']}"
     files = [record["thumbnail"], *record["renditions"]]
     expected = [f"{folder}/{each['filename']}" for each in files]
     assert len(expected) == 5
-    assert at_the_kill <= set(expected)
+    assert renditions_at_the_kill <= set(expected)
     assert find_new() == set(expected)
     assert stack.query("SELECT key FROM object_removals WHERE key LIKE 'renditions/%%'") == []
     for each in files:
@@ -121,7 +123,8 @@ def test_upload_repeated_with_its_idempotency_key_succeeds_after_lost_commit(
     probes: Bench, api: Running, media_worker: Running, postgres_proxy: Proxy, *, deliver: bool
 ) -> None:
     stack = probes.stack
-    owner, key = stack.create_owner(), "one-and-the-same-key"
+    owner = stack.create_owner()
+    key = "one-and-the-same-key"
     postgres_proxy.cut_at(b"COMMIT", after=b"INSERT INTO jobs", deliver=deliver)
     first = upload(stack, owner, key=key)
     assert postgres_proxy.sprung.is_set()
@@ -152,22 +155,25 @@ def test_disconnected_upload_callers_leave_no_connections_or_descriptors(
     pause_process(media_worker)
     owner = stack.create_owner()
     for _ in range(3):
-        _leave(stack, owner, AT_ONCE)
-    eventually(lambda: _waiting(stack) == 0, what="the first callers' end")
+        _upload_and_disconnect(stack, owner, CONCURRENT_CALLERS)
+    eventually(lambda: _count_waiting_requests(stack) == 0, what="the first callers' end")
     descriptors = count_descriptors(api)
-    for _ in range(LEAVING // AT_ONCE):
-        _leave(stack, owner, AT_ONCE)
-    eventually(lambda: _waiting(stack) == 0, what="the last callers' end")
-    assert _connections(stack) <= TRANSACTION_THREADS + SINGLE_STATEMENTS
-    # The pools may still grow, but not with the number of callers.
-    most = descriptors + min(LEAVING // 2, POOLED)
-    eventually(lambda: count_descriptors(api) <= most, what="descriptors given back")
+    for _ in range(DISCONNECTING_CALLERS // CONCURRENT_CALLERS):
+        _upload_and_disconnect(stack, owner, CONCURRENT_CALLERS)
+    eventually(lambda: _count_waiting_requests(stack) == 0, what="the last callers' end")
+    assert _count_database_connections(stack) <= TRANSACTION_THREADS + SINGLE_STATEMENTS
+    # The connection pools may still grow, but not in proportion to the number of callers.
+    max_descriptors = descriptors + min(DISCONNECTING_CALLERS // 2, MAX_POOLED_CONNECTIONS)
+    eventually(lambda: count_descriptors(api) <= max_descriptors, what="released descriptors")
     resume_process(media_worker)
     assert upload(stack, owner, wait=60).status_code == 200
 
 
-def _leave(stack: Stack, owner: Owner, callers: int) -> None:
-    """So many callers at once, each gone before its upload is done: nobody works on them."""
+def _upload_and_disconnect(stack: Stack, owner: Owner, callers: int) -> None:
+    """Upload with concurrent callers that disconnect before their upload is done.
+
+    The uploads can't finish, because the media worker is paused.
+    """
 
     def call() -> None:
         files = {"file": ("photo.jpg", photo(64, 48))}
@@ -179,11 +185,11 @@ def _leave(stack: Stack, owner: Owner, callers: int) -> None:
             call_ended.result()
 
 
-def _waiting(stack: Stack) -> float:
+def _count_waiting_requests(stack: Stack) -> float:
     return scrape_api(stack).value("pressroom_waiting_requests")
 
 
-def _connections(stack: Stack) -> int:
+def _count_database_connections(stack: Stack) -> int:
     rows = stack.query(
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE datname = current_database() AND application_name = 'pressroom-api'"

@@ -1,3 +1,5 @@
+"""Tests that callers who wait for a job get its result although Redis notifications fail."""
+
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -16,7 +18,7 @@ from tests.support.sizes import sized
 from tests.support.stack.fleet import Fleet
 from tests.support.stack.signals import pause_process, resume_process
 
-WAITING = sized(6, 100)
+WAITING_REQUESTS = sized(6, 100)
 
 
 def test_requests_waiting_when_the_redis_subscriber_hangs_end_soon_after_their_job(
@@ -24,33 +26,33 @@ def test_requests_waiting_when_the_redis_subscriber_hangs_end_soon_after_their_j
 ) -> None:
     stack = probes.stack
     owner = stack.create_owner()
-    ended, answered = _timed_upload(stack, owner)
-    # A few times what it takes while the subscriber speaks, on this machine.
-    most = 5 * (answered - ended) + timedelta(seconds=1)
+    ended_at, answered_at = _timed_upload(stack, owner)
+    # A few times the delay on this machine while the subscriber works.
+    max_delay = 5 * (answered_at - ended_at) + timedelta(seconds=1)
     pause_process(media_worker)
-    with ThreadPoolExecutor(WAITING) as threads:
-        replies = [threads.submit(_timed_upload, stack, owner) for _ in range(WAITING)]
-        await_jobs(stack, WAITING, "queued")
-        eventually(lambda: redis_proxy.stall(having=b"SUBSCRIBE"), what="a subscriber to silence")
+    with ThreadPoolExecutor(WAITING_REQUESTS) as threads:
+        replies = [threads.submit(_timed_upload, stack, owner) for _ in range(WAITING_REQUESTS)]
+        await_jobs(stack, WAITING_REQUESTS, "queued")
+        eventually(lambda: redis_proxy.stall(having=b"SUBSCRIBE"), what="a subscriber to stall")
         resume_process(media_worker)
     for reply in replies:
-        ended, answered = reply.result()
-        assert answered - ended <= most
+        ended_at, answered_at = reply.result()
+        assert answered_at - ended_at <= max_delay
 
 
 def _timed_upload(stack: Stack, owner: Owner) -> tuple[datetime, datetime]:
-    """When the upload's job ended, and when its request did."""
+    """Upload a picture, and return when its job ended and when its request ended."""
     reply = upload(stack, owner)
-    answered = clock.now()
+    answered_at = clock.now()
     assert reply.status_code == 200, reply.text
     rows = stack.query(
         "SELECT finished_at FROM jobs JOIN attachments ON attachments.id = subject_id"
         " WHERE hash_id = %s",
         reply.json()["data"]["hash_id"],
     )
-    ended = rows[0][0]
-    assert isinstance(ended, datetime)
-    return ended, answered
+    ended_at = rows[0][0]
+    assert isinstance(ended_at, datetime)
+    return ended_at, answered_at
 
 
 def test_hanging_redis_subscriber_is_replaced(api: Running, redis_proxy: Proxy) -> None:
@@ -61,7 +63,7 @@ def test_hanging_redis_subscriber_is_replaced(api: Running, redis_proxy: Proxy) 
 def test_event_stream_of_another_api_process_shows_the_end_of_the_job(
     probes: Bench, fleet: Fleet, api: Running, media_worker: Running, tmp_path: Path
 ) -> None:
-    """It is not notified, so it looks."""
+    """The other process isn't notified of the end, so it must poll the database."""
     stack = probes.stack
     port = free_port()
     stack.start_api(port, **fleet.proxied())

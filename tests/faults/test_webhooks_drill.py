@@ -32,50 +32,56 @@ from tests.support.lists.subscribers import new_list
 from tests.support.sizes import sized
 
 SEED = 20_261_121
-CHANGES = sized(60, 10_000)
+EVENT_COUNT = sized(60, 10_000)
 WRITERS = 3
-LEAST_KILLS = sized(4, 100)
-# A process takes some seconds to start: in the full form most of the time all are there.
+MIN_KILLS = sized(4, 100)
+# A process takes some seconds to start. In the full form, all processes run most of the time.
 BETWEEN_KILLS_SECONDS = (sized(300, 1_000) / 1000, sized(1_200, 5_000) / 1000)
 MAX_SECONDS = sized(100, 3_600)
-# In the long form an endpoint falls behind between, and then sends what comes after a failure.
+# The test ends the pauses between delivery attempts this often. In the full form, the events of an
+# endpoint pile up between two passes, so that the test covers the backlog after a failure, too.
 BETWEEN_PASSES_SECONDS = sized(500, 20_000) / 1000
-CHANGED = FeedEventType.SUBSCRIPTION_CHANGED
+EVENT_TYPE = FeedEventType.SUBSCRIPTION_CHANGED
 
 
-class Fate:
-    """Kills processes at random, each of which is started anew."""
+class RandomKills:
+    """Kills random processes of a test stack, and restarts each of them."""
 
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self._dice = random.Random(SEED)
         self.kills = self._received = 0
         self._api = stack.start_api()
-        self._workers = [self._worker() for _ in range(2)]
+        self._workers = [self._start_worker() for _ in range(2)]
 
-    def strike(self, received: int) -> None:
-        """Kill one that works: on a slow machine a start takes longer than the time between two."""
+    def kill_random_process(self, received: int) -> None:
+        """Kill the API or a worker, or flush Redis.
+
+        ``received``: the number of webhooks that the receiver has received. A process that hasn't
+        started yet is spared, because on a slow machine a start takes longer than the pause between
+        two kills.
+        """
         match self._dice.randrange(5):
             case 0 if is_responding(self._stack.api_port, "/healthz"):
                 self._api.kill()
                 port = str(self._stack.api_port)
                 self._api = self._stack.start("api", "serve", "--port", port)
             case 1:
-                # What Redis holds is not dear.
+                # The contents of Redis are expendable.
                 self._stack.resources.redis.flushdb()
             case 2 | 3 | 4 if received > self._received:
                 self._received = received
-                place = self._dice.randrange(len(self._workers))
-                self._workers[place].kill()
-                self._workers[place] = self._worker()
+                worker_number = self._dice.randrange(len(self._workers))
+                self._workers[worker_number].kill()
+                self._workers[worker_number] = self._start_worker()
             case _:
                 return
         self.kills += 1
 
-    def rest(self) -> float:
+    def draw_pause_seconds(self) -> float:
         return self._dice.uniform(*BETWEEN_KILLS_SECONDS)
 
-    def end(self) -> None:
+    def await_api(self) -> None:
         eventually(
             lambda: is_responding(self._stack.api_port, "/healthz"),
             what="the API's return",
@@ -86,64 +92,69 @@ class Fate:
         for running in (self._api, *self._workers):
             running.kill()
 
-    def _worker(self) -> Running:
+    def _start_worker(self) -> Running:
         words = ("worker", "--queue", "webhooks", "--concurrency", "2")
         return self._stack.start("worker-webhooks", *words)
 
 
 @pytest.fixture
-def random_kills(empty_stack: Stack) -> Iterator[Fate]:
-    fate = Fate(empty_stack)
-    yield fate
-    fate.stop()
+def random_kills(empty_stack: Stack) -> Iterator[RandomKills]:
+    created_kills = RandomKills(empty_stack)
+    yield created_kills
+    created_kills.stop()
 
 
 def test_webhook_receiver_gets_exactly_the_published_events_despite_kills_and_errors(
-    empty_stack: Stack, random_kills: Fate
+    empty_stack: Stack, random_kills: RandomKills
 ) -> None:
-    owner, enough = empty_stack.create_owner(), threading.Event()
-    random_kills.end()
-    dice, lock = random.Random(SEED), threading.Lock()
+    owner = empty_stack.create_owner()
+    killed_enough = threading.Event()
+    random_kills.await_api()
+    dice = random.Random(SEED)
+    lock = threading.Lock()
 
-    def often_bad(hook: Hook) -> Answer:
-        verifiers.see(hook)
+    def fail_often(hook: Hook) -> Answer:
+        verifiers.verify(hook)
         with lock:
             return (500, {}) if dice.random() < 1 / 3 else OK
 
     with hooked() as receiver, empty_stack.client(owner.key) as client:
-        receiver.answer = often_bad
-        paths = _members(empty_stack, client)
-        endpoint = new_endpoint(client, receiver.url, CHANGED)
+        receiver.answer = fail_often
+        paths = _add_members(empty_stack, client)
+        endpoint = new_endpoint(client, receiver.url, EVENT_TYPE)
         verifiers = Verifiers(endpoint["secret"])
         writers = [
             threading.Thread(
-                target=_change, args=(empty_stack, owner, path, number, enough), daemon=True
+                target=_rename_member,
+                args=(empty_stack, owner, path, number, killed_enough),
+                daemon=True,
             )
             for number, path in enumerate(paths)
         ]
         for writer in writers:
             writer.start()
-        began = time.monotonic()
-        ends_by, passed = began + MAX_SECONDS, began
+        began_at = time.monotonic()
+        ends_by = began_at + MAX_SECONDS
+        passed_at = began_at
         while any(writer.is_alive() for writer in writers):
-            random_kills.strike(len(receiver.hooks))
-            if time.monotonic() > passed + BETWEEN_PASSES_SECONDS:
+            random_kills.kill_random_process(len(receiver.hooks))
+            if time.monotonic() > passed_at + BETWEEN_PASSES_SECONDS:
                 let_pauses_pass(empty_stack, endpoint["id"])
-                passed = time.monotonic()
-            time.sleep(random_kills.rest())
-            if random_kills.kills >= LEAST_KILLS:
-                enough.set()
+                passed_at = time.monotonic()
+            time.sleep(random_kills.draw_pause_seconds())
+            if random_kills.kills >= MIN_KILLS:
+                killed_enough.set()
             assert time.monotonic() < ends_by
-        random_kills.end()
-        _settle(empty_stack, owner, endpoint["id"], ends_by)
-        expected = event_ids(empty_stack, owner, CHANGED)
-        assert len(expected) >= CHANGES
+        random_kills.await_api()
+        _await_all_deliveries(empty_stack, owner, endpoint["id"], ends_by)
+        expected = event_ids(empty_stack, owner, EVENT_TYPE)
+        assert len(expected) >= EVENT_COUNT
         assert set(receiver.ids) == set(expected)
-        verifiers.end()
+        verifiers.require_no_errors()
 
 
-def _members(stack: Stack, client: httpx2.Client) -> list[str]:
-    """The paths of some members of a list."""
+def _add_members(stack: Stack, client: httpx2.Client) -> list[str]:
+    """Create a list with one member per writer, and return the members' API paths."""
     list_id = new_list(client)["id"]
     worker = stack.start_worker("bulk", concurrency=1)
     addresses = [f"member{number}.{list_id}@example.com" for number in range(WRITERS)]
@@ -153,38 +164,45 @@ def _members(stack: Stack, client: httpx2.Client) -> list[str]:
     return [f"/lists/{list_id}/members/{user_id}" for (user_id,) in rows]
 
 
-def _change(stack: Stack, owner: Owner, path: str, number: int, enough: threading.Event) -> None:
-    """Changes by one caller, who asks again where the API was killed meanwhile.
+def _rename_member(
+    stack: Stack, owner: Owner, path: str, number: int, killed_enough: threading.Event
+) -> None:
+    """Rename a member again and again. Repeat a call that fails because the API was killed.
 
-    However quick the machine is, they go on until enough processes were killed.
+    On a fast machine, continue until enough processes were killed.
     """
-    made = 0
+    change_count = 0
     with stack.client(owner.key) as client:
-        while made * WRITERS < CHANGES or not enough.is_set():
+        while change_count * WRITERS < EVENT_COUNT or not killed_enough.is_set():
             with suppress(httpx2.HTTPError):
-                reply = client.patch(path, json={"name": f"Name {number} {made}"})
-                made += reply.status_code == 200
+                reply = client.patch(path, json={"name": f"Name {number} {change_count}"})
+                change_count += reply.status_code == 200
             time.sleep(0.05)
 
 
-def _settle(stack: Stack, owner: Owner, endpoint_id: int, ends_by: float) -> None:
-    """Until each event was answered well; the pauses between tries are cut short."""
-    done = "SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = %s AND status = 'delivered'"
-    while stack.query(done, endpoint_id) != [(len(event_ids(stack, owner, CHANGED)),)]:
+def _await_all_deliveries(stack: Stack, owner: Owner, endpoint_id: int, ends_by: float) -> None:
+    """Wait until each event is delivered. End the pauses between delivery attempts early."""
+    delivered = (
+        "SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = %s AND status = 'delivered'"
+    )
+    while stack.query(delivered, endpoint_id) != [(len(event_ids(stack, owner, EVENT_TYPE)),)]:
         let_pauses_pass(stack, endpoint_id)
         time.sleep(BETWEEN_PASSES_SECONDS)
         assert time.monotonic() < ends_by, "not all events were delivered"
 
 
 class Verifiers:
-    """Both libraries of Standard Webhooks, which believe no message older than five minutes.
+    """Verify webhooks with the Python and the JavaScript library of Standard Webhooks.
 
-    So each request is verified as it comes.
+    The libraries reject webhooks that are older than five minutes. So each webhook is verified as
+    soon as it arrives.
     """
 
     def __init__(self, secret: str) -> None:
         self.errors: list[Exception] = []
-        self._secret, self._lock, self._count = secret, threading.Lock(), 0
+        self._secret = secret
+        self._lock = threading.Lock()
+        self._count = 0
         self._node = subprocess.Popen(
             [node(), "hooks.mjs"],
             cwd=FOLDER,
@@ -194,30 +212,31 @@ class Verifiers:
             text=True,
         )
 
-    def see(self, hook: Hook) -> None:
-        whole = {"secret": self._secret, "headers": hook.headers, "body": hook.body.decode()}
+    def verify(self, hook: Hook) -> None:
+        request = {"secret": self._secret, "headers": hook.headers, "body": hook.body.decode()}
         with self._lock:
             self._count += 1
             try:
                 hook.check(self._secret)
                 assert self._node.stdin is not None
-                self._node.stdin.write(json.dumps(whole) + "\n")
+                self._node.stdin.write(json.dumps(request) + "\n")
                 self._node.stdin.flush()
             except (WebhookVerificationError, OSError) as error:
                 self.errors.append(error)
 
-    def end(self) -> None:
+    def require_no_errors(self) -> None:
         with self._lock:
-            told, complaints = self._node.communicate(timeout=60)
-        assert self._node.returncode == 0, complaints
+            output, error_output = self._node.communicate(timeout=60)
+        assert self._node.returncode == 0, error_output
         assert not self.errors
-        assert json.loads(told) == {"verified": self._count}
+        assert json.loads(output) == {"verified": self._count}
 
 
 def test_webhook_event_is_sent_again_after_killed_worker(empty_stack: Stack) -> None:
-    """A worker is killed between the call and what it would have written of the answer."""
+    """The worker is killed after it sent the webhook, and before it recorded the response."""
     owner = empty_stack.create_owner()
-    api, worker = empty_stack.start_api(), empty_stack.start_worker("webhooks")
+    api = empty_stack.start_api()
+    worker = empty_stack.start_worker("webhooks")
 
     def kill(hook: Hook) -> Answer:
         if len(receiver.hooks) == 1:
@@ -228,9 +247,9 @@ def test_webhook_event_is_sent_again_after_killed_worker(empty_stack: Stack) -> 
         receiver.answer = kill
         endpoint = new_endpoint(client, receiver.url, FeedEventType.KEY_CREATED)
         data(client.post("/apikeys", json={"name": "an event"}))
-        eventually(lambda: receiver.hooks, what="the first try")
+        eventually(lambda: receiver.hooks, what="the first attempt")
         successor = empty_stack.start_worker("webhooks")
-        eventually(lambda: len(receiver.hooks) == 2, what="the second try", within=40)
+        eventually(lambda: len(receiver.hooks) == 2, what="the second attempt", within=40)
         first, second = receiver.hooks
         assert first.id == second.id
         second.check(endpoint["secret"])
@@ -243,14 +262,15 @@ def test_webhook_event_is_sent_again_after_killed_worker(empty_stack: Stack) -> 
                 )
                 == [(2,)]
             ),
-            what="both tries in the row",
+            what="both delivery attempts in the database",
         )
     for running in (api, successor):
         running.kill()
 
 
 def test_webhook_listener_continues_after_api_restart(empty_stack: Stack) -> None:
-    owner, secret = empty_stack.create_owner(), "whsec_" + base64.b64encode(bytes(32)).decode()
+    owner = empty_stack.create_owner()
+    secret = "whsec_" + base64.b64encode(bytes(32)).decode()
     api = empty_stack.start_api()
     with hooked() as receiver, empty_stack.client(owner.key) as client:
         listener = empty_stack.start(

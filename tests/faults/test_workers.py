@@ -12,32 +12,37 @@ from tests.support.stack.signals import pause_process, resume_process
 
 
 def test_worker_resuming_after_its_lease_expired_writes_no_result(probes: Bench) -> None:
-    paused = probes.start_worker(concurrency=1)
+    paused_worker = probes.start_worker(concurrency=1)
     job_id = probes.enqueue(sleep=0.3)
     probes.started(job_id)
-    pause_process(paused)
+    pause_process(paused_worker)
     probes.start_worker(concurrency=1)
     job = probes.finished(job_id)
     assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 2)
-    resume_process(paused)
-    eventually(lambda: b"job.lease_lost" in paused.log.read_bytes(), what="the loser's notice")
+    resume_process(paused_worker)
+    eventually(
+        lambda: b"job.lease_lost" in paused_worker.log.read_bytes(),
+        what="the lost lease in the log",
+    )
     assert probes.effects(job_id) == 1
     assert probes.job(job_id).result == job.result
 
 
 def test_stopping_worker_finishes_short_jobs_and_returns_long_ones(probes: Bench) -> None:
     probes.start_worker(concurrency=1)
-    stopped = probes.start_worker(concurrency=2, PRESSROOM_WORKER_GRACE="3")
-    # The first is the other worker's, which has no room for more as long as it takes.
-    first, short, long = probes.enqueue(sleep=4), probes.enqueue(sleep=2), probes.enqueue(sleep=60)
+    stopping_worker = probes.start_worker(concurrency=2, PRESSROOM_WORKER_GRACE="3")
+    # The first job occupies the other worker, so the stopping worker gets the other two jobs.
+    first = probes.enqueue(sleep=4)
+    short = probes.enqueue(sleep=2)
+    long = probes.enqueue(sleep=60)
     for job_id in (first, short, long):
         probes.started(job_id)
-    stopped.process.send_signal(signal.SIGTERM)
+    stopping_worker.process.send_signal(signal.SIGTERM)
     job = probes.finished(short)
     assert (job.status, job.attempt, job.crashes) == (JobStatus.SUCCEEDED, 1, 0)
     probes.started(long, attempt=2)
     assert probes.job(long).crashes == 0
-    stopped.process.wait(20)
+    stopping_worker.process.wait(20)
     update_job(probes.stack.resources, long, cancel_requested=True)
     assert probes.finished(long).status == JobStatus.CANCELLED
 
@@ -48,7 +53,7 @@ def test_pool_processes_exit_after_their_worker_is_killed(probes: Bench) -> None
     children = worker.children()
     assert len(children) >= 2
     worker.kill()
-    eventually(lambda: not any(_runs(pid) for pid in children), what="the end of the pool")
+    eventually(lambda: not any(_is_running(pid) for pid in children), what="the end of the pool")
 
 
 def test_worker_finishes_its_job_without_broker_and_takes_the_next_afterwards(
@@ -81,7 +86,7 @@ def test_job_has_one_effect_if_its_final_commit_is_cut_off(
     assert probes.effects(job_id) == 1
 
 
-def _runs(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,3 +1,5 @@
+"""Tests that each alert rule fires for its fault, clears afterwards, and has a runbook section."""
+
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,53 +26,60 @@ pytestmark = pytest.mark.tier("check")
 
 RUNBOOK = markdown.ROOT / "docs" / "runbook.md"
 _CODES = re.compile(r'\bcode=~?"([^"]*)"')
-# Minutes: all is well, then the trouble, then all is well again.
-_BEFORE, _WRONG, _AFTER = 30, 120, 120
-_LONGEST = _BEFORE + _WRONG + _AFTER
+# The metrics are normal for some minutes, then faulty, and then normal again.
+_NORMAL_MINUTES_BEFORE = 30
+_FAULT_MINUTES = 120
+_NORMAL_MINUTES_AFTER = 120
+_TOTAL_MINUTES = _NORMAL_MINUTES_BEFORE + _FAULT_MINUTES + _NORMAL_MINUTES_AFTER
 
 
 @dataclass(frozen=True)
 class Case:
-    """Attributes:
-    wrong: how each series goes on, a step a minute, while something is wrong.
-    well: the same before and after that.
-    labels: of the alert that fires.
+    """The metrics that make an alert fire.
+
+    Attributes:
+        faulty: maps each series to its value, or to its increase per minute, during the fault.
+        normal: the same before and after the fault.
+        labels: the labels of the alert.
     """
 
-    wrong: dict[str, str]
-    well: dict[str, str]
+    faulty: dict[str, str]
+    normal: dict[str, str]
     labels: dict[str, str]
 
 
-def gauge(series_name: str, wrong: float, well: float, **labels: str) -> Case:
-    return Case({series_name: f"{wrong}"}, {series_name: f"{well}"}, labels)
+def gauge(series_name: str, faulty: float, normal: float, **labels: str) -> Case:
+    return Case({series_name: f"{faulty}"}, {series_name: f"{normal}"}, labels)
 
 
-def counters(wrong: dict[str, float], well: dict[str, float], **labels: str) -> Case:
-    """By how much each rises in a minute."""
-    rise = {name: f"+{each}" for name, each in wrong.items()}
-    return Case(rise, {name: f"+{each}" for name, each in well.items()}, labels)
+def counters(faulty: dict[str, float], normal: dict[str, float], **labels: str) -> Case:
+    """Return a case of counters. The values are their increases per minute."""
+    faulty_increases = {name: f"+{each}" for name, each in faulty.items()}
+    normal_increases = {name: f"+{each}" for name, each in normal.items()}
+    return Case(faulty_increases, normal_increases, labels)
 
 
+# The series that the cases use.
 REQUESTS = 'pressroom_requests_total{method="GET",route="/lists",status="200"}'
-BROKEN = 'pressroom_requests_total{method="GET",route="/lists",status="500"}'
-SHED = 'pressroom_errors_total{code="service.busy"}'
-BUSY = 'pressroom_errors_total{code="list.busy"}'
-QUICK = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="0.1"}'
-SLOW = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="5"}'
-ALL = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="+Inf"}'
-SENT, DEFERRED, REFUSED = (
+SERVER_ERRORS = 'pressroom_requests_total{method="GET",route="/lists",status="500"}'
+SHED_REQUESTS = 'pressroom_errors_total{code="service.busy"}'
+BUSY_LISTS = 'pressroom_errors_total{code="list.busy"}'
+REQUESTS_BELOW_100_MS = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="0.1"}'
+REQUESTS_BELOW_5_S = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="5"}'
+TIMED_REQUESTS = 'pressroom_request_seconds_bucket{method="GET",route="/lists",le="+Inf"}'
+SENT_MAILS, DEFERRED_MAILS, REFUSED_MAILS = (
     f'pressroom_mails_total{{outcome="{each}"}}' for each in ("sent", "deferred", "refused")
 )
-ANSWERED, LIMITED = (
+ANSWERED_CALLS, LIMITED_CALLS = (
     f'pressroom_provider_calls_total{{provider="photo provider",outcome="{each}"}}'
     for each in ("answered", "limited")
 )
-KIND = 'queue="media",kind="attachment.process"'
-LOST = f"pressroom_job_leases_lost_total{{{KIND}}}"
-BROKE = f'pressroom_job_failures_total{{{KIND},code="job.internal_error"}}'
-OPEN, LIMIT = "pressroom_database_server_connections", "pressroom_database_server_connections_limit"
-QUOTA = '{provider="unsplash",window="hour"}'
+JOB_LABELS = 'queue="media",kind="attachment.process"'
+LOST_LEASES = f"pressroom_job_leases_lost_total{{{JOB_LABELS}}}"
+FAILED_JOBS = f'pressroom_job_failures_total{{{JOB_LABELS},code="job.internal_error"}}'
+CONNECTIONS = "pressroom_database_server_connections"
+MAX_CONNECTIONS = "pressroom_database_server_connections_limit"
+QUOTA_LABELS = '{provider="unsplash",window="hour"}'
 
 CASES = {
     "PressroomApiAway": Case({"pressroom_database_up": "_"}, {"pressroom_database_up": "1"}, {}),
@@ -86,15 +95,22 @@ CASES = {
         {"pressroom_redis_failures_total": 10, "pressroom_redis_seconds_count": 100},
         {"pressroom_redis_failures_total": 1, "pressroom_redis_seconds_count": 100},
     ),
-    "PressroomConnectionsUsedUp": Case({OPEN: "92", LIMIT: "100"}, {OPEN: "80", LIMIT: "100"}, {}),
+    "PressroomConnectionsUsedUp": Case(
+        {CONNECTIONS: "92", MAX_CONNECTIONS: "100"}, {CONNECTIONS: "80", MAX_CONNECTIONS: "100"}, {}
+    ),
     "PressroomStatementsSlow": counters(
         {"pressroom_slow_statements_total": 90}, {"pressroom_slow_statements_total": 30}
     ),
-    "PressroomServerErrors": counters({REQUESTS: 100, BROKEN: 2}, {REQUESTS: 1000, BROKEN: 1}),
-    "PressroomRequestsShed": counters({REQUESTS: 100, SHED: 6}, {REQUESTS: 100, SHED: 4}),
-    "PressroomListBusy": counters({BUSY: 8}, {BUSY: 4}),
+    "PressroomServerErrors": counters(
+        {REQUESTS: 100, SERVER_ERRORS: 2}, {REQUESTS: 1000, SERVER_ERRORS: 1}
+    ),
+    "PressroomRequestsShed": counters(
+        {REQUESTS: 100, SHED_REQUESTS: 6}, {REQUESTS: 100, SHED_REQUESTS: 4}
+    ),
+    "PressroomListBusy": counters({BUSY_LISTS: 8}, {BUSY_LISTS: 4}),
     "PressroomRequestsSlow": counters(
-        {QUICK: 90, SLOW: 100, ALL: 100}, {QUICK: 100, SLOW: 100, ALL: 100}
+        {REQUESTS_BELOW_100_MS: 90, REQUESTS_BELOW_5_S: 100, TIMED_REQUESTS: 100},
+        {REQUESTS_BELOW_100_MS: 100, REQUESTS_BELOW_5_S: 100, TIMED_REQUESTS: 100},
     ),
     "PressroomLoginsFail": counters(
         {'pressroom_logins_total{outcome="failed"}': 90},
@@ -104,9 +120,13 @@ CASES = {
         'pressroom_job_oldest_seconds{queue="mail"}', 301, 200, queue="mail"
     ),
     "PressroomQueueStalled": gauge('pressroom_canary_seconds{queue="mail"}', 31, 1, queue="mail"),
-    "PressroomLeasesLost": counters({LOST: 1}, {LOST: 0}, queue="media"),
+    "PressroomLeasesLost": counters({LOST_LEASES: 1}, {LOST_LEASES: 0}, queue="media"),
     "PressroomJobsFail": counters(
-        {BROKE: 1}, {BROKE: 0}, queue="media", kind="attachment.process", code="job.internal_error"
+        {FAILED_JOBS: 1},
+        {FAILED_JOBS: 0},
+        queue="media",
+        kind="attachment.process",
+        code="job.internal_error",
     ),
     "PressroomConvertersKilled": counters(
         {'pressroom_conversion_kills_total{cause="crashed"}': 1},
@@ -131,19 +151,25 @@ CASES = {
         0,
         maintenance="backup.create",
     ),
-    "PressroomMailDeferred": counters({SENT: 1, DEFERRED: 5}, {SENT: 5, DEFERRED: 1}),
-    "PressroomMailRefused": counters({SENT: 8, REFUSED: 2}, {SENT: 99, REFUSED: 1}),
+    "PressroomMailDeferred": counters(
+        {SENT_MAILS: 1, DEFERRED_MAILS: 5}, {SENT_MAILS: 5, DEFERRED_MAILS: 1}
+    ),
+    "PressroomMailRefused": counters(
+        {SENT_MAILS: 8, REFUSED_MAILS: 2}, {SENT_MAILS: 99, REFUSED_MAILS: 1}
+    ),
     "PressroomCircuitOpen": gauge(
         'pressroom_circuit_open{server="mail server"}', 1, 0, server="mail server"
     ),
     "PressroomProviderLimited": counters(
-        {ANSWERED: 8, LIMITED: 2}, {ANSWERED: 99, LIMITED: 1}, provider="photo provider"
+        {ANSWERED_CALLS: 8, LIMITED_CALLS: 2},
+        {ANSWERED_CALLS: 99, LIMITED_CALLS: 1},
+        provider="photo provider",
     ),
     "PressroomPhotoQuotaLow": Case(
-        {f"pressroom_stock_photo_quota{QUOTA}": "50"}
-        | {f"pressroom_stock_photo_quota_remaining{QUOTA}": "4"},
-        {f"pressroom_stock_photo_quota{QUOTA}": "50"}
-        | {f"pressroom_stock_photo_quota_remaining{QUOTA}": "40"},
+        {f"pressroom_stock_photo_quota{QUOTA_LABELS}": "50"}
+        | {f"pressroom_stock_photo_quota_remaining{QUOTA_LABELS}": "4"},
+        {f"pressroom_stock_photo_quota{QUOTA_LABELS}": "50"}
+        | {f"pressroom_stock_photo_quota_remaining{QUOTA_LABELS}": "40"},
         {"provider": "unsplash", "window": "hour"},
     ),
     "PressroomWebhooksLate": gauge("pressroom_webhook_lag_seconds", 301, 2),
@@ -154,89 +180,104 @@ CASES = {
 
 
 def test_promtool_accepts_alert_rules_and_configuration(tmp_path: Path) -> None:
-    """With a token's file in the place where a container has it."""
+    """The test replaces the path of the token's file in the container by an existing path."""
     promtool("check", "rules", "--lint=all", "--lint-fatal", *map(str, RULE_FILES))
     token = tmp_path / "metrics_token"
     token.write_text("word")
     folder = ALERTS.parent
     for file in RULE_FILES:
         (tmp_path / file.name).write_text(file.read_text())
-    configured = (folder / "prometheus.yml").read_text()
-    configured = configured.replace("/run/secrets/metrics_token", str(token))
-    (tmp_path / "prometheus.yml").write_text(configured)
+    configuration = (folder / "prometheus.yml").read_text()
+    configuration = configuration.replace("/run/secrets/metrics_token", str(token))
+    (tmp_path / "prometheus.yml").write_text(configuration)
     promtool("check", "config", str(tmp_path / "prometheus.yml"))
 
 
 def test_every_alert_rule_fires_and_clears(tmp_path: Path) -> None:
-    """By one process, each with its own rule alone: it asks every rule of a file each minute."""
+    """Each rule has its own file, because promtool evaluates all rules of a file every minute."""
     assert CASES.keys() == alerts().keys()
     files = []
     for name, case in CASES.items():
-        rule, tested = tmp_path / f"{name}.rule.yml", tmp_path / f"{name}.yml"
-        rule.write_text(yaml.safe_dump({"groups": [{"name": name, "rules": [_written(name)]}]}))
-        tested.write_text(
+        rule_file = tmp_path / f"{name}.rule.yml"
+        test_file = tmp_path / f"{name}.yml"
+        rule_group = {"name": name, "rules": [_read_rule(name)]}
+        rule_file.write_text(yaml.safe_dump({"groups": [rule_group]}))
+        test_file.write_text(
             yaml.safe_dump(
                 {
-                    "rule_files": [str(RECORDING), str(rule)],
+                    "rule_files": [str(RECORDING), str(rule_file)],
                     "evaluation_interval": "1m",
-                    "tests": [_tried(name, case)],
+                    "tests": [_build_rule_test(name, case)],
                 }
             )
         )
-        files.append(str(tested))
+        files.append(str(test_file))
     promtool("test", "rules", *files)
 
 
-def _tried(name: str, case: Case) -> dict[str, Any]:
+def _build_rule_test(name: str, case: Case) -> dict[str, Any]:
+    """Return a test for promtool: the alert fires at the end of the fault, and clears later."""
     values = {
-        each: _rising(case.well[each], wrong)
-        if wrong.startswith("+")
-        else _steps(case.well[each], wrong)
-        for each, wrong in case.wrong.items()
+        each: _counter_values(case.normal[each], faulty)
+        if faulty.startswith("+")
+        else _gauge_values(case.normal[each], faulty)
+        for each, faulty in case.faulty.items()
     }
-    fires = {
+    firing_alert = {
         "exp_labels": {"severity": alerts()[name].severity, **case.labels},
         "exp_annotations": _annotations(name, case.labels),
     }
-    expected = {_BEFORE: [], _BEFORE + _WRONG: [fires], _LONGEST: []}
+    expected = {
+        _NORMAL_MINUTES_BEFORE: [],
+        _NORMAL_MINUTES_BEFORE + _FAULT_MINUTES: [firing_alert],
+        _TOTAL_MINUTES: [],
+    }
     return {
         "interval": "1m",
         "input_series": [{"series": each, "values": values[each]} for each in values],
         "alert_rule_test": [
-            {"alertname": name, "eval_time": f"{minute}m", "exp_alerts": found}
-            for minute, found in expected.items()
+            {"alertname": name, "eval_time": f"{minute}m", "exp_alerts": alert_list}
+            for minute, alert_list in expected.items()
         ],
     }
 
 
-def _steps(well: str, wrong: str) -> str:
-    # Of a value there is one more than the number says, and of a gap as many.
-    gap = wrong == "_"
-    return f"{well}x{_BEFORE} {wrong}x{_WRONG - 1 + gap} {well}x{_AFTER}"
-
-
-def _rising(well: str, wrong: str) -> str:
-    """A counter, which goes on from where it was."""
-    slow, fast = float(well), float(wrong)
-    turn, back = slow * _BEFORE, slow * _BEFORE + fast * _WRONG
+def _gauge_values(normal: str, faulty: str) -> str:
+    """Return the values of a gauge in the notation of promtool."""
+    # In this notation, "5x3" means four values, but "_x3" means three missing values.
+    is_missing = faulty == "_"
     return (
-        f"0+{slow:g}x{_BEFORE} {turn + fast:g}+{fast:g}x{_WRONG - 1}"
-        f" {back + slow:g}+{slow:g}x{_AFTER}"
+        f"{normal}x{_NORMAL_MINUTES_BEFORE} {faulty}x{_FAULT_MINUTES - 1 + is_missing}"
+        f" {normal}x{_NORMAL_MINUTES_AFTER}"
     )
 
 
-def _written(name: str) -> dict[str, Any]:
-    """The rule as its file has it."""
+def _counter_values(normal: str, faulty: str) -> str:
+    """Return the values of a counter, which never decrease, in the notation of promtool."""
+    normal_increase = float(normal)
+    faulty_increase = float(faulty)
+    value_before_fault = normal_increase * _NORMAL_MINUTES_BEFORE
+    value_after_fault = value_before_fault + faulty_increase * _FAULT_MINUTES
+    return (
+        f"0+{normal_increase:g}x{_NORMAL_MINUTES_BEFORE}"
+        f" {value_before_fault + faulty_increase:g}+{faulty_increase:g}x{_FAULT_MINUTES - 1}"
+        f" {value_after_fault + normal_increase:g}+{normal_increase:g}x{_NORMAL_MINUTES_AFTER}"
+    )
+
+
+def _read_rule(name: str) -> dict[str, Any]:
+    """Return an alert rule from its file."""
     groups = yaml.safe_load(ALERTS.read_text())["groups"]
-    [found] = [each for group in groups for each in group["rules"] if each["alert"] == name]
-    return dict(found)
+    [rule] = [each for group in groups for each in group["rules"] if each["alert"] == name]
+    return dict(rule)
 
 
 def _annotations(name: str, labels: dict[str, str]) -> dict[str, str]:
-    written: dict[str, str] = _written(name)["annotations"]
+    annotations: dict[str, str] = _read_rule(name)["annotations"]
     for label, value in labels.items():
-        written["summary"] = written["summary"].replace(f"{{{{ $labels.{label} }}}}", value)
-    return written
+        placeholder = f"{{{{ $labels.{label} }}}}"
+        annotations["summary"] = annotations["summary"].replace(placeholder, value)
+    return annotations
 
 
 def test_every_alert_links_to_its_runbook_section() -> None:
@@ -256,11 +297,11 @@ def test_alert_rules_use_only_existing_metrics_and_labels() -> None:
 
 def test_alert_rules_use_only_existing_error_codes() -> None:
     queries = [each.query for each in alerts().values()]
-    named = {
-        code for query in queries for found in _CODES.findall(query) for code in found.split("|")
+    codes = {
+        code for query in queries for match in _CODES.findall(query) for code in match.split("|")
     }
-    assert named
-    assert named - {entry.code for _, entry in ENTRIES} == set()
+    assert codes
+    assert codes - {entry.code for _, entry in ENTRIES} == set()
 
 
 def test_failure_counters_of_an_idle_worker_cover_every_code_of_the_alert() -> None:

@@ -12,24 +12,24 @@ GRAFANA = FOLDER / "grafana"
 
 
 def test_dashboard_panels_use_the_provisioned_datasource_and_existing_metrics() -> None:
-    places = GRAFANA / "provisioning" / "datasources" / "prometheus.yml"
-    [source] = yaml.safe_load(places.read_text())["datasources"]
+    source_file = GRAFANA / "provisioning" / "datasources" / "prometheus.yml"
+    [source] = yaml.safe_load(source_file.read_text())["datasources"]
     files = sorted((GRAFANA / "dashboards").glob("*.json"))
     assert [file.stem for file in files] == ["imports-and-mail", "jobs", "money", "overview"]
     for file in files:
         for panel in json.loads(file.read_text())["panels"]:
-            where = f"{file.stem}: {panel['title']}"
-            assert panel["datasource"]["uid"] == source["uid"], where
+            panel_name = f"{file.stem}: {panel['title']}"
+            assert panel["datasource"]["uid"] == source["uid"], panel_name
             for target in panel["targets"]:
-                assert target["datasource"]["uid"] == source["uid"], where
-                assert unknown_in(target["expr"]) == [], where
+                assert target["datasource"]["uid"] == source["uid"], panel_name
+                assert unknown_in(target["expr"]) == [], panel_name
 
 
 def test_metric_labels_never_identify_people_lists_or_addresses() -> None:
-    # Labels with few values, each known to be so.
-    bounded = {
+    # These labels have only a few different values.
+    labels_with_few_values = {
         *("method", "route", "status", "code", "bulkhead", "reserve", "outcome", "type"),
         *("queue", "kind", "cause", "provider", "server", "window", "model", "direction"),
         *("state", "currency", "action", "maintenance", "table"),
     }
-    assert {label for each in registered() for label in each.labels} <= bounded
+    assert {label for each in registered() for label in each.labels} <= labels_with_few_values

@@ -1,3 +1,5 @@
+"""Tests the configuration of Prometheus and Grafana in the Compose file."""
+
 from typing import Any
 
 import pytest
@@ -12,15 +14,15 @@ pytestmark = pytest.mark.tier("check")
 PROMETHEUS = FOLDER / "prometheus" / "prometheus.yml"
 
 
-def configured() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(PROMETHEUS.read_text())
-    return found
+def read_configuration() -> dict[str, Any]:
+    configuration: dict[str, Any] = yaml.safe_load(PROMETHEUS.read_text())
+    return configuration
 
 
 def test_prometheus_scrapes_the_api_and_every_worker_at_their_ports() -> None:
-    found = {
+    targets = {
         (name, each["port"])
-        for job in configured()["scrape_configs"]
+        for job in read_configuration()["scrape_configs"]
         for each in job["dns_sd_configs"]
         for name in each["names"]
     }
@@ -29,44 +31,46 @@ def test_prometheus_scrapes_the_api_and_every_worker_at_their_ports() -> None:
         (name, int(each["environment"]["PRESSROOM_WORKER_METRICS_ADDRESS"].rpartition(":")[2]))
         for name, each in files.workers().items()
     }
-    assert found == {api, *workers}
-    inside = set(files.observers()["prometheus"]["networks"])
-    for name, _ in found:
-        assert inside & set(files.services()[name]["networks"])
+    assert targets == {api, *workers}
+    networks = set(files.observers()["prometheus"]["networks"])
+    for name, _ in targets:
+        assert networks & set(files.services()[name]["networks"])
 
 
 def test_prometheus_reads_token_and_rules_from_their_mounts() -> None:
     service = files.observers()["prometheus"]
     [secret] = service["secrets"]
-    [given] = {
+    [token_file] = {
         each["authorization"]["credentials_file"]
-        for each in configured()["scrape_configs"]
+        for each in read_configuration()["scrape_configs"]
         if "authorization" in each
     }
-    assert given == f"{files.SECRETS_FOLDER}/{secret}"
+    assert token_file == f"{files.SECRETS_FOLDER}/{secret}"
     [folder] = [each.split(":") for each in service["volumes"] if each.startswith("./")]
     assert PROMETHEUS.parent == files.ROOT / folder[0]
     assert f"--config.file={folder[1]}/{PROMETHEUS.name}" in service["command"]
-    assert set(configured()["rule_files"]) == {file.name for file in RULE_FILES}
+    assert set(read_configuration()["rule_files"]) == {file.name for file in RULE_FILES}
 
 
 def test_grafana_uses_prometheus_and_finds_its_dashboards() -> None:
-    service, provisioned = files.observers()["grafana"], FOLDER / "grafana" / "provisioning"
-    [source] = yaml.safe_load((provisioned / "datasources" / "prometheus.yml").read_text())[
+    service = files.observers()["grafana"]
+    provisioning = FOLDER / "grafana" / "provisioning"
+    [source] = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())[
         "datasources"
     ]
     port = files.observers()["prometheus"]["ports"][0].rpartition(":")[2]
     assert source["url"] == f"http://prometheus:{port}"
     assert set(service["networks"]) & set(files.observers()["prometheus"]["networks"])
-    [provider] = yaml.safe_load((provisioned / "dashboards" / "pressroom.yml").read_text())[
+    [provider] = yaml.safe_load((provisioning / "dashboards" / "pressroom.yml").read_text())[
         "providers"
     ]
     mounts = dict(each.split(":")[:2] for each in service["volumes"])
-    inside = {inside: place for place, inside in mounts.items()}
-    assert inside[provider["options"]["path"]] == "./deploy/observability/grafana/dashboards"
+    host_folders = {container_folder: folder for folder, container_folder in mounts.items()}
+    dashboard_folder = host_folders[provider["options"]["path"]]
+    assert dashboard_folder == "./deploy/observability/grafana/dashboards"
     home = service["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     folder, _, file = home.rpartition("/")
-    assert (files.ROOT / inside[folder] / file).exists()
+    assert (files.ROOT / host_folders[folder] / file).exists()
     [secret] = service["secrets"]
     file = service["environment"]["GF_SECURITY_ADMIN_PASSWORD__FILE"]
     assert file == f"{files.SECRETS_FOLDER}/{secret}"

@@ -1,3 +1,5 @@
+"""Tests that Postgres searches the members of a large list with an index."""
+
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,11 +15,11 @@ from services.subscriptions.filters import member_filter, searching
 from tests.support.stack.plan_log import pretend_growth, whole_scans
 
 VOLUME = Volume(0.01)
-TIMES = 1_000
+GROWTH_FACTOR = 1_000
 Json = dict[str, Any]
 Node = dict[str, Any]
-# What an index finds of the largest list, and which one.
-BY_INDEX: list[tuple[Json, str]] = [
+# Filters whose members an index finds in the largest list, with the name of this index.
+INDEXED_FILTERS: list[tuple[Json, str]] = [
     ({"field": "tag", "is": "rare"}, "ix_subscriptions_tag_ids"),
     ({"field": "tag", "in": ["rare", "unheard of"]}, "ix_subscriptions_tag_ids"),
     ({"field": "fields.city", "is": "UTQIAGVIK"}, "ix_subscriptions_fields"),
@@ -52,8 +54,8 @@ BY_INDEX: list[tuple[Json, str]] = [
         "ix_subscriptions_tag_ids",
     ),
 ]
-# What none does, so that a bounded number of the newest members is read.
-BY_LOOKING: list[Json] = [
+# Filters without a suitable index. Pressroom reads a limited number of the newest members for them.
+UNINDEXED_FILTERS: list[Json] = [
     {"field": "fields.city", "contains": "xyz"},
     {"field": "tag", "is_not": "vip"},
     {"field": "utm_source", "contains": "qi"},
@@ -70,35 +72,36 @@ BY_LOOKING: list[Json] = [
 def stack_and_large_tables(make_stack: Callable[[str], Stack]) -> tuple[Stack, set[str]]:
     stack = make_stack("filter-plans")
     fill(stack.owner_url, VOLUME, stack.settings().keyring)
-    return stack, pretend_growth(stack, TIMES)
+    return stack, pretend_growth(stack, GROWTH_FACTOR)
 
 
-def plans_of(stack: Stack, sent: Json) -> list[Node]:
-    """The plans of all statements of one page of the largest list."""
+def explain_search(stack: Stack, filter_json: Json) -> list[Node]:
+    """Return the plans of all statements that search one page of members of the largest list."""
     statements: list[str] = []
 
-    def note(_: Any, running: Any, text: str, values: Any, *__: Any) -> None:
-        statements.append(running.mogrify(text, values).decode())
+    def record_statement(_: Any, cursor: Any, text: str, values: Any, *__: Any) -> None:
+        statements.append(cursor.mogrify(text, values).decode())
 
     engine = stack.resources.database.engine
-    event.listen(engine, "before_cursor_execute", note)
+    event.listen(engine, "before_cursor_execute", record_statement)
     try:
         with stack.resources.unit_of_work() as uow:
             mailing_list = lists.find_by_slug(uow, "list-1")
             assert mailing_list is not None
-            wanted = member_filter.read_filter(uow, mailing_list, sent)
-            searching.search_members(uow, mailing_list.id, wanted, PageRequest(20))
+            compiled_filter = member_filter.read_filter(uow, mailing_list, filter_json)
+            searching.search_members(uow, mailing_list.id, compiled_filter, PageRequest(20))
     finally:
-        event.remove(engine, "before_cursor_execute", note)
-    found = [each for each in statements if each.startswith("SELECT")]
-    rows = [stack.query(f"EXPLAIN (FORMAT JSON) {each.replace('%', '%%')}") for each in found]
+        event.remove(engine, "before_cursor_execute", record_statement)
+    queries = [each for each in statements if each.startswith("SELECT")]
+    rows = [stack.query(f"EXPLAIN (FORMAT JSON) {each.replace('%', '%%')}") for each in queries]
     return [row[0][0][0]["Plan"] for row in rows]  # type: ignore[index]
 
 
-def nodes(plan: Node) -> Iterator[Node]:
+def iterate_nodes(plan: Node) -> Iterator[Node]:
+    """Yield a node of a plan and all its descendants."""
     yield plan
     for each in plan.get("Plans", []):
-        yield from nodes(each)
+        yield from iterate_nodes(each)
 
 
 @pytest.fixture
@@ -107,16 +110,16 @@ def short_scan_of_few_members(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_scan_of_few_members")
-@pytest.mark.parametrize(("sent", "index"), BY_INDEX)
+@pytest.mark.parametrize(("filter_json", "index"), INDEXED_FILTERS)
 def test_selective_member_filter_uses_its_index_on_large_list(
-    stack_and_large_tables: tuple[Stack, set[str]], sent: Json, index: str
+    stack_and_large_tables: tuple[Stack, set[str]], filter_json: Json, index: str
 ) -> None:
     stack, large = stack_and_large_tables
-    plans = plans_of(stack, sent)
-    used = {node.get("Index Name"): node for plan in plans for node in nodes(plan)}
+    plans = explain_search(stack, filter_json)
+    used = {node.get("Index Name"): node for plan in plans for node in iterate_nodes(plan)}
     assert index in used
     if index in {"ix_subscriptions_words", "ix_subscriptions_origin"}:
-        # Members of other lists are not looked at.
+        # Postgres doesn't read the members of other lists.
         assert "list_id" in used[index]["Index Cond"]
     assert [scan for plan in plans for scan in whole_scans("", plan, large)] == []
 
@@ -125,32 +128,34 @@ def test_selective_member_filter_uses_its_index_on_large_list(
 def test_planner_expects_few_members_with_rare_field_value(
     stack_and_large_tables: tuple[Stack, set[str]],
 ) -> None:
-    """A planner that expects many members also reads the list's part of another, longer index."""
+    """If the planner expected many members, it would also read a second and longer index."""
     stack, _ = stack_and_large_tables
-    plans = plans_of(stack, {"field": "fields.city", "is": "UTQIAGVIK"})
-    [expected] = [
+    plans = explain_search(stack, {"field": "fields.city", "is": "UTQIAGVIK"})
+    [expected_members] = [
         node["Plan Rows"]
         for plan in plans
-        for node in nodes(plan)
+        for node in iterate_nodes(plan)
         if node.get("Index Name") == "ix_subscriptions_fields"
     ]
-    [(members,)] = stack.query(
+    [(member_count,)] = stack.query(
         "SELECT reltuples::bigint FROM pg_class WHERE relname = 'subscriptions'"
     )
-    assert isinstance(members, int)
-    assert expected <= members / 1_000
+    assert isinstance(member_count, int)
+    assert expected_members <= member_count / 1_000
 
 
 @pytest.mark.usefixtures("short_scan_of_few_members")
-@pytest.mark.parametrize("sent", BY_LOOKING)
+@pytest.mark.parametrize("filter_json", UNINDEXED_FILTERS)
 def test_unindexed_member_filter_reads_large_list_in_index_order_without_sorting(
-    stack_and_large_tables: tuple[Stack, set[str]], sent: Json
+    stack_and_large_tables: tuple[Stack, set[str]], filter_json: Json
 ) -> None:
     stack, large = stack_and_large_tables
-    for plan in plans_of(stack, sent):
+    for plan in explain_search(stack, filter_json):
         assert list(whole_scans("", plan, large)) == []
-        kinds = [node["Node Type"] for node in nodes(plan)]
-        on_members = [node for node in nodes(plan) if node.get("Relation Name") == "subscriptions"]
-        # In the order of an index: a sort would have to read all first.
-        if on_members and "Limit" in kinds:
-            assert {"Sort", "Incremental Sort"}.isdisjoint(kinds), sent
+        kinds = [node["Node Type"] for node in iterate_nodes(plan)]
+        reads_members = any(
+            node.get("Relation Name") == "subscriptions" for node in iterate_nodes(plan)
+        )
+        # The rows come in the order of an index, because a sort would have to read all rows first.
+        if reads_members and "Limit" in kinds:
+            assert {"Sort", "Incremental Sort"}.isdisjoint(kinds), filter_json

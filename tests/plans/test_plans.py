@@ -1,8 +1,8 @@
-"""No statement reads all of a large table, whatever a caller asks for and whatever is due.
+"""Tests that no statement of an API call or of a maintenance task reads a whole large table.
 
-Each route is called once, and each kind of maintenance runs once, on a small database whose
-statistics say that it has ten times the rows of today's platform. Postgres logs each plan as it
-runs it.
+The tests call each route once, and run each maintenance task once. The database is small, but its
+statistics pretend that it has ten times the rows of a platform with 1,000 owners. Postgres logs the
+plan of each statement that it executes.
 """
 
 import re
@@ -37,17 +37,17 @@ from tests.support.stack.plan_log import (
 pytestmark = pytest.mark.tier("properties")
 
 VOLUME = Volume(0.01)
-# Together with what the volume has: ten times the rows of a platform with 1,000 owners.
-TIMES = 1_000
-# Of three chunks of an import.
+# Multiplied by the rows of VOLUME: ten times the rows of a platform with 1,000 owners.
+GROWTH_FACTOR = 1_000
+# These rows fill three chunks of an import.
 MANY_ROWS = 25_000
-# Statements that may read such a table or index, by a part of each, and why.
+# Maps a part of each statement that may read a whole large table or index to the reason.
 MAY_READ_ALL = {
-    "SELECT users.id FROM users WHERE users.id >": "a batch of people is a third of these few",
-    "FROM users JOIN lists ON lists.user_id = users.id WHERE users.id IN": "so are all owners",
-    "FROM payment_order_changes AS c WHERE c.created_at <": "what it passes over is of an hour",
+    "SELECT users.id FROM users WHERE users.id >": "one batch has a third of the few test users",
+    "FROM users JOIN lists ON lists.user_id = users.id WHERE users.id IN": "the test has few users",
+    "FROM payment_order_changes AS c WHERE c.created_at <": "it skips only changes of one hour",
     "WITH owners AS MATERIALIZED ( SELECT DISTINCT user_id FROM feed_events": "endpoints are few",
-    "SELECT ? FROM opt_outs WHERE list_id = ? LIMIT ?": "half of all are of the one list",
+    "SELECT ? FROM opt_outs WHERE list_id = ? LIMIT ?": "the list has half of all opt-outs",
 }
 
 
@@ -55,7 +55,7 @@ MAY_READ_ALL = {
 def filled_stack(make_stack: Callable[[str], Stack]) -> Stack:
     stack = make_stack("plans")
     fill(stack.owner_url, VOLUME, stack.settings().keyring)
-    # The first run reads the whole ledger, and the others what is new.
+    # The first verification reads the whole ledger. Later ones read only new entries.
     assert verify.verify_ledger(stack.resources, full=False).faults == []
     return stack
 
@@ -72,10 +72,12 @@ def test_generated_benchmark_rows_are_consistent_with_product_invariants(
     """
     assert not filled_stack.query(wrong_counts)
     assert daily_figures.verify_figures(filled_stack.resources) == []
-    for table, column, other, key in filled_stack.query(FOREIGN_KEYS):
-        missing = f"SELECT 1 FROM {other} AS o WHERE o.{key} = t.{column}"
-        lost = f"SELECT count(*) FROM {table} AS t WHERE {column} > 0 AND NOT EXISTS ({missing})"
-        assert filled_stack.query(lost) == [(0,)], (table, column)
+    for table, column, referenced_table, key in filled_stack.query(FOREIGN_KEYS):
+        referenced = f"SELECT 1 FROM {referenced_table} AS o WHERE o.{key} = t.{column}"
+        dangling = (
+            f"SELECT count(*) FROM {table} AS t WHERE {column} > 0 AND NOT EXISTS ({referenced})"
+        )
+        assert filled_stack.query(dangling) == [(0,)], (table, column)
 
 
 FOREIGN_KEYS = """
@@ -90,21 +92,21 @@ WHERE f.contype = 'f' AND a.atttypid = 'bigint'::regtype AND f.conparentid = 0
 @pytest.fixture(scope="module")
 def sized_stack(filled_stack: Stack) -> Iterator[SizedStack]:
     log_plans(filled_stack)
-    with run_stack(filled_stack, VOLUME) as found:
-        yield found
+    with run_stack(filled_stack, VOLUME) as opened:
+        yield opened
 
 
-def plans_of_all(sized_stack: SizedStack, home: Path) -> list[Plan]:
-    """The plans of what one call of each route runs, and one run of each kind of maintenance."""
-    with plans_meanwhile(home) as plans:
+def collect_all_plans(sized_stack: SizedStack, home: Path) -> list[Plan]:
+    """Call each route and run each maintenance task once, and return all statements' plans."""
+    with record_plans(home) as plans:
         calls = [name for _, name, _ in measure_round([sized_stack], [0])]
     assert len(plans) > len(calls) > 60
     return plans
 
 
 @contextmanager
-def plans_meanwhile(home: Path) -> Iterator[list[Plan]]:
-    """A list that is filled when the block ends."""
+def record_plans(home: Path) -> Iterator[list[Plan]]:
+    """Yield a list that contains the plans of all statements of the block after its end."""
     log = Home(home.resolve()).log("postgres")
     start = log.stat().st_size
     plans: list[Plan] = []
@@ -113,7 +115,7 @@ def plans_meanwhile(home: Path) -> Iterator[list[Plan]]:
 
 
 def import_chunks(sized_stack: SizedStack) -> None:
-    """Import a file that is applied in parts, by several jobs."""
+    """Import a file with several chunks, which several jobs apply."""
     rows = "".join(f"chunks{number}@example.org\n" for number in range(MANY_ROWS))
     with sized_stack.stack.client(sized_stack.owner.key) as client:
         path = f"/lists/{sized_stack.list_id}/imports"
@@ -127,39 +129,42 @@ def import_chunks(sized_stack: SizedStack) -> None:
 def test_no_page_query_filters_through_rows_of_other_owners(
     sized_stack: SizedStack, home: Path
 ) -> None:
-    """One owner has half of most rows, the older half, and none of it was vacuumed yet.
+    """One owner has the older half of the rows in most tables, and no table was vacuumed yet.
 
-    Postgres takes them to be spread evenly: to read a table from its newest row on, and to filter,
-    looks cheap, and reads all that others have written since.
+    Postgres assumes that the rows of each owner are spread evenly over a table. So it expects to
+    find them soon if it filters the table's rows from the newest row on. In fact, it would read all
+    newer rows of the other owners.
     """
     forget_vacuum(sized_stack.stack)
-    plans = plans_of_all(sized_stack, home)
-    require_none(scan for plan in plans for scan in filtered_scans(*plan))
+    plans = collect_all_plans(sized_stack, home)
+    require_no_scans(scan for plan in plans for scan in filtered_scans(*plan))
 
 
 def test_no_statement_scans_or_sorts_a_whole_large_table(
     sized_stack: SizedStack, home: Path
 ) -> None:
-    large = pretend_growth(sized_stack.stack, TIMES)
+    large = pretend_growth(sized_stack.stack, GROWTH_FACTOR)
     assert {"subscriptions", "jobs", "credit_entries", "users", "pk_jobs"} <= large
-    plans = plans_of_all(sized_stack, home)
-    with plans_meanwhile(home) as of_chunks:
+    plans = collect_all_plans(sized_stack, home)
+    with record_plans(home) as import_plans:
         import_chunks(sized_stack)
-    assert any("'members.apply'" in statement for statement, _ in of_chunks)
-    plans += of_chunks
-    require_none(scan for plan in plans for scan in whole_scans(*plan, large))
-    require_none(sort for plan in plans for sort in large_sorts(*plan))
+    assert any("'members.apply'" in statement for statement, _ in import_plans)
+    plans += import_plans
+    require_no_scans(scan for plan in plans for scan in whole_scans(*plan, large))
+    require_no_scans(sort for plan in plans for sort in large_sorts(*plan))
 
 
-def require_none(scans: Iterable[WholeScan]) -> None:
-    refused = {f"{scan.read}: {_shape(scan.statement)}" for scan in scans if not _may(scan)}
-    assert not refused, "\n\n".join(sorted(refused))
+def require_no_scans(scans: Iterable[WholeScan]) -> None:
+    forbidden = {
+        f"{scan.read}: {_mask_values(scan.statement)}" for scan in scans if not _is_allowed(scan)
+    }
+    assert not forbidden, "\n\n".join(sorted(forbidden))
 
 
-def _may(scan: WholeScan) -> bool:
-    return any(part in _shape(scan.statement) for part in MAY_READ_ALL)
+def _is_allowed(scan: WholeScan) -> bool:
+    return any(part in _mask_values(scan.statement) for part in MAY_READ_ALL)
 
 
-def _shape(statement: str) -> str:
-    """The statement without its values."""
+def _mask_values(statement: str) -> str:
+    """Replace the values in a statement by question marks."""
     return re.sub(r"'[^']*'|\d+", "?", " ".join(statement.split()))

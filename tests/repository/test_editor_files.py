@@ -65,11 +65,11 @@ def test_text_files_have_unix_line_ends_and_no_spaces_at_line_ends(
 ) -> None:
     assert editor_rules["*"]["end_of_line"] == "lf"
     assert editor_rules["*"].getboolean("trim_trailing_whitespace")
-    found = subprocess.run(
+    grep = subprocess.run(
         ["git", "grep", "-lIP", r"[ \t\r]+$"], cwd=ROOT, check=False, capture_output=True, text=True
     )
     # git exits with code 1 if no line matches, and with a higher code after an error.
-    assert (found.returncode, found.stdout) == (1, "")
+    assert (grep.returncode, grep.stdout) == (1, "")
 
 
 def test_commit_hooks_run_commands_of_make_check() -> None:

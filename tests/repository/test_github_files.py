@@ -14,8 +14,8 @@ pytestmark = pytest.mark.tier("check")
 
 ISSUE_CONFIG = ".github/ISSUE_TEMPLATE/config.yml"
 DEPENDABOT = ".github/dependabot.yml"
-# The files with pinned versions, by the name that dependabot has for each ecosystem.
-PINNED = {
+# Maps dependabot's name of each ecosystem to the files with its pinned versions.
+PINNED_FILES = {
     "pip": ["requirements*.txt"],
     "npm": ["**/package-lock.json"],
     "docker": ["**/Dockerfile"],
@@ -49,8 +49,8 @@ def test_dependabot_updates_every_folder_with_pinned_versions() -> None:
         update["package-ecosystem"]: set(update.get("directories") or [update["directory"]])
         for update in updates
     }
-    assert set(folders) == set(PINNED)
-    for ecosystem, patterns in PINNED.items():
+    assert set(folders) == set(PINNED_FILES)
+    for ecosystem, patterns in PINNED_FILES.items():
         files = list_tracked_files(*patterns)
         # Dependabot itself looks for workflows in `.github/workflows`.
         pinned = {"/" if path.startswith(".github/") else find_pin_folder(path) for path in files}

@@ -1,4 +1,4 @@
-"""What the programs of the stacks wrote while a test ran, for the report of its failure."""
+"""Adds the log lines that the programs of test stacks wrote during a test to its failure report."""
 
 import re
 from collections.abc import Generator
@@ -9,23 +9,23 @@ import pytest
 from devstack.harness.opening import OPEN_STACKS
 
 _MAX_LINES = 30
-# A record has its traceback in it.
+# The maximum length of a line. A line with an error also contains the traceback.
 _MAX_CHARACTERS = 4_000
-_TROUBLE = re.compile(r'"level": "(?:warning|error|critical)"|: Traceback ')
+_PROBLEM = re.compile(r'"level": "(?:warning|error|critical)"|: Traceback ')
 _TIME = re.compile(r'"timestamp": "([^"]+)"')
 
 _sizes = pytest.StashKey[dict[Path, int]]()
 
 
-def _logs() -> dict[Path, int]:
-    """The size of each log; two processes may write one."""
+def _log_sizes() -> dict[Path, int]:
+    """Return the size of each log. Two processes may share a log."""
     logs = {running.log for stack in OPEN_STACKS for running in stack.processes}
     return {log: log.stat().st_size for log in logs if log.exists()}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    item.stash[_sizes] = _logs()
+    item.stash[_sizes] = _log_sizes()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -33,26 +33,27 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.failed and (written := _written(item.stash.get(_sizes, {}))):
-        report.sections.append(("What the stack's programs logged, trouble first", written))
+    if report.failed and (lines := _read_new_lines(item.stash.get(_sizes, {}))):
+        report.sections.append(("What the stack's programs logged, trouble first", lines))
     return report
 
 
-def _written(before: dict[Path, int]) -> str:
-    timed = []
-    for log, size in _logs().items():
-        at = ""
+def _read_new_lines(sizes_before: dict[Path, int]) -> str:
+    """Return the last lines since the start of the test, warnings and errors first."""
+    lines_with_times = []
+    for log, size in _log_sizes().items():
+        line_time = ""
         with log.open("rb") as file:
-            # A log may have been put aside and begun anew.
-            file.seek(min(before.get(log, 0), size))
+            # The log may be shorter than before, because it was rotated.
+            file.seek(min(sizes_before.get(log, 0), size))
             for line in file.read().decode(errors="replace").splitlines():
-                found = _TIME.search(line)
-                at = found[1] if found else at
-                timed.append((at, f"{log.stem}: {line[:_MAX_CHARACTERS]}"))
-    # Lines that differ by their time alone are told once, the last.
-    last = {_TIME.sub("", line): line for _, line in sorted(timed, key=lambda each: each[0])}
-    lines = list(last.values())
-    trouble = [line for line in lines if _TROUBLE.search(line)][-_MAX_LINES:]
-    rest = [line for line in lines if line not in trouble]
-    room = _MAX_LINES - len(trouble)
-    return "\n".join([*trouble, *(rest[-room:] if room else [])])
+                match = _TIME.search(line)
+                line_time = match[1] if match else line_time
+                lines_with_times.append((line_time, f"{log.stem}: {line[:_MAX_CHARACTERS]}"))
+    # Of several lines that differ only in their time, keep the last one.
+    sorted_lines = sorted(lines_with_times, key=lambda each: each[0])
+    lines = list({_TIME.sub("", line): line for _, line in sorted_lines}.values())
+    problems = [line for line in lines if _PROBLEM.search(line)][-_MAX_LINES:]
+    other_lines = [line for line in lines if line not in problems]
+    free_lines = _MAX_LINES - len(problems)
+    return "\n".join([*problems, *(other_lines[-free_lines:] if free_lines else [])])

@@ -1,8 +1,9 @@
-"""Fork programs of ours from a process that has imported them: an API takes a tenth of its start.
+"""Forks Pressroom's programs from a process that has already imported them.
 
-The process is named after the one from which Android forks its applications. It has no thread, no
-connection and no setting. A forked program gets its arguments, its environment and its log, and is
-a child of the process that asked for it, which waits for it and ends it like any other.
+An API then starts ten times as fast. The process is named after the process from which Android
+forks its applications. The zygote has no threads, no connections and no settings. A forked program
+gets its own arguments, environment and log. It is a child of the test process, which waits for it
+and ends it like any other program.
 """
 
 import atexit
@@ -22,19 +23,24 @@ from core.process.garbage_collection import freeze_before_fork
 from devstack.supervisor.child import Program
 from devstack.supervisor.environment import clean_environment
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-# Variables in which a program may differ from the tests: they are read when it runs. Any other
-# may be read by an import, which the process did already.
-_READ_LATE = ("PRESSROOM_", "PROBE_", "OTEL_", "PYTEST_CURRENT_TEST")
-# The library of metrics reads this one when it is imported.
-_READ_EARLY = "PRESSROOM_WORKER_METRICS_ADDRESS"
+# Options of prctl(2).
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+# The prefixes of variables in which a forked program may differ from the tests, because programs
+# read them after all imports. The zygote has already imported everything, so a program that differs
+# in any other variable can't be forked.
+_VARIABLES_READ_AFTER_IMPORT = ("PRESSROOM_", "PROBE_", "OTEL_", "PYTEST_CURRENT_TEST")
+# The metrics library reads this variable when it is imported.
+_VARIABLE_READ_AT_IMPORT = "PRESSROOM_WORKER_METRICS_ADDRESS"
 
 
 class Forked(subprocess.Popen[bytes]):
     """A child of this process that the zygote forked."""
 
     def __init__(self, pid: int, argv: tuple[str, ...]) -> None:
-        self.pid, self.args, self.returncode = pid, argv, None
+        self.pid = pid
+        self.args = argv
+        self.returncode = None
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -64,40 +70,46 @@ class Zygote:
         self._environment = clean_environment()
 
     def fork(self, program: Program, module: str, words: tuple[str, ...]) -> Forked | None:
-        """Fork the program, unless it needs a start of its own."""
+        """Fork the program, or return None if it must be started without the zygote."""
         return self.spawn(program, module, words) if self.can_fork(program) else None
 
     def can_fork(self, program: Program) -> bool:
-        """Return whether the program reads what is its own after it was imported."""
-        environment, known = program.environment, self._environment
+        """Return whether the program reads all its own settings after its imports."""
+        environment = program.environment
+        known = self._environment
         differs = {
             name
             for name in {*environment, *known}
-            if environment.get(name) != known.get(name) and not name.startswith(_READ_LATE)
+            if environment.get(name) != known.get(name)
+            and not name.startswith(_VARIABLES_READ_AFTER_IMPORT)
         }
-        return not differs and _READ_EARLY not in environment and program.directory is None
+        return (
+            not differs
+            and _VARIABLE_READ_AT_IMPORT not in environment
+            and program.directory is None
+        )
 
     def spawn(self, program: Program, module: str, words: tuple[str, ...]) -> Forked:
         """Run `python -m module words…` as the development stack's `spawn` does."""
         program.rotate_log()
-        process = self._started()
+        process = self._start()
         assert process.stdin
         assert process.stdout
-        asked = {
+        request = {
             "module": module,
             "words": words,
             "environment": dict(program.environment),
             "log": str(program.log),
             "directory": str(Path.cwd()),
         }
-        # The zygote's child ends at once and leaves its own child to this process.
+        # The zygote's child exits immediately, so that this process adopts the program.
         _control(_PR_SET_CHILD_SUBREAPER, 1)
         try:
-            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
             return Forked(int(process.stdout.readline()), program.argv)
         finally:
-            # Other programs' orphans are nothing to it.
+            # This process must not adopt the orphans of other programs.
             _control(_PR_SET_CHILD_SUBREAPER, 0)
 
     def pytest_unconfigure(self) -> None:
@@ -105,7 +117,8 @@ class Zygote:
         if self._process is not None:
             self._process.communicate()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Return the zygote process, and start it if necessary."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.runner.zygote"],
@@ -119,10 +132,10 @@ class Zygote:
         return self._process
 
 
-class _Ending:
-    """Ends the process at once, after all other work at its exit.
+class _FastExit:
+    """Ends the process immediately, after all other exit handlers.
 
-    Taking the imported modules apart would take longer than the start did.
+    The usual cleanup of the imported modules would take longer than the start of the program.
     """
 
     code = 0
@@ -136,52 +149,53 @@ def _control(option: int, value: int) -> None:
     assert ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0
 
 
-def _next_program() -> dict[str, Any]:
+def _await_program() -> dict[str, Any]:
     """Fork a program for each request until the tests end; return the request in each program."""
-    tests = os.getppid()
+    tests_pid = os.getppid()
     for line in sys.stdin.buffer:
-        between = os.fork()
-        if between:
-            os.waitpid(between, 0)
-            # Now the tests are its parent.
+        intermediate_pid = os.fork()
+        if intermediate_pid:
+            os.waitpid(intermediate_pid, 0)
+            # Now the test process is the parent of the program. End the line with the program's id.
             os.write(1, b"\n")
             continue
-        program = os.fork()
-        if program:
-            os.write(1, b"%d" % program)
+        program_pid = os.fork()
+        if program_pid:
+            os.write(1, b"%d" % program_pid)
             os._exit(0)
         for _ in range(5_000):
-            if os.getppid() == tests:
+            if os.getppid() == tests_pid:
                 break
             time.sleep(0.001)
         else:
             sys.exit(1)
         _control(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        told: dict[str, Any] = json.loads(line)
-        return told
+        request: dict[str, Any] = json.loads(line)
+        return request
     sys.exit()
 
 
-def _become(told: dict[str, Any], ending: _Ending) -> None:
+def _run_program(request: dict[str, Any], fast_exit: _FastExit) -> None:
+    """Run the requested program in this process."""
     os.setsid()
-    for path, mode, numbers in (
+    for path, mode, descriptors in (
         (os.devnull, os.O_RDONLY, (0,)),
-        (told["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, (1, 2)),
+        (request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, (1, 2)),
     ):
         opened = os.open(path, mode, 0o644)
-        for number in numbers:
-            os.dup2(opened, number)
+        for descriptor in descriptors:
+            os.dup2(opened, descriptor)
         os.close(opened)
-    os.chdir(told["directory"])
+    os.chdir(request["directory"])
     os.environ.clear()
-    os.environ.update(told["environment"])
-    sys.argv[1:] = told["words"]
-    ending.code = 1
+    os.environ.update(request["environment"])
+    sys.argv[1:] = request["words"]
+    fast_exit.code = 1
     try:
-        runpy.run_module(told["module"], run_name="__main__", alter_sys=True)
-        ending.code = 0
+        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+        fast_exit.code = 0
     except SystemExit as ended:
-        ending.code = ended.code if isinstance(ended.code, int) else bool(ended.code)
+        fast_exit.code = ended.code if isinstance(ended.code, int) else bool(ended.code)
         raise
 
 
@@ -193,7 +207,7 @@ def _import_all() -> None:
         "celery.bin.worker",
         "celery.concurrency.prefork",
         "celery.concurrency.thread",
-        # Not cli.main, which a program runs as __main__.
+        # Without cli.main, because programs run it as the module __main__.
         "cli.connection",
         "cli.processes",
         "devstack.sandbox.app",
@@ -208,8 +222,8 @@ def _import_all() -> None:
 
 
 if __name__ == "__main__":
-    # Before the imports: the last to be called.
-    at_exit = _Ending()
-    atexit.register(at_exit)
+    # Register this handler before the imports, so that it runs after all other exit handlers.
+    main_fast_exit = _FastExit()
+    atexit.register(main_fast_exit)
     _import_all()
-    _become(_next_program(), at_exit)
+    _run_program(_await_program(), main_fast_exit)

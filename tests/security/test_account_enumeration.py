@@ -1,4 +1,4 @@
-"""Strangers can't find out who has an account, neither by the answers nor by their time."""
+"""Tests that neither responses nor their durations reveal who has an account."""
 
 import re
 import time
@@ -18,12 +18,13 @@ from tests.support.security.people import Request
 from tests.support.security.stopwatch import share_of_slower_first, time_requests
 from tests.support.stack.cheap_passwords import thorough_hashes
 
-PAIRS = 60
-# Each login takes a core for a while.
-FEW = 12
-AT_ONCE = 4
-# 5.6 standard deviations of so many fair coins.
-MOST_UNEVEN = 5.6 * 0.5 / PAIRS**0.5
+PAIR_COUNT = 60
+# Fewer, because hashing the password of each login uses a CPU core for a while.
+LOGIN_PAIR_COUNT = 12
+CONCURRENT_REQUESTS = 4
+# The maximum deviation from one half of the share of pairs in which the known address is slower.
+# It is 5.6 standard deviations of that share for PAIR_COUNT tosses of a fair coin.
+MAX_SHARE_DEVIATION = 5.6 * 0.5 / PAIR_COUNT**0.5
 FORMS = {"/register": {}, "/password/forgotten": {}, "/login": {"password": "not the password"}}
 
 
@@ -49,7 +50,7 @@ def comparable_reply(
     with a_visitor(stack) as visitor:
         reply = visitor.fill_in(path, email=email, **fields)
         names = sorted({name for name in reply.headers if name != "content-length"})
-        # Forms have a token of the browser's, and say what was typed.
+        # Remove the browser's token and the submitted values, which the forms contain.
         text = re.sub(r'(value|data-options)="[^"]*"', "", reply.text)
         return reply.status_code, text, names
 
@@ -58,9 +59,9 @@ def comparable_reply(
 def test_account_forms_answer_known_and_unknown_addresses_identically(
     stack: Stack, path: str
 ) -> None:
-    kinds = (new_account(stack), new_account(stack, password=None), new_address())
+    addresses = (new_account(stack), new_account(stack, password=None), new_address())
     answers = [
-        comparable_reply(stack, path, email, **FORMS[path]) for email in kinds for _ in range(4)
+        comparable_reply(stack, path, email, **FORMS[path]) for email in addresses for _ in range(4)
     ]
     assert answers == [answers[0]] * len(answers)
 
@@ -69,7 +70,7 @@ def test_account_forms_answer_known_and_unknown_addresses_identically(
 def test_account_forms_never_answer_before_the_padded_duration(
     stack: Stack, path: str, password_hash: str
 ) -> None:
-    [pair] = timed_pairs(stack, path, password_hash, 1)
+    [pair] = time_pairs(stack, path, password_hash, 1)
     assert min(pair) >= STEP_SECONDS * 0.95
 
 
@@ -78,44 +79,45 @@ def test_account_forms_never_answer_before_the_padded_duration(
 def test_mail_requests_take_equally_long_for_known_and_unknown_addresses(
     stack_with_full_hashes: Stack, path: str, password_hash: str
 ) -> None:
-    timed = timed_pairs(stack_with_full_hashes, path, password_hash, PAIRS)
-    assert min(seconds for pair in timed for seconds in pair) >= STEP_SECONDS * 0.95
-    assert abs(share_of_slower_first(timed) - 0.5) <= MOST_UNEVEN, sorted(timed)
+    pairs = time_pairs(stack_with_full_hashes, path, password_hash, PAIR_COUNT)
+    assert min(seconds for pair in pairs for seconds in pair) >= STEP_SECONDS * 0.95
+    assert abs(share_of_slower_first(pairs) - 0.5) <= MAX_SHARE_DEVIATION, sorted(pairs)
 
 
 @pytest.mark.tier("timing")
 def test_login_takes_equally_long_for_known_and_unknown_addresses(
     stack_with_full_hashes: Stack, password_hash: str
 ) -> None:
-    timed = timed_pairs(stack_with_full_hashes, "/login", password_hash, FEW)
-    assert min(seconds for pair in timed for seconds in pair) >= STEP_SECONDS * 0.95
-    known, unknown = (median(times) for times in zip(*timed, strict=True))
-    assert 0.5 < known / unknown < 2, sorted(timed)
+    pairs = time_pairs(stack_with_full_hashes, "/login", password_hash, LOGIN_PAIR_COUNT)
+    assert min(seconds for pair in pairs for seconds in pair) >= STEP_SECONDS * 0.95
+    known, unknown = (median(times) for times in zip(*pairs, strict=True))
+    assert 0.5 < known / unknown < 2, sorted(pairs)
 
 
 @pytest.mark.tier("timing")
 def test_password_check_costs_the_same_for_account_without_password(password_hash: str) -> None:
-    spent = {}
+    cpu_seconds = {}
     with thorough_hashes():
+        # The first call computes a dummy hash. Keep that out of the measurement.
         passwords.verify_password(None, "as it is once the first has come")
-        for kept in (password_hash, None):
-            began = time.process_time()
+        for stored_hash in (password_hash, None):
+            began_at = time.process_time()
             for _ in range(3):
-                assert not passwords.verify_password(kept, "not the password").matches
-            spent[kept] = time.process_time() - began
-    assert 0.5 < spent[None] / spent[password_hash] < 2
+                assert not passwords.verify_password(stored_hash, "not the password").matches
+            cpu_seconds[stored_hash] = time.process_time() - began_at
+    assert 0.5 < cpu_seconds[None] / cpu_seconds[password_hash] < 2
 
 
-def timed_pairs(
+def time_pairs(
     stack: Stack, path: str, password_hash: str, count: int
 ) -> list[tuple[float, float]]:
-    """Seconds for an address with an account, and for one without."""
+    """Return the seconds for an address with an account and for one without, per pair."""
     known = [new_address() for _ in range(count)]
     with stack.resources.unit_of_work() as uow:
         uow.session.add_all(User(email=email, password_hash=password_hash) for email in known)
 
-    def asking(email: str) -> Request:
+    def build_request(email: str) -> Request:
         return ("POST", path, {"email": email, **FORMS[path]})
 
-    requests = [(asking(email), asking(new_address())) for email in known]
-    return time_requests(stack, requests, AT_ONCE)
+    requests = [(build_request(email), build_request(new_address())) for email in known]
+    return time_requests(stack, requests, CONCURRENT_REQUESTS)

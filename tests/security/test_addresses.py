@@ -1,4 +1,4 @@
-"""A member's address is told to the list's owner and to the member, and to nobody else."""
+"""Tests that only the list's owner and the member see a member's address."""
 
 import json
 import re
@@ -19,81 +19,93 @@ from tests.support.http.openapi import openapi_document
 
 @dataclass
 class ListWithOnlookers:
-    """A list with a member, and people who have no business with that member."""
+    """A list with a member, and API callers who must not see the member's address and name."""
 
     list_id: int
     slug: str
     owner: Owner
     member: Owner
-    # Beside the member's own address, the one and only name that is theirs.
+    # The member's address, and a name that only this member has.
     secrets: tuple[str, ...]
+    # Maps each kind of caller to its API key. A stranger has none.
     onlookers: dict[str, str | None]
-    others_list_id: int
+    other_list_id: int
 
 
 @pytest.fixture(scope="module")
 def list_with_onlookers(stack: Stack) -> ListWithOnlookers:
     """A mailing list with a member, and API callers who must not see the member's address."""
-    owner, rival = stack.create_owner(), stack.create_owner()
-    member, fellow = stack.create_owner(plan=Plan.FREE), stack.create_owner(plan=Plan.FREE)
+    owner = stack.create_owner()
+    other_owner = stack.create_owner()
+    member = stack.create_owner(plan=Plan.FREE)
+    other_member = stack.create_owner(plan=Plan.FREE)
     list_id, slug = _new_list(stack, owner)
-    others_list_id, _ = _new_list(stack, rival)
+    other_list_id, _ = _new_list(stack, other_owner)
     name = f"Name {secrets.token_hex(8)}"
     stack.query("UPDATE users SET name = %s WHERE id = %s", name, member.user_id)
-    for person, joined in ((member, list_id), (fellow, list_id), (fellow, others_list_id)):
+    subscriptions = (
+        (member, list_id),
+        (other_member, list_id),
+        (other_member, other_list_id),
+    )
+    for person, subscribed_list_id in subscriptions:
         with stack.client(person.key) as client:
-            client.post(f"/subscriptions/{joined}/no-challenge").raise_for_status()
+            path = f"/subscriptions/{subscribed_list_id}/no-challenge"
+            client.post(path).raise_for_status()
     restricted = stack.create_key(owner.user_id, Scope.ATTACHMENT)
     onlookers = {
         "a stranger": None,
-        "another owner": rival.key,
-        "another member": fellow.key,
+        "another owner": other_owner.key,
+        "another member": other_member.key,
         "a key without the scope": restricted,
     }
     return ListWithOnlookers(
-        list_id, slug, owner, member, (member.email, name), onlookers, others_list_id
+        list_id, slug, owner, member, (member.email, name), onlookers, other_list_id
     )
 
 
 def _new_list(stack: Stack, owner: Owner) -> tuple[int, str]:
     slug = f"list-{secrets.token_hex(6)}"
     with stack.client(owner.key) as client:
-        made = client.post("/lists", json={"title": "List", "slug": slug}).raise_for_status()
-    return made.json()["data"]["id"], slug
+        reply = client.post("/lists", json={"title": "List", "slug": slug}).raise_for_status()
+    return reply.json()["data"]["id"], slug
 
 
 def operations() -> list[tuple[str, str]]:
-    """Method and path of all that the document names; what takes things away comes last."""
-    found = [
-        (method.upper(), path) for path, of in openapi_document()["paths"].items() for method in of
+    """Return the methods and paths of the OpenAPI document. Those that delete things come last."""
+    methods_and_paths = [
+        (method.upper(), path)
+        for path, methods in openapi_document()["paths"].items()
+        for method in methods
     ]
-    return sorted(found, key=lambda each: _ORDER.index(each[0]))
+    return sorted(methods_and_paths, key=lambda each: _ORDER.index(each[0]))
 
 
 _ORDER = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def paths(list_with_onlookers: ListWithOnlookers, template: str) -> set[str]:
-    """The path with everything in it that may lead to the member."""
+    """Return the path with the member's id and with each list that may lead to the member."""
     names = re.findall(r"{(\w+)}", template)
     values = dict.fromkeys(names, str(list_with_onlookers.member.user_id))
     return {
-        template.format(**(values | {"list_id": place}))
-        for place in (
+        template.format(**(values | {"list_id": list_id}))
+        for list_id in (
             str(list_with_onlookers.list_id),
             list_with_onlookers.slug,
-            str(list_with_onlookers.others_list_id),
+            str(list_with_onlookers.other_list_id),
         )
     }
 
 
 def queries(list_with_onlookers: ListWithOnlookers) -> list[dict[str, str]]:
-    """Each parameter that names a list or a person or looks for one."""
-    email, list_id = list_with_onlookers.member.email, str(list_with_onlookers.list_id)
+    """Return queries with all parameters that name or search a list or a person."""
+    email = list_with_onlookers.member.email
+    list_id = str(list_with_onlookers.list_id)
     return [
         {
             "list_id": list_id,
-            "dst_list_id": str(list_with_onlookers.others_list_id),
+            "dst_list_id": str(list_with_onlookers.other_list_id),
             "user_id": str(list_with_onlookers.member.user_id),
             "email": email[:5] + "*",
             "trace_id": "",
@@ -102,14 +114,14 @@ def queries(list_with_onlookers: ListWithOnlookers) -> list[dict[str, str]]:
     ]
 
 
-# What changes nothing, so that the calls before leave the member where they are.
+# These bodies change nothing, so that the member stays on the list for the calls that follow.
 _BODIES: dict[str, dict[str, Any] | None] = {"PUT": {"enabled": True}, "PATCH": {"name": "X"}}
 
 
 def test_no_route_shows_a_members_address_or_name_to_anyone_else(
     stack: Stack, list_with_onlookers: ListWithOnlookers
 ) -> None:
-    asked: set[str] = set()
+    called_operations: set[str] = set()
     with ExitStack() as opened:
         callers = {
             who: opened.enter_context(stack.client(key))
@@ -117,22 +129,22 @@ def test_no_route_shows_a_members_address_or_name_to_anyone_else(
         }
         for method, template in operations():
             if template.endswith("/events"):
-                continue  # a stream, whose states GET /jobs/{job_id} answers
+                continue  # An endless stream. GET /jobs/{job_id} returns the same data.
             for path, query, who in product(
                 paths(list_with_onlookers, template), queries(list_with_onlookers), callers
             ):
                 reply = callers[who].request(method, path, params=query, json=_BODIES.get(method))
-                asked.add(f"{method} {template}")
-                told = [
-                    each for each in list_with_onlookers.secrets if each in everything_of(reply)
+                called_operations.add(f"{method} {template}")
+                leaks = [
+                    each for each in list_with_onlookers.secrets if each in response_text(reply)
                 ]
-                assert told == [], (who, method, path, query, reply.text)
+                assert leaks == [], (who, method, path, query, reply.text)
                 assert reply.status_code < 500, (who, method, path, reply.text)
-    assert {"GET /subscriptions/opponent", "GET /lists/{list_id}/subscriptions"} < asked
+    assert {"GET /subscriptions/opponent", "GET /lists/{list_id}/subscriptions"} < called_operations
 
 
-def everything_of(reply: httpx2.Response) -> str:
-    # As text, however it was escaped.
+def response_text(reply: httpx2.Response) -> str:
+    """Return the body and the headers of a response. A JSON body has no escaped characters."""
     try:
         body = json.dumps(reply.json(), ensure_ascii=False)
     except ValueError:
@@ -143,7 +155,8 @@ def everything_of(reply: httpx2.Response) -> str:
 def test_owner_and_member_see_the_members_address(
     stack: Stack, list_with_onlookers: ListWithOnlookers
 ) -> None:
-    list_id, user_id = list_with_onlookers.list_id, list_with_onlookers.member.user_id
+    list_id = list_with_onlookers.list_id
+    user_id = list_with_onlookers.member.user_id
     with (
         stack.client(list_with_onlookers.owner.key) as owner,
         stack.client(list_with_onlookers.member.key) as member,
@@ -155,4 +168,4 @@ def test_owner_and_member_see_the_members_address(
             member.get("/subscriptions"),
             member.get("/subscriptions/opponent", params={"list_id": list_id}),
         ):
-            assert list_with_onlookers.member.email in everything_of(reply)
+            assert list_with_onlookers.member.email in response_text(reply)

@@ -1,4 +1,4 @@
-"""An account at all its bounds at once: no answer is large, and the API gives the memory back."""
+"""Tests that responses stay small, and that the API releases memory, if all limits are reached."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -36,13 +36,13 @@ from tests.support.stack.held_memory import settled_memory
 pytestmark = [pytest.mark.tier("processes"), pytest.mark.timeout(900)]
 
 MAX_ANSWER_BYTES = 4_000_000
-MAX_LEFT_BYTES = 100 * MB
-# Of the free plan.
-LISTS, MEMBERS = 5, 1000
-# As large as a filter may be.
-FILTER = json.dumps(filter_of_bytes(MAX_FILTER_BYTES))
-# Photos are a provider's.
-READS = {
+MAX_MEMORY_GROWTH_BYTES = 100 * MB
+# The limits of the free plan.
+MAX_LISTS = 5
+MAX_MEMBERS = 1000
+LARGEST_FILTER = json.dumps(filter_of_bytes(MAX_FILTER_BYTES))
+# All GET operations, except those for photos, whose responses come from a stock photo provider.
+READ_CALLS = {
     name: call
     for name, call in {**CALLS, **CONSOLE_CALLS}.items()
     if name.startswith("GET ") and "/photos/" not in name
@@ -54,7 +54,7 @@ def test_responses_stay_small_and_memory_is_released_for_account_at_all_limits(
 ) -> None:
     world = build(stack)
     port = free_port()
-    # A start of its own: a process that was forked shares memory with others.
+    # Start a process that isn't forked, because a forked process shares memory with others.
     api = stack.start(
         "api-at-bounds",
         *("serve", "--port", str(port)),
@@ -65,34 +65,37 @@ def test_responses_stay_small_and_memory_is_released_for_account_at_all_limits(
         cookie = sessions.begin_session(uow, world.owner.user_id)
     headers = {"Authorization": f"Bearer {world.owner.key}"}
     url = f"http://127.0.0.1:{port}"
-    program = httpx2.Client(base_url=url, headers=headers, timeout=60)
+    api_client = httpx2.Client(base_url=url, headers=headers, timeout=60)
     browser = httpx2.Client(base_url=url, cookies={SESSION: cookie}, timeout=60)
-    with program, browser:
-        read_all(world, program, browser)
-        before = settled_memory(lambda: measure_memory(api.pid))
+    with api_client, browser:
+        read_all(world, api_client, browser)
+        memory_before = settled_memory(lambda: measure_memory(api.pid))
         fill(world)
-        sizes = read_all(world, program, browser)
-        large = {name: size for name, size in sizes.items() if size > MAX_ANSWER_BYTES}
-        assert large == {}
-        # The account is as large as this test says.
+        sizes = read_all(world, api_client, browser)
+        too_large = {name: size for name, size in sizes.items() if size > MAX_ANSWER_BYTES}
+        assert too_large == {}
+        # Check that the account really has reached its limits.
         assert sizes["GET /lists/{list_id}/subscriptions"] > MAX_ANSWER_BYTES * 0.9
         with ThreadPoolExecutor(4) as threads:
             largest = [name for name, size in sizes.items() if size > MAX_ANSWER_BYTES / 2]
-            list(threads.map(partial(read, world, program), 4 * largest))
+            list(threads.map(partial(read, world, api_client), 4 * largest))
         eventually(
-            lambda: measure_memory(api.pid) <= before + MAX_LEFT_BYTES,
+            lambda: measure_memory(api.pid) <= memory_before + MAX_MEMORY_GROWTH_BYTES,
             within=30,
-            what=f"the return of the API to {before / MB:.0f} MB",
+            what=f"the return of the API to {memory_before / MB:.0f} MB",
         )
 
 
-def read_all(world: World, program: httpx2.Client, browser: httpx2.Client) -> dict[str, int]:
-    """The bytes of each answer that the owner can read, with the largest limit."""
-    return {name: read(world, browser if " /console" in name else program, name) for name in READS}
+def read_all(world: World, api_client: httpx2.Client, browser: httpx2.Client) -> dict[str, int]:
+    """Return the size of each response that the owner can read, with the largest page size."""
+    return {
+        name: read(world, browser if " /console" in name else api_client, name)
+        for name in READ_CALLS
+    }
 
 
 def read(world: World, client: httpx2.Client, name: str) -> int:
-    reply = with_largest_limit(name, READS[name]).send(client, name, world.values)
+    reply = with_largest_limit(name, READ_CALLS[name]).send(client, name, world.values)
     assert reply.status_code < 500, (name, reply.text)
     return len(reply.content)
 
@@ -106,16 +109,19 @@ def with_largest_limit(name: str, call: Call) -> Call:
 
 
 def fill(world: World) -> None:
-    """Bring the account to its bounds, by SQL where calls would take long."""
-    stack, client, owner_id = world.stack, world.client, world.owner.user_id
-    list_id, user_id = world.values["list_id"], world.values["user_id"]
+    """Fill the account to its limits. Use SQL where API calls would take long."""
+    stack = world.stack
+    client = world.client
+    owner_id = world.owner.user_id
+    list_id = world.values["list_id"]
+    user_id = world.values["user_id"]
     names = [f"field_{number}" for number in range(MAX_FIELDS - 1)]
     fields = [{"key": name, "label": name, "type": "text"} for name in names]
     ids = [data(client.post("/fields", json=each))["id"] for each in fields]
-    data(add(client, list_id, *(new_address() for _ in range(MEMBERS - 3))))
+    data(add(client, list_id, *(new_address() for _ in range(MAX_MEMBERS - 3))))
     values = json.dumps({str(each): "😀" * 1000 for each in ids})
     stack.query("UPDATE subscriptions SET fields = %s WHERE list_id = %s", values, list_id)
-    for _ in range(LISTS - 3):
+    for _ in range(MAX_LISTS - 3):
         new_list(client)
     texts = {"description": "😀" * 5000, "tagline": "😀" * 500, "consent_wording": "😀" * 2000}
     for each in data(client.get("/lists"))["items"]:
@@ -124,20 +130,20 @@ def fill(world: World) -> None:
         "INSERT INTO segments (list_id, name, folded, filter)"
         " SELECT id, n::text, n::text, %s FROM lists, generate_series(2, %s) AS n"
         " WHERE user_id = %s",
-        *(FILTER, MAX_SEGMENTS_PER_LIST, owner_id),
+        *(LARGEST_FILTER, MAX_SEGMENTS_PER_LIST, owner_id),
     )
     stack.query(
         "INSERT INTO bulk_actions (list_id, user_id, filter, action, status, finished_at)"
         " SELECT %s, %s, %s, 'email_off', 'succeeded', now() FROM generate_series(1, 1000)",
-        *(list_id, owner_id, FILTER),
+        *(list_id, owner_id, LARGEST_FILTER),
     )
     stack.query(
         "INSERT INTO exports (list_id, user_id, kind, filter, object_prefix, finished_at)"
         " SELECT %s, %s, 'members', %s, 'none/' || %s || n, now()"
         " FROM generate_series(1, 1000) AS n",
-        *(list_id, owner_id, FILTER, world.mark),
+        *(list_id, owner_id, LARGEST_FILTER, world.mark),
     )
-    # Each of these bytes is six of JSON.
+    # Each of these bytes takes six bytes in JSON.
     stack.query(
         "INSERT INTO webhook_deliveries (endpoint_id, event_type, status, answer)"
         " SELECT %s, 'webhook.test', 'delivered', decode(repeat('01', 4096), 'hex')"
@@ -149,7 +155,7 @@ def fill(world: World) -> None:
         " SELECT %s, rpad(n::text, 40, '😀'), n::text FROM generate_series(1, 9000) AS n",
         list_id,
     )
-    copies(
+    insert_copies(
         stack,
         "attachments",
         "hash_id = %s",
@@ -160,30 +166,35 @@ def fill(world: World) -> None:
         tags="array_fill(repeat('😀', 64), ARRAY[50])",
     )
     columns = [{"name": "😀" * 150 + str(n), "becomes": "ignored"} for n in range(500)]
-    kept = {"columns": columns, "ignored_columns": [each["name"] for each in columns]}
-    copies(
+    import_columns = {"columns": columns, "ignored_columns": [each["name"] for each in columns]}
+    insert_copies(
         stack,
         "imports",
         "id = %s",
         world.values["import_id"],
         100,
         object_prefix="object_prefix || n",
-        # A key opens the file of its own import alone, so a copy has none.
+        # The key belongs to the file of the original import, so the copies have no key.
         wrapped_key="NULL::bytea",
         wrapped_by="NULL::text",
-        columns=literal(kept),
+        columns=literal(import_columns),
     )
-    copies(
-        stack, "jobs", "id = %s", world.values["job_id"], 100, result=f"result || {literal(kept)}"
+    insert_copies(
+        stack,
+        "jobs",
+        "id = %s",
+        world.values["job_id"],
+        100,
+        result=f"result || {literal(import_columns)}",
     )
-    copies(
+    insert_copies(
         stack,
         "subscription_events",
         "id = (SELECT max(id) FROM subscription_events WHERE user_id = %s)",
         user_id,
         changed="array_fill('fields.' || repeat('a', 40), ARRAY[50])",
     )
-    copies(
+    insert_copies(
         stack,
         "events",
         "id = (SELECT max(id) FROM events WHERE user_id = %s)",
@@ -191,7 +202,7 @@ def fill(world: World) -> None:
         detail="jsonb_build_object('key_id', repeat('1', 1900))",
         user_agent="repeat('\"', 300)",
     )
-    copies(
+    insert_copies(
         stack,
         "feed_events",
         "id = (SELECT max(id) FROM feed_events WHERE user_id = %s)",
@@ -206,26 +217,37 @@ def fill(world: World) -> None:
     )
     stack.query("UPDATE users SET plan = %s WHERE id = %s", Plan.FREE, owner_id)
     used = data(client.get("/users/me"))["quotas"]["storage_mb"]["used"]
-    assert used * MB > (LISTS * MAX_SEGMENTS_PER_LIST + 2000) * count_row_bytes(json.loads(FILTER))
+    assert used * MB > (MAX_LISTS * MAX_SEGMENTS_PER_LIST + 2000) * count_row_bytes(
+        json.loads(LARGEST_FILTER)
+    )
 
 
 def literal(value: object) -> str:
+    """Return a SQL expression for a JSON value."""
     return f"'{json.dumps(value, ensure_ascii=False)}'::jsonb"
 
 
-def copies(
-    stack: Stack, table: str, which: str, name: object, count: int = 1000, **changed: str
+def insert_copies(
+    stack: Stack,
+    table: str,
+    condition: str,
+    value: object,
+    count: int = 1000,
+    **changed_columns: str,
 ) -> None:
-    """Rows like the one that is there, with other ids, and these columns changed."""
-    found = stack.query(
+    """Add copies of a row with new ids.
+
+    ``changed_columns``: maps names of columns to SQL expressions for their values in the copies.
+    """
+    rows = stack.query(
         "SELECT attname::text FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0"
         " AND NOT attisdropped AND attname <> 'id'",
         table,
     )
-    columns = [str(column) for (column,) in found]
-    values = ", ".join(changed.get(each, each) for each in columns)
+    columns = [str(column) for (column,) in rows]
+    values = ", ".join(changed_columns.get(each, each) for each in columns)
     stack.query(
         f"INSERT INTO {table} ({', '.join(columns)}) SELECT {values} FROM {table},"
-        f" generate_series(1, {count}) AS n WHERE {which}",
-        name,
+        f" generate_series(1, {count}) AS n WHERE {condition}",
+        value,
     )

@@ -1,4 +1,4 @@
-"""Secrets stay secret: what is sent and set is in no log, answer, metric or result."""
+"""Tests that no secret of a request or a setting appears in logs, responses, metrics or results."""
 
 import base64
 import secrets
@@ -28,7 +28,7 @@ def canary(name: str) -> str:
 
 
 class CanaryStack:
-    """A stack with a canary in every setting that is a secret, and all that it writes."""
+    """A stack with a canary value in every secret setting, and all texts that the stack writes."""
 
     def __init__(self, stack: Stack, home: Path) -> None:
         self.stack = stack
@@ -68,7 +68,8 @@ class CanaryStack:
         self.processes = self._start()
 
     def _start(self) -> list[Running]:
-        stack, port = self.stack, self.flower_port
+        stack = self.stack
+        port = self.flower_port
         return [
             stack.start_api(),
             stack.start_worker("request", "photos", "money", "mail", "maintenance"),
@@ -107,77 +108,88 @@ class CanaryStack:
 def canary_stack(make_stack: object, home: Path) -> Iterator[CanaryStack]:
     """A test stack whose secret settings are random words, which no output may ever contain."""
     assert callable(make_stack)
-    made = CanaryStack(make_stack("canaries"), home)
-    yield made
-    made.stack.stop()
+    created_stack = CanaryStack(make_stack("canaries"), home)
+    yield created_stack
+    created_stack.stack.stop()
 
 
 def test_no_secret_appears_in_logs_errors_metrics_or_results(canary_stack: CanaryStack) -> None:
     stack = canary_stack.stack
     owner = stack.create_owner()
-    sent = {canary(name) for name in ("bearer", "cookie", "challenge", "token", "signature")}
-    by_name = {each.split("-")[1]: each for each in sent}
+    names = ("bearer", "cookie", "challenge", "token", "signature")
+    canaries = {name: canary(name) for name in names}
     with stack.client(owner.key) as client, stack.client() as stranger:
-        canary_stack.answers += _ask(client, stranger, by_name)
+        canary_stack.answers += _make_calls(client, stranger, canaries)
     eventually(
         lambda: "attachment" in str(canary_stack.readable_texts()["jobs"]), what="the upload's job"
     )
     texts = canary_stack.readable_texts()
     assert "request" in "".join(texts.values())
-    secret = canary_stack.secrets | sent | {owner.key}
-    assert len(secret) >= 18
-    assert not [(word[:16], where) for word in secret for where in texts if word in texts[where]]
+    secret_values = canary_stack.secrets | set(canaries.values()) | {owner.key}
+    assert len(secret_values) >= 18
+    leaks = [
+        (value[:16], source)
+        for value in secret_values
+        for source, text in texts.items()
+        if value in text
+    ]
+    assert not leaks
 
 
 def test_address_in_a_sign_up_form_is_in_no_url_log_job_or_metric(
     canary_stack: CanaryStack,
 ) -> None:
-    stack, name = canary_stack.stack, canary("reader")
+    stack = canary_stack.stack
+    name = canary("reader")
     with stack.client(stack.create_owner().key) as client:
-        made = new_list(client, confirm_required=True)
+        mailing_list = new_list(client, confirm_required=True)
     with stack.client() as browser:
         page = browser.post(
-            f"/s/{made['slug']}", data={"email": f"{name}@example.com"}, follow_redirects=True
+            f"/s/{mailing_list['slug']}",
+            data={"email": f"{name}@example.com"},
+            follow_redirects=True,
         )
-        shown = [page]
+        pages = [page]
         for action in ("again", "correct"):
             form = {"answers": hidden(page)["answers"], "action": action}
-            shown.append(browser.post(str(page.url), data=form, follow_redirects=True))
-    visited = [reply for each in shown for reply in (*each.history, each)]
-    assert len(visited) == 6
-    assert not [reply.url for reply in visited if name in f"{reply.url} {reply.headers}"]
+            pages.append(browser.post(str(page.url), data=form, follow_redirects=True))
+    replies = [reply for each in pages for reply in (*each.history, each)]
+    assert len(replies) == 6
+    assert not [reply.url for reply in replies if name in f"{reply.url} {reply.headers}"]
     # Wait until a worker has tried to send the mail. The attempt fails without a mail server.
     attempt = (
         "SELECT 1 FROM jobs JOIN subscriptions s ON s.id = subject_id"
         " WHERE kind = 'subscription.mail_confirmation' AND list_id = %s AND attempt > 0"
     )
-    eventually(lambda: stack.query(attempt, made["id"]), what="an attempt to send the mail")
+    eventually(lambda: stack.query(attempt, mailing_list["id"]), what="an attempt to send the mail")
     texts = canary_stack.readable_texts()
-    assert not [where for where in texts if name in texts[where]]
+    assert not [source for source, text in texts.items() if name in text]
 
 
-def _ask(client: httpx2.Client, stranger: httpx2.Client, sent: dict[str, str]) -> list[str]:
-    """Calls that fail and calls that work, each with a secret somewhere."""
-    made = new_list(client, challenge_enabled=True, challenge_provider="turnstile")
+def _make_calls(
+    client: httpx2.Client, stranger: httpx2.Client, canaries: dict[str, str]
+) -> list[str]:
+    """Make calls with secrets, and return the texts of the responses. Some of the calls fail."""
+    mailing_list = new_list(client, challenge_enabled=True, challenge_provider="turnstile")
     challenge = {
         "email": "reader@example.com",
         "challenge-provider": "turnstile",
-        "challenge-token": sent["challenge"],
+        "challenge-token": canaries["challenge"],
         "challenge-action": "subscribe",
     }
-    webhook = {"Stripe-Signature": f"t={int(time.time())},v1={sent['signature']}"}
+    webhook = {"Stripe-Signature": f"t={int(time.time())},v1={canaries['signature']}"}
     post = {"title": "Birds", "content": "Some words about birds."}
     order = {"amount": 5, "redirect_url": "https://shop.example/done"}
-    token = {"claim_token": sent["token"]}
-    quick = {"Prefer": "wait=1"}
+    token = {"claim_token": canaries["token"]}
+    short_wait = {"Prefer": "wait=1"}
     replies = [
-        stranger.get("/users/me", headers={"Authorization": f"Bearer {sent['bearer']}"}),
-        stranger.get("/users/me", headers={"X-API-Key": sent["bearer"]}),
-        stranger.get("/users/me", headers={"Cookie": f"session={sent['cookie']}"}),
-        stranger.post(f"/subscriptions/{made['id']}", json=challenge),
+        stranger.get("/users/me", headers={"Authorization": f"Bearer {canaries['bearer']}"}),
+        stranger.get("/users/me", headers={"X-API-Key": canaries["bearer"]}),
+        stranger.get("/users/me", headers={"Cookie": f"session={canaries['cookie']}"}),
+        stranger.post(f"/subscriptions/{mailing_list['id']}", json=challenge),
         stranger.post("/webhooks/stripe", content=b"{}", headers=webhook),
         stranger.post("/auxilia/credits/orders/status", json=token),
-        stranger.post("/auxilia/credits/topup", json=order, headers=quick),
+        stranger.post("/auxilia/credits/topup", json=order, headers=short_wait),
         client.post("/composer/metadata", json=post),
         client.get("/composer/stockphoto/photos/search", params={"query": "birds"}),
         client.post("/attachments", files={"file": ("p.png", encoded("PNG"))}),

@@ -1,4 +1,4 @@
-"""Connections that are silent, half-said or not read are closed; slow and waiting ones live."""
+"""Tests that the API closes idle and stalled connections, and keeps slow and waiting ones open."""
 
 import socket
 import time
@@ -11,35 +11,38 @@ from devstack.harness.stack import Owner, Stack
 from tests.support.lists.subscribers import new_list
 from tests.support.security.attackers import trickling
 
-# Of the impatient API, with room for a busy machine.
+# The timeouts of the impatient API are shorter, but a busy machine needs more time.
 CLOSED_WITHIN_SECONDS = 20.0
-# Longer than the impatient API waits for a head or for a reader.
+# Longer than the impatient API waits for a request head, or for a client to read a response.
 LONG_SECONDS = 4.0
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
-# More than the system keeps for a client that doesn't read.
-ANSWERS = 40
-LARGE_ANSWERS = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * ANSWERS
+# The responses to these requests exceed the socket buffers of the operating system.
+LARGE_RESPONSE_COUNT = 40
+REQUESTS_FOR_LARGE_RESPONSES = (
+    b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * LARGE_RESPONSE_COUNT
+)
 
 
 @pytest.fixture
 def open_connection(impatient_api: tuple[Stack, Running]) -> Iterator[Callable[..., socket.socket]]:
     """A function that connects to the API of the fixture `impatient_api` from the given address."""
-    made: list[socket.socket] = []
+    connections: list[socket.socket] = []
 
     def connect_to_api(address: str = "127.0.0.1") -> socket.socket:
-        made.append(socket.socket())
-        made[-1].bind((address, 0))
-        made[-1].settimeout(CLOSED_WITHIN_SECONDS)
-        made[-1].connect(("127.0.0.1", impatient_api[0].api_port))
-        return made[-1]
+        connection = socket.socket()
+        connections.append(connection)
+        connection.bind((address, 0))
+        connection.settimeout(CLOSED_WITHIN_SECONDS)
+        connection.connect(("127.0.0.1", impatient_api[0].api_port))
+        return connection
 
     yield connect_to_api
-    for each in made:
+    for each in connections:
         each.close()
 
 
-def rest(connection: socket.socket) -> bytes:
-    """What comes until the connection is closed."""
+def read_until_closed(connection: socket.socket) -> bytes:
+    """Return all bytes that arrive until the connection is closed."""
     received = b""
     try:
         while piece := connection.recv(65536):
@@ -52,7 +55,7 @@ def rest(connection: socket.socket) -> bytes:
 def test_silent_connection_is_closed(
     open_connection: Callable[..., socket.socket],
 ) -> None:
-    assert rest(open_connection()) == b""
+    assert read_until_closed(open_connection()) == b""
 
 
 def test_request_head_that_trickles_is_closed_after_timeout(
@@ -61,7 +64,7 @@ def test_request_head_that_trickles_is_closed_after_timeout(
     connection = open_connection()
     connection.sendall(HEAD)
     with trickling(connection, b"X-More: 1\r\n"):
-        assert rest(connection) == b""
+        assert read_until_closed(connection) == b""
 
 
 def test_second_request_head_on_a_connection_is_closed_after_timeout(
@@ -69,7 +72,7 @@ def test_second_request_head_on_a_connection_is_closed_after_timeout(
 ) -> None:
     connection = open_connection()
     connection.sendall(HEAD + b"\r\n" + HEAD)
-    assert rest(connection).count(b"HTTP/1.1 200") == 1
+    assert read_until_closed(connection).count(b"HTTP/1.1 200") == 1
 
 
 def test_endless_request_head_is_rejected(open_connection: Callable[..., socket.socket]) -> None:
@@ -78,22 +81,22 @@ def test_endless_request_head_is_rejected(open_connection: Callable[..., socket.
         for number in range(200):
             connection.sendall(b"X-%d: %b\r\n" % (number, b"x" * 1000) if number else HEAD)
     except OSError:
-        # It was closed while more was under way.
+        # The API closed the connection while the test was sending.
         pass
-    assert rest(connection)[:12] in (b"HTTP/1.1 400", b"")
+    assert read_until_closed(connection)[:12] in (b"HTTP/1.1 400", b"")
 
 
 def test_connections_from_one_address_do_not_keep_other_addresses_out(
     open_connection: Callable[..., socket.socket],
 ) -> None:
-    held = [open_connection("127.0.0.77") for _ in range(260)]
-    other = open_connection("127.0.0.78")
-    other.sendall(HEAD + b"\r\n")
-    assert other.recv(65536).startswith(b"HTTP/1.1 200")
-    # The first ones are closed later, for their silence.
-    assert held[-1].recv(1) == b""
-    held[0].sendall(HEAD + b"\r\n")
-    assert held[0].recv(65536).startswith(b"HTTP/1.1 200")
+    connections = [open_connection("127.0.0.77") for _ in range(260)]
+    other_connection = open_connection("127.0.0.78")
+    other_connection.sendall(HEAD + b"\r\n")
+    assert other_connection.recv(65536).startswith(b"HTTP/1.1 200")
+    # Connections beyond the limit per address are closed at once, and the first ones stay open.
+    assert connections[-1].recv(1) == b""
+    connections[0].sendall(HEAD + b"\r\n")
+    assert connections[0].recv(65536).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.tier("timing")
@@ -113,9 +116,9 @@ def test_client_that_does_not_read_its_response_is_disconnected(
     open_connection: Callable[..., socket.socket],
 ) -> None:
     connection = open_connection()
-    connection.sendall(LARGE_ANSWERS)
+    connection.sendall(REQUESTS_FOR_LARGE_RESPONSES)
     time.sleep(2 * LONG_SECONDS)
-    assert rest(connection).count(b"HTTP/1.1 200") < ANSWERS
+    assert read_until_closed(connection).count(b"HTTP/1.1 200") < LARGE_RESPONSE_COUNT
 
 
 @pytest.mark.tier("timing")
@@ -123,13 +126,14 @@ def test_client_that_reads_slowly_receives_the_complete_response(
     open_connection: Callable[..., socket.socket],
 ) -> None:
     connection = open_connection()
-    connection.sendall(LARGE_ANSWERS)
-    received, until = b"", time.monotonic() + 2 * LONG_SECONDS
-    while time.monotonic() < until:
+    connection.sendall(REQUESTS_FOR_LARGE_RESPONSES)
+    received = b""
+    ends_at = time.monotonic() + 2 * LONG_SECONDS
+    while time.monotonic() < ends_at:
         received += connection.recv(32 * 1024)
         time.sleep(0.1)
-    assert received.count(b"HTTP/1.1 200") < ANSWERS
-    while received.count(b"HTTP/1.1 200") < ANSWERS:
+    assert received.count(b"HTTP/1.1 200") < LARGE_RESPONSE_COUNT
+    while received.count(b"HTTP/1.1 200") < LARGE_RESPONSE_COUNT:
         piece = connection.recv(65536)
         assert piece
         received += piece
@@ -144,7 +148,7 @@ def test_event_stream_stays_open_without_events(
     stack = impatient_api[0]
     with stack.client(impatient_owner.key) as client:
         list_id = new_list(client)["id"]
-        # No worker of this stack imports.
+        # This stack has no worker for imports, so the job sends no events.
         reply = client.post(f"/lists/{list_id}/imports", content=b"email\na@example.com\n")
         job_id = reply.json()["data"]["id"]
         connection = open_connection()

@@ -1,4 +1,4 @@
-"""Postgres logs what failed, and none of the values: no address, name or password hash."""
+"""Tests that Postgres logs errors without addresses, names and password hashes."""
 
 import secrets
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,7 @@ def test_database_log_shows_errors_without_their_values(stack: Stack, home: Path
     cancel(stack, word)
     deadlock(stack, ids, word)
 
-    def told() -> str:
+    def read_log() -> str:
         return log.read_bytes()[start:].decode(errors="replace")
 
     errors = (
@@ -40,9 +40,9 @@ def test_database_log_shows_errors_without_their_values(stack: Stack, home: Path
         "canceling statement due to user request",
         "deadlock detected",
     )
-    eventually(lambda: all(error in told() for error in errors), what="the errors")
-    assert word not in told()
-    assert "$argon2id$" not in told()
+    eventually(lambda: all(error in read_log() for error in errors), what="the errors")
+    assert word not in read_log()
+    assert "$argon2id$" not in read_log()
 
 
 def add(stack: Stack, email: str) -> int:
@@ -68,17 +68,17 @@ def cancel(stack: Stack, word: str) -> None:
 
 
 def deadlock(stack: Stack, ids: list[int], word: str) -> None:
-    """Two transactions change two people, in two orders."""
-    both_hold_one = Barrier(2)
+    """Cause a deadlock: two transactions change the same two users in different orders."""
+    both_hold_one_lock = Barrier(2)
 
     def change(first: int, second: int) -> None:
         with stack.resources.unit_of_work() as uow:
             for user_id in (first, second):
                 uow.session.execute(update(User).where(User.id == user_id).values(name=word))
                 if user_id == first:
-                    both_hold_one.wait(30)
+                    both_hold_one_lock.wait(30)
 
     with ThreadPoolExecutor(2) as pool:
-        ends = [pool.submit(change, *ids), pool.submit(change, *reversed(ids))]
-        failed = [end.exception() for end in ends]
-    assert sum(error is not None for error in failed) == 1
+        transactions = [pool.submit(change, *ids), pool.submit(change, *reversed(ids))]
+        errors = [transaction.exception() for transaction in transactions]
+    assert sum(error is not None for error in errors) == 1

@@ -1,4 +1,4 @@
-"""What code reaches that an image smuggles into the converter's child."""
+"""Tests that code injected into the image converter by an image reaches nothing outside it."""
 
 import json
 import os
@@ -24,23 +24,28 @@ pytestmark = pytest.mark.stack
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "/bin/true"
-REACHING = sorted(CODE.keys() - {"print", "crash"})
-# A container or a kernel may refuse these to every process.
-NOT_EVERYWHERE = {"read the parent's memory", "trace a process", "hand over system calls"}
+ESCAPE_ATTEMPTS = sorted(CODE.keys() - {"print", "crash"})
+# Some containers and kernels forbid these to all processes.
+NOT_POSSIBLE_EVERYWHERE = {"read the parent's memory", "trace a process", "hand over system calls"}
 
 
 @contextmanager
-def hostile(*confinement: str) -> Iterator[ConverterProcess]:
+def start_hostile_converter(*confinement: str) -> Iterator[ConverterProcess]:
     """Start an image converter like that of the worker, except that its child runs hostile code."""
-    real = subprocess.Popen
+    real_popen = subprocess.Popen
 
-    def started(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+    def start_hostile_child(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
         assert command[1:3] == ["-m", "services.attachments.isolation.child"]
-        changed = [*command[:2], "tests.support.security.hostile_child", *command[3:], *confinement]
-        return real(changed, **options)
+        hostile_command = [
+            *command[:2],
+            "tests.support.security.hostile_child",
+            *command[3:],
+            *confinement,
+        ]
+        return real_popen(hostile_command, **options)
 
     with ConverterProcess() as converter:
-        with patch.object(subprocess, "Popen", started):
+        with patch.object(subprocess, "Popen", start_hostile_child):
             converter.start()
         yield converter
 
@@ -48,28 +53,29 @@ def hostile(*confinement: str) -> Iterator[ConverterProcess]:
 @pytest.fixture(scope="module")
 def confined_converter() -> Iterator[ConverterProcess]:
     """An image converter that runs hostile code under all restrictions of production."""
-    with hostile() as converter:
+    with start_hostile_converter() as converter:
         yield converter
 
 
 @pytest.fixture(scope="module")
 def limited_converter() -> Iterator[ConverterProcess]:
     """An image converter that runs hostile code with resource limits as its only restriction."""
-    with hostile("limits") as converter:
+    with start_hostile_converter("limits") as converter:
         yield converter
 
 
 @pytest.fixture(scope="module")
 def unconfined_converter() -> Iterator[ConverterProcess]:
     """An image converter that runs hostile code without any restrictions."""
-    with hostile("open") as converter:
+    with start_hostile_converter("open") as converter:
         yield converter
 
 
 @pytest.fixture
 def target_of(tmp_path: Path) -> Iterator[Callable[[str], str]]:
     """A function that returns the port, socket, program or file that hostile code tries to use."""
-    file, address = tmp_path / "file", tmp_path / "socket"
+    file = tmp_path / "file"
+    address = tmp_path / "socket"
     file.write_text("as it was")
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as local:
         local.bind(str(address))
@@ -83,25 +89,28 @@ def target_of(tmp_path: Path) -> Iterator[Callable[[str], str]]:
         yield lambda code: targets.get(code, str(file))
 
 
-def outcome(converter: ConverterProcess, code: str, target: str) -> str:
-    with pytest.raises(UnreadableImage) as told:
+def run_hostile_code(converter: ConverterProcess, code: str, target: str) -> str:
+    """Run one of the hostile codes in the converter, and return the code of the error."""
+    with pytest.raises(UnreadableImage) as error:
         converter.convert(json.dumps([code, target]).encode())
-    return told.value.code
+    return error.value.code
 
 
-@pytest.mark.parametrize("code", REACHING)
+@pytest.mark.parametrize("code", ESCAPE_ATTEMPTS)
 def test_code_injected_into_image_converter_reaches_nothing_outside(
     confined_converter: ConverterProcess, target_of: Callable[[str], str], code: str
 ) -> None:
-    assert outcome(confined_converter, code, target_of(code)) == "EPERM"
+    assert run_hostile_code(confined_converter, code, target_of(code)) == "EPERM"
 
 
-@pytest.mark.parametrize("code", [each for each in REACHING if each not in NOT_EVERYWHERE])
+@pytest.mark.parametrize(
+    "code", [each for each in ESCAPE_ATTEMPTS if each not in NOT_POSSIBLE_EVERYWHERE]
+)
 def test_code_injected_into_unconfined_converter_does_reach_the_outside(
     unconfined_converter: ConverterProcess, target_of: Callable[[str], str], code: str
 ) -> None:
     expected = {"become a program": "ENOENT"}.get(code, "reached")
-    assert outcome(unconfined_converter, code, target_of(code)) == expected
+    assert run_hostile_code(unconfined_converter, code, target_of(code)) == expected
 
 
 @pytest.mark.parametrize(
@@ -115,31 +124,33 @@ def test_code_injected_into_unconfined_converter_does_reach_the_outside(
 def test_converter_without_syscall_filter_still_cannot_open_files_or_sockets(
     limited_converter: ConverterProcess, target_of: Callable[[str], str], code: str
 ) -> None:
-    assert outcome(limited_converter, code, target_of(code)) == "EMFILE"
+    assert run_hostile_code(limited_converter, code, target_of(code)) == "EMFILE"
 
 
 def test_converter_process_inherits_only_its_pipes_and_no_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a confined child only root could see it."""
+    """The child is unconfined, because only root could inspect a confined child."""
     monkeypatch.setenv("PRESSROOM_ENCRYPTION_KEYS", "do-not-pass-on")
     monkeypatch.setenv("PYTHONWARNINGS", "default")
     with (tmp_path / "secret").open("w") as secret:
         os.set_inheritable(secret.fileno(), True)
-        with hostile("open") as converter:
-            assert outcome(converter, "list a folder", str(tmp_path / "secret")) == "reached"
+        with start_hostile_converter("open") as converter:
+            assert (
+                run_hostile_code(converter, "list a folder", str(tmp_path / "secret")) == "reached"
+            )
             process = Path(f"/proc/{converter.pid}")
             links = {str(link.readlink()) for link in (process / "fd").iterdir()}
             assert (process / "environ").read_bytes() == b""
-            others = {link for link in links if not link.startswith("pipe:")}
-            assert others == {os.devnull, str(process / "statm")}
+            files = {link for link in links if not link.startswith("pipe:")}
+            assert files == {os.devnull, str(process / "statm")}
 
 
 def test_converter_output_never_reaches_the_worker_log(
     confined_converter: ConverterProcess, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(20):
-        assert outcome(confined_converter, "print", "a forged line\n" * 1_000) in {
+        assert run_hostile_code(confined_converter, "print", "a forged line\n" * 1_000) in {
             "reached",
             "EAGAIN",
         }
@@ -147,14 +158,14 @@ def test_converter_output_never_reaches_the_worker_log(
 
 
 def test_crash_log_contains_what_the_converter_printed() -> None:
-    with hostile() as converter, capture_logs() as logged:
-        assert outcome(converter, "crash", "") == "image.crashed"
+    with start_hostile_converter() as converter, capture_logs() as logged:
+        assert run_hostile_code(converter, "crash", "") == "image.crashed"
     (record,) = logged
     assert (record["event"], record["cause"]) == ("converter.crashed", "exit status 1")
     assert "ZeroDivisionError" in record["printed"]
 
 
-# Reads the environments of a copy of itself and of the processes that it is told.
+# A program that tries to read the environments of its own fork and of the given processes.
 READ_ENVIRONMENTS = """
 import os, pathlib, signal, sys
 from tests.support.security.deprived import drop_capabilities
@@ -187,5 +198,5 @@ def test_worker_without_syscall_filters_warns_and_converts_and_hides_its_memory(
     pids = [worker.pid, *worker.children()]
     assert len(pids) >= 3
     command = [sys.executable, "-c", READ_ENVIRONMENTS, *map(str, pids)]
-    told = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert told.stdout.split() == ["read", *["refused"] * len(pids)]
+    completed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert completed.stdout.split() == ["read", *["refused"] * len(pids)]

@@ -1,4 +1,4 @@
-"""Strangers can't find out who subscribes, neither by the answers nor by how long they take."""
+"""Tests that neither responses nor their durations reveal who subscribes to a list."""
 
 import secrets
 from collections.abc import Callable
@@ -32,11 +32,12 @@ from tests.support.security.stopwatch import (
     time_requests,
 )
 
-PAIRS = 200
-# Who of a pair answers later is a fair coin if nothing tells them apart, whatever else the machine
-# does meanwhile, for the two follow one another at once and take turns in going first. This is 5.6
-# standard deviations of 200 coins: chance passes it once in 50 million runs.
-MOST_UNEVEN = 0.2
+PAIR_COUNT = 200
+# The maximum deviation from one half of the share of pairs whose known address is slower. If both
+# addresses take equally long, each pair is the toss of a fair coin, even on a busy machine. That is
+# because the two requests of a pair follow each other directly, and take turns in coming first.
+# The limit is 5.6 standard deviations of 200 tosses. Chance exceeds it once in 50 million runs.
+MAX_SHARE_DEVIATION = 0.2
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +48,12 @@ def list_owner(stack: Stack) -> Owner:
 
 def comparable_reply(reply: httpx2.Response) -> tuple[int, dict[str, Any], dict[str, str]]:
     """Return the reply without its time and its request id, so that two replies can be compared."""
-    body = {name: value for name, value in reply.json().items() if name not in _OF_THE_MOMENT}
-    headers = {name: value for name, value in reply.headers.items() if name not in _OF_THE_MOMENT}
+    body = {name: value for name, value in reply.json().items() if name not in _CHANGING_FIELDS}
+    headers = {name: value for name, value in reply.headers.items() if name not in _CHANGING_FIELDS}
     return reply.status_code, body, headers
 
 
-_OF_THE_MOMENT = {"ts", "request_id", "x-request-id", "date"}
+_CHANGING_FIELDS = {"ts", "request_id", "x-request-id", "date"}
 
 
 @pytest.mark.parametrize("confirm_required", [False, True])
@@ -89,8 +90,8 @@ def test_subscribing_returns_the_same_answer_for_every_kind_of_address(
 def test_rejected_subscription_returns_the_same_error_for_every_kind_of_address(
     stack: Stack, list_owner: Owner, stranger: httpx2.Client, fields: dict[str, Any], status: int
 ) -> None:
-    fenced = {"challenge_enabled": True, "challenge_provider": "turnstile"}
-    list_id = new_list(stack, list_owner, **fenced)
+    challenge_settings = {"challenge_enabled": True, "challenge_provider": "turnstile"}
+    list_id = new_list(stack, list_owner, **challenge_settings)
     answers = []
     for kind in KINDS:
         email = address_of(stack, list_id, kind)
@@ -104,14 +105,19 @@ def test_rejected_subscription_returns_the_same_error_for_every_kind_of_address(
 def test_forged_trace_id_gets_the_same_error_for_every_kind_of_person(
     stack: Stack, list_owner: Owner, stranger: httpx2.Client
 ) -> None:
-    list_id, other_id = new_list(stack, list_owner), new_list(stack, list_owner)
+    list_id = new_list(stack, list_owner)
+    other_list_id = new_list(stack, list_owner)
     people = user_ids(stack, list_id)
     assert {"active", "nobody"} < set(people)
     for method, path, body in traced(list_id):
-        tokens = [forged(stack, of, each) for each in people.values() for of in (list_id, other_id)]
+        tokens = [
+            forged(stack, forged_list_id, user_id)
+            for user_id in people.values()
+            for forged_list_id in (list_id, other_list_id)
+        ]
         if "opponent" not in path:
-            # Genuine, but mailed for another list.
-            tokens += [trace_for(stack, other_id, each) for each in people.values()]
+            # These trace ids are genuine, but belong to another list.
+            tokens += [trace_for(stack, other_list_id, user_id) for user_id in people.values()]
         answers = [
             comparable_reply(stranger.request(method, path, params={"trace_id": token}, json=body))
             for token in tokens
@@ -125,7 +131,7 @@ def test_other_owners_cannot_find_out_whether_a_person_is_a_member(
 ) -> None:
     list_id = new_list(stack, list_owner)
     people = user_ids(stack, list_id)
-    with stack.client(stack.create_owner(plan=Plan.PAID).key) as nosy:
+    with stack.client(stack.create_owner(plan=Plan.PAID).key) as other_client:
         for method, path, body in (
             ("GET", "/subscriptions/{list_id}/members/{user_id}/subs", None),
             ("GET", "/lists/{list_id}/members/{user_id}/history", None),
@@ -141,7 +147,9 @@ def test_other_owners_cannot_find_out_whether_a_person_is_a_member(
         ):
             answers = [
                 comparable_reply(
-                    nosy.request(method, path.format(list_id=list_id, user_id=each), json=body)
+                    other_client.request(
+                        method, path.format(list_id=list_id, user_id=each), json=body
+                    )
                 )
                 for each in people.values()
             ]
@@ -176,7 +184,8 @@ def test_requests_of_strangers_never_answer_before_the_padded_duration(
     stack: Stack, list_owner: Owner, path: str, build_body: BuildBody
 ) -> None:
     list_id = new_list(stack, list_owner)
-    watch, address = Stopwatch(stack), path.format(list_id=list_id)
+    watch = Stopwatch(stack)
+    address = path.format(list_id=list_id)
     for kind in ("active", "new"):
         [email] = addresses_of(stack, list_id, kind, count=1)
         body = build_body(stack, list_id, email)
@@ -190,19 +199,19 @@ def test_requests_of_strangers_take_equally_long_for_member_and_new_address(
 ) -> None:
     list_id = new_list(stack, list_owner)
     address = path.format(list_id=list_id)
-    # The two that differ most in what is done: nothing, and a person with all that belongs to them.
-    known = addresses_of(stack, list_id, "active", count=PAIRS)
-    unknown = addresses_of(stack, list_id, "new", count=PAIRS)
+    # These two kinds of addresses differ most in the work that Pressroom does for them.
+    known = addresses_of(stack, list_id, "active", count=PAIR_COUNT)
+    unknown = addresses_of(stack, list_id, "new", count=PAIR_COUNT)
     requests = [
         (
-            ("POST", address, build_body(stack, list_id, one)),
-            ("POST", address, build_body(stack, list_id, other)),
+            ("POST", address, build_body(stack, list_id, known_email)),
+            ("POST", address, build_body(stack, list_id, unknown_email)),
         )
-        for one, other in zip(known, unknown, strict=True)
+        for known_email, unknown_email in zip(known, unknown, strict=True)
     ]
     pairs = time_requests(stack, requests)
     assert min(seconds for pair in pairs for seconds in pair) >= STEP_SECONDS * 0.95
-    assert abs(share_of_slower_first(pairs) - 0.5) <= MOST_UNEVEN, sorted(pairs)
+    assert abs(share_of_slower_first(pairs) - 0.5) <= MAX_SHARE_DEVIATION, sorted(pairs)
 
 
 @pytest.mark.tier("timing")
@@ -213,27 +222,27 @@ def test_forged_trace_id_takes_equally_long_for_member_and_unknown_person(
     member = user_ids(stack, list_id)["active"]
     requests = traced(list_id)
     with ThreadPoolExecutor(len(requests)) as pool:
-        timed = list(pool.map(partial(_traced_pairs, stack, list_id, member), requests))
-    for (method, path, _), pairs in zip(requests, timed, strict=True):
-        assert abs(share_of_slower_first(pairs) - 0.5) <= MOST_UNEVEN, (method, path)
+        timings = list(pool.map(partial(_time_traced_pairs, stack, list_id, member), requests))
+    for (method, path, _), pairs in zip(requests, timings, strict=True):
+        assert abs(share_of_slower_first(pairs) - 0.5) <= MAX_SHARE_DEVIATION, (method, path)
 
 
-def _traced_pairs(
+def _time_traced_pairs(
     stack: Stack, list_id: int, member: int, request: Request
 ) -> list[tuple[float, float]]:
     method, path, body = request
 
-    def asking(user_id: int) -> Request:
+    def build_request(user_id: int) -> Request:
         return (method, f"{path}?trace_id={forged(stack, list_id, user_id)}", body)
 
-    known = asking(member)
+    known = build_request(member)
     return Stopwatch(stack).time_pairs(
-        [(known, asking(secrets.randbelow(2**53))) for _ in range(PAIRS)]
+        [(known, build_request(secrets.randbelow(2**53))) for _ in range(PAIR_COUNT)]
     )
 
 
 def test_error_that_reveals_nothing_about_people_is_not_delayed(stack: Stack) -> None:
     watch = Stopwatch(stack)
     body = {"email": "reader@example.com"}
-    refused = [watch.seconds("POST", "/subscriptions/1", body) for _ in range(20)]
-    assert min(refused) < STEP_SECONDS
+    durations = [watch.seconds("POST", "/subscriptions/1", body) for _ in range(20)]
+    assert min(durations) < STEP_SECONDS

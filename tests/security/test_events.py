@@ -1,4 +1,4 @@
-"""The record of what happened to an account can't be changed, and tells nothing to others."""
+"""Tests that account events can't be changed, and that they don't leak personal data."""
 
 import re
 
@@ -10,11 +10,11 @@ from tests.support.people.erasure import erase
 from tests.support.people.visiting import a_visitor, new_account, new_address, user_id_of
 from tests.support.stack.maintenance import run_maintenance
 
-OLD = (
+INSERT_OLD_EVENT = (
     "INSERT INTO events (user_id, type, occurred_at, ip)"
     " VALUES (%s, 'key.created', now() - %s::interval, '192.0.2.1')"
 )
-ROWS = "SELECT id, type, ip, user_agent FROM events WHERE user_id = %s ORDER BY id"
+SELECT_EVENTS = "SELECT id, type, ip, user_agent FROM events WHERE user_id = %s ORDER BY id"
 
 
 @pytest.mark.parametrize(
@@ -30,27 +30,27 @@ ROWS = "SELECT id, type, ip, user_agent FROM events WHERE user_id = %s ORDER BY 
 def test_account_events_cannot_be_changed_or_deleted(
     stack: Stack, owner: Owner, statement: str
 ) -> None:
-    stack.query(OLD, owner.user_id, "11 months")
-    before = stack.query(ROWS, owner.user_id)
+    stack.query(INSERT_OLD_EVENT, owner.user_id, "11 months")
+    before = stack.query(SELECT_EVENTS, owner.user_id)
     with pytest.raises(psycopg2.errors.RestrictViolation):
         stack.query(statement, owner.user_id)
-    assert stack.query(ROWS, owner.user_id) == before
+    assert stack.query(SELECT_EVENTS, owner.user_id) == before
 
 
 def test_purge_deletes_only_account_events_older_than_one_year(stack: Stack, owner: Owner) -> None:
-    young = stack.query(ROWS, owner.user_id)
-    stack.query(OLD, owner.user_id, "364 days")
-    kept = stack.query(ROWS, owner.user_id)
-    assert len(kept) == len(young) + 1
+    recent_events = stack.query(SELECT_EVENTS, owner.user_id)
+    stack.query(INSERT_OLD_EVENT, owner.user_id, "364 days")
+    events_within_a_year = stack.query(SELECT_EVENTS, owner.user_id)
+    assert len(events_within_a_year) == len(recent_events) + 1
     for _ in range(3):
-        stack.query(OLD, owner.user_id, "1 year 1 day")
+        stack.query(INSERT_OLD_EVENT, owner.user_id, "1 year 1 day")
     assert stack.query("SELECT purge_events(1, 0)") == [(1,)]
     run_maintenance(stack, "maintenance.purge")
-    assert stack.query(ROWS, owner.user_id) == kept
+    assert stack.query(SELECT_EVENTS, owner.user_id) == events_within_a_year
 
 
 def test_temporary_table_cannot_bypass_the_event_trigger(stack: Stack, owner: Owner) -> None:
-    stack.query(OLD, owner.user_id, "11 months")
+    stack.query(INSERT_OLD_EVENT, owner.user_id, "11 months")
     with pytest.raises(psycopg2.errors.RestrictViolation):
         stack.query(
             "CREATE TEMP TABLE users ON COMMIT DROP AS"
@@ -65,10 +65,10 @@ def test_events_of_erased_person_are_kept_without_ip_and_user_agent(stack: Stack
     user_id = user_id_of(stack, email)
     with a_visitor(stack) as visitor:
         visitor.log_in(email)
-    [(row, kind, ip, _)] = stack.query(ROWS, user_id)
+    [(event_id, kind, ip, _)] = stack.query(SELECT_EVENTS, user_id)
     assert ip == "127.0.0.1"
     erase(stack.resources, email)
-    assert stack.query(ROWS, user_id) == [(row, kind, None, None)]
+    assert stack.query(SELECT_EVENTS, user_id) == [(event_id, kind, None, None)]
     with pytest.raises(psycopg2.errors.RestrictViolation):
         stack.query("UPDATE events SET detail = '{}', type = 'x' WHERE user_id = %s", user_id)
 
@@ -79,23 +79,24 @@ def test_account_event_truncates_long_user_agent(stack: Stack) -> None:
         visitor.client.headers["User-Agent"] = "x" * 5000
         assert visitor.log_in(email).status_code == 303
         assert "x" * 301 not in visitor.get("/account/events").text
-    [(_, _, _, kept)] = stack.query(ROWS, user_id_of(stack, email))
-    assert kept == "x" * 300
+    [(_, _, _, user_agent)] = stack.query(SELECT_EVENTS, user_id_of(stack, email))
+    assert user_agent == "x" * 300
 
 
 def test_log_has_account_events_without_addresses(stack: Stack) -> None:
-    email, unknown = new_account(stack), new_address()
+    email = new_account(stack)
+    unknown_email = new_address()
     [api] = [each for each in stack.processes if each.name == "api"][:1]
-    seen = len(api.log.read_text())
+    log_length = len(api.log.read_text())
     with a_visitor(stack) as visitor:
-        visitor.log_in(unknown, "not the password")
+        visitor.log_in(unknown_email, "not the password")
         visitor.log_in(email, "not the password")
         visitor.log_in(email)
-    log = api.log.read_text()[seen:]
+    log = api.log.read_text()[log_length:]
     for kind in ("login.failed", "login.succeeded"):
         [line] = [line for line in log.splitlines() if f'"{kind}"' in line]
         assert str(user_id_of(stack, email)) in line
     assert "login.without_account" in log
     assert email not in log
-    assert unknown not in log
+    assert unknown_email not in log
     assert not re.search(r"127\.0\.0\.1(?!:\d)", log)

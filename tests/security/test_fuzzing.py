@@ -1,4 +1,4 @@
-"""Any input gets an answer: what the OpenAPI document allows and what it doesn't, never a 500."""
+"""Tests that random valid and invalid requests get only responses of the OpenAPI document."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -20,15 +20,15 @@ from tests.support.sizes import sized
 
 SCHEMA = schemathesis.openapi.from_dict(openapi_document())
 OPERATIONS: dict[str, Any] = {
-    found.ok().label: found.ok()  # type: ignore[union-attr]
-    for found in SCHEMA.get_all_operations()
+    result.ok().label: result.ok()  # type: ignore[union-attr]
+    for result in SCHEMA.get_all_operations()
 }
-# Those that take nothing are called once.
-CALLS_EACH = sized(3, 600)
-CALLS_IN_ALL = sized(200, 20_000)
-CALLED: Counter[str] = Counter()
-# Its answer waits for a worker, which other calls keep busy.
-SLOW = {
+# An operation without parameters is called only once.
+CALLS_PER_OPERATION = sized(3, 600)
+MIN_TOTAL_CALLS = sized(200, 20_000)
+CALL_COUNTS: Counter[str] = Counter()
+# The responses of these operations wait for a worker that other calls keep busy.
+SLOW_OPERATIONS = {
     "POST /attachments",
     "POST /lists/{list_id}/imports",
     "POST /lists/{list_id}/exports",
@@ -44,9 +44,9 @@ CHECKS = [
 @pytest.fixture(scope="module")
 def sample_account(stack: Stack) -> Iterator[World]:
     """An account that owns one object of each kind that API calls can name."""
-    made = worlds.build(stack)
-    yield made
-    made.client.close()
+    world = worlds.build(stack)
+    yield world
+    world.client.close()
 
 
 @pytest.fixture
@@ -59,14 +59,17 @@ def owner_session(stack: Stack, sample_account: World) -> Iterator[requests.Sess
         yield owner_session
 
 
-def cases(operation: Any, real: dict[str, Any]) -> st.SearchStrategy[Case[Any]]:
-    """Right and wrong requests; some about things that exist, so that they go further."""
-    ways = [operation.as_strategy(generation_mode=GenerationMode.POSITIVE)]
-    if real:
-        ways.append(operation.as_strategy(path_parameters=real))
+def cases(operation: Any, existing_ids: dict[str, Any]) -> st.SearchStrategy[Case[Any]]:
+    """Return a strategy for valid and invalid requests.
+
+    Some of the requests name things that exist, so that they aren't rejected with 404.
+    """
+    strategies = [operation.as_strategy(generation_mode=GenerationMode.POSITIVE)]
+    if existing_ids:
+        strategies.append(operation.as_strategy(path_parameters=existing_ids))
     if operation.query or operation.body:
-        ways.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
-    return st.one_of(ways)
+        strategies.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+    return st.one_of(strategies)
 
 
 @pytest.mark.timeout(1800)
@@ -75,31 +78,33 @@ def test_fuzzed_calls_get_only_documented_answers(
     stack: Stack, sample_account: World, owner_session: requests.Session, label: str
 ) -> None:
     operation = OPERATIONS[label]
-    named = {each.name for each in operation.path_parameters}
-    real = {name: value for name, value in sample_account.values.items() if name in named}
+    parameters = {each.name for each in operation.path_parameters}
+    existing_ids = {
+        name: value for name, value in sample_account.values.items() if name in parameters
+    }
 
     @settings(
-        max_examples=CALLS_EACH,
+        max_examples=CALLS_PER_OPERATION,
         database=None,
         deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=cases(operation, real if set(real) == named else {}))
-    def answers(case: Case[Any]) -> None:
-        headers = {"Prefer": "respond-async" if label in SLOW else "wait=5"}
+    @given(case=cases(operation, existing_ids if set(existing_ids) == parameters else {}))
+    def call_operation(case: Case[Any]) -> None:
+        headers = {"Prefer": "respond-async" if label in SLOW_OPERATIONS else "wait=5"}
         reply = case.call(
             base_url=stack.api_url, session=owner_session, headers=headers, timeout=30, verify=False
         )
-        CALLED[label] += 1
+        CALL_COUNTS[label] += 1
         assert reply.status_code != 500, reply.text
         case.validate_response(reply, checks=CHECKS)
 
-    answers()
+    call_operation()
 
 
 @pytest.mark.stack
 def test_fuzzing_makes_the_planned_number_of_calls() -> None:
-    if len(CALLED) < len(OPERATIONS):
+    if len(CALL_COUNTS) < len(OPERATIONS):
         pytest.skip("only some of the operations were chosen for this run")
-    assert CALLED.total() >= CALLS_IN_ALL
+    assert CALL_COUNTS.total() >= MIN_TOTAL_CALLS

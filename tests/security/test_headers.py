@@ -1,4 +1,4 @@
-"""What every answer tells browsers and caches."""
+"""Tests the response headers for browsers and caches."""
 
 import asyncio
 import base64
@@ -16,8 +16,8 @@ from api.middleware.response_headers import HeadersMiddleware
 from devstack.harness.stack import Stack
 from tests.support.http.replies import data, send
 
-ALWAYS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
-NO_PAGE = "default-src 'none'; frame-ancestors 'none'"
+COMMON_HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +53,10 @@ def test_api_responses_load_nothing_and_are_not_cached(
 ) -> None:
     reply = client.request(method, path)
     assert reply.status_code == status
-    assert reply.headers.items() >= ALWAYS.items()
-    assert reply.headers["content-security-policy"] == NO_PAGE
+    assert reply.headers.items() >= COMMON_HEADERS.items()
+    assert reply.headers["content-security-policy"] == API_POLICY
     assert reply.headers["cache-control"] == "no-store"
-    for name in (*ALWAYS, "content-security-policy", "cache-control"):
+    for name in (*COMMON_HEADERS, "content-security-policy", "cache-control"):
         assert len(reply.headers.get_list(name)) == 1
 
 
@@ -67,7 +67,7 @@ def test_preflight_and_too_large_responses_have_security_headers(stranger: httpx
     too_large = stranger.post("/lists", content=b" " * (2 * 1024 * 1024 + 1))
     assert too_large.status_code == 413
     for reply in (preflight, too_large):
-        assert reply.headers.items() >= ALWAYS.items()
+        assert reply.headers.items() >= COMMON_HEADERS.items()
 
 
 def test_pages_and_media_have_their_own_security_policies(
@@ -106,7 +106,7 @@ def test_documentation_page_runs_only_its_own_scripts(stranger: httpx2.Client) -
     assert (rules["default-src"], rules["frame-ancestors"]) == ("'none'", "'none'")
     assert page.headers["cache-control"] == "no-cache"
     for path in ("/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css"):
-        assert stranger.get(path).headers["content-security-policy"] == NO_PAGE
+        assert stranger.get(path).headers["content-security-policy"] == API_POLICY
     assert stranger.get("/openapi.json").headers["cache-control"] == "no-store"
 
 
@@ -114,8 +114,8 @@ def test_hsts_header_is_sent_only_over_https(
     stranger: httpx2.Client, client_over_tls: httpx2.Client
 ) -> None:
     for path in ("/healthz", "/nowhere", "/unsubscribe"):
-        asked = client_over_tls.get(path).headers["strict-transport-security"]
-        assert asked == "max-age=31536000; includeSubDomains"
+        hsts = client_over_tls.get(path).headers["strict-transport-security"]
+        assert hsts == "max-age=31536000; includeSubDomains"
         assert "strict-transport-security" not in stranger.get(path).headers
 
 

@@ -1,6 +1,6 @@
-"""What one caller holds of the memory for bodies is missed by no other caller.
+"""Tests that the unfinished request bodies of one caller don't block other callers.
 
-The API runs with the bounds and rate limits of a deployment, behind a proxy that it trusts.
+The API runs with the limits of a real deployment, behind a trusted proxy.
 """
 
 import re
@@ -40,7 +40,8 @@ from tests.support.security.attackers import (
 MEGABYTE = 1024 * 1024
 LARGE_SHARE = MAX_HELD_LARGE_BODY_BYTES // HOLDER_FRACTION
 SMALL_SHARE = MAX_HELD_SMALL_BODY_BYTES // HOLDER_FRACTION
-MOST_LOGINS, MOST_STRANGERS = 20, 200
+MAX_LOGINS_PER_DAY = 20
+MAX_ANONYMOUS_CALLS_PER_DAY = 200
 ADD_MEMBERS = "POST /auxilia/subscriptions/1/members/add"
 CONSUME = "POST /auxilia/credits/consume"
 
@@ -51,9 +52,9 @@ def proxied_port(stack: Stack) -> Iterator[int]:
     with stack.run_second_api(
         PRESSROOM_TRUSTED_PROXIES=LOOPBACK,
         PRESSROOM_RATE_LIMIT_DEFAULT="30000/minute",
-        # By the day: a test must not see a window end.
-        PRESSROOM_RATE_LIMIT_ANONYMOUS=f"{MOST_STRANGERS}/day",
-        PRESSROOM_RATE_LIMIT_LOGIN=f"{MOST_LOGINS}/day",
+        # These limits are per day, so that no window ends during a test.
+        PRESSROOM_RATE_LIMIT_ANONYMOUS=f"{MAX_ANONYMOUS_CALLS_PER_DAY}/day",
+        PRESSROOM_RATE_LIMIT_LOGIN=f"{MAX_LOGINS_PER_DAY}/day",
     ) as api:
         yield api.api_port
 
@@ -61,13 +62,13 @@ def proxied_port(stack: Stack) -> Iterator[int]:
 @pytest.fixture
 def body_attacker(proxied_port: int) -> Iterator[Attacker]:
     """An attacker with an IP address that no other test uses."""
-    with attacking(proxied_port, new_address()) as made:
-        yield made
+    with attacking(proxied_port, new_address()) as attacker:
+        yield attacker
 
 
 @dataclass
 class Neighbour:
-    """Another customer, from another address, who does what most callers do."""
+    """Another customer with another IP address, who makes ordinary calls."""
 
     stack: Stack
     port: int
@@ -75,17 +76,18 @@ class Neighbour:
     address: str = field(default_factory=new_address)
 
     def is_served(self) -> bool:
-        url, headers = f"http://{LOOPBACK}:{self.port}", {"X-Forwarded-For": self.address}
+        url = f"http://{LOOPBACK}:{self.port}"
+        headers = {"X-Forwarded-For": self.address}
         with plain_client(base_url=url, headers=headers) as client:
-            logged_in = Visitor(self.stack, client).log_in(self.owner.email)
+            login_reply = Visitor(self.stack, client).log_in(self.owner.email)
         headers["Authorization"] = f"Bearer {self.owner.key}"
         with plain_client(base_url=url, headers=headers) as client:
             charge = {"amount_credit": 1, "source_id": "post"}
-            charged = client.post("/auxilia/credits/consume", json=charge)
-            file, patient = {"file": ("a.jpg", photo())}, {"Prefer": "wait=60"}
-            uploaded = client.post("/attachments", files=file, headers=patient)
-        answers = (logged_in, charged, uploaded)
-        return [each.status_code for each in answers] == [303, 200, 200]
+            charge_reply = client.post("/auxilia/credits/consume", json=charge)
+            file = {"file": ("a.jpg", photo())}
+            upload_reply = client.post("/attachments", files=file, headers={"Prefer": "wait=60"})
+        replies = (login_reply, charge_reply, upload_reply)
+        return [each.status_code for each in replies] == [303, 200, 200]
 
 
 @pytest.fixture
@@ -101,12 +103,12 @@ def neighbour(stack: Stack, proxied_port: int) -> Neighbour:
 def test_bodies_without_credentials_are_never_read(
     body_attacker: Attacker, neighbour: Neighbour
 ) -> None:
-    begun = [
+    connections = [
         body_attacker.begins("POST /composer/metadata", declares=8 * MEGABYTE - 1, sends=256 * 1024)
         for _ in range(32)
     ]
     assert neighbour.is_served()
-    assert {answer_of(each) for each in begun} == {(401, "auth.credentials_missing")}
+    assert {answer_of(each) for each in connections} == {(401, "auth.credentials_missing")}
 
 
 def test_account_at_its_body_limits_does_not_block_other_accounts(
@@ -118,12 +120,12 @@ def test_account_at_its_body_limits_does_not_block_other_accounts(
     for _ in range(SMALL_SHARE // small):
         body_attacker.begins(CONSUME, declares=small + 1, sends=small, key=key)
     while True:
-        beyond = body_attacker.begins(CONSUME, declares=small, key=key)
-        beyond.settimeout(0.2)
+        connection = body_attacker.begins(CONSUME, declares=small, key=key)
+        connection.settimeout(0.2)
         try:
-            assert answer_of(beyond) == (429, "body.too_many_unfinished")
+            assert answer_of(connection) == (429, "body.too_many_unfinished")
         except TimeoutError:
-            # It is one more body that holds a place.
+            # The API waits for this body, so the limit isn't reached yet.
             continue
         break
     assert neighbour.is_served()
@@ -137,12 +139,12 @@ def test_body_limit_per_owner_is_shared_by_all_client_addresses(
         attacking(proxied_port, new_address()) as first,
         attacking(proxied_port, new_address()) as second,
     ):
-        begun = [
+        connections = [
             body_attacker.begins("POST /lists", declares=1024, key=key)
             for body_attacker in (first, second)
             for _ in range(MAX_UNFINISHED_BODIES // 2 + 1)
         ]
-        assert first_answer(begun) == (429, "body.too_many_unfinished")
+        assert first_answer(connections) == (429, "body.too_many_unfinished")
 
 
 def test_body_budget_is_released_when_connections_close(
@@ -150,19 +152,19 @@ def test_body_budget_is_released_when_connections_close(
 ) -> None:
     key = stack.create_owner().key
     with attacking(proxied_port, neighbour.address) as body_attacker:
-        begun = [
+        connections = [
             body_attacker.begins("POST /lists", declares=1024, key=key)
             for _ in range(MAX_UNFINISHED_BODIES + 1)
         ]
-        assert first_answer(begun) == (429, "body.too_many_unfinished")
-    eventually(neighbour.is_served, what="the room that the others left")
+        assert first_answer(connections) == (429, "body.too_many_unfinished")
+    eventually(neighbour.is_served, what="the release of the body budget")
 
 
-def operations(wanted: Callable[[Access], bool]) -> Iterator[str]:
+def operations(is_included: Callable[[Access], bool]) -> Iterator[str]:
     for route in list_api_routes(create_app(Settings.model_construct())):
         access = find_access(route)
         assert access
-        if wanted(access):
+        if is_included(access):
             path = re.sub(r"\{[^}]*\}", "1", route.path_format or "")
             yield from (f"{method} {path}" for method in route.methods or ())
 
@@ -170,14 +172,14 @@ def operations(wanted: Callable[[Access], bool]) -> Iterator[str]:
 def test_routes_that_require_credentials_reject_before_reading_the_body(
     body_attacker: Attacker,
 ) -> None:
-    # A trace id may come in the body: the first kilobytes are read for it.
+    # The API reads the first kilobytes of a body, because they may contain a trace id.
     declares = MAX_UNCHECKED_BODY_BYTES + 1
-    found = {
+    statuses = {
         operation: answer_of(body_attacker.begins(operation, declares=declares))[0]
         for operation in operations(needs_credentials)
     }
-    assert len(found) > 40
-    assert set(found.values()) == {401}, found
+    assert len(statuses) > 40
+    assert set(statuses.values()) == {401}, statuses
 
 
 def needs_credentials(access: Access) -> bool:
@@ -190,18 +192,25 @@ def is_optional(access: Access) -> bool:
 
 def test_routes_for_strangers_are_rate_limited_before_reading_the_body(proxied_port: int) -> None:
     address = new_address()
-    with attacking(proxied_port, address) as spent:
-        begun = [spent.begins("POST /login", declares=1024) for _ in range(MOST_LOGINS + 1)]
-        assert first_answer(begun)[0] == 429
+    with attacking(proxied_port, address) as attacker_at_limit:
+        connections = [
+            attacker_at_limit.begins("POST /login", declares=1024)
+            for _ in range(MAX_LOGINS_PER_DAY + 1)
+        ]
+        assert first_answer(connections)[0] == 429
         for operation in operations(lambda access: access.stranger is RateLimitName.LOGIN):
-            assert answer_of(spent.begins(operation, declares=1024))[0] == 429, operation
-        # The page itself still opens.
-        assert answer_of(spent.begins("GET /login", declares=0))[0] == 200
-    with attacking(proxied_port, address) as spent:
-        for _ in range(MOST_STRANGERS):
-            answer_of(spent.begins("GET /login", declares=0))
+            assert answer_of(attacker_at_limit.begins(operation, declares=1024))[0] == 429, (
+                operation
+            )
+        # The login page itself still opens.
+        assert answer_of(attacker_at_limit.begins("GET /login", declares=0))[0] == 200
+    with attacking(proxied_port, address) as attacker_at_limit:
+        for _ in range(MAX_ANONYMOUS_CALLS_PER_DAY):
+            answer_of(attacker_at_limit.begins("GET /login", declares=0))
         for operation in operations(is_for_strangers):
-            assert answer_of(spent.begins(operation, declares=1024))[0] == 429, operation
+            assert answer_of(attacker_at_limit.begins(operation, declares=1024))[0] == 429, (
+                operation
+            )
 
 
 def is_for_strangers(access: Access) -> bool:
@@ -217,5 +226,5 @@ def test_account_forms_are_read_only_from_logged_in_people(
         "/account/email",
         "/console/developers/keys/new",
     ):
-        begun = body_attacker.begins(f"POST {path}", declares=1024)
-        assert answer_of(begun)[0] == 303, path
+        connection = body_attacker.begins(f"POST {path}", declares=1024)
+        assert answer_of(connection)[0] == 303, path

@@ -1,5 +1,8 @@
-"""Owners are apart: every operation with every kind of credential that is not the owner's, and
-every page and form of the console in another owner's browser and in none."""
+"""Tests that no caller can read or change another owner's data.
+
+The tests call every operation with each kind of wrong credential. They also open every page and
+form of the console without a login and in another owner's browser.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -33,17 +36,17 @@ from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.security.world import World, belongings, settled, tokens_of
 from tests.support.stack.maintenance import resting_maintenance
 
-# Everybody sees what pages are made of.
+# The pages of the console, except the stylesheets and scripts, which everybody may read.
 PAGES = {name: call for name, call in CONSOLE_CALLS.items() if name != "GET /console/assets/{name}"}
-# Tables whose rows belong to no owner, but to the installation, an address or a reader.
-OF_NO_OWNER = {
+# Tables whose rows belong to the installation, an address or a reader, and not to an owner.
+TABLES_WITHOUT_OWNER = {
     *("alembic_version", "departures", "feed_offsets", "login_attempts", "mail_counts"),
     *("maintenance", "object_removals", "payment_order_checkpoints", "payment_order_transitions"),
     *("mailed_links", "opt_outs", "consent_entries", "erasures", "former_addresses"),
     "spent_proofs",
 }
 # Tables in which the owner of ``World`` has no rows. Tests of these tables create other owners.
-WITHOUT_ROWS = OF_NO_OWNER | {
+TABLES_WITHOUT_ROWS = TABLES_WITHOUT_OWNER | {
     # The API or maintenance writes these rows with a delay.
     *("api_requests", "subscriber_counts", "member_days", "origin_day_deltas"),
     # Maintenance adds these rows to others, and deletes them.
@@ -57,42 +60,48 @@ WITHOUT_ROWS = OF_NO_OWNER | {
 EVERY_CALL: dict[str, Call] = {**CALLS, **PAGES}
 
 
-def each(operations: Iterable[object]) -> pytest.MarkDecorator:
+def parametrize_operation(operations: Iterable[object]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("operation", list(operations))
 
 
 @cache
 def operations() -> dict[str, dict[str, Any]]:
-    """Return those of the document, and the aliases that it leaves out."""
-    found = {
+    """Return the operations of the OpenAPI document, and the aliases that it leaves out."""
+    documented = {
         f"{method.upper()} {path}": operation
         for path, methods in openapi_document()["paths"].items()
         for method, operation in methods.items()
     }
     aliases = {
-        name.replace(" ", " /auxilia"): found[name] for name in found if " /composer/" in name
+        name.replace(" ", " /auxilia"): operation
+        for name, operation in documented.items()
+        if " /composer/" in name
     }
-    return found | aliases
+    return documented | aliases
 
 
 @dataclass(frozen=True)
-class Stranger:
-    """A credential that opens nothing: the headers it makes, and what is answered to them.
+class InvalidCredential:
+    """An invalid credential.
 
-    ``writes``: it is a good one for reading.
+    Attributes:
+        headers: a function that returns the request headers with the credential.
+        status: the expected status of the response.
+        code: the expected error code of the response.
+        can_read: whether the credential is valid for reading, and only writing is rejected.
     """
 
     headers: Callable[[World], dict[str, str]]
     status: int = 401
     code: str = "auth.invalid_credentials"
-    writes: bool = False
+    can_read: bool = False
 
 
 def _bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def _revoked(world: World) -> dict[str, str]:
+def _revoked_key(world: World) -> dict[str, str]:
     key = world.stack.create_key(world.owner.user_id)
     world.stack.query(
         "UPDATE api_keys SET revoked_at = now() WHERE id = "
@@ -102,7 +111,7 @@ def _revoked(world: World) -> dict[str, str]:
     return _bearer(key)
 
 
-def _expired(world: World) -> dict[str, str]:
+def _expired_token(world: World) -> dict[str, str]:
     return _ended_token(world, "expires_at = now() - interval '1 second'")
 
 
@@ -110,14 +119,15 @@ def _revoked_token(world: World) -> dict[str, str]:
     return _ended_token(world, "revoked_at = now()")
 
 
-def _ended_token(world: World, how: str) -> dict[str, str]:
-    given = tokens_of(world, register(world.stack, name=f"{world.mark} ended"))
+def _ended_token(world: World, change: str) -> dict[str, str]:
+    """Return the headers with an OAuth token whose row in the database was changed."""
+    tokens = tokens_of(world, register(world.stack, name=f"{world.mark} ended"))
     world.stack.query(
-        f"UPDATE oauth_tokens SET {how} WHERE grant_id = "
+        f"UPDATE oauth_tokens SET {change} WHERE grant_id = "
         "(SELECT max(id) FROM oauth_grants WHERE user_id = %s)",
         world.owner.user_id,
     )
-    return _bearer(given["access_token"])
+    return _bearer(tokens["access_token"])
 
 
 def _session(world: World) -> dict[str, str]:
@@ -126,31 +136,33 @@ def _session(world: World) -> dict[str, str]:
         return {"Cookie": f"{SESSION}={person.browser.cookies[SESSION]}"}
 
 
-# A new kind of credential is one line here.
-STRANGERS: dict[str, Stranger] = {
-    "nobody": Stranger(lambda _: {}, code="auth.credentials_missing"),
-    "a revoked key of the owner's": Stranger(_revoked),
-    "a key that never was": Stranger(lambda _: _bearer("prk_" + "0" * 49)),
-    "two keys that differ": Stranger(
+# To test a new kind of credential, add a line here.
+INVALID_CREDENTIALS: dict[str, InvalidCredential] = {
+    "nobody": InvalidCredential(lambda _: {}, code="auth.credentials_missing"),
+    "a revoked key of the owner's": InvalidCredential(_revoked_key),
+    "a key that never was": InvalidCredential(lambda _: _bearer("prk_" + "0" * 49)),
+    "two keys that differ": InvalidCredential(
         lambda world: _bearer(world.owner.key) | {"X-API-Key": "prk_" + "1" * 49},
         code="auth.credentials_disagree",
     ),
-    "an expired OAuth token": Stranger(_expired),
-    "a revoked OAuth token": Stranger(_revoked_token),
-    "a session without CSRF": Stranger(_session, status=403, code="auth.csrf", writes=True),
+    "an expired OAuth token": InvalidCredential(_expired_token),
+    "a revoked OAuth token": InvalidCredential(_revoked_token),
+    "a session without CSRF": InvalidCredential(
+        _session, status=403, code="auth.csrf", can_read=True
+    ),
 }
 
 
 @dataclass
 class Side:
-    """The API or the console: owner A's things, A's client, and owner B's.
+    """The API or the console: an owner's data, the owner's client, and another owner's client.
 
-    Each side has its own things, since its last test uses them up.
+    The API and the console have separate data, because the last test of each side deletes them.
     """
 
     world: World
-    own: httpx2.Client
-    rival: httpx2.Client
+    own_client: httpx2.Client
+    other_client: httpx2.Client
 
     def send(self, client: httpx2.Client, operation: str, as_whom: str, **headers: str) -> Any:
         values = self.world.values | {"as_whom": as_whom}
@@ -162,21 +174,22 @@ def api_side(stack: Stack) -> Iterator[Side]:
     """An owner's data in the API, and the HTTP clients of the owner and of a second owner."""
     world = worlds.build(stack)
     world.values["provider"] = "stockphoto"
-    with closing(world.client), stack.client(stack.create_owner().key) as rival:
-        yield Side(world, world.client, rival)
+    with closing(world.client), stack.client(stack.create_owner().key) as other_client:
+        yield Side(world, world.client, other_client)
 
 
 @pytest.fixture(scope="module")
 def console_side(stack: Stack) -> Iterator[Side]:
     """An owner's data in the console, and the browsers of the owner and of a second owner."""
     world = worlds.build(stack)
-    own, rival = browser_of(stack, world.owner), browser_of(stack, stack.create_owner())
-    with closing(world.client), own, rival:
-        yield Side(world, own, rival)
+    own_browser = open_browser(stack, world.owner)
+    other_browser = open_browser(stack, stack.create_owner())
+    with closing(world.client), own_browser, other_browser:
+        yield Side(world, own_browser, other_browser)
 
 
-def browser_of(stack: Stack, owner: Owner) -> httpx2.Client:
-    """A browser in which the owner is logged in, and whose requests come from pages of ours."""
+def open_browser(stack: Stack, owner: Owner) -> httpx2.Client:
+    """Return a browser in which the owner is logged in, and which sends a valid CSRF token."""
     browser = log_in(stack, owner).browser
     cookie = browser.cookies[SESSION]
     browser.headers[CSRF_HEADER] = sessions.create_csrf_token(stack.resources.keyring, cookie)
@@ -186,7 +199,9 @@ def browser_of(stack: Stack, owner: Owner) -> httpx2.Client:
 @pytest.fixture(scope="module")
 def stranger_headers(api_side: Side) -> dict[str, dict[str, str]]:
     """The request headers of each kind of unauthorized caller, such as one with a revoked key."""
-    return {kind: stranger.headers(api_side.world) for kind, stranger in STRANGERS.items()}
+    return {
+        kind: stranger.headers(api_side.world) for kind, stranger in INVALID_CREDENTIALS.items()
+    }
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -211,49 +226,51 @@ def test_isolation_tests_cover_every_operation() -> None:
 def test_isolation_tests_look_at_rows_of_every_table_of_an_owner(api_side: Side) -> None:
     # If this test fails for a new table, add a row in tests/support/security/world.py.
     rows = belongings(api_side.world)
-    assert {table for table in rows if rows[table] == (0, None)} <= WITHOUT_ROWS
+    assert {table for table in rows if rows[table] == (0, None)} <= TABLES_WITHOUT_ROWS
 
 
 def test_isolation_tests_cover_every_console_page_and_form() -> None:
     app = create_app(Settings.model_construct())
-    there = {
+    console_routes = {
         f"{method} {route.path_format}"
         for route in list_api_routes(app)
         for method in route.methods or ()
         if (route.path_format or "").startswith("/console")
     }
-    assert set(CONSOLE_CALLS) == there
+    assert set(CONSOLE_CALLS) == console_routes
 
 
 def test_operations_without_credential_or_scope_are_exactly_the_known_ones() -> None:
-    free = {name for name in FOR_EVERYBODY if operations()[name]["security"] == []}
-    assert free == FOR_STRANGERS
-    assert {name for name in CALLS if _all_but_what_is_needed(name) is None} == WITHOUT_A_SCOPE
+    without_credential = {name for name in FOR_EVERYBODY if operations()[name]["security"] == []}
+    assert without_credential == FOR_STRANGERS
+    assert {name for name in CALLS if _insufficient_scopes(name) is None} == WITHOUT_A_SCOPE
 
 
-@pytest.mark.parametrize("kind", STRANGERS)
+@pytest.mark.parametrize("kind", INVALID_CREDENTIALS)
 def test_call_with_invalid_credential_reads_and_changes_nothing(
     api_side: Side, stranger: httpx2.Client, stranger_headers: dict[str, dict[str, str]], kind: str
 ) -> None:
     before = belongings(api_side.world)
     for operation in CALLS:
-        if operation in FOR_STRANGERS or (STRANGERS[kind].writes and operation.startswith("GET ")):
+        if operation in FOR_STRANGERS or (
+            INVALID_CREDENTIALS[kind].can_read and operation.startswith("GET ")
+        ):
             continue
         reply = api_side.send(stranger, operation, "nobody", **stranger_headers[kind])
-        if not _takes_strangers(operation, kind):
-            assert reply.status_code == STRANGERS[kind].status, (operation, reply.text)
-            assert reply.json()["code"] == STRANGERS[kind].code, operation
-        _tells_nothing(api_side.world, operation, reply)
+        if not _accepts_strangers(operation, kind):
+            assert reply.status_code == INVALID_CREDENTIALS[kind].status, (operation, reply.text)
+            assert reply.json()["code"] == INVALID_CREDENTIALS[kind].code, operation
+        _require_no_leak(api_side.world, operation, reply)
     assert belongings(api_side.world) == before
 
 
-def _takes_strangers(operation: str, kind: str) -> bool:
+def _accepts_strangers(operation: str, kind: str) -> bool:
     security = operations()[operation]["security"]
-    traced = operation != "POST /auxilia/credits/topup"
-    return security == [] or ({} in security and kind == "nobody" and not traced)
+    accepts_trace_id = operation != "POST /auxilia/credits/topup"
+    return security == [] or ({} in security and kind == "nobody" and not accepts_trace_id)
 
 
-def _tells_nothing(world: World, operation: str, reply: httpx2.Response) -> None:
+def _require_no_leak(world: World, operation: str, reply: httpx2.Response) -> None:
     assert reply.status_code < 500, reply.text
     if operation in SHOW_THE_LIST:
         assert "@" not in reply.text
@@ -262,7 +279,7 @@ def _tells_nothing(world: World, operation: str, reply: httpx2.Response) -> None
         assert str(world.owner.user_id) not in reply.text
 
 
-@each(PAGES)
+@parametrize_operation(PAGES)
 def test_console_redirects_to_login_without_session(
     console_side: Side, stranger: httpx2.Client, operation: str
 ) -> None:
@@ -273,31 +290,33 @@ def test_console_redirects_to_login_without_session(
     assert belongings(console_side.world) == before
 
 
-@each(EVERY_CALL)
+@parametrize_operation(EVERY_CALL)
 def test_other_owner_reads_and_changes_nothing(side: Side, operation: str) -> None:
-    world, call, before = side.world, EVERY_CALL[operation], belongings(side.world)
-    reply = side.send(side.rival, operation, "b")
+    world = side.world
+    call = EVERY_CALL[operation]
+    before = belongings(side.world)
+    reply = side.send(side.other_client, operation, "b")
     assert reply.status_code == call.others, reply.text
     if operation in PAGES:
-        # What a page shows is the rival's own, unless its address names something.
-        is_hidden = "{" in operation or is_of_operators(operation)
+        # A page without an id in its path shows the other owner's own data.
+        is_hidden = "{" in operation or is_for_operators(operation)
         assert (reply.status_code == 404) == is_hidden
     if operation not in FOR_EVERYBODY:
         assert belongings(world) == before
     if call.others >= 400 or operation not in SHOW_THE_LIST:
-        _tells_nothing(world, operation, reply)
+        _require_no_leak(world, operation, reply)
     else:
-        # The list, and the rival's own subscription to it.
+        # The response may show only the list and the other owner's own subscription.
         assert f"member0.{world.mark}" not in reply.text
         assert f"first.{world.mark}" not in reply.text
 
 
-def is_of_operators(operation: str) -> bool:
-    """Whether it is a page that is none to an owner."""
+def is_for_operators(operation: str) -> bool:
+    """Return whether an operation is a page for operators, which owners can't open."""
     return "/console/operators" in operation
 
 
-@each(
+@parametrize_operation(
     {
         "/jobs": "job_id",
         "/imports": "import_id",
@@ -314,35 +333,38 @@ def is_of_operators(operation: str) -> bool:
 def test_collections_contain_only_the_callers_own_items(
     api_side: Side, operation: tuple[str, str]
 ) -> None:
-    path, named = operation
+    path, id_name = operation
 
-    def shown(client: httpx2.Client) -> set[Any]:
-        found = client.get(path).raise_for_status().json()["data"]
-        items = found if isinstance(found, list) else found["items"]
-        return {item[named if named in item else "id"] for item in items}
+    def list_ids(client: httpx2.Client) -> set[Any]:
+        body = client.get(path).raise_for_status().json()["data"]
+        items = body if isinstance(body, list) else body["items"]
+        return {item[id_name if id_name in item else "id"] for item in items}
 
-    assert api_side.world.values[named] in shown(api_side.own)
-    assert not shown(api_side.own) & shown(api_side.rival)
+    assert api_side.world.values[id_name] in list_ids(api_side.own_client)
+    assert not list_ids(api_side.own_client) & list_ids(api_side.other_client)
 
 
 def test_combining_own_list_with_ids_of_another_owner_reveals_nothing(
     api_side: Side,
 ) -> None:
-    # A list of one's own opens no member, member record or target that is another's.
-    world, rival = api_side.world, api_side.rival
-    made = rival.post("/lists", json={"title": "Mine", "slug": f"mine-{world.mark}"}).json()
-    mine, user_id = made["data"]["id"], world.values["user_id"]
+    # The caller combines a list of their own with a member or a list of the other owner.
+    world = api_side.world
+    caller = api_side.other_client
+    list_body = {"title": "Mine", "slug": f"mine-{world.mark}"}
+    own_list_id = caller.post("/lists", json=list_body).json()["data"]["id"]
+    user_id = world.values["user_id"]
     before = belongings(world)
-    member = f"/subscriptions/{mine}/members/{user_id}"
-    target = {"dst_list_id": str(mine)}
+    member_path = f"/subscriptions/{own_list_id}/members/{user_id}"
+    record_path = f"/lists/{own_list_id}/members/{user_id}"
+    target = {"dst_list_id": str(own_list_id)}
     for reply, status in (
-        (rival.get(f"{member}/subs"), 404),
-        (rival.get(f"/lists/{mine}/members/{user_id}/history"), 404),
-        (rival.get(f"/lists/{mine}/members/{user_id}/consent"), 404),
-        (rival.patch(f"/lists/{mine}/members/{user_id}", json={"name": "x"}), 404),
-        (rival.delete(member), 404),
+        (caller.get(f"{member_path}/subs"), 404),
+        (caller.get(f"{record_path}/history"), 404),
+        (caller.get(f"{record_path}/consent"), 404),
+        (caller.patch(record_path, json={"name": "x"}), 404),
+        (caller.delete(member_path), 404),
         (
-            rival.post(
+            caller.post(
                 f"/subscriptions/{world.values['list_id']}/members/{user_id}/transfer",
                 params=target,
             ),
@@ -354,22 +376,26 @@ def test_combining_own_list_with_ids_of_another_owner_reveals_nothing(
     assert belongings(world) == before
 
 
-def _all_but_what_is_needed(operation: str) -> list[Scope] | None:
+def _insufficient_scopes(operation: str) -> list[Scope] | None:
+    """Return all scopes that don't permit an operation, or None if it needs no scope."""
     security = [each for each in operations()[operation]["security"] if each]
     if not security:
         return None
-    [needed] = security[0]["bearer"] or [_needed_by_what_is_named(operation)]
-    if needed is None:
+    [required] = security[0]["bearer"] or [_find_undocumented_scope(operation)]
+    if required is None:
         return None
-    fulls = {needed, needed.replace(".read", ".full")}
-    return sorted(USER_SCOPES - {Scope(each) for each in fulls if each in set(Scope)})
+    sufficient = {required, required.replace(".read", ".full")}
+    return sorted(USER_SCOPES - {Scope(each) for each in sufficient if each in set(Scope)})
 
 
-def _needed_by_what_is_named(operation: str) -> str | None:
-    """The scope of a job, a file or another credential, which the document can only describe."""
+def _find_undocumented_scope(operation: str) -> str | None:
+    """Return the required scope of an operation whose document entry names no scope.
+
+    The scope depends on the kind of job, file or credential that the path names.
+    """
     path = operation.split(" ")[1]
     if path.startswith(("/apikeys", "/grants")):
-        # All of them, and still a restricted key.
+        # Not even a restricted key with all scopes may call these operations.
         return "nothing that exists"
     if path.startswith(("/jobs/", "/lists/")):
         return Scope.SUBSCRIPTION_READ
@@ -387,7 +413,7 @@ def key_with_scopes(api_side: Side) -> Callable[[tuple[Scope, ...]], str]:
     )
 
 
-@each(name for name in CALLS if name not in WITHOUT_A_SCOPE)
+@parametrize_operation(name for name in CALLS if name not in WITHOUT_A_SCOPE)
 def test_key_without_the_required_scope_is_rejected(
     api_side: Side,
     stranger: httpx2.Client,
@@ -395,7 +421,7 @@ def test_key_without_the_required_scope_is_rejected(
     operation: str,
 ) -> None:
     world = api_side.world
-    bearer = _bearer(key_with_scopes(tuple(_all_but_what_is_needed(operation) or ())))
+    bearer = _bearer(key_with_scopes(tuple(_insufficient_scopes(operation) or ())))
     before = belongings(world)
     reply = api_side.send(stranger, operation, "a", **bearer)
     assert reply.status_code in {403, 404}, reply.text
@@ -411,8 +437,8 @@ def test_oauth_token_without_the_required_scope_is_rejected(
     assert stranger.get("/auxilia/credits/balance", headers=bearer).status_code == 200
     before = belongings(world)
     for operation in CALLS:
-        others = _all_but_what_is_needed(operation)
-        if others is None or "credit.read" not in others:
+        insufficient_scopes = _insufficient_scopes(operation)
+        if insufficient_scopes is None or "credit.read" not in insufficient_scopes:
             continue
         reply = api_side.send(stranger, operation, "a", **bearer)
         assert reply.status_code in {403, 404}, (operation, reply.text)
@@ -420,18 +446,18 @@ def test_oauth_token_without_the_required_scope_is_rejected(
     assert belongings(world) == before
 
 
-@each(name for name in PAGES if not name.startswith("GET "))
+@parametrize_operation(name for name in PAGES if not name.startswith("GET "))
 def test_console_form_with_forged_csrf_token_changes_nothing(
     console_side: Side, operation: str
 ) -> None:
     before = belongings(console_side.world)
-    reply = console_side.send(console_side.own, operation, "forged", **{CSRF_HEADER: "x"})
-    assert reply.status_code == (404 if is_of_operators(operation) else 403), reply.text
+    reply = console_side.send(console_side.own_client, operation, "forged", **{CSRF_HEADER: "x"})
+    assert reply.status_code == (404 if is_for_operators(operation) else 403), reply.text
     assert belongings(console_side.world) == before
 
 
-@each(EVERY_CALL)
+@parametrize_operation(EVERY_CALL)
 def test_owner_can_call_every_operation(side: Side, operation: str) -> None:
-    # The errors above are then of the person, and not of a call that fails for anybody.
-    reply = side.send(side.own, operation, "a")
+    # If these calls succeed, the errors in the tests above are due to the caller.
+    reply = side.send(side.own_client, operation, "a")
     assert reply.status_code == EVERY_CALL[operation].own, reply.text

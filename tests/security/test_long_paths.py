@@ -20,22 +20,22 @@ def test_path_longer_than_two_kilobytes_is_rejected(stranger: httpx2.Client) -> 
     problem(stranger.get(f"{longest}?q={'a' * MAX_PATH_BYTES}"), 404, "route.not_found")
     # A percent-encoded character counts as three bytes.
     for path in (f"{longest}a", "/a" * MAX_PATH_BYTES, "/" + "%61" * (MAX_PATH_BYTES // 3 + 1)):
-        refused = stranger.get(path)
-        problem(refused, 414, "request.path_too_long")
-        assert refused.headers["x-content-type-options"] == "nosniff"
+        reply = stranger.get(path)
+        problem(reply, 414, "request.path_too_long")
+        assert reply.headers["x-content-type-options"] == "nosniff"
 
 
 def test_log_truncates_long_path(stack: Stack, stranger: httpx2.Client) -> None:
     name = "logged-path-"
     request_id = stranger.get(f"/{name * 150}").headers["x-request-id"]
 
-    def line() -> str | None:
+    def find_line() -> str | None:
         logs = "".join(running.log.read_text() for running in stack.processes)
         return next((each for each in logs.splitlines() if request_id in each), None)
 
-    # The line is written after the answer.
-    logged = json.loads(eventually(line, what="the line in the log"))
-    assert len(logged["path"]) == MAX_LOGGED_PATH_CHARACTERS
+    # The API writes the line after the response.
+    entry = json.loads(eventually(find_line, what="the line in the log"))
+    assert len(entry["path"]) == MAX_LOGGED_PATH_CHARACTERS
 
 
 def test_finding_the_body_limit_does_not_cache_paths() -> None:
@@ -44,7 +44,7 @@ def test_finding_the_body_limit_does_not_cache_paths() -> None:
     try:
         for number in range(1_100):
             find_body_limit(f"/{number}/" + "a" * MAX_PATH_BYTES)
-        held, _ = tracemalloc.get_traced_memory()
+        memory_bytes, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 100_000
+    assert memory_bytes < 100_000

@@ -1,4 +1,4 @@
-"""A login leads on to a path of ours or to nothing that was sent, however it is spelt."""
+"""Tests that a login redirects only to local paths, for any spelling of the parameter `next`."""
 
 import re
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ from tests.support.people.visiting import Visitor, a_visitor, new_account
 EVIL = "evil.example"
 CONTROLS = [chr(code) for code in (*range(0x21), 0x7F, 0x85, 0xA0, 0xAD, 0x2028, 0x2029, 0xFEFF)]
 
-HOSTILE = [
+HOSTILE_PATHS = [
     *("", " ", "account", "?next=/", "#", ".", "..", "./account", "../account", ":", "@evil"),
     *(f"{scheme}://{EVIL}/" for scheme in ("http", "https", "HTTPS", "ftp", "ws", "")),
     *(f"{scheme}:{EVIL}" for scheme in ("http", "https", "mailto", "file", "blob", "about")),
@@ -45,7 +45,7 @@ HOSTILE = [
     "/account\r\nSet-Cookie: x=y",
     "/account\nLocation: https://evil.example",
 ]
-OURS = [
+LOCAL_PATHS = [
     "/",
     "/account",
     "/account?done=password",
@@ -59,34 +59,34 @@ OURS = [
 
 
 def test_redirect_after_login_accepts_only_local_paths() -> None:
-    for sent in (*HOSTILE, None, 5, ["/account"]):
-        assert read_local_path(sent) is None, repr(sent)
-    assert [read_local_path(sent) for sent in OURS] == OURS
+    for path in (*HOSTILE_PATHS, None, 5, ["/account"]):
+        assert read_local_path(path) is None, repr(path)
+    assert [read_local_path(path) for path in LOCAL_PATHS] == LOCAL_PATHS
 
 
 def test_login_redirects_only_to_our_own_host(stack: Stack) -> None:
     email = new_account(stack)
     with a_visitor(stack) as visitor:
-        for sent in [f"//{EVIL}", f"/\\{EVIL}", f"https://{EVIL}"]:
-            require_here(stack, visitor.log_in(email, next=sent).headers["location"])
+        for path in [f"//{EVIL}", f"/\\{EVIL}", f"https://{EVIL}"]:
+            require_own_host(stack, visitor.log_in(email, next=path).headers["location"])
             log_out(visitor)
         visitor.log_in(email)
-        # Who is logged in already is led on at once.
-        for sent in (f"//{EVIL}", f"/\\{EVIL}", "javascript:alert(1)", "\t//evil.example", "/é"):
-            reply = visitor.get("/login", next=sent)
+        # The login page redirects people who are already logged in.
+        for path in (f"//{EVIL}", f"/\\{EVIL}", "javascript:alert(1)", "\t//evil.example", "/é"):
+            reply = visitor.get("/login", next=path)
             assert reply.status_code == 303
             assert reply.headers["location"] == f"{stack.api_url}/console"
-        for sent in OURS[::4]:
-            reply = visitor.get("/login", next=sent)
-            assert reply.headers["location"] == stack.api_url + sent
-            require_here(stack, str(reply.next_request.url) if reply.next_request else "")
+        for path in LOCAL_PATHS[::4]:
+            reply = visitor.get("/login", next=path)
+            assert reply.headers["location"] == stack.api_url + path
+            require_own_host(stack, str(reply.next_request.url) if reply.next_request else "")
 
 
 def log_out(visitor: Visitor) -> None:
     visitor.client.post("/logout", data={"csrf_token": visitor.csrf_token()})
 
 
-def require_here(stack: Stack, location: str) -> None:
+def require_own_host(stack: Stack, location: str) -> None:
     assert urlsplit(location)[:2] == urlsplit(stack.api_url)[:2]
 
 
@@ -94,15 +94,15 @@ def test_login_form_drops_or_escapes_hostile_redirect_path(stack: Stack) -> None
     with a_visitor(stack) as visitor:
         assert 'name="next"' not in visitor.get("/login", next=f"//{EVIL}").text
         plain = visitor.get("/login", next="/account")
-        shown = visitor.get("/login", next='/account?"><script>alert(1)</script>')
-        assert "alert(1)" in shown.text
-        # The page has one script, the passkeys' own.
-        for page in (plain, shown):
+        escaped = visitor.get("/login", next='/account?"><script>alert(1)</script>')
+        assert "alert(1)" in escaped.text
+        # The page has only one script, which is for passkeys.
+        for page in (plain, escaped):
             assert page.text.count("<script") == page.text.count("</script") == 1
-        assert scripts(shown) == scripts(plain)
-        policies = [page.headers["content-security-policy"] for page in (plain, shown)]
+        assert find_scripts(escaped) == find_scripts(plain)
+        policies = [page.headers["content-security-policy"] for page in (plain, escaped)]
         assert policies[0] == policies[1]
 
 
-def scripts(page: httpx2.Response) -> list[str]:
+def find_scripts(page: httpx2.Response) -> list[str]:
     return re.findall(r"<script.*?</script>", page.text, re.DOTALL)

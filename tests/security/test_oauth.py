@@ -1,5 +1,4 @@
-"""What OAuth must withstand: each attempt ends with nothing given, and where somebody stole what
-was given, with that taken back."""
+"""Tests that attacks on OAuth obtain no token, and that stolen tokens are revoked."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -47,8 +46,8 @@ def public_program(stack: Stack) -> Program:
     return register(stack, redirect_uris=(REGISTERED, LOOPBACK), public=True)
 
 
-def given_to(stack: Stack, owner: Owner) -> int:
-    """How many codes and tokens there are in this person's name."""
+def count_credentials(stack: Stack, owner: Owner) -> int:
+    """Count the authorization codes and tokens that were issued for an owner."""
     [(count,)] = stack.query(
         "SELECT (SELECT count(*) FROM oauth_codes c WHERE c.grant_id = ANY (g.ids))"
         " + (SELECT count(*) FROM oauth_tokens t WHERE t.grant_id = ANY (g.ids))"
@@ -65,13 +64,13 @@ def test_reused_authorization_code_revokes_its_tokens(
     code = program.code(logged_in_owner)
     first = program.exchange(code).json()
     second = program.refresh(first["refresh_token"]).json()
-    apart = program.tokens(logged_in_owner)
+    tokens_of_other_login = program.tokens(logged_in_owner)
     assert is_error(program.exchange(code), 400, "invalid_grant")
-    for given in (first, second):
-        assert not stack.is_accepted(given["access_token"])
-        assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
-    # Another login of the same person has nothing to do with it.
-    assert stack.is_accepted(apart["access_token"])
+    for tokens in (first, second):
+        assert not stack.is_accepted(tokens["access_token"])
+        assert is_error(program.refresh(tokens["refresh_token"]), 400, "invalid_grant")
+    # Another login of the same person is not affected.
+    assert stack.is_accepted(tokens_of_other_login["access_token"])
 
 
 def test_concurrent_reuse_of_authorization_code_leaves_no_valid_token(
@@ -79,9 +78,9 @@ def test_concurrent_reuse_of_authorization_code_leaves_no_valid_token(
 ) -> None:
     code = program.code(logged_in_owner)
     replies = at_once(8, lambda: program.exchange(code))
-    given = [reply.json() for reply in replies if reply.status_code == 200]
-    assert len(given) == 1
-    assert not stack.is_accepted(given[0]["access_token"])
+    tokens = [reply.json() for reply in replies if reply.status_code == 200]
+    assert len(tokens) == 1
+    assert not stack.is_accepted(tokens[0]["access_token"])
 
 
 def test_reused_refresh_token_revokes_its_family(
@@ -91,8 +90,8 @@ def test_reused_refresh_token_revokes_its_family(
     second = program.refresh(first["refresh_token"]).json()
     assert is_error(program.refresh(first["refresh_token"]), 400, "invalid_grant")
     assert is_error(program.refresh(second["refresh_token"]), 400, "invalid_grant")
-    for given in (first, second):
-        assert not stack.is_accepted(given["access_token"])
+    for tokens in (first, second):
+        assert not stack.is_accepted(tokens["access_token"])
 
 
 def test_concurrent_reuse_of_refresh_token_revokes_all_tokens(
@@ -100,9 +99,9 @@ def test_concurrent_reuse_of_refresh_token_revokes_all_tokens(
 ) -> None:
     first = public_program.tokens(logged_in_owner)
     replies = at_once(8, lambda: public_program.refresh(first["refresh_token"]))
-    given = [reply.json() for reply in replies if reply.status_code == 200]
-    assert len(given) == 1
-    for each in (first, given[0]):
+    tokens = [reply.json() for reply in replies if reply.status_code == 200]
+    assert len(tokens) == 1
+    for each in (first, tokens[0]):
         assert not stack.is_accepted(each["access_token"])
         assert is_error(public_program.refresh(each["refresh_token"]), 400, "invalid_grant")
 
@@ -111,18 +110,18 @@ def test_client_cannot_use_or_revoke_tokens_and_codes_of_another_client(
     stack: Stack, program: Program, public_program: Program, logged_in_owner: Person
 ) -> None:
     code = program.code(logged_in_owner)
-    given = program.tokens(logged_in_owner)
-    for other in (register(stack), public_program):
-        other.verifier = program.verifier
-        before = given_to(stack, logged_in_owner.owner)
-        assert is_error(other.exchange(code), 400, "invalid_grant")
-        assert is_error(other.refresh(given["refresh_token"]), 400, "invalid_grant")
+    tokens = program.tokens(logged_in_owner)
+    for other_program in (register(stack), public_program):
+        other_program.verifier = program.verifier
+        before = count_credentials(stack, logged_in_owner.owner)
+        assert is_error(other_program.exchange(code), 400, "invalid_grant")
+        assert is_error(other_program.refresh(tokens["refresh_token"]), 400, "invalid_grant")
         for kind in ("access_token", "refresh_token"):
-            assert other.post("/oauth/revoke", {"token": given[kind]}).status_code == 200
-        assert given_to(stack, logged_in_owner.owner) == before
-    # Nothing of that harmed the client whose they are.
-    assert stack.is_accepted(given["access_token"])
-    assert program.refresh(given["refresh_token"]).status_code == 200
+            assert other_program.post("/oauth/revoke", {"token": tokens[kind]}).status_code == 200
+        assert count_credentials(stack, logged_in_owner.owner) == before
+    # The code and the tokens still work for the client that they were issued to.
+    assert stack.is_accepted(tokens["access_token"])
+    assert program.refresh(tokens["refresh_token"]).status_code == 200
     assert program.exchange(code).status_code == 200
 
 
@@ -131,39 +130,40 @@ def test_code_exchange_requires_the_clients_own_credentials(
 ) -> None:
     code = program.code(logged_in_owner)
     assert program.secret
-    wrong = program.secret[:-1] + ("x" if program.secret[-1] != "x" else "y")
+    wrong_secret = program.secret[:-1] + ("x" if program.secret[-1] != "x" else "y")
     form = {
         "grant_type": "authorization_code",
         "code": code,
         "redirect_uri": program.redirect_uri,
         "code_verifier": program.verifier,
     }
-    me = {"client_id": program.client_id}
-    other = register(stack)
+    own_id = {"client_id": program.client_id}
+    other_program = register(stack)
+    # Fields of the form, and credentials for HTTP basic authentication.
     attempts: list[tuple[dict[str, str], Any]] = [
         ({}, None),
-        (me, None),
-        ({**me, "client_secret": ""}, None),
-        ({**me, "client_secret": wrong}, None),
-        ({**me, "client_secret": wrong + "ü"}, None),
-        ({**me, "client_secret": other.secret or ""}, None),
+        (own_id, None),
+        ({**own_id, "client_secret": ""}, None),
+        ({**own_id, "client_secret": wrong_secret}, None),
+        ({**own_id, "client_secret": wrong_secret + "ü"}, None),
+        ({**own_id, "client_secret": other_program.secret or ""}, None),
         ({"client_id": "nobody", "client_secret": program.secret}, None),
         ({"client_secret": program.secret}, None),
         ({}, (program.client_id, "")),
-        ({}, (program.client_id, wrong)),
+        ({}, (program.client_id, wrong_secret)),
         ({}, ("", program.secret)),
         ({}, (program.client_id.upper(), program.secret)),
     ]
     with stack.client() as client:
-        for own, basic in attempts:
-            reply = client.post("/oauth/token", data={**form, **own}, auth=basic)
+        for fields, basic_auth in attempts:
+            reply = client.post("/oauth/token", data={**form, **fields}, auth=basic_auth)
             assert is_error(reply, 401, "invalid_client")
-        for own in ({"client_id": other.client_id}, {"client_secret": program.secret}):
+        for fields in ({"client_id": other_program.client_id}, {"client_secret": program.secret}):
             reply = client.post(
-                "/oauth/token", data={**form, **own}, auth=(program.client_id, program.secret)
+                "/oauth/token", data={**form, **fields}, auth=(program.client_id, program.secret)
             )
             assert is_error(reply, 400, "invalid_request")
-    # A public client has no secret, so none is right.
+    # A public client has no secret, so every secret is wrong.
     public_program.secret = "x"
     try:
         assert is_error(public_program.exchange(code), 401, "invalid_client")
@@ -179,7 +179,7 @@ def test_authorization_code_is_bound_to_its_redirect_uri(
         code = public_program.code(logged_in_owner)
         reply = public_program.exchange(code, redirect_uri=redirect_uri)
         assert is_error(reply, 400, "invalid_grant")
-        # And once, whatever came of it.
+        # A code is valid for one attempt, even if the attempt fails.
         assert is_error(public_program.exchange(code), 400, "invalid_grant")
 
 
@@ -211,14 +211,14 @@ DOWNGRADES: list[dict[str, str | None]] = [
 def test_authorization_requires_pkce_with_s256(
     program: Program, public_program: Program, logged_in_owner: Person, kind: str
 ) -> None:
-    asking = program if kind == "confidential" else public_program
+    client_program = program if kind == "confidential" else public_program
     for changes in DOWNGRADES:
-        reply = logged_in_owner.browser.get(asking.request(**changes))
+        reply = logged_in_owner.browser.get(client_program.request(**changes))
         assert reply.status_code == 303, changes
         assert fields_of(reply.headers["location"])["error"] == "invalid_request", changes
         assert reply.headers["location"].startswith(REGISTERED + "?")
-    twice = asking.request() + "&code_challenge=" + "a" * 43
-    assert logged_in_owner.browser.get(twice).status_code == 400
+    repeated_parameter = client_program.request() + "&code_challenge=" + "a" * 43
+    assert logged_in_owner.browser.get(repeated_parameter).status_code == 400
 
 
 WRONG_VERIFIERS = ["", "x", "v" * 42, "v" * 44, "v" * 129, "V" * 43, "ü" * 43, VERIFIER + "\n"]
@@ -228,31 +228,32 @@ WRONG_VERIFIERS = ["", "x", "v" * 42, "v" * 44, "v" * 129, "V" * 43, "ü" * 43, 
 def test_code_exchange_requires_the_matching_pkce_verifier(
     stack: Stack, program: Program, public_program: Program, logged_in_owner: Person, kind: str
 ) -> None:
-    asking = program if kind == "confidential" else public_program
-    own, asking.verifier = asking.verifier, VERIFIER
+    client_program = program if kind == "confidential" else public_program
+    own_verifier = client_program.verifier
+    client_program.verifier = VERIFIER
     try:
-        for wrong in (*WRONG_VERIFIERS, challenge_of(VERIFIER)):
-            code = asking.code(logged_in_owner)
-            reply = asking.exchange(code, code_verifier=wrong)
-            assert reply.status_code == 400, wrong
+        for wrong_verifier in (*WRONG_VERIFIERS, challenge_of(VERIFIER)):
+            code = client_program.code(logged_in_owner)
+            reply = client_program.exchange(code, code_verifier=wrong_verifier)
+            assert reply.status_code == 400, wrong_verifier
             assert reply.json()["error"] in {"invalid_grant", "invalid_request"}
-            # A second guess at the same code is none.
-            assert is_error(asking.exchange(code), 400, "invalid_grant")
+            # After a wrong guess, the same code is invalid.
+            assert is_error(client_program.exchange(code), 400, "invalid_grant")
     finally:
-        asking.verifier = own
-    [(tokens,)] = stack.query(
+        client_program.verifier = own_verifier
+    [(token_count,)] = stack.query(
         "SELECT count(*) FROM oauth_tokens t JOIN oauth_grants g ON g.id = t.grant_id"
         " WHERE g.user_id = %s",
         logged_in_owner.owner.user_id,
     )
-    assert tokens == 0
+    assert token_count == 0
 
 
 def test_authorization_never_redirects_to_unregistered_uri(
     stack: Stack, public_program: Program, logged_in_owner: Person
 ) -> None:
     assert len(set(ELSEWHERE)) >= 100
-    # Whatever else is right or wrong, and logged in or not.
+    # The result must not depend on other mistakes in the request, or on a login.
     mistakes: list[dict[str, str | None]] = [
         {},
         {"scope": "nonsense"},
@@ -262,8 +263,8 @@ def test_authorization_never_redirects_to_unregistered_uri(
     ]
     with stack.client() as nobody:
         for number, uri in enumerate(ELSEWHERE):
-            wrong = {**mistakes[number % len(mistakes)], "redirect_uri": uri}
-            path = public_program.request(**wrong)
+            wrong_request = {**mistakes[number % len(mistakes)], "redirect_uri": uri}
+            path = public_program.request(**wrong_request)
             for browser in (nobody, logged_in_owner.browser):
                 reply = browser.get(path)
                 assert reply.status_code == 400, uri
@@ -275,8 +276,8 @@ def test_authorization_never_redirects_to_unregistered_uri(
             reply = logged_in_owner.browser.get(public_program.request(**{**mistake, **changes}))
             assert reply.status_code == 400
             assert "location" not in reply.headers
-    twice = public_program.request() + "&redirect_uri=https://evil.example/"
-    assert logged_in_owner.browser.get(twice).status_code == 400
+    repeated_parameter = public_program.request() + "&redirect_uri=https://evil.example/"
+    assert logged_in_owner.browser.get(repeated_parameter).status_code == 400
     assert logged_in_owner.browser.get(public_program.request() + "&client_id=x").status_code == 400
     assert (
         stack.query("SELECT 1 FROM oauth_grants WHERE user_id = %s", logged_in_owner.owner.user_id)
@@ -295,9 +296,9 @@ def test_tampered_consent_form_never_redirects_to_unregistered_uri(
             reply = logged_in_owner.browser.post(path, data={**form, "decision": decision})
             assert reply.status_code == 400, uri
             assert "location" not in reply.headers
-    # What the form says of it doesn't count; the address was checked.
-    named = {**form, "redirect_uri": "https://evil.example/", "client_id": "x"}
-    reply = logged_in_owner.browser.post(public_program.request(), data=named)
+    # Pressroom ignores these fields of the form, and uses the checked values of the URL.
+    tampered_form = {**form, "redirect_uri": "https://evil.example/", "client_id": "x"}
+    reply = logged_in_owner.browser.post(public_program.request(), data=tampered_form)
     assert reply.headers["location"].startswith(REGISTERED + "?")
 
 
@@ -316,8 +317,8 @@ def test_loopback_redirect_uri_may_vary_only_in_its_port(
             assert is_error(
                 public_program.exchange(code, redirect_uri=LOOPBACK + "x"), 400, "invalid_grant"
             )
-            given = public_program.exchange(public_program.code(logged_in_owner))
-            assert given.status_code == 200
+            reply = public_program.exchange(public_program.code(logged_in_owner))
+            assert reply.status_code == 200
         finally:
             public_program.redirect_uri = REGISTERED
     assert clients.is_registered_uri("http://[::1]:7/cb", ["http://[::1]/cb"])
@@ -340,7 +341,7 @@ def test_client_registration_rejects_unsafe_redirect_uris() -> None:
         clients.require_registrable_uri(uri)
 
 
-TOO_MUCH = [
+FORBIDDEN_SCOPES = [
     *("delivery", "composer", "credit.read composer", "credit.read delivery", "*", "admin", "all"),
     *("credit.*", "Credit.Read", "credit.read,credit.full", "openid", "offline_access"),
     *("ü", "\x01"),
@@ -351,7 +352,7 @@ TOO_MUCH = [
 def test_authorization_rejects_scopes_beyond_those_of_the_client(
     public_program: Program, logged_in_owner: Person
 ) -> None:
-    for scope in TOO_MUCH:
+    for scope in FORBIDDEN_SCOPES:
         reply = logged_in_owner.browser.get(public_program.request(scope=scope))
         assert reply.status_code == 303, scope
         assert fields_of(reply.headers["location"])["error"] == "invalid_scope", scope
@@ -361,8 +362,9 @@ def test_consent_grants_no_more_scopes_than_requested(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     reply = logged_in_owner.answer(program.request("credit.read"), *Scope)
-    given = program.exchange(fields_of(reply.headers["location"])["code"], scope="credit.full")
-    assert given.json()["scope"] == "credit.read"
+    code = fields_of(reply.headers["location"])["code"]
+    token_reply = program.exchange(code, scope="credit.full")
+    assert token_reply.json()["scope"] == "credit.read"
     assert stack.query(
         "SELECT scopes FROM oauth_grants WHERE user_id = %s", logged_in_owner.owner.user_id
     ) == [(["credit.read"],)]
@@ -373,12 +375,12 @@ def test_refresh_grants_no_more_scopes_than_consented(
 ) -> None:
     # An earlier login also grants credit.full, but its tokens belong to another token family.
     program.tokens(logged_in_owner, "credit.full")
-    given = program.tokens(logged_in_owner, "credit.read")
-    for scope in ("credit.full", "credit.read credit.full", "attachment", *TOO_MUCH):
-        reply = program.refresh(given["refresh_token"], scope=scope)
+    tokens = program.tokens(logged_in_owner, "credit.read")
+    for scope in ("credit.full", "credit.read credit.full", "attachment", *FORBIDDEN_SCOPES):
+        reply = program.refresh(tokens["refresh_token"], scope=scope)
         assert is_error(reply, 400, "invalid_scope"), scope
-    # A refused refresh uses nothing up.
-    assert program.refresh(given["refresh_token"]).json()["scope"] == "credit.read"
+    # A rejected refresh doesn't use up the refresh token.
+    assert program.refresh(tokens["refresh_token"]).json()["scope"] == "credit.read"
 
 
 def test_oauth_clients_never_receive_the_delivery_scope(stack: Stack) -> None:
@@ -399,10 +401,10 @@ def test_access_token_cannot_manage_keys_or_grants(
 ) -> None:
     scopes = sorted(GRANTABLE_SCOPES)
     everything = register(stack, scopes=tuple(scopes))
-    given = everything.tokens(logged_in_owner, *scopes)
+    tokens = everything.tokens(logged_in_owner, *scopes)
     key = data(client.post("/apikeys", json={"name": "own"}))
     [grant] = data(client.get("/grants"))
-    with stack.client(given["access_token"]) as token:
+    with stack.client(tokens["access_token"]) as token:
         for method, path in (
             ("GET", "/apikeys"),
             ("POST", "/apikeys"),
@@ -412,7 +414,7 @@ def test_access_token_cannot_manage_keys_or_grants(
         ):
             body = {"name": "stronger"} if method == "POST" else None
             problem(token.request(method, path, json=body), 403, "auth.restricted_credential")
-        # Nor does it speak for the person on their pages.
+        # The token isn't a login to the console or to the consent page.
         assert token.get("/console/developers/access").status_code == 303
         assert token.get(everything.request()).headers["location"].startswith(stack.api_url)
 
@@ -422,10 +424,10 @@ def test_consent_requires_csrf_token_and_origin_of_the_same_session(
 ) -> None:
     path = program.request()
     own = logged_in_owner.csrf_token(path)
-    thief = log_in(stack, stack.create_owner())
-    theirs = thief.csrf_token(path)
+    attacker = log_in(stack, stack.create_owner())
+    foreign = attacker.csrf_token(path)
     changed = own[:-1] + ("A" if own[-1] != "A" else "B")
-    tokens = [None, "", "x", theirs, changed, own + "x", own.upper(), "null", own[::-1]]
+    tokens = [None, "", "x", foreign, changed, own + "x", own.upper(), "null", own[::-1]]
     origins = [None, "null", "https://evil.example", stack.api_url + ".evil.example"]
     attempts = 0
     for token in tokens:
@@ -439,16 +441,16 @@ def test_consent_requires_csrf_token_and_origin_of_the_same_session(
                 assert "location" not in reply.headers
                 attempts += 1
     assert attempts >= 100
-    assert given_to(stack, logged_in_owner.owner) == 0
-    thief.browser.close()
+    assert count_credentials(stack, logged_in_owner.owner) == 0
+    attacker.browser.close()
 
 
 def test_opening_the_consent_page_grants_nothing(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
-    for more in ("", "&decision=allow", "&decision=allow&scope.credit.read=on&prompt=none"):
-        assert logged_in_owner.browser.get(program.request() + more).status_code == 200
-        assert logged_in_owner.browser.head(program.request() + more).status_code == 200
+    for extra_query in ("", "&decision=allow", "&decision=allow&scope.credit.read=on&prompt=none"):
+        assert logged_in_owner.browser.get(program.request() + extra_query).status_code == 200
+        assert logged_in_owner.browser.head(program.request() + extra_query).status_code == 200
     assert (
         stack.query("SELECT 1 FROM oauth_grants WHERE user_id = %s", logged_in_owner.owner.user_id)
         == []
@@ -459,21 +461,21 @@ def test_revoking_grant_or_client_takes_effect_on_the_next_request(
     stack: Stack, logged_in_owner: Person, client: httpx2.Client
 ) -> None:
     program = register(stack)
-    given = program.tokens(logged_in_owner)
+    tokens = program.tokens(logged_in_owner)
     code = program.code(logged_in_owner)
     [grant] = data(client.get("/grants"))
-    assert stack.is_accepted(given["access_token"])
+    assert stack.is_accepted(tokens["access_token"])
     assert data(client.delete(f"/grants/{grant['id']}")) == 1
-    assert not stack.is_accepted(given["access_token"])
-    assert is_error(program.refresh(given["refresh_token"]), 400, "invalid_grant")
+    assert not stack.is_accepted(tokens["access_token"])
+    assert is_error(program.refresh(tokens["refresh_token"]), 400, "invalid_grant")
     assert is_error(program.exchange(code), 400, "invalid_grant")
-    again = program.tokens(logged_in_owner)
-    assert stack.is_accepted(again["access_token"])
-    assert not stack.is_accepted(given["access_token"])
+    new_tokens = program.tokens(logged_in_owner)
+    assert stack.is_accepted(new_tokens["access_token"])
+    assert not stack.is_accepted(tokens["access_token"])
     with stack.resources.unit_of_work() as uow:
         assert clients.revoke_client(uow, program.client_id) == 1
-    assert not stack.is_accepted(again["access_token"])
-    assert is_error(program.refresh(again["refresh_token"]), 401, "invalid_client")
+    assert not stack.is_accepted(new_tokens["access_token"])
+    assert is_error(program.refresh(new_tokens["refresh_token"]), 401, "invalid_client")
     assert logged_in_owner.browser.get(program.request()).status_code == 400
 
 
@@ -487,11 +489,11 @@ def test_refresh_tokens_codes_and_client_secrets_do_not_authenticate_calls(
     stack: Stack, program: Program, logged_in_owner: Person
 ) -> None:
     code = program.code(logged_in_owner)
-    given = program.tokens(logged_in_owner)
-    renamed = "pra_" + given["refresh_token"][4:]
-    for secret in (code, given["refresh_token"], renamed, program.secret):
+    tokens = program.tokens(logged_in_owner)
+    renamed = "pra_" + tokens["refresh_token"][4:]
+    for secret in (code, tokens["refresh_token"], renamed, program.secret):
         with stack.client(secret) as client:
             problem(client.get(ME), 401, "auth.invalid_credentials")
-    assert is_error(program.refresh(given["access_token"]), 400, "invalid_grant")
+    assert is_error(program.refresh(tokens["access_token"]), 400, "invalid_grant")
     assert is_error(program.refresh(code), 400, "invalid_grant")
-    assert is_error(program.exchange(given["refresh_token"]), 400, "invalid_grant")
+    assert is_error(program.exchange(tokens["refresh_token"]), 400, "invalid_grant")

@@ -1,3 +1,5 @@
+"""Tests that no regular expression of the product takes quadratic time on hostile text."""
+
 import re
 import signal
 import time
@@ -68,15 +70,15 @@ def slow_texts(pattern: Pattern, methods: Iterable[str]) -> Iterator[str]:
     for name in sorted({"finditer" if method in SCANS else method for method in methods}):
         for label, write in repeated_texts(pattern):
 
-            def seconds(size: int, rounds: int, name: str = name, write: Any = write) -> float:
+            def measure(size: int, rounds: int, name: str = name, write: Any = write) -> float:
                 return _best_seconds(partial(_call, pattern, name, write(size)), rounds)
 
             # Skip texts that are fast to search, after a few calls.
-            first = seconds(3_000, 1)
-            if first * 16 < MIN_SECONDS or first < 5 * seconds(750, 3):
+            first_seconds = measure(3_000, 1)
+            if first_seconds * 16 < MIN_SECONDS or first_seconds < 5 * measure(750, 3):
                 continue
-            long = seconds(12_000, ROUNDS)
-            if long > MIN_SECONDS and long >= MAX_RATIO * seconds(3_000, ROUNDS):
+            long_seconds = measure(12_000, ROUNDS)
+            if long_seconds > MIN_SECONDS and long_seconds >= MAX_RATIO * measure(3_000, ROUNDS):
                 yield f"{name} of {label!r}"
 
 
@@ -88,11 +90,12 @@ def _call(pattern: Pattern, method: str, text: Any) -> None:
 
 def _best_seconds(call: Callable[[], None], rounds: int) -> float:
     """Return the processor time of the fastest round, because other programs take time too."""
-    best, spent = float("inf"), 0.0
+    best_seconds = float("inf")
+    total_seconds = 0.0
     for _ in range(rounds):
-        if spent > MAX_SECONDS:
+        if total_seconds > MAX_SECONDS:
             break
-        began = time.thread_time()
+        began_at = time.thread_time()
         signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
         try:
             call()
@@ -100,20 +103,21 @@ def _best_seconds(call: Callable[[], None], rounds: int) -> float:
             break
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
-        seconds = time.thread_time() - began
-        best, spent = min(best, seconds), spent + seconds
-    return best
+        seconds = time.thread_time() - began_at
+        best_seconds = min(best_seconds, seconds)
+        total_seconds += seconds
+    return best_seconds
 
 
 class _TooSlow(Exception):
-    """A call that was ended."""
+    """A call exceeded the maximum time and was aborted."""
 
 
 @pytest.fixture(autouse=True)
 def _end_slow_calls() -> Iterator[None]:
-    def end(*_: object) -> None:
+    def raise_too_slow(*_: object) -> None:
         raise _TooSlow
 
-    before = signal.signal(signal.SIGPROF, end)
+    before = signal.signal(signal.SIGPROF, raise_too_slow)
     yield
     signal.signal(signal.SIGPROF, before)

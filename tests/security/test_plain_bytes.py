@@ -1,4 +1,4 @@
-"""What is uploaded to be encrypted rests in plain nowhere: not in storage, on disk or in Redis."""
+"""Tests that encrypted uploads leave no plain bytes in the object storage, on disk or in Redis."""
 
 import io
 import os
@@ -42,10 +42,12 @@ def test_encrypted_upload_leaves_no_plain_bytes_in_storage_temp_files_or_redis(
         stored = client.get(record["view_url"]).content
     assert Image.open(io.BytesIO(stored)).size == (700, 500)
     traces = [
-        plain[at : at + 24] for plain in (original, stored) for at in (0, 900, len(plain) // 2)
+        plain[start : start + 24]
+        for plain in (original, stored)
+        for start in (0, 900, len(plain) // 2)
     ]
 
-    _require_nowhere(stack, traces, temporary)
+    _require_no_traces(stack, traces, temporary)
 
 
 @pytest.mark.tier("processes")
@@ -72,19 +74,19 @@ def test_import_and_export_leave_no_plain_bytes_in_storage_or_temp_files(
             for asking, kind in ((client, "members"), (sending, "delivery"))
         ]
         assert [each["Email"] for each in errors(result["errors_url"])] == [rejected]
-    traces = [each[at : at + 24] for each in sheets for at in (20, len(each) // 2)]
+    traces = [each[start : start + 24] for each in sheets for start in (20, len(each) // 2)]
     traces += [each.encode() for each in (*people, *added, rejected)]
-    _require_nowhere(stack, traces, temporary)
-    # Nor can the rows that were not added be read in the database.
-    [(kept,)] = stack.query(
+    _require_no_traces(stack, traces, temporary)
+    # The rejected rows in the database aren't readable either.
+    [(rejected_rows,)] = stack.query(
         "SELECT not_added FROM import_chunks WHERE import_id = %s", result["import_id"]
     )
     with pytest.raises(zlib.error):
-        zlib.decompress(bytes(cast("memoryview", kept)))
+        zlib.decompress(bytes(cast("memoryview", rejected_rows)))
 
 
-def _require_nowhere(stack: Stack, traces: list[bytes], temporary: Path) -> None:
-    """Require that no object, Redis key, temporary file or disk of the store has these bytes."""
+def _require_no_traces(stack: Stack, traces: list[bytes], temporary: Path) -> None:
+    """Require that no object, Redis key, temporary file or disk of the storage has these bytes."""
     objects = [
         stack.resources.objects.get(item.key) for item in stack.resources.objects.list_objects()
     ]
@@ -92,12 +94,12 @@ def _require_nowhere(stack: Stack, traces: list[bytes], temporary: Path) -> None
     values = [value for key in redis.scan_iter() if isinstance(value := redis.dump(key), bytes)]
     files = [file.read_bytes() for file in files_below(temporary)]
     assert objects
-    for resting in (*objects, *values, *files):
-        assert not any(trace in resting for trace in traces)
-    # The bucket's volumes in the store itself, where a deleted object's bytes stay for a while.
+    for content in (*objects, *values, *files):
+        assert not any(trace in content for trace in traces)
+    # Read the storage's own files, too, because they contain deleted objects for a while.
     collection = f"{stack.settings().s3_bucket}_"
-    below = files_below(stack.home / "s3")
-    volumes = [file for file in below if file.name.startswith(collection)]
+    storage_files = files_below(stack.home / "s3")
+    volumes = [file for file in storage_files if file.name.startswith(collection)]
     assert volumes
     for file in volumes:
         content = file.read_bytes()

@@ -1,4 +1,4 @@
-"""What runs in the place of our programs reaches their rows, keys and objects, and nothing else."""
+"""Tests that the credentials of the application open only its own rows, keys and objects."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -25,13 +25,14 @@ from tests.support.credits.old_orders import DISPUTED, create_old_order
 
 Cursor = psycopg2.extensions.cursor
 
-KEPT = (
+UNDELETABLE_TABLES = (
     *("feed_events", "consent_entries", "consent_claims", "consent_wordings"),
     *("credit_accounts", "credit_entries", "payment_order_transitions"),
 )
-GROWING = ("credit_entries", "payment_events", "payment_order_changes")
-# Maintenance deletes what belongs to orders that nobody paid or claimed; triggers refuse the rest.
-OF_ORDERS = {
+APPEND_ONLY_TABLES = ("credit_entries", "payment_events", "payment_order_changes")
+# Maps tables with data of orders to their column with the order's id. Maintenance deletes the data
+# of orders that nobody paid or claimed. Triggers prevent the deletion of all other data.
+ORDER_ID_COLUMNS = {
     "payment_events": "order_id",
     "payment_order_changes": "order_id",
     "payment_orders": "id",
@@ -91,10 +92,10 @@ def application_cursor(stack: Stack) -> Iterator[Cursor]:
         "UPDATE consent_claims SET claimed_by = 'another'",
         "UPDATE consent_wordings SET wording = 'Another'",
         *(f"TRUNCATE {table}" for table in ("jobs", "credit_entries", "consent_entries")),
-        *(f"DELETE FROM {table}" for table in KEPT),
-        *(f"UPDATE {table} SET id = id" for table in GROWING),
-        *(f"TRUNCATE {table} CASCADE" for table in OF_ORDERS),
-        *(f"ALTER TABLE {table} DISABLE TRIGGER {table}_purged" for table in OF_ORDERS),
+        *(f"DELETE FROM {table}" for table in UNDELETABLE_TABLES),
+        *(f"UPDATE {table} SET id = id" for table in APPEND_ONLY_TABLES),
+        *(f"TRUNCATE {table} CASCADE" for table in ORDER_ID_COLUMNS),
+        *(f"ALTER TABLE {table} DISABLE TRIGGER {table}_purged" for table in ORDER_ID_COLUMNS),
     ],
 )
 def test_application_role_cannot_change_schema_roles_protected_rows_or_server_files(
@@ -126,15 +127,15 @@ def test_application_role_cannot_delete_orders_with_payment_history(
     stack: Stack, application_cursor: Cursor, steps: tuple[str, ...]
 ) -> None:
     order_id = create_old_order(stack, *steps)
-    for table, column in OF_ORDERS.items():
+    for table, column in ORDER_ID_COLUMNS.items():
         for condition in (f"{column} = {order_id}", "true"):
             with pytest.raises(RestrictViolation):
                 application_cursor.execute(f"DELETE FROM {table} WHERE {condition}")
         application_cursor.execute(f"SELECT count(*) FROM {table} WHERE {column} = {order_id}")
-        [(left,)] = application_cursor.fetchall()
-        assert left
-    # Past the triggers: no order of the product's is as these are.
-    for table, column in OF_ORDERS.items():
+        [(row_count,)] = application_cursor.fetchall()
+        assert row_count
+    # Delete the orders without the triggers, because real orders never look like these.
+    for table, column in ORDER_ID_COLUMNS.items():
         stack.query(
             f"SET session_replication_role = replica; DELETE FROM {table} WHERE {column} = %s",
             order_id,
@@ -156,11 +157,14 @@ def test_application_role_owns_nothing_and_is_no_member_of_other_roles(
 def test_application_role_has_no_write_privilege_on_append_only_tables(
     application_cursor: Cursor,
 ) -> None:
-    """A trigger alone can be forgotten: a table that has one is without the right, too."""
+    """A table with a trigger against changes has no privileges for them either.
+
+    The privileges protect the table even if somebody disables or drops the trigger.
+    """
     application_cursor.execute(
         "SELECT DISTINCT tgrelid::regclass::text, privilege FROM pg_trigger"
         " CROSS JOIN (VALUES ('UPDATE', 16), ('DELETE', 8)) AS privileges (privilege, bit)"
-        # BEFORE a statement, by a function that refuses.
+        # Only triggers that run BEFORE each statement, and reject it.
         " WHERE tgname LIKE '%\\_stay' AND tgtype & 2 > 0 AND tgtype & 1 = 0 AND tgtype & bit > 0"
         " AND has_table_privilege(tgrelid, privilege)"
     )
@@ -178,7 +182,7 @@ def test_security_definer_functions_have_safe_search_path_and_are_not_public(
     for name, options, is_open in application_cursor.fetchall():
         paths = [each.partition("=")[2] for each in options or () if "search_path=" in each]
         assert paths, f"{name} has no search path of its own"
-        # Else the caller's temporary tables would stand before ours.
+        # Otherwise the caller's temporary tables would come before Pressroom's tables.
         assert paths[0].replace(" ", "").endswith("pg_temp"), name
         assert not is_open, f"{name} is open to every role"
 
@@ -186,37 +190,39 @@ def test_security_definer_functions_have_safe_search_path_and_are_not_public(
 @pytest.fixture
 def make_database(stack: Stack) -> Iterator[Callable[[str], Settings]]:
     """A function that creates a database with the given owner, and returns settings for it."""
-    made: list[str] = []
-    before = {row for (row,) in stack.query("SELECT rolname FROM pg_roles")}
+    databases: list[str] = []
+    roles_before = {role for (role,) in stack.query("SELECT rolname FROM pg_roles")}
     with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
         connection.autocommit = True
 
         def make(owner: str) -> Settings:
-            made.append(f"roles_{secrets.token_hex(4)}")
+            database = f"roles_{secrets.token_hex(4)}"
+            databases.append(database)
             create = sql.SQL("CREATE DATABASE {} OWNER {}")
-            cursor.execute(create.format(sql.Identifier(made[-1]), sql.Identifier(owner)))
+            cursor.execute(create.format(sql.Identifier(database), sql.Identifier(owner)))
             server, _, _ = stack.owner_url.partition("://")[2].rpartition("/")
-            url = SecretStr(f"postgresql+psycopg2://{server}/{made[-1]}")
+            url = SecretStr(f"postgresql+psycopg2://{server}/{database}")
             return stack.settings().model_copy(update={"database_url": url})
 
         yield make
-        for name in made:
+        for name in databases:
             drop = sql.SQL("DROP DATABASE {} WITH (FORCE)")
             cursor.execute(drop.format(sql.Identifier(name)))
         cursor.execute("SELECT rolname FROM pg_roles")
         for (role,) in cursor.fetchall():
-            if role not in before:
+            if role not in roles_before:
                 cursor.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
 
 
-def login(settings: Settings, user: str, password: str) -> SecretStr:
+def build_database_url(settings: Settings, user: str, password: str) -> SecretStr:
     server = settings.database_url.get_secret_value().rpartition("@")[2]
     return SecretStr(f"postgresql+psycopg2://{user}:{password}@{server}")
 
 
-def rows(url: SecretStr, statement: str) -> list[tuple[object, ...]]:
-    plain = url.get_secret_value().replace("+psycopg2", "")
-    with closing(psycopg2.connect(plain)) as connection, connection, connection.cursor() as cursor:
+def execute(url: SecretStr, statement: str) -> list[tuple[object, ...]]:
+    """Run a SQL statement as the user of a database URL, and return the rows of its result."""
+    dsn = url.get_secret_value().replace("+psycopg2", "")
+    with closing(psycopg2.connect(dsn)) as connection, connection, connection.cursor() as cursor:
         cursor.execute(statement)
         return cursor.fetchall() if cursor.description else []
 
@@ -227,7 +233,7 @@ def test_migration_with_single_role_succeeds_with_a_warning(
     settings = make_database("pressroom")
     migrate(settings)
     assert "database.role_may_change_tables" in "".join(capsys.readouterr())
-    rows(settings.database_url, "TRUNCATE jobs CASCADE")
+    execute(settings.database_url, "TRUNCATE jobs CASCADE")
 
 
 def test_migration_creates_separate_application_role_when_configured(
@@ -235,57 +241,57 @@ def test_migration_creates_separate_application_role_when_configured(
 ) -> None:
     before = make_database("pressroom")
     migrate(before)
-    rows(before.database_url, "INSERT INTO users (id, email) VALUES (1, 'kept@example.com')")
+    execute(before.database_url, "INSERT INTO users (id, email) VALUES (1, 'kept@example.com')")
     capsys.readouterr()
-    application = login(before, "Second-Role", "it%27s%20secret")
-    named = {"database_url": application, "migration_database_url": before.database_url}
-    after = before.model_copy(update=named)
+    application = build_database_url(before, "Second-Role", "it%27s%20secret")
+    urls = {"database_url": application, "migration_database_url": before.database_url}
+    after = before.model_copy(update=urls)
     for _ in range(2):
         migrate(after)
     assert "role_may_change_tables" not in "".join(capsys.readouterr())
-    assert rows(application, "SELECT email FROM users") == [("kept@example.com",)]
+    assert execute(application, "SELECT email FROM users") == [("kept@example.com",)]
     with pytest.raises(InsufficientPrivilege):
-        rows(application, "TRUNCATE jobs")
-    assert rows(application, "SHOW statement_timeout") == [("10s",)]
-    # Processes with the first role may still run, and its tables are there for both.
-    rows(before.database_url, "CREATE TABLE of_the_next_release (id bigserial)")
-    rows(application, "INSERT INTO of_the_next_release DEFAULT VALUES")
+        execute(application, "TRUNCATE jobs")
+    assert execute(application, "SHOW statement_timeout") == [("10s",)]
+    # Processes with the first role may still run. Both roles can use the tables that it creates.
+    execute(before.database_url, "CREATE TABLE of_the_next_release (id bigserial)")
+    execute(application, "INSERT INTO of_the_next_release DEFAULT VALUES")
 
 
 def test_migration_revokes_manually_granted_privileges(
     make_database: Callable[[str], Settings],
 ) -> None:
     before = make_database("pressroom")
-    application = login(before, "third_role", "word")
-    named = {"database_url": application, "migration_database_url": before.database_url}
-    after = before.model_copy(update=named)
+    application = build_database_url(before, "third_role", "word")
+    urls = {"database_url": application, "migration_database_url": before.database_url}
+    after = before.model_copy(update=urls)
     migrate(after)
-    rows(before.database_url, "GRANT ALL ON jobs TO third_role")
-    rows(before.database_url, "GRANT CREATE ON SCHEMA public TO PUBLIC")
+    execute(before.database_url, "GRANT ALL ON jobs TO third_role")
+    execute(before.database_url, "GRANT CREATE ON SCHEMA public TO PUBLIC")
     migrate(after)
     for statement in ("TRUNCATE jobs", "CREATE TABLE mine (id bigint)"):
         with pytest.raises(InsufficientPrivilege):
-            rows(application, statement)
+            execute(application, statement)
 
 
 def test_migration_names_missing_role_that_the_owner_cannot_create(
     make_database: Callable[[str], Settings],
 ) -> None:
     administrator = make_database("pressroom").database_url
-    rows(administrator, "CREATE ROLE plain_owner LOGIN PASSWORD 'word'")
+    execute(administrator, "CREATE ROLE plain_owner LOGIN PASSWORD 'word'")
     before = make_database("plain_owner")
-    owner = login(before, "plain_owner", "word")
-    application = login(before, "missing_role", "word")
+    owner = build_database_url(before, "plain_owner", "word")
+    application = build_database_url(before, "missing_role", "word")
     after = before.model_copy(update={"database_url": application, "migration_database_url": owner})
     with pytest.raises(DomainError, match="role missing_role doesn't exist"):
         migrate(after)
-    rows(administrator, "CREATE ROLE missing_role LOGIN PASSWORD 'word'")
+    execute(administrator, "CREATE ROLE missing_role LOGIN PASSWORD 'word'")
     migrate(after)
     with pytest.raises(InsufficientPrivilege):
-        rows(application, "DROP TABLE users CASCADE")
-    assert rows(application, "SELECT count(*) FROM users") == [(0,)]
-    # The role has set this itself, which its owner may not.
-    assert rows(application, "SHOW lock_timeout") == [("3s",)]
+        execute(application, "DROP TABLE users CASCADE")
+    assert execute(application, "SELECT count(*) FROM users") == [(0,)]
+    # The role has set this itself, because the owner of the database may not change the role.
+    assert execute(application, "SHOW lock_timeout") == [("3s",)]
 
 
 @pytest.mark.parametrize(
@@ -311,9 +317,9 @@ def test_redis_rejects_administrative_commands_of_the_application_user(
 
 def test_redis_requires_user_and_password(stack: Stack) -> None:
     server = stack.environment["PRESSROOM_REDIS_URL"].rpartition("@")[2]
-    for stranger in ("", ":wrong@", "pressroom:wrong@", "stranger:wrong@"):
+    for wrong_login in ("", ":wrong@", "pressroom:wrong@", "stranger:wrong@"):
         with (
-            redis.Redis.from_url(f"redis://{stranger}{server}") as client,
+            redis.Redis.from_url(f"redis://{wrong_login}{server}") as client,
             pytest.raises(redis.AuthenticationError),
         ):
             client.ping()
@@ -327,8 +333,8 @@ def minio(stack: Stack, access_key: str, secret_key: str) -> Minio:
 
 
 def test_application_s3_key_opens_only_its_own_bucket(stack: Stack, services: Services) -> None:
-    own = services.secrets
-    admin = minio(stack, own.s3_admin_access_key, own.s3_admin_secret_key)
+    keys = services.secrets
+    admin = minio(stack, keys.s3_admin_access_key, keys.s3_admin_secret_key)
     application = minio(
         stack,
         stack.environment["PRESSROOM_S3_ACCESS_KEY"],

@@ -1,6 +1,6 @@
-"""What an API that is started as production is withstands by its settings: the product's bounds.
+"""Tests the protection of an API with production settings, which the other test stacks change.
 
-The files beside this one try the attacks that no setting changes.
+The other security tests cover the attacks that don't depend on settings.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from tests.support.security.attackers import new_address
 
 HOST = "news.example"
 CONTACT = "mailto:security@news.example"
-# What the stacks of other tests set, so that their many calls are not refused.
-_OF_TESTS = (*RATE_LIMIT_SETTINGS, "PRESSROOM_QUOTA_PAID", "PRESSROOM_REDIRECT_ORIGINS")
+# The stacks of other tests set these settings, so that their many calls are not rejected.
+_TEST_SETTINGS = (*RATE_LIMIT_SETTINGS, "PRESSROOM_QUOTA_PAID", "PRESSROOM_REDIRECT_ORIGINS")
 _SETTINGS = {
     "PRESSROOM_PUBLIC_URL": f"https://{HOST}",
     "PRESSROOM_TRUSTED_PROXIES": LOOPBACK,
@@ -31,41 +31,41 @@ _SETTINGS = {
 
 
 class TlsProxy(httpx2.BaseTransport):
-    """Takes what browsers send by https, and passes it on with the address that it came from."""
+    """Forwards HTTPS requests of a browser to the API, with the browser's IP address."""
 
     def __init__(self, port: int, address: str) -> None:
         self._port = port
         self._address = address
-        self._behind = httpx2.HTTPTransport(verify=False)
+        self._upstream = httpx2.HTTPTransport(verify=False)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         assert (request.url.scheme, request.url.host) == ("https", HOST)
-        # A request of its own: the browser's cookies belong to the URL that it asked for. The head
-        # keeps the name by which the browser knows the host.
-        passed_on = httpx2.Request(
+        # Forward a new request, because the browser's cookies belong to the original URL. The
+        # header Host still contains the public host name.
+        forwarded_request = httpx2.Request(
             request.method,
             request.url.copy_with(scheme="http", host=LOOPBACK, port=self._port),
             headers=request.headers,
             stream=request.stream,
             extensions=request.extensions,
         )
-        passed_on.headers["X-Forwarded-For"] = self._address
-        passed_on.headers["X-Forwarded-Proto"] = "https"
-        return self._behind.handle_request(passed_on)
+        forwarded_request.headers["X-Forwarded-For"] = self._address
+        forwarded_request.headers["X-Forwarded-Proto"] = "https"
+        return self._upstream.handle_request(forwarded_request)
 
     def close(self) -> None:
-        self._behind.close()
+        self._upstream.close()
 
 
 @dataclass(frozen=True)
 class Production:
     stack: Stack
-    # Said the first half of a head when the stack was ready.
-    half_said: socket.socket
+    # A connection on which the first half of a request head was sent when the stack was ready.
+    stalled_connection: socket.socket
 
     @contextlib.contextmanager
     def caller(self) -> Iterator[httpx2.Client]:
-        """Calls from a network of its own."""
+        """Open an HTTP client with an IP address of its own."""
         with httpx2.Client(
             base_url=f"https://{HOST}",
             transport=TlsProxy(self.stack.api_port, new_address()),
@@ -83,13 +83,13 @@ class Production:
 def production(make_stack: Callable[[str], Stack]) -> Iterator[Production]:
     """A test stack that runs with production settings instead of test settings."""
     stack = make_stack("production")
-    for name in _OF_TESTS:
+    for name in _TEST_SETTINGS:
         del stack.environment[name]
     stack.environment |= _SETTINGS
     stack.start_api()
-    with socket.create_connection((LOOPBACK, stack.api_port), timeout=30) as half_said:
-        half_said.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
-        yield Production(stack, half_said)
+    with socket.create_connection((LOOPBACK, stack.api_port), timeout=30) as stalled_connection:
+        stalled_connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        yield Production(stack, stalled_connection)
     stack.stop()
 
 
@@ -110,8 +110,8 @@ def test_login_over_tls_sets_only_secure_host_cookies(
     assert any(each.startswith("__Host-pressroom_session=") for each in cookies)
     for each in cookies:
         assert each.startswith("__Host-")
-        said = {part.strip().lower() for part in each.split(";")}
-        assert said >= {"secure", "httponly", "samesite=lax", "path=/"}
+        attributes = {part.strip().lower() for part in each.split(";")}
+        assert attributes >= {"secure", "httponly", "samesite=lax", "path=/"}
     assert "max-age=" in reply.headers["strict-transport-security"]
 
 
@@ -119,17 +119,17 @@ def test_production_api_shows_security_contact_and_hides_documentation_and_metri
     production: Production,
 ) -> None:
     with production.caller() as stranger:
-        told = stranger.get("/.well-known/security.txt")
-        assert told.status_code == 200
-        assert f"Contact: {CONTACT}" in told.text
-        assert f"Canonical: https://{HOST}/.well-known/security.txt" in told.text
+        security_txt = stranger.get("/.well-known/security.txt")
+        assert security_txt.status_code == 200
+        assert f"Contact: {CONTACT}" in security_txt.text
+        assert f"Canonical: https://{HOST}/.well-known/security.txt" in security_txt.text
         for path in ("/docs", "/openapi.json"):
             problem(stranger.get(path), 404, "route.not_found")
         problem(stranger.get("/metrics"), 401, "auth.metrics_token")
 
 
-# The last test of the file: the head began when the stack was ready, so little is left to wait.
+# This is the last test of the file, so that most of the timeout is already over.
 def test_production_api_closes_connection_with_unfinished_request_head(
     production: Production,
 ) -> None:
-    assert production.half_said.recv(65536) == b""
+    assert production.stalled_connection.recv(65536) == b""

@@ -1,4 +1,4 @@
-"""Whose word the API takes for the caller's IP address."""
+"""Tests which proxies the API trusts to report the caller's IP address."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from devstack.harness.running import Running
 from devstack.harness.stack import Stack, plain_client
 from devstack.supervisor.programs import is_responding
 
-TOLD = "proxy.not_trusted"
+WARNING = "proxy.not_trusted"
 
 
 @pytest.fixture
@@ -23,22 +23,22 @@ def api_port() -> int:
 def test_api_with_https_url_does_not_start_without_trusted_proxies(
     stack: Stack, api_port: int
 ) -> None:
-    silent = stack.start(
+    api = stack.start(
         "silent-api",
         *("serve", "--port", str(api_port)),
         environment={"PRESSROOM_PUBLIC_URL": "https://api.example.com"},
     )
-    assert silent.process.wait(30) == 2
-    said = silent.log.read_text()
-    assert "PRESSROOM_TRUSTED_PROXIES: is required because the public URL uses https" in said
-    assert "Traceback" not in said
+    assert api.process.wait(30) == 2
+    log = api.log.read_text()
+    assert "PRESSROOM_TRUSTED_PROXIES: is required because the public URL uses https" in log
+    assert "Traceback" not in log
 
 
 @pytest.fixture
 def api_without_proxies(stack: Stack, api_port: int) -> Iterator[Running]:
     """An API process whose settings name no trusted proxies."""
     running = stack.start(
-        # The log of an API process of another test may have the line too.
+        # The process gets a separate log by its name, without the lines of other API processes.
         "api-of-no-proxy",
         *("serve", "--port", str(api_port)),
         ready=lambda: is_responding(api_port, "/healthz"),
@@ -55,10 +55,10 @@ def test_untrusted_proxy_is_logged_only_once_and_its_header_is_ignored(
 ) -> None:
     with plain_client(base_url=f"http://{LOOPBACK}:{api_port}") as client:
         client.get("/healthz")
-        assert TOLD not in api_without_proxies.log.read_text()
+        assert WARNING not in api_without_proxies.log.read_text()
         for number in range(5):
             client.get("/lists", headers={"X-Forwarded-For": f"192.0.2.{number}"})
-    eventually(lambda: TOLD in api_without_proxies.log.read_text(), what="the line in the log")
-    said = api_without_proxies.log.read_text()
-    assert said.count(TOLD) == 1
-    assert "192.0.2." not in said
+    eventually(lambda: WARNING in api_without_proxies.log.read_text(), what="the line in the log")
+    log = api_without_proxies.log.read_text()
+    assert log.count(WARNING) == 1
+    assert "192.0.2." not in log

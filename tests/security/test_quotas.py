@@ -1,4 +1,4 @@
-"""A free account has no more than its plan, by any road, however many calls it makes at once."""
+"""Tests that a free account can't exceed the quotas of its plan, even with concurrent calls."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,13 +28,20 @@ PICTURE = encoded("PNG", size=(32, 32))
 
 
 @dataclass(frozen=True)
-class Road:
-    """A way to have more of one quota, and the way to a free account with room for just so many."""
+class QuotaCall:
+    """A call that uses up one unit of a quota.
+
+    Attributes:
+        quota: the name of the quota.
+        max_calls: the number of calls that the quota permits.
+        fill: uses up the quota of a free account, as if that many calls had been made.
+        make_call: makes one call.
+    """
 
     quota: str
-    most: int
+    max_calls: int
     fill: Callable[[Stack, httpx2.Client, Owner, int], None]
-    take: Callable[[httpx2.Client], httpx2.Response]
+    make_call: Callable[[httpx2.Client], httpx2.Response]
 
 
 def _fill_lists(_: Stack, client: httpx2.Client, __: Owner, used: int) -> None:
@@ -43,19 +50,23 @@ def _fill_lists(_: Stack, client: httpx2.Client, __: Owner, used: int) -> None:
 
 
 def _fill_keys(stack: Stack, _: httpx2.Client, owner: Owner, used: int) -> None:
-    # One is there.
+    # A new owner already has one key.
     for _number in range(used - 1):
         stack.create_key(owner.user_id)
 
 
 def _fill_storage(stack: Stack, _: httpx2.Client, owner: Owner, used: int) -> None:
-    room = (ROADS["uploads"].most - used) * len(PICTURE)
+    room = (QUOTA_CALLS["uploads"].max_calls - used) * len(PICTURE)
     store(stack, owner.user_id, 500 * MB - room)
 
 
 def _fill_rows(stack: Stack, client: httpx2.Client, owner: Owner, used: int) -> None:
     new_list(client)
-    store(stack, owner.user_id, 500 * MB - (ROADS["segments"].most - used) * count_row_bytes(VIP))
+    store(
+        stack,
+        owner.user_id,
+        500 * MB - (QUOTA_CALLS["segments"].max_calls - used) * count_row_bytes(VIP),
+    )
 
 
 def _fill_jobs(stack: Stack, client: httpx2.Client, owner: Owner, used: int) -> None:
@@ -76,20 +87,20 @@ def _list_id(client: httpx2.Client) -> int:
 
 
 POST = fresh()
-ROADS = {
-    "lists": Road(
+QUOTA_CALLS = {
+    "lists": QuotaCall(
         "lists",
         5,
         _fill_lists,
         lambda client: client.post("/lists", json={"title": "t", "slug": random_hash_id()}),
     ),
-    "keys": Road(
+    "keys": QuotaCall(
         "keys", 10, _fill_keys, lambda client: client.post("/apikeys", json={"name": "n"})
     ),
-    "uploads": Road(
+    "uploads": QuotaCall(
         "storage_mb", 6, _fill_storage, lambda client: send(client, PICTURE, prefer="respond-async")
     ),
-    "segments": Road(
+    "segments": QuotaCall(
         "storage_mb",
         6,
         _fill_rows,
@@ -97,7 +108,7 @@ ROADS = {
             f"/lists/{_list_id(client)}/segments", json={"name": random_hash_id(), "filter": VIP}
         ),
     ),
-    "dry runs": Road(
+    "dry runs": QuotaCall(
         "unfinished_jobs",
         3,
         _fill_jobs,
@@ -105,7 +116,7 @@ ROADS = {
             client, _list_id(client), of_addresses(new_address()), prefer=None, dry_run="1"
         ),
     ),
-    "exports": Road(
+    "exports": QuotaCall(
         "unfinished_jobs",
         3,
         _fill_jobs,
@@ -115,36 +126,36 @@ ROADS = {
             headers={"Prefer": "respond-async"},
         ),
     ),
-    "composer": Road(
+    "composer": QuotaCall(
         "composer_per_day", 50, _fill_composer, lambda client: ask(client, METADATA, POST)
     ),
 }
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("call_name", QUOTA_CALLS)
 @settings(max_examples=sized(2, 50), database=None)
 @given(room=st.integers(0, 3), callers=st.integers(2, CALLERS))
 def test_concurrent_calls_never_exceed_the_plan_quota(
-    stack: Stack, road: str, room: int, callers: int
+    stack: Stack, call_name: str, room: int, callers: int
 ) -> None:
-    way = ROADS[road]
+    quota_call = QUOTA_CALLS[call_name]
     owner = stack.create_owner(plan=Plan.FREE)
     with stack.client(owner.key) as client:
-        way.fill(stack, client, owner, way.most - room)
-        replies = at_once(callers, partial(way.take, client))
-        used = data(client.get("/users/me"))["quotas"][way.quota]
+        quota_call.fill(stack, client, owner, quota_call.max_calls - room)
+        replies = at_once(callers, partial(quota_call.make_call, client))
+        used = data(client.get("/users/me"))["quotas"][quota_call.quota]
     end_jobs(stack, owner.user_id)
-    refused = [reply for reply in replies if reply.status_code == 403]
-    for reply in refused:
-        assert problem(reply, 403, "quota.exceeded")["quota"] == way.quota
-    accepted = callers - len(refused)
+    rejections = [reply for reply in replies if reply.status_code == 403]
+    for reply in rejections:
+        assert problem(reply, 403, "quota.exceeded")["quota"] == quota_call.quota
+    accepted = callers - len(rejections)
     assert {reply.status_code for reply in replies} <= {200, 202, 403}
-    if way.quota == "unfinished_jobs":
-        # Workers end jobs meanwhile, which makes room.
+    if quota_call.quota == "unfinished_jobs":
+        # Workers finish some jobs during the calls, so that more calls can succeed.
         assert accepted >= min(room, callers)
         assert room or not accepted
-    elif way.quota == "storage_mb":
-        # So does a picture that became smaller.
+    elif quota_call.quota == "storage_mb":
+        # Pictures become smaller by their conversion, so that more calls can succeed.
         assert stored_bytes(stack, owner.user_id) <= 500 * MB
         assert room or not accepted
     else:
@@ -160,12 +171,12 @@ def test_free_account_cannot_add_members_by_import_or_api(stack: Stack) -> None:
         problem(upload(client, list_id, file), 403, "plan.required")
         problem(upload(client, list_id, file, on_existing="update"), 403, "plan.required")
         problem(add(client, list_id, new_address()), 403, "plan.required")
-        bare = client.post(f"/lists/{list_id}/imports", content=file, params={"dry_run": "0"})
-        problem(bare, 403, "plan.required")
-        dry = data(upload(client, list_id, file, dry_run="1"))
-        assert dry["result"]["added"] == 3
-        # A dry run that ended badly is started again as what it was.
-        assert client.post(f"/jobs/{dry['id']}/retry").status_code == 409
+        reply = client.post(f"/lists/{list_id}/imports", content=file, params={"dry_run": "0"})
+        problem(reply, 403, "plan.required")
+        dry_run = data(upload(client, list_id, file, dry_run="1"))
+        assert dry_run["result"]["added"] == 3
+        # A retry can't turn the dry run into a real import.
+        assert client.post(f"/jobs/{dry_run['id']}/retry").status_code == 409
         assert data(client.get(f"/lists/{list_id}"))["subscriber_count"] == 0
 
 
@@ -178,5 +189,5 @@ def test_equal_concurrent_uploads_at_the_quota_return_the_same_attachment(stack:
         data(client.delete(f"/attachments/{picture['hash_id']}"))
         store(stack, owner.user_id, 500 * MB - max(len(PICTURE), picture_bytes))
         replies = at_once(4, lambda: send(client, PICTURE, key=key))
-    # The first took the last room; the others are answered as it was.
+    # The first upload uses up the quota. The others get the same response.
     assert {data(reply)["hash_id"] for reply in replies} == {data(replies[0])["hash_id"]}

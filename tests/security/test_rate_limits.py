@@ -1,4 +1,4 @@
-"""Nobody calls more often than they may, and nobody is refused for what somebody else did."""
+"""Tests that rate limits stop each caller who exceeds them, and don't affect other callers."""
 
 import re
 import secrets
@@ -28,12 +28,12 @@ from tests.support.security.people import new_list
 from tests.support.senders.own_senders import new_sender
 from tests.support.senders.posting import body_of, signed
 
-# By the day: windows are those of the clock, and a test must not see one end.
-MOST = {RateLimitName.DEFAULT: 8, RateLimitName.ANONYMOUS: 6, RateLimitName.LOGIN: 4}
+# The maximum numbers of calls per day. Shorter windows could end during a test.
+MAX_CALLS = {RateLimitName.DEFAULT: 8, RateLimitName.ANONYMOUS: 6, RateLimitName.LOGIN: 4}
 ORDER = {"amount": 5, "channel": "stripe", "redirect_url": "https://elsewhere.example"}
 
-# Everything else counts, by credential or by address.
-UNCOUNTED = {
+# These routes have no rate limit. Calls of all others count per credential or IP address.
+UNLIMITED_ROUTES = {
     "GET /health",
     "GET /healthz",
     "GET /readyz",
@@ -47,9 +47,10 @@ UNCOUNTED = {
     # The route itself counts the requests that it rejects.
     "POST /senders/{sender_id}/events",
 }
-# Where passwords and codes can be guessed or people be mailed, and orders without credentials. Not
-# /oauth/token: its secrets can't be guessed, and a program refreshes for many from one address.
-PASSWORDS = {
+# Routes with which callers can guess passwords and codes, or send mails to other people. The route
+# /oauth/token is not one of them: its secrets are too long to guess, and a program may refresh the
+# tokens of many people from one IP address.
+PASSWORD_ROUTES = {
     f"POST {path}"
     for path in (
         "/login",
@@ -65,7 +66,8 @@ PASSWORDS = {
         "/account/factors/passkey",
     )
 }
-LIKE_LOGIN = PASSWORDS | {
+# All routes with the rate limit of logins.
+LOGIN_LIMITED_ROUTES = PASSWORD_ROUTES | {
     "POST /account/email/undo",
     "POST /auxilia/credits/topup",
     "POST /preferences/ask",
@@ -85,7 +87,7 @@ def make_limited_client(stack: Stack, redis_proxy: Proxy) -> Iterator[Callable[.
 
     Each client has its own IP address, unless the test chooses the address.
     """
-    with stack.run_second_api(None, **_low(redis_proxy.url)) as api, ExitStack() as opened:
+    with stack.run_second_api(None, **_low_limits(redis_proxy.url)) as api, ExitStack() as opened:
 
         def make(key: str | None = None, address: str | None = None) -> httpx2.Client:
             client = opened.enter_context(api.client(key))
@@ -95,9 +97,11 @@ def make_limited_client(stack: Stack, redis_proxy: Proxy) -> Iterator[Callable[.
         yield make
 
 
-def _low(redis_url: str) -> dict[str, str]:
-    named = {f"PRESSROOM_RATE_LIMIT_{rate.upper()}": f"{MOST[rate]}/day" for rate in RateLimitName}
-    return {**named, "PRESSROOM_TRUSTED_PROXIES": LOOPBACK, "PRESSROOM_REDIS_URL": redis_url}
+def _low_limits(redis_url: str) -> dict[str, str]:
+    rate_limits = {
+        f"PRESSROOM_RATE_LIMIT_{rate.upper()}": f"{MAX_CALLS[rate]}/day" for rate in RateLimitName
+    }
+    return {**rate_limits, "PRESSROOM_TRUSTED_PROXIES": LOOPBACK, "PRESSROOM_REDIS_URL": redis_url}
 
 
 def statuses(call: Callable[[], httpx2.Response], count: int) -> list[int]:
@@ -111,8 +115,8 @@ def test_every_route_is_rate_limited_except_the_listed_ones() -> None:
         assert access
         for method in route.methods or ():
             declared.setdefault(access.stranger, set()).add(f"{method} {route.path_format}")
-    assert declared[None] == UNCOUNTED
-    assert declared[RateLimitName.LOGIN] == LIKE_LOGIN
+    assert declared[None] == UNLIMITED_ROUTES
+    assert declared[RateLimitName.LOGIN] == LOGIN_LIMITED_ROUTES
 
 
 def test_openapi_document_shows_which_routes_are_rate_limited(stranger: httpx2.Client) -> None:
@@ -120,28 +124,28 @@ def test_openapi_document_shows_which_routes_are_rate_limited(stranger: httpx2.C
         for method, operation in methods.items():
             reply = operation["responses"].get("429", {}).get("content", {})
             examples = reply.get("application/problem+json", {}).get("examples", {})
-            counted = f"{method.upper()} {path}" not in UNCOUNTED
-            assert ("rate.limited" in examples) == counted, path
+            is_limited = f"{method.upper()} {path}" not in UNLIMITED_ROUTES
+            assert ("rate.limited" in examples) == is_limited, path
 
 
 def test_credential_is_rejected_beyond_its_rate_limit_with_retry_after(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
-    *replies, refused = _counted_replies(
-        stack, make_limited_client, MOST[RateLimitName.DEFAULT] + 1
+    *replies, rejection = _counted_replies(
+        stack, make_limited_client, MAX_CALLS[RateLimitName.DEFAULT] + 1
     )
     for number, reply in enumerate(replies, start=1):
         assert reply.status_code == 200
         assert (
             reply.headers["ratelimit-policy"]
-            == f'"default";q={MOST[RateLimitName.DEFAULT]};w=86400'
+            == f'"default";q={MAX_CALLS[RateLimitName.DEFAULT]};w=86400'
         )
-        left, _ = _standing(reply)
-        assert left == MOST[RateLimitName.DEFAULT] - number
-    problem(refused, 429, "rate.limited")
-    left, reset = _standing(refused)
-    assert left == 0
-    assert 0 < int(refused.headers["retry-after"]) == reset <= 86400
+        remaining, _ = _read_remaining_and_reset(reply)
+        assert remaining == MAX_CALLS[RateLimitName.DEFAULT] - number
+    problem(rejection, 429, "rate.limited")
+    remaining, reset = _read_remaining_and_reset(rejection)
+    assert remaining == 0
+    assert 0 < int(rejection.headers["retry-after"]) == reset <= 86400
 
 
 def _counted_replies(
@@ -176,24 +180,26 @@ def test_call_rejected_for_unknown_parameter_counts_towards_the_rate_limit(
 ) -> None:
     client = make_limited_client()
     client.headers["Prefer"] = "handling=strict"
-    taken = statuses(partial(client.request, method, f"{path}?unknown=1"), MOST[rate] + 1)
-    assert taken[-1] == 429
-    assert 429 not in taken[:-1]
+    status_codes = statuses(
+        partial(client.request, method, f"{path}?unknown=1"), MAX_CALLS[rate] + 1
+    )
+    assert status_codes[-1] == 429
+    assert 429 not in status_codes[:-1]
 
 
-def _standing(reply: httpx2.Response) -> tuple[int, int]:
-    found = re.fullmatch(r'"(\w+)";r=(\d+);t=(\d+)', reply.headers["ratelimit"])
-    assert found, reply.headers
-    return int(found[2]), int(found[3])
+def _read_remaining_and_reset(reply: httpx2.Response) -> tuple[int, int]:
+    match = re.fullmatch(r'"(\w+)";r=(\d+);t=(\d+)', reply.headers["ratelimit"])
+    assert match, reply.headers
+    return int(match[2]), int(match[3])
 
 
 def test_rejected_requests_beyond_a_rate_limit_are_listed_for_the_owner_of_the_api_key(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     owner = stack.create_owner()
-    most = MOST[RateLimitName.DEFAULT]
-    taken = statuses(partial(make_limited_client(owner.key).get, "/lists"), most + 2)
-    assert taken == [200] * most + [429] * 2
+    limit = MAX_CALLS[RateLimitName.DEFAULT]
+    status_codes = statuses(partial(make_limited_client(owner.key).get, "/lists"), limit + 2)
+    assert status_codes == [200] * limit + [429] * 2
     [(key_id,)] = stack.query("SELECT id FROM api_keys WHERE user_id = %s", owner.user_id)
     path = f"/apikeys/{key_id}/requests"
     with stack.client(owner.key) as client:
@@ -209,14 +215,17 @@ def _list_rejected(client: httpx2.Client, path: str) -> list[dict[str, Any]]:
 def test_rate_limit_is_shared_by_all_credentials_of_a_user_and_by_no_other_user(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
-    owner, address = stack.create_owner(), new_address()
+    owner = stack.create_owner()
+    address = new_address()
     keys = [
         owner.key,
-        *(stack.create_key(owner.user_id) for _ in range(MOST[RateLimitName.DEFAULT])),
+        *(stack.create_key(owner.user_id) for _ in range(MAX_CALLS[RateLimitName.DEFAULT])),
     ]
-    # A new key for each call gives no new limit.
-    taken = [make_limited_client(key, new_address()).get("/users/me").status_code for key in keys]
-    assert taken == [200] * MOST[RateLimitName.DEFAULT] + [429]
+    # Each call has a new key. All keys of the owner share one rate limit.
+    status_codes = [
+        make_limited_client(key, new_address()).get("/users/me").status_code for key in keys
+    ]
+    assert status_codes == [200] * MAX_CALLS[RateLimitName.DEFAULT] + [429]
     assert (
         make_limited_client(stack.create_owner().key, address).get("/users/me").status_code == 200
     )
@@ -226,7 +235,8 @@ def test_rate_limit_is_shared_by_all_credentials_of_a_user_and_by_no_other_user(
 def test_call_counts_towards_the_rate_limit_wherever_its_credential_is_checked(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
-    # In a thread of its own, in the handler, and where a trace id would do.
+    # These routes check the credential in a separate thread, in the handler, or instead of a trace
+    # id.
     client = make_limited_client(stack.create_owner().key)
     for _ in range(2):
         assert client.get("/jobs").status_code == 200
@@ -240,9 +250,9 @@ def test_key_is_not_rate_limited_for_anonymous_calls_from_its_address(
     stack: Stack, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     address = new_address()
-    guessing = make_limited_client("prk_wrong", address)
-    expected = [401] * MOST[RateLimitName.ANONYMOUS] + [429]
-    assert statuses(lambda: guessing.get("/users/me"), len(expected)) == expected
+    guesser = make_limited_client("prk_wrong", address)
+    expected = [401] * MAX_CALLS[RateLimitName.ANONYMOUS] + [429]
+    assert statuses(lambda: guesser.get("/users/me"), len(expected)) == expected
     assert (
         make_limited_client(stack.create_owner().key, address).get("/users/me").status_code == 200
     )
@@ -252,20 +262,23 @@ def test_rate_limit_is_shared_by_two_api_processes(
     stack: Stack, redis_proxy: Proxy, make_limited_client: Callable[..., httpx2.Client]
 ) -> None:
     key = stack.create_owner().key
-    with stack.run_second_api(None, **_low(redis_proxy.url)) as second, second.client(key) as two:
-        one = make_limited_client(key)
-        taken = [each.get("/users/me").status_code for each in (one, two) * 4]
-        assert taken == [200] * MOST[RateLimitName.DEFAULT]
-        assert {each.get("/users/me").status_code for each in (one, two)} == {429}
+    with (
+        stack.run_second_api(None, **_low_limits(redis_proxy.url)) as second_api,
+        second_api.client(key) as second_client,
+    ):
+        clients = (make_limited_client(key), second_client)
+        status_codes = [each.get("/users/me").status_code for each in clients * 4]
+        assert status_codes == [200] * MAX_CALLS[RateLimitName.DEFAULT]
+        assert {each.get("/users/me").status_code for each in clients} == {429}
 
 
 def test_address_without_credentials_is_rejected_beyond_its_rate_limit(
     make_limited_client: Callable[..., httpx2.Client],
 ) -> None:
     client = make_limited_client()
-    expected = [422] * MOST[RateLimitName.ANONYMOUS] + [429, 429]
+    expected = [422] * MAX_CALLS[RateLimitName.ANONYMOUS] + [429, 429]
     assert statuses(lambda: client.post("/subscriptions/1", json={}), len(expected)) == expected
-    # Missing credentials count as well, and pages are refused as pages.
+    # Calls with missing credentials count, too. Pages are rejected with a page.
     assert client.get("/users/me").status_code == 429
     page = client.get("/confirm", params={"token": "x"})
     assert page.status_code == 429
@@ -279,14 +292,14 @@ def test_ipv6_network_shares_one_rate_limit(
     make_limited_client: Callable[..., httpx2.Client],
 ) -> None:
     for network in ("2001:db8:77:1", "2001:db8:77:2", "2001:db8:77:3"):
-        addresses = [f"{network}::{n:x}" for n in range(MOST[RateLimitName.ANONYMOUS] + 1)]
+        addresses = [f"{network}::{n:x}" for n in range(MAX_CALLS[RateLimitName.ANONYMOUS] + 1)]
         clients = [make_limited_client(address=address) for address in addresses]
         replies = [client.post("/subscriptions/1", json={}) for client in clients]
         # A call that Redis didn't count in time has no such header. Then repeat the calls.
         if all("ratelimit" in reply.headers for reply in replies):
             break
-    seen = [reply.status_code for reply in replies]
-    assert seen == [422] * MOST[RateLimitName.ANONYMOUS] + [429]
+    status_codes = [reply.status_code for reply in replies]
+    assert status_codes == [422] * MAX_CALLS[RateLimitName.ANONYMOUS] + [429]
 
 
 def test_one_click_unsubscribes_behind_one_provider_address_are_rate_limited_per_reader(
@@ -296,45 +309,48 @@ def test_one_click_unsubscribes_behind_one_provider_address_are_rate_limited_per
     provider = make_limited_client()
     form = {"List-Unsubscribe": "One-Click"}
     for path in (f"/subscriptions/{list_id}/delete", "/unsubscribe"):
-        for _ in range(MOST[RateLimitName.ANONYMOUS] + 2):
+        for _ in range(MAX_CALLS[RateLimitName.ANONYMOUS] + 2):
             trace = {"trace_id": trace_for(stack, list_id, stack.create_owner().user_id)}
             assert provider.post(path, params=trace, data=form).status_code == 200
-        # One person's link is no way around, nor is a made-up one.
+        # Many clicks with one reader's link or with a forged link are still rate limited.
         clicks = statuses(
             lambda: provider.post(path, params=trace, data=form),  # noqa: B023
-            MOST[RateLimitName.DEFAULT],
+            MAX_CALLS[RateLimitName.DEFAULT],
         )
         assert clicks[-1] == 429
     forged = statuses(
         lambda: provider.get("/unsubscribe", params={"trace_id": secrets.token_hex(8)}),
-        MOST[RateLimitName.ANONYMOUS] + 1,
+        MAX_CALLS[RateLimitName.ANONYMOUS] + 1,
     )
-    assert forged == [403] * MOST[RateLimitName.ANONYMOUS] + [429]
+    assert forged == [403] * MAX_CALLS[RateLimitName.ANONYMOUS] + [429]
 
 
 def test_exempt_routes_are_never_rate_limited(
     make_limited_client: Callable[..., httpx2.Client],
 ) -> None:
     client = make_limited_client()
-    many = MOST[RateLimitName.ANONYMOUS] + 2
+    count = MAX_CALLS[RateLimitName.ANONYMOUS] + 2
     for path in ("/healthz", "/media/none.webp", "/exports/1/file.csv.gz", "/metrics"):
-        assert 429 not in statuses(lambda path=path: client.get(path), many)  # type: ignore[misc]
-    assert 429 not in statuses(lambda: client.post("/webhooks/stripe", content=b"{}"), many)
+        assert 429 not in statuses(lambda path=path: client.get(path), count)  # type: ignore[misc]
+    assert 429 not in statuses(lambda: client.post("/webhooks/stripe", content=b"{}"), count)
 
 
-@pytest.mark.parametrize("how", ["refuse", "hang"])
+@pytest.mark.parametrize("fault", ["refuse", "hang"])
 def test_only_critical_rate_limits_apply_when_redis_is_down(
-    stack: Stack, redis_proxy: Proxy, make_limited_client: Callable[..., httpx2.Client], how: str
+    stack: Stack, redis_proxy: Proxy, make_limited_client: Callable[..., httpx2.Client], fault: str
 ) -> None:
-    client, payer = make_limited_client(stack.create_owner().key), make_limited_client()
+    client = make_limited_client(stack.create_owner().key)
+    payer = make_limited_client()
     assert client.get("/users/me").status_code == 200
-    getattr(redis_proxy, how)()
+    getattr(redis_proxy, fault)()
     try:
-        many = MOST[RateLimitName.DEFAULT] * 3
-        assert statuses(lambda: client.get("/users/me"), many) == [200] * many
-        anybody = make_limited_client()
-        assert set(statuses(lambda: anybody.post("/subscriptions/1", json={}), many)) == {422}
-        allowed = MOST[RateLimitName.LOGIN] // 2
+        count = MAX_CALLS[RateLimitName.DEFAULT] * 3
+        assert statuses(lambda: client.get("/users/me"), count) == [200] * count
+        stranger_client = make_limited_client()
+        assert set(statuses(lambda: stranger_client.post("/subscriptions/1", json={}), count)) == {
+            422
+        }
+        allowed = MAX_CALLS[RateLimitName.LOGIN] // 2
         orders = statuses(lambda: payer.post("/auxilia/credits/topup", json=ORDER), allowed + 2)
         assert orders == [422] * allowed + [429, 429]
     finally:
@@ -353,25 +369,25 @@ def test_high_rate_limit_holds_across_processes_that_reserve_blocks(stack: Stack
     name = secrets.token_hex(8)
 
     def take(number: int) -> bool:
-        standing = processes[number % 3].count(item, "test", name)
-        assert standing is not None
-        return standing.remaining >= 0
+        limit_state = processes[number % 3].count(item, "test", name)
+        assert limit_state is not None
+        return limit_state.remaining >= 0
 
     with ThreadPoolExecutor(8) as pool:
         allowed = sum(pool.map(take, range(2000)))
     for each in processes:
         each.close()
-    block = 1500 // 300
-    assert 1500 - len(processes) * 8 * block <= allowed <= 1500
+    block_size = 1500 // 300
+    assert 1500 - len(processes) * 8 * block_size <= allowed <= 1500
 
 
 def test_one_process_can_use_every_call_of_a_high_rate_limit(stack: Stack) -> None:
     counters = RateCounters(stack.settings())
     [item] = parse_limits("900/day")
     name = secrets.token_hex(8)
-    left = [counters.count(item, "test", name) for _ in range(901)]
+    limit_states = [counters.count(item, "test", name) for _ in range(901)]
     counters.close()
-    assert [each.remaining for each in left if each] == list(range(899, -2, -1))
+    assert [each.remaining for each in limit_states if each] == list(range(899, -2, -1))
 
 
 def test_only_rejected_calls_of_senders_count_per_address(
@@ -380,7 +396,7 @@ def test_only_rejected_calls_of_senders_count_per_address(
     with stack.client(stack.create_owner().key) as client:
         sender = new_sender(client)
     provider = make_limited_client()
-    limit = MOST[RateLimitName.ANONYMOUS]
+    limit = MAX_CALLS[RateLimitName.ANONYMOUS]
     body = body_of()
 
     def post(secret: str) -> httpx2.Response:
@@ -416,7 +432,7 @@ def test_charges_with_a_cached_api_key_count_towards_a_high_rate_limit(stack: St
 
 
 @pytest.mark.parametrize(
-    ("written", "fits"),
+    ("notation", "is_valid"),
     [
         ("10/minute", True),
         ("10 per minute", True),
@@ -433,17 +449,17 @@ def test_charges_with_a_cached_api_key_count_towards_a_high_rate_limit(stack: St
     ],
 )
 def test_rate_limit_setting_accepts_the_notation_of_the_limits_library(
-    written: str, fits: bool
+    notation: str, is_valid: bool
 ) -> None:
-    assert _accepts(notations.check_rate_limits, written) == fits
-    assert _accepts(parse_limits, written) == fits
-    if fits and written:
-        assert len(parse_limits(written)) == len(limits.parse_many(written))
+    assert _accepts(notations.check_rate_limits, notation) == is_valid
+    assert _accepts(parse_limits, notation) == is_valid
+    if is_valid and notation:
+        assert len(parse_limits(notation)) == len(limits.parse_many(notation))
 
 
-def _accepts(read: Callable[[str], Any], written: str) -> bool:
+def _accepts(read: Callable[[str], Any], notation: str) -> bool:
     try:
-        read(written)
+        read(notation)
     except ValueError:
         return False
     return True

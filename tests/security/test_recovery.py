@@ -1,4 +1,4 @@
-"""Taking an account back throws out whoever else got in: sessions, programs, tokens, keys."""
+"""Tests that account recovery revokes an intruder's sessions, tokens, keys and endpoints."""
 
 import re
 from collections.abc import Iterator
@@ -39,29 +39,29 @@ VALUES (%s, now(), 1, 'GET', '/lists', 200, 'before the reset', 1)
 
 @dataclass
 class Intruder:
-    """Had the person's session for a minute, and made all that outlasts one."""
+    """Somebody who was logged in to another person's account, and created credentials there."""
 
     session: Visitor
     program: Program
     tokens: dict[str, Any]
     key: dict[str, Any]
-    # Made by that key.
+    # The intruder created this key with the first key.
     second_key: dict[str, Any]
 
-    def opens(self, secret: str) -> bool:
+    def is_accepted(self, secret: str) -> bool:
         return self.session.stack.is_accepted(secret)
 
-    def refreshes(self) -> bool:
+    def can_refresh(self) -> bool:
         return self.program.refresh(self.tokens["refresh_token"]).status_code == 200
 
-    def ways_in(self) -> set[str]:
-        tried = {
+    def valid_credentials(self) -> set[str]:
+        is_valid = {
             "session": self.session.is_in(),
-            "access token": self.opens(self.tokens["access_token"]),
-            "key": self.opens(self.key["key"]),
-            "second key": self.opens(self.second_key["key"]),
+            "access token": self.is_accepted(self.tokens["access_token"]),
+            "key": self.is_accepted(self.key["key"]),
+            "second key": self.is_accepted(self.second_key["key"]),
         }
-        return {name for name, works in tried.items() if works}
+        return {name for name, works in is_valid.items() if works}
 
 
 @pytest.fixture
@@ -78,11 +78,11 @@ def intruder(stack: Stack, email: str, own_key: str) -> Iterator[Intruder]:
         program = register(stack)
         tokens = program.tokens(Person(stack, owner, session.client))
         origin = {"Origin": stack.api_url}
-        made = session.client.post("/apikeys", json={"name": "mine now"}, headers=origin)
-        key = data(made)
+        reply = session.client.post("/apikeys", json={"name": "mine now"}, headers=origin)
+        key = data(reply)
         with stack.client(key["key"]) as client:
-            second = data(client.post("/apikeys", json={"name": "and this"}))
-        yield Intruder(session, program, tokens, key, second)
+            second_key = data(client.post("/apikeys", json={"name": "and this"}))
+        yield Intruder(session, program, tokens, key, second_key)
 
 
 @pytest.fixture
@@ -92,83 +92,89 @@ def recovering_owner(stack: Stack) -> Iterator[Visitor]:
         yield visitor
 
 
-def reset(recovering_owner: Visitor, email: str, *unticked: str) -> httpx2.Response:
-    """Press the button, with these boxes unticked."""
+def reset_password(recovering_owner: Visitor, email: str, *unticked: str) -> httpx2.Response:
+    """Reset the password with the mailed link, and untick these checkboxes in the form."""
     recovering_owner.fill_in(FORGOTTEN, email=email)
     link = recovering_owner.mailed_path(email, "Choose a new password")
-    ticked = dict.fromkeys(boxes(recovering_owner.get(link), "checked") - set(unticked), "on")
+    page = recovering_owner.get(link)
+    ticked = dict.fromkeys(find_checkboxes(page, "checked") - set(unticked), "on")
     return recovering_owner.fill_in(link, password=OTHER_PASSWORD, **ticked)
 
 
-def boxes(shown: httpx2.Response, state: str = "") -> set[str]:
-    """The names of the boxes of a page that are ticked ("checked"), or are not."""
-    return set(re.findall(f'type="checkbox" name="([^"]+)" ?{state}>', shown.text))
+def find_checkboxes(page: httpx2.Response, state: str = "") -> set[str]:
+    """Return the names of a page's checkboxes that are ticked ("checked"), or that aren't ("")."""
+    return set(re.findall(f'type="checkbox" name="([^"]+)" ?{state}>', page.text))
 
 
 def test_password_reset_revokes_sessions_tokens_and_keys_of_an_intruder(
     intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str
 ) -> None:
     everything = {"session", "access token", "key", "second key"}
-    assert intruder.ways_in() == everything
-    assert reset(recovering_owner, email).status_code == 303
-    assert intruder.ways_in() == set()
-    assert not intruder.refreshes()
-    assert not intruder.opens(own_key)
+    assert intruder.valid_credentials() == everything
+    assert reset_password(recovering_owner, email).status_code == 303
+    assert intruder.valid_credentials() == set()
+    assert not intruder.can_refresh()
+    assert not intruder.is_accepted(own_key)
     assert recovering_owner.is_in()
 
 
 def test_password_reset_keeps_only_keys_that_the_person_unticked(
     stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str
 ) -> None:
-    [(kept,)] = stack.query(
+    [(kept_key_id,)] = stack.query(
         "SELECT id FROM api_keys WHERE user_id = %s AND name = 'test'", user_id_of(stack, email)
     )
     recovering_owner.fill_in(FORGOTTEN, email=email)
     link = recovering_owner.mailed_path(email, "Choose a new password")
-    shown = recovering_owner.get(link)
-    ticked = boxes(shown, "checked")
-    assert {f"end.{kept}", f"end.{intruder.key['id']}"} <= ticked
-    assert "mine now" in shown.text
-    assert "never used" in shown.text
-    for key_id in (kept, intruder.key["id"]):
+    page = recovering_owner.get(link)
+    ticked = find_checkboxes(page, "checked")
+    assert {f"end.{kept_key_id}", f"end.{intruder.key['id']}"} <= ticked
+    assert "mine now" in page.text
+    assert "never used" in page.text
+    for key_id in (kept_key_id, intruder.key["id"]):
         stack.query(INSERT_REQUEST, key_id)
-    # One more, made while the person reads the page.
-    late = stack.create_key(user_id_of(stack, email))
-    form = {**hidden(shown), **dict.fromkeys(ticked - {f"end.{kept}"}, "on")}
+    # The intruder creates another key while the person reads the page.
+    late_key = stack.create_key(user_id_of(stack, email))
+    form = {**hidden(page), **dict.fromkeys(ticked - {f"end.{kept_key_id}"}, "on")}
     recovering_owner.client.post(link, data={**form, "password": OTHER_PASSWORD})
-    assert intruder.ways_in() == set()
-    assert intruder.opens(own_key)
-    assert not intruder.opens(late)
+    assert intruder.valid_credentials() == set()
+    assert intruder.is_accepted(own_key)
+    assert not intruder.is_accepted(late_key)
     recorded = stack.query(
         "SELECT key_id FROM api_requests WHERE request_id = 'before the reset' AND key_id IN %s",
-        (kept, intruder.key["id"]),
+        (kept_key_id, intruder.key["id"]),
     )
-    assert recorded == [(kept,)]
+    assert recorded == [(kept_key_id,)]
 
 
 def test_password_reset_ends_webhook_endpoints_except_unticked_ones(
     stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str
 ) -> None:
     with stack.client(own_key) as client:
-        own = new_endpoint(client, "http://127.0.0.1:9/own")
+        own_endpoint = new_endpoint(client, "http://127.0.0.1:9/own")
     with stack.client(intruder.key["key"]) as client:
-        theirs = new_endpoint(client, "http://127.0.0.1:9/theirs")
-    assert reset(recovering_owner, email, f"end_endpoint.{own['id']}").status_code == 303
+        intruders_endpoint = new_endpoint(client, "http://127.0.0.1:9/theirs")
+    assert (
+        reset_password(recovering_owner, email, f"end_endpoint.{own_endpoint['id']}").status_code
+        == 303
+    )
     states = {
         each["id"]: each["state"] for each in data(recovering_owner.get("/webhook-endpoints"))
     }
-    assert states == {own["id"]: "active", theirs["id"]: "ended"}
+    assert states == {own_endpoint["id"]: "active", intruders_endpoint["id"]: "ended"}
 
 
 def test_password_reset_deletes_senders_except_unticked_ones(
     intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str, stack: Stack
 ) -> None:
     with stack.client(own_key) as client:
-        own = new_sender(client)
+        own_sender = new_sender(client)
     with stack.client(intruder.key["key"]) as client:
         new_sender(client)
-    assert reset(recovering_owner, email, f"end_sender.{own['id']}").status_code == 303
-    assert [each["id"] for each in data(recovering_owner.get("/senders"))] == [own["id"]]
+    assert (
+        reset_password(recovering_owner, email, f"end_sender.{own_sender['id']}").status_code == 303
+    )
+    assert [each["id"] for each in data(recovering_owner.get("/senders"))] == [own_sender["id"]]
 
 
 def test_rejected_password_reset_form_keeps_the_selection_of_keys(
@@ -176,34 +182,34 @@ def test_rejected_password_reset_form_keeps_the_selection_of_keys(
 ) -> None:
     recovering_owner.fill_in(FORGOTTEN, email=email)
     link = recovering_owner.mailed_path(email, "Choose a new password")
-    shown = recovering_owner.get(link)
-    ended = f"end.{intruder.key['id']}"
-    again = recovering_owner.client.post(
-        link, data={**hidden(shown), "password": "short", ended: "on"}
+    page = recovering_owner.get(link)
+    ticked_box = f"end.{intruder.key['id']}"
+    rejected_page = recovering_owner.client.post(
+        link, data={**hidden(page), "password": "short", ticked_box: "on"}
     )
-    assert again.status_code == 422
-    assert boxes(again, "checked") == {ended}
-    assert intruder.ways_in() == {"session", "access token", "key", "second key"}
+    assert rejected_page.status_code == 422
+    assert find_checkboxes(rejected_page, "checked") == {ticked_box}
+    assert intruder.valid_credentials() == {"session", "access token", "key", "second key"}
 
 
 def test_password_change_offers_to_revoke_keys_and_grants(
     intruder: Intruder, recovering_owner: Visitor, email: str, own_key: str
 ) -> None:
     recovering_owner.log_in(email)
-    shown = recovering_owner.get("/account/password")
-    assert "Ledger reader" in shown.text
-    assert boxes(shown, "checked") == set()
-    offered = boxes(shown)
-    assert {"end_grants", f"end.{intruder.key['id']}"} <= offered
+    page = recovering_owner.get("/account/password")
+    assert "Ledger reader" in page.text
+    assert find_checkboxes(page, "checked") == set()
+    unticked_boxes = find_checkboxes(page)
+    assert {"end_grants", f"end.{intruder.key['id']}"} <= unticked_boxes
     passwords = {"current": PASSWORD, "password": OTHER_PASSWORD}
     assert recovering_owner.fill_in("/account/password", **passwords).status_code == 303
-    assert intruder.ways_in() == {"access token", "key", "second key"}
+    assert intruder.valid_credentials() == {"access token", "key", "second key"}
     passwords = {"current": OTHER_PASSWORD, "password": PASSWORD}
     ticked = {"end_grants": "on", f"end.{intruder.key['id']}": "on"}
     assert recovering_owner.fill_in("/account/password", **passwords, **ticked).status_code == 303
-    # The second key ends with the one that made it.
-    assert intruder.ways_in() == set()
-    assert intruder.opens(own_key)
+    # A key is revoked together with the key that created it.
+    assert intruder.valid_credentials() == set()
+    assert intruder.is_accepted(own_key)
     assert recovering_owner.is_in()
 
 
@@ -211,11 +217,11 @@ def test_password_change_cannot_revoke_keys_of_another_person(
     stack: Stack, recovering_owner: Visitor, email: str
 ) -> None:
     recovering_owner.log_in(email)
-    other = stack.create_owner()
-    [(key_id,)] = stack.query("SELECT id FROM api_keys WHERE user_id = %s", other.user_id)
+    other_owner = stack.create_owner()
+    [(key_id,)] = stack.query("SELECT id FROM api_keys WHERE user_id = %s", other_owner.user_id)
     form = {"current": PASSWORD, "password": OTHER_PASSWORD, f"end.{key_id}": "on"}
     assert recovering_owner.fill_in("/account/password", **form).status_code == 404
-    with stack.client(other.key) as client:
+    with stack.client(other_owner.key) as client:
         data(client.get("/users/me"))
     assert (
         recovering_owner.fill_in(
@@ -228,47 +234,47 @@ def test_password_change_cannot_revoke_keys_of_another_person(
 def test_intruders_browser_triggers_new_browser_mail_after_password_reset(
     stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str
 ) -> None:
-    mailed = "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_browser'"
-    told = stack.query(mailed, email)
+    count_mails = "SELECT count(*) FROM account_mails WHERE email = %s AND kind = 'new_browser'"
+    mails_before_login = stack.query(count_mails, email)
     intruder.session.client.cookies.delete(SESSION)
     assert intruder.session.log_in(email).status_code == 303
-    assert stack.query(mailed, email) == told
-    reset(recovering_owner, email)
-    [(before,)] = stack.query(mailed, email)
+    assert stack.query(count_mails, email) == mails_before_login
+    reset_password(recovering_owner, email)
+    [(before,)] = stack.query(count_mails, email)
     assert isinstance(before, int)
     intruder.session.client.cookies.delete(SESSION)
     assert intruder.session.log_in(email, OTHER_PASSWORD).status_code == 303
-    assert stack.query(mailed, email) == [(before + 1,)]
-    # The browser in which the person took the account back is known.
+    assert stack.query(count_mails, email) == [(before + 1,)]
+    # The browser in which the person reset the password is known, so it triggers no mail.
     recovering_owner.client.cookies.delete(SESSION)
     assert recovering_owner.log_in(email, OTHER_PASSWORD).status_code == 303
-    assert stack.query(mailed, email) == [(before + 1,)]
+    assert stack.query(count_mails, email) == [(before + 1,)]
 
 
-def change_address(visitor: Visitor, new: str) -> None:
-    visitor.fill_in("/account/email", email=new, current=PASSWORD)
-    reply = visitor.fill_in(visitor.mailed_path(new, "Confirm your new address"))
+def change_address(visitor: Visitor, new_email: str) -> None:
+    visitor.fill_in("/account/email", email=new_email, current=PASSWORD)
+    reply = visitor.fill_in(visitor.mailed_path(new_email, "Confirm your new address"))
     assert reply.status_code == 303, reply.text
 
 
 def test_undo_link_at_the_old_address_recovers_the_account(
     stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str
 ) -> None:
-    user_id, theirs = user_id_of(stack, email), new_address()
-    change_address(intruder.session, theirs)
+    user_id = user_id_of(stack, email)
+    change_address(intruder.session, new_address())
     undo = recovering_owner.mailed_path(email, "The address of your account was changed")
-    # A stranger who subscribes the address meanwhile can't keep it.
+    # Somebody subscribes the old address to a list meanwhile. That doesn't block the undo.
     with stack.resources.unit_of_work() as uow:
         accounts.find_or_create_person(uow, email)
     reply = recovering_owner.fill_in(undo)
-    assert intruder.ways_in() == set()
-    assert not intruder.refreshes()
+    assert intruder.valid_credentials() == set()
+    assert not intruder.can_refresh()
     assert user_id_of(stack, email) == user_id
-    # The intruder knows the password, which is none any more; the person chooses a new one.
-    with a_visitor(stack) as again:
-        assert again.log_in(email).status_code == 403
-    choosing = reply.headers["location"].removeprefix(stack.api_url)
-    assert recovering_owner.fill_in(choosing, password=OTHER_PASSWORD).status_code == 303
+    # The intruder knows the old password, so it is invalid and the person chooses a new one.
+    with a_visitor(stack) as visitor:
+        assert visitor.log_in(email).status_code == 403
+    password_path = reply.headers["location"].removeprefix(stack.api_url)
+    assert recovering_owner.fill_in(password_path, password=OTHER_PASSWORD).status_code == 303
     assert data(recovering_owner.get("/users/me"))["email"] == email
     assert recovering_owner.get(undo).status_code == 403
 
@@ -277,54 +283,57 @@ def test_undo_link_for_address_change_expires_after_three_days(
     stack: Stack, recovering_owner: Visitor, email: str
 ) -> None:
     recovering_owner.log_in(email)
-    new = new_address()
-    change_address(recovering_owner, new)
+    new_email = new_address()
+    change_address(recovering_owner, new_email)
     undo = recovering_owner.mailed_path(email, "The address of your account was changed")
     age = "UPDATE mailed_links SET expires_at = expires_at - %s WHERE user_id = %s"
     assert recovering_owner.get(undo).status_code == 200
-    stack.query(age, timedelta(hours=71), user_id_of(stack, new))
+    stack.query(age, timedelta(hours=71), user_id_of(stack, new_email))
     assert recovering_owner.get(undo).status_code == 200
-    stack.query(age, timedelta(hours=1), user_id_of(stack, new))
+    stack.query(age, timedelta(hours=1), user_id_of(stack, new_email))
     assert recovering_owner.get(undo).status_code == 403
     assert recovering_owner.client.post(undo, headers={"Origin": stack.api_url}).status_code == 403
-    assert data(recovering_owner.get("/users/me"))["email"] == new
+    assert data(recovering_owner.get("/users/me"))["email"] == new_email
 
 
 @pytest.mark.parametrize("intruder_is_first", [True, False])
 def test_intruder_cannot_undo_the_undo_of_an_address_change(
     stack: Stack, intruder: Intruder, recovering_owner: Visitor, email: str, intruder_is_first: bool
 ) -> None:
-    """Not by an address between, whose own link of undoing the intruder has."""
-    between, last = new_address(), new_address()
-    change_address(intruder.session, between)
-    first = recovering_owner.mailed_path(email, "The address of your account was changed")
-    change_address(intruder.session, last)
-    second = recovering_owner.mailed_path(between, "The address of your account was changed")
-    shown = hidden(recovering_owner.get(second))
-    # The first change is undone after the second one was, or before, and for good.
+    """The intruder changes the address twice, and so gets an undo link for the second change."""
+    first_new_email = new_address()
+    second_new_email = new_address()
+    subject = "The address of your account was changed"
+    change_address(intruder.session, first_new_email)
+    first_undo = recovering_owner.mailed_path(email, subject)
+    change_address(intruder.session, second_new_email)
+    second_undo = recovering_owner.mailed_path(first_new_email, subject)
+    second_undo_form = hidden(recovering_owner.get(second_undo))
+    # The intruder may undo the second change before the owner undoes the first one.
     if intruder_is_first:
-        assert intruder.session.fill_in(second).status_code == 303
-    assert recovering_owner.fill_in(first).status_code == 303
+        assert intruder.session.fill_in(second_undo).status_code == 303
+    assert recovering_owner.fill_in(first_undo).status_code == 303
     assert user_id_of(stack, email)
-    assert recovering_owner.get(second).status_code == 403
-    assert recovering_owner.client.post(second, data=shown).status_code == 403
+    assert recovering_owner.get(second_undo).status_code == 403
+    reply = recovering_owner.client.post(second_undo, data=second_undo_form)
+    assert reply.status_code == 403
 
 
 def test_key_creation_fails_if_its_session_is_revoked_concurrently(
     stack: Stack, recovering_owner: Visitor, email: str
 ) -> None:
-    """A recovery and the making of a key take turns: the key is ended, or is never made."""
+    """A recovery and a key creation lock the person, so no key is created after the recovery."""
     recovering_owner.log_in(email)
     user_id = user_id_of(stack, email)
     origin = {"Origin": stack.api_url}
     with ThreadPoolExecutor(1) as pool:
         with stack.resources.unit_of_work() as uow:
             lock_person(uow, user_id)
-            made = pool.submit(
+            key_call = pool.submit(
                 recovering_owner.client.post, "/apikeys", json={"name": "k"}, headers=origin
             )
             waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
             eventually(lambda: stack.query(waiting), what="the request's wait")
             sessions.revoke_sessions(uow, user_id)
-        assert made.result().status_code == 401
+        assert key_call.result().status_code == 401
     assert stack.query("SELECT 1 FROM api_keys WHERE user_id = %s", user_id) == []

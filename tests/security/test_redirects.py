@@ -1,4 +1,4 @@
-"""A payer is led back to an address of an allowed origin, or nowhere, however it is spelt."""
+"""Tests that payers are redirected only to URLs with an allowed origin, for any spelling."""
 
 import json
 
@@ -9,9 +9,9 @@ from services.credits import return_urls
 from tests.support.http.replies import problem
 from tests.support.security.return_urls import HOSTILE_RETURN_URLS, SHOP
 
-ALLOWED = ("https://shop.example", "https://shop.example:8443", "http://intra.example")
-LOOPBACK = (*ALLOWED, "loopback")
-HOSTILE_LOOPBACK = [
+ALLOWED_ORIGINS = ("https://shop.example", "https://shop.example:8443", "http://intra.example")
+ALLOWED_WITH_LOOPBACK = (*ALLOWED_ORIGINS, "loopback")
+HOSTILE_LOOPBACK_URLS = [
     *("http://localhost.evil.example/", "http://127.0.0.1.evil.example/", "http://127.1/"),
     *("http://localhost@evil.example/", "http://evil.example#localhost", "http://127.0.0.2/"),
     *("http://127.0.0.1./", "http://0.0.0.0/", "http://0/", "http://0177.0.0.1/"),
@@ -21,7 +21,7 @@ HOSTILE_LOOPBACK = [
     *("http://169.254.169.254/", "http://①②⑦.0.0.1/"),
 ]
 
-WELCOME = [
+ALLOWED_URLS = [
     f"https://{SHOP}",
     f"https://{SHOP}/",
     "HTTPS://Shop.Example:443/Done",
@@ -33,35 +33,35 @@ WELCOME = [
 ]
 
 
-def allows(url: str, allowed: tuple[str, ...]) -> bool:
+def is_allowed(url: str, allowed_origins: tuple[str, ...]) -> bool:
     try:
-        return_urls.check_return_url(url, allowed)
-    except Exception as error:  # noqa: BLE001 - its code is what is looked at
+        return_urls.check_return_url(url, allowed_origins)
+    except Exception as error:  # noqa: BLE001 - the next line checks the error's code
         assert getattr(error, "code", None) == "topup.redirect_not_allowed"  # noqa: PT017
         return False
     return True
 
 
 def test_hostile_return_urls_are_rejected() -> None:
-    assert len(set(HOSTILE_RETURN_URLS)) + len(set(HOSTILE_LOOPBACK)) >= 200
-    assert [url for url in HOSTILE_RETURN_URLS if allows(url, ALLOWED)] == []
-    assert [url for url in HOSTILE_RETURN_URLS if allows(url, LOOPBACK)] == []
-    assert [url for url in HOSTILE_LOOPBACK if allows(url, LOOPBACK)] == []
+    assert len(set(HOSTILE_RETURN_URLS)) + len(set(HOSTILE_LOOPBACK_URLS)) >= 200
+    assert [url for url in HOSTILE_RETURN_URLS if is_allowed(url, ALLOWED_ORIGINS)] == []
+    assert [url for url in HOSTILE_RETURN_URLS if is_allowed(url, ALLOWED_WITH_LOOPBACK)] == []
+    assert [url for url in HOSTILE_LOOPBACK_URLS if is_allowed(url, ALLOWED_WITH_LOOPBACK)] == []
 
 
 def test_return_urls_of_allowed_origins_are_accepted() -> None:
-    assert [url for url in WELCOME if not allows(url, ALLOWED)] == []
+    assert [url for url in ALLOWED_URLS if not is_allowed(url, ALLOWED_ORIGINS)] == []
     for url in ("http://localhost:3000/x", "https://127.0.0.1/", "http://[::1]:8080/?a=b"):
-        assert allows(url, LOOPBACK)
-        assert not allows(url, ALLOWED)
+        assert is_allowed(url, ALLOWED_WITH_LOOPBACK)
+        assert not is_allowed(url, ALLOWED_ORIGINS)
 
 
 def test_no_return_url_is_accepted_without_allowed_origins() -> None:
-    assert [url for url in (*WELCOME, "http://localhost/") if allows(url, ())] == []
+    assert [url for url in (*ALLOWED_URLS, "http://localhost/") if is_allowed(url, ())] == []
 
 
 @pytest.mark.parametrize(
-    ("url", "led_to"),
+    ("url", "result_url"),
     [
         ("https://shop.example", "https://shop.example?order_id=7&status=paid"),
         ("https://shop.example/a?b=c", "https://shop.example/a?b=c&order_id=7&status=paid"),
@@ -69,14 +69,14 @@ def test_no_return_url_is_accepted_without_allowed_origins() -> None:
         ("https://shop.example/?", "https://shop.example/?&order_id=7&status=paid"),
     ],
 )
-def test_payment_result_is_added_to_the_query_of_the_return_url(url: str, led_to: str) -> None:
-    assert return_urls.add_result(url, 7, "paid") == led_to
-    assert httpx2.URL(led_to).host == "shop.example"
-    assert dict(httpx2.URL(led_to).params)["order_id"] == "7"
+def test_payment_result_is_added_to_the_query_of_the_return_url(url: str, result_url: str) -> None:
+    assert return_urls.add_result(url, 7, "paid") == result_url
+    assert httpx2.URL(result_url).host == "shop.example"
+    assert dict(httpx2.URL(result_url).params)["order_id"] == "7"
 
 
 def test_topup_rejects_hostile_return_urls_and_names_the_field(stranger: httpx2.Client) -> None:
-    for url in [*HOSTILE_RETURN_URLS[:60], *HOSTILE_LOOPBACK]:
+    for url in [*HOSTILE_RETURN_URLS[:60], *HOSTILE_LOOPBACK_URLS]:
         reply = stranger.post(
             "/auxilia/credits/topup",
             content=json.dumps({"amount": 5, "redirect_url": url}),

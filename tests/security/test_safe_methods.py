@@ -1,4 +1,4 @@
-"""A GET or a HEAD never changes anything: scanners, browsers and caches send them unasked."""
+"""Tests that GET and HEAD requests change nothing, because scanners and caches may send them."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from tests.support.security.console_calls import CONSOLE_CALLS
 from tests.support.security.world import World, everything, settled
 from tests.support.stack.maintenance import resting_maintenance
 
-# Pages for people, which the document leaves out.
+# Pages for people. The OpenAPI document doesn't contain them.
 PAGES = {
     "GET /unsubscribe": Call(200, query={"trace_id": "{trace_id}"}),
     "GET /report": Call(200, query={"trace_id": "{trace_id}"}),
@@ -32,8 +32,8 @@ PAGES = {
     "GET /preferences/data": Call(403),
     "GET /preferences/data.json": Call(403),
     "GET /preferences/erase": Call(403),
-    # Who comes back with a signed link of an order that waits has the provider asked at once; that
-    # is what the link is for, and what it does would come by itself a little later.
+    # With a valid signature, this page asks the payment provider for the state of a waiting order.
+    # It may then change the order, which would otherwise happen a little later.
     "GET /topups/return": Call(403, query={"order": "{order_id}"}),
     **{
         f"GET {path}": Call(200)
@@ -71,37 +71,38 @@ PAGES = {
         },
     ),
 }
-# The plan counts these calls, as rate limits do, and the provider's own limit is behind them.
-COUNTED = {
+# Maps operations to the tables that they may change. Calls of these operations count towards a
+# quota of the plan, because the stock photo provider limits them, too.
+CHANGED_TABLES = {
     "GET /composer/{provider}/photos/search": {"composer_uses"},
     "GET /auxilia/composer/{provider}/photos/search": {"composer_uses"},
 }
 EVERY_CALL = {**CALLS, **CONSOLE_CALLS}
-READS = {name: call for name, call in EVERY_CALL.items() if name.startswith("GET")} | PAGES
+READ_CALLS = {name: call for name, call in EVERY_CALL.items() if name.startswith("GET")} | PAGES
 
 
 @pytest.fixture(scope="module")
 def settled_account(stack: Stack) -> Iterator[World]:
     """An account that owns one object of each kind, and has no running or due jobs."""
-    made = worlds.build(stack)
-    # A page of a list is found by its id too.
-    made.values |= {"provider": "stockphoto", "slug": made.values["list_id"]}
-    # What the tests before left is tried again and again.
+    world = worlds.build(stack)
+    # The path of a sign-up page may contain the list's id instead of its slug.
+    world.values |= {"provider": "stockphoto", "slug": world.values["list_id"]}
+    # Pause the webhook endpoints of earlier tests, whose deliveries are retried again and again.
     stack.query("UPDATE webhook_endpoints SET state = 'paused' WHERE state = 'active'")
     settled(stack)
     with resting_maintenance(stack):
-        yield made
-    made.client.close()
+        yield world
+    world.client.close()
 
 
 def test_safe_method_tests_cover_every_get_route() -> None:
     app = create_app(Settings.model_construct())
-    reads = {
+    get_routes = {
         f"GET {route.path_format}"
         for route in list_api_routes(app)
         if "GET" in (route.methods or ())
     }
-    assert set(READS) == reads
+    assert set(READ_CALLS) == get_routes
 
 
 @pytest.fixture(scope="module")
@@ -111,11 +112,12 @@ def owner_browser(stack: Stack, settled_account: World) -> Iterator[httpx2.Clien
         yield client
 
 
-@pytest.mark.parametrize("operation", READS)
+@pytest.mark.parametrize("operation", READ_CALLS)
 def test_get_and_head_requests_do_not_change_the_database(
     settled_account: World, owner_browser: httpx2.Client, stranger: httpx2.Client, operation: str
 ) -> None:
-    call, before = READS[operation], everything(settled_account)
+    call = READ_CALLS[operation]
+    before = everything(settled_account)
     path = operation.removeprefix("GET ")
     for client in (settled_account.client, owner_browser, stranger):
         replies = [
@@ -126,16 +128,18 @@ def test_get_and_head_requests_do_not_change_the_database(
         assert status < 500
         assert replies[1].content == replies[3].content == b""
     after = everything(settled_account)
-    changed = {table for table in after if after[table] != before[table]}
-    assert changed == COUNTED.get(operation, set())
+    changed_tables = {table for table in after if after[table] != before[table]}
+    assert changed_tables == CHANGED_TABLES.get(operation, set())
 
 
 def test_no_response_contains_signed_url_if_the_login_is_too_old(
     stack: Stack, settled_account: World, owner_browser: httpx2.Client
 ) -> None:
-    aged = "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE user_id ="
-    stack.query(f"{aged} %s", settled_account.owner.user_id)
-    for operation, call in READS.items():
+    age_sessions = (
+        "UPDATE user_sessions SET logged_in_at = now() - interval '16 minutes' WHERE user_id ="
+    )
+    stack.query(f"{age_sessions} %s", settled_account.owner.user_id)
+    for operation, call in READ_CALLS.items():
         reply = call.send(owner_browser, operation, settled_account.values)
-        signed = re.findall(r"signature=\w", reply.text + reply.headers.get("location", ""))
-        assert signed == [], operation
+        signatures = re.findall(r"signature=\w", reply.text + reply.headers.get("location", ""))
+        assert signatures == [], operation

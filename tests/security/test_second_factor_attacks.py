@@ -1,4 +1,4 @@
-"""Attacks on second factors: guessing, replaying, racing, and half a login used as a whole one."""
+"""Tests attacks on second factors: guesses, replays, races, and misuse of a login's first step."""
 
 import json
 from collections.abc import Callable
@@ -42,8 +42,9 @@ from tests.support.people.visiting import (
     user_id_of,
 )
 
-FIRST_STEP, FORM = "pressroom_first_step", "pressroom_form"
-FORMS = (
+FIRST_STEP_COOKIE = "pressroom_first_step"
+FORM_COOKIE = "pressroom_form"
+FORM_PATHS = (
     *("/login", "/login/passkey", "/login/factor", FACTORS, APP, PASSKEY, f"{FACTORS}/codes"),
     *("/register", "/register/confirm", "/password/forgotten", "/password/new"),
 )
@@ -87,50 +88,51 @@ def test_only_one_of_concurrent_logins_with_the_same_code_succeeds(
     app = add_app(logged_in_visitor)
     let_half_a_minute_pass(logged_in_visitor, email)
     code = app.code() if kind == "app" else app.recovery_codes[0]
-    racers = [make_visitor() for _ in range(4)]
-    pages = [begin(each, email) for each in racers]
+    visitors = [make_visitor() for _ in range(4)]
+    pages = [begin(each, email) for each in visitors]
     with ThreadPoolExecutor(4) as pool:
-        replies = list(pool.map(send_code, racers, pages, [code] * 4))
+        replies = list(pool.map(send_code, visitors, pages, [code] * 4))
     assert sorted(each.status_code for each in replies) == [303, 403, 403, 403]
-    assert sum(each.is_in() for each in racers) == 1
+    assert sum(each.is_in() for each in visitors) == 1
 
 
-def paused_by_guesses(stack: Stack, guess: Callable[[int], httpx2.Response]) -> None:
-    """Guess until there is a pause, which lasts from then on."""
+def guess_until_paused(stack: Stack, guess: Callable[[int], httpx2.Response]) -> None:
+    """Guess codes until Pressroom pauses the guesser, and make the pause last for an hour."""
     statuses: list[int] = []
     while 429 not in statuses:
         reply = guess(len(statuses))
         statuses.append(reply.status_code)
-        # The first pauses are over before a slow machine has sent the next guess.
+        # On a slow machine, the first pauses end before the next guess.
         assert len(statuses) < 15
     assert statuses[:5] == [403] * 5
     assert set(statuses[5:]) <= {403, 429}
     assert "retry-after" in reply.headers
-    longer = "UPDATE login_attempts SET paused_until = now() + interval '1 hour'"
-    # Not those that are paused now: a slow machine may have let a pause of a second pass.
-    stack.query(f"{longer} WHERE attempts >= 5")
+    # Select the rows by their attempts, because on a slow machine a short pause may be over.
+    stack.query(
+        "UPDATE login_attempts SET paused_until = now() + interval '1 hour' WHERE attempts >= 5"
+    )
 
 
 def test_code_guessing_pauses_logins_except_in_the_persons_known_browser(
     stack: Stack, make_visitor: Callable[[], Visitor], visitor: Visitor, email: str
 ) -> None:
-    # By a login, from which on the browser is known as the person's.
+    # After this login, Pressroom knows the browser as the person's browser.
     visitor.log_in(email)
     app = add_app(visitor)
     let_half_a_minute_pass(visitor, email)
 
     def guess(number: int) -> httpx2.Response:
-        # A new browser each time, and the right password, which clears the counts of passwords.
+        # Each guess has a new browser and the right password, which resets the password counter.
         guesser = make_visitor()
         return send_code(guesser, begin(guesser, email), f"{number:06}")
 
-    paused_by_guesses(stack, guess)
-    last = make_visitor()
-    paused = send_code(last, begin(last, email), app.code())
-    assert paused.status_code == 429
-    assert send_code(last, paused, app.recovery_codes[0]).status_code == 429
-    assert not last.is_in()
-    # The person's own browser has a count of its own.
+    guess_until_paused(stack, guess)
+    attacker = make_visitor()
+    reply = send_code(attacker, begin(attacker, email), app.code())
+    assert reply.status_code == 429
+    assert send_code(attacker, reply, app.recovery_codes[0]).status_code == 429
+    assert not attacker.is_in()
+    # The person's own browser has a separate counter.
     visitor.client.post("/logout", data={"csrf_token": visitor.csrf_token()})
     assert send_code(visitor, begin(visitor, email), app.code()).status_code == 303
 
@@ -145,13 +147,13 @@ def test_code_guesses_at_reset_and_login_share_one_limit(
     app = add_app(logged_in_visitor)
     attacker_browser.fill_in("/password/forgotten", email=email)
     link = attacker_browser.mailed_path(email, "Choose a new password")
-    wrong = {"password": OTHER_PASSWORD, "code": "000000"}
-    paused_by_guesses(stack, lambda _: attacker_browser.fill_in(link, **wrong))
-    right = {"password": OTHER_PASSWORD, "code": app.recovery_codes[0]}
-    assert attacker_browser.fill_in(link, **right).status_code == 429
-    other = make_visitor()
-    asked = begin(other, email)
-    assert send_code(other, asked, app.recovery_codes[0]).status_code == 429
+    wrong_form = {"password": OTHER_PASSWORD, "code": "000000"}
+    guess_until_paused(stack, lambda _: attacker_browser.fill_in(link, **wrong_form))
+    right_form = {"password": OTHER_PASSWORD, "code": app.recovery_codes[0]}
+    assert attacker_browser.fill_in(link, **right_form).status_code == 429
+    other_browser = make_visitor()
+    page = begin(other_browser, email)
+    assert send_code(other_browser, page, app.recovery_codes[0]).status_code == 429
     assert logged_in_visitor.is_in()
 
 
@@ -160,13 +162,13 @@ def test_cookie_of_first_login_step_is_no_session(
 ) -> None:
     add_app(logged_in_visitor)
     begin(attacker_browser, email)
-    assert set(attacker_browser.client.cookies) == {FIRST_STEP, FORM}
-    half = attacker_browser.client.cookies[FIRST_STEP]
-    for value in (half, half.rpartition(".")[2], half.partition(".")[2]):
-        with a_visitor(stack) as thief:
-            thief.client.cookies.set(SESSION, value)
-            assert thief.get("/users/me").status_code == 401
-            assert thief.get("/account").status_code == 303
+    assert set(attacker_browser.client.cookies) == {FIRST_STEP_COOKIE, FORM_COOKIE}
+    first_step = attacker_browser.client.cookies[FIRST_STEP_COOKIE]
+    for value in (first_step, first_step.rpartition(".")[2], first_step.partition(".")[2]):
+        with a_visitor(stack) as other_browser:
+            other_browser.client.cookies.set(SESSION, value)
+            assert other_browser.get("/users/me").status_code == 401
+            assert other_browser.get("/account").status_code == 303
 
 
 def test_first_login_step_is_invalid_in_another_browser(
@@ -177,40 +179,43 @@ def test_first_login_step_is_invalid_in_another_browser(
 ) -> None:
     app = add_app(logged_in_visitor)
     begin(attacker_browser, email)
-    thief = make_visitor()
-    shown = thief.get("/login")
-    thief.client.cookies.set(FIRST_STEP, attacker_browser.client.cookies[FIRST_STEP])
-    assert thief.get("/login/factor").headers["location"].endswith("/login?next=%2Fconsole")
-    form = {**hidden(shown), "code": app.recovery_codes[0]}
-    reply = thief.client.post("/login/factor", data=form)
+    other_browser = make_visitor()
+    page = other_browser.get("/login")
+    other_browser.client.cookies.set(
+        FIRST_STEP_COOKIE, attacker_browser.client.cookies[FIRST_STEP_COOKIE]
+    )
+    assert other_browser.get("/login/factor").headers["location"].endswith("/login?next=%2Fconsole")
+    form = {**hidden(page), "code": app.recovery_codes[0]}
+    reply = other_browser.client.post("/login/factor", data=form)
     assert "/login" in reply.headers["location"]
-    assert not thief.is_in()
+    assert not other_browser.is_in()
 
 
 def test_first_login_step_cannot_be_used_for_another_person(
     stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
     add_app(logged_in_visitor)
-    own = new_account(stack)
-    attacker_browser.log_in(own)
+    attackers_email = new_account(stack)
+    attacker_browser.log_in(attackers_email)
     app = add_app(attacker_browser)
     attacker_browser.client.post("/logout", data={"csrf_token": attacker_browser.csrf_token()})
-    page = begin(attacker_browser, own)
-    _, _, proof = attacker_browser.client.cookies[FIRST_STEP].partition(".")
-    attacker_browser.client.cookies.delete(FIRST_STEP)
-    attacker_browser.client.cookies.set(FIRST_STEP, f"{user_id_of(stack, email)}.{proof}")
+    page = begin(attacker_browser, attackers_email)
+    _, _, proof = attacker_browser.client.cookies[FIRST_STEP_COOKIE].partition(".")
+    attacker_browser.client.cookies.delete(FIRST_STEP_COOKIE)
+    attacker_browser.client.cookies.set(FIRST_STEP_COOKIE, f"{user_id_of(stack, email)}.{proof}")
     assert "/login" in send_code(attacker_browser, page, app.recovery_codes[0]).headers["location"]
     assert not attacker_browser.is_in()
 
 
-NO_HALF_LOGINS = "|.|1|1.2.3|1.2.3.4.5|-1.9.a.b.c|" + "9" * 400 + ".1.a.b.c|٣.1.a.b.c"
+FORGED_FIRST_STEPS = "|.|1|1.2.3|1.2.3.4.5|-1.9.a.b.c|" + "9" * 400 + ".1.a.b.c|٣.1.a.b.c"
 
 
 def test_forged_first_login_step_is_rejected(attacker_browser: Visitor) -> None:
-    shown = attacker_browser.get("/login")
-    form = {**hidden(shown), "code": "000000"}
-    for value in NO_HALF_LOGINS.split("|"):
-        cookie = f"{FORM}={attacker_browser.client.cookies[FORM]}; {FIRST_STEP}={value}"
+    page = attacker_browser.get("/login")
+    form = {**hidden(page), "code": "000000"}
+    for value in FORGED_FIRST_STEPS.split("|"):
+        form_cookie = attacker_browser.client.cookies[FORM_COOKIE]
+        cookie = f"{FORM_COOKIE}={form_cookie}; {FIRST_STEP_COOKIE}={value}"
         headers = {b"Cookie": cookie.encode()}
         reply = attacker_browser.client.post("/login/factor", data=form, headers=headers)
         assert reply.status_code == 303, value
@@ -222,11 +227,11 @@ def test_first_login_step_works_only_once(
 ) -> None:
     app = add_app(logged_in_visitor)
     page = begin(attacker_browser, email)
-    half = attacker_browser.client.cookies[FIRST_STEP]
+    first_step = attacker_browser.client.cookies[FIRST_STEP_COOKIE]
     assert send_code(attacker_browser, page, app.recovery_codes[0]).status_code == 303
-    assert FIRST_STEP not in attacker_browser.client.cookies
+    assert FIRST_STEP_COOKIE not in attacker_browser.client.cookies
     attacker_browser.client.cookies.delete(SESSION)
-    attacker_browser.client.cookies.set(FIRST_STEP, half)
+    attacker_browser.client.cookies.set(FIRST_STEP_COOKIE, first_step)
     assert "/login" in send_code(attacker_browser, page, app.recovery_codes[1]).headers["location"]
     assert not attacker_browser.is_in()
 
@@ -247,15 +252,15 @@ def test_first_login_step_expires_and_cannot_be_prolonged(
 ) -> None:
     add_app(logged_in_visitor)
     begin(attacker_browser, email)
-    half = attacker_browser.client.cookies[FIRST_STEP]
-    expires = int(half.split(".")[1])
-    shown = attacker_browser.get("/login/factor")
-    assert "set-cookie" not in shown.headers or FIRST_STEP not in shown.headers["set-cookie"]
-    send_code(attacker_browser, shown, "000000")
-    assert attacker_browser.client.cookies[FIRST_STEP] == half
-    late = half.replace(str(expires), str(expires + 60))
-    attacker_browser.client.cookies.delete(FIRST_STEP)
-    attacker_browser.client.cookies.set(FIRST_STEP, late)
+    first_step = attacker_browser.client.cookies[FIRST_STEP_COOKIE]
+    expires_at = int(first_step.split(".")[1])
+    page = attacker_browser.get("/login/factor")
+    assert "set-cookie" not in page.headers or FIRST_STEP_COOKIE not in page.headers["set-cookie"]
+    send_code(attacker_browser, page, "000000")
+    assert attacker_browser.client.cookies[FIRST_STEP_COOKIE] == first_step
+    prolonged_step = first_step.replace(str(expires_at), str(expires_at + 60))
+    attacker_browser.client.cookies.delete(FIRST_STEP_COOKIE)
+    attacker_browser.client.cookies.set(FIRST_STEP_COOKIE, prolonged_step)
     assert attacker_browser.get("/login/factor").status_code == 303
 
 
@@ -267,16 +272,16 @@ def test_login_does_not_adopt_session_cookie_planted_beforehand(
 ) -> None:
     app = add_app(logged_in_visitor)
     victim = make_visitor()
-    planted = "x" * 43
-    victim.client.cookies.set(SESSION, planted)
+    planted_session = "x" * 43
+    victim.client.cookies.set(SESSION, planted_session)
     assert send_code(victim, begin(victim, email), app.recovery_codes[0]).status_code == 303
     victim.client.cookies.delete(SESSION, domain="")
-    attacker_browser.client.cookies.set(SESSION, planted)
+    attacker_browser.client.cookies.set(SESSION, planted_session)
     assert not attacker_browser.is_in()
 
 
-def sends(visitor: Visitor, page: httpx2.Response, answer: Any) -> bool:
-    """Whether this answer gets the visitor in."""
+def can_log_in(visitor: Visitor, page: httpx2.Response, answer: Any) -> bool:
+    """Send an answer of a passkey, and return whether the visitor is then logged in."""
     reply = send_passkey(visitor, page, answer)
     assert reply.status_code in {303, 403}, reply.text
     return reply.status_code == 303 and visitor.is_in()
@@ -286,31 +291,32 @@ def test_passkey_of_another_person_is_rejected_as_second_factor(
     stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str, device: Device
 ) -> None:
     add_passkey(logged_in_visitor, device)
-    own = Device(stack.api_url)
-    other = new_account(stack)
-    with a_visitor(stack) as elsewhere:
-        elsewhere.log_in(other)
-        add_passkey(elsewhere, own)
+    attackers_device = Device(stack.api_url)
+    attackers_email = new_account(stack)
+    with a_visitor(stack) as attackers_account:
+        attackers_account.log_in(attackers_email)
+        add_passkey(attackers_account, attackers_device)
     page = begin(attacker_browser, email)
-    answer = own.sign(options_of(page))
-    assert not sends(attacker_browser, page, answer)
-    # Nor under the name of the person's passkey, or with the person's handle.
-    named = {**answer, "id": options_of(page)["allowCredentials"][0]["id"]}
-    named["rawId"] = named["id"]
-    assert not sends(attacker_browser, page, named)
+    answer = attackers_device.sign(options_of(page))
+    assert not can_log_in(attacker_browser, page, answer)
+    # The answer is also rejected with the id of the person's own passkey.
+    renamed_answer = {**answer, "id": options_of(page)["allowCredentials"][0]["id"]}
+    renamed_answer["rawId"] = renamed_answer["id"]
+    assert not can_log_in(attacker_browser, page, renamed_answer)
 
 
 def test_passkey_signature_for_another_origin_is_rejected(
     logged_in_visitor: Visitor, attacker_browser: Visitor, email: str, device: Device
 ) -> None:
     add_passkey(logged_in_visitor, device)
-    own, page = device.origin, begin(attacker_browser, email)
+    own_origin = device.origin
+    page = begin(attacker_browser, email)
     for origin in ("https://evil.example", "http://127.0.0.1", "http://127.0.0.1:1", "null", ""):
         device.origin = origin
-        assert not sends(attacker_browser, page, device.sign(options_of(page))), origin
+        assert not can_log_in(attacker_browser, page, device.sign(options_of(page))), origin
         assert log_in_by_passkey(attacker_browser, device).status_code == 403, origin
-    device.origin = own
-    assert sends(attacker_browser, page, device.sign(options_of(page)))
+    device.origin = own_origin
+    assert can_log_in(attacker_browser, page, device.sign(options_of(page)))
 
 
 def test_passkey_creation_for_another_origin_is_rejected(
@@ -325,7 +331,7 @@ def test_passkey_signature_for_another_site_is_rejected(
 ) -> None:
     add_passkey(logged_in_visitor, device)
     page = begin(attacker_browser, email)
-    assert not sends(
+    assert not can_log_in(
         attacker_browser, page, device.sign({**options_of(page), "rpId": "evil.example"})
     )
 
@@ -336,18 +342,19 @@ def test_passkey_signature_is_valid_only_once_and_in_one_browser(
     synced = Device(stack.api_url, counts=False)
     add_passkey(logged_in_visitor, synced)
     with a_visitor(stack) as victim:
-        shown = victim.get("/login")
-        form = {**hidden(shown, 1), "passkey": json.dumps(synced.sign(options_of(shown)))}
-        own = hidden(attacker_browser.get("/login"))
-        stolen = {**own, "passkey": form["passkey"]}
-        assert attacker_browser.client.post("/login/passkey", data=stolen).status_code == 403
+        page = victim.get("/login")
+        form = {**hidden(page, 1), "passkey": json.dumps(synced.sign(options_of(page)))}
+        attackers_form = hidden(attacker_browser.get("/login"))
+        attackers_form["passkey"] = form["passkey"]
+        reply = attacker_browser.client.post("/login/passkey", data=attackers_form)
+        assert reply.status_code == 403
         assert victim.client.post("/login/passkey", data=form).status_code == 303
         assert victim.client.post("/login/passkey", data=form).status_code == 403
-    with a_visitor(stack) as again:
-        # Of another page, with a challenge that the attacker chose.
-        options = {**options_of(again.get("/login")), "challenge": "AAAA"}
-        form = {**hidden(again.get("/login"), 1), "passkey": json.dumps(synced.sign(options))}
-        assert again.client.post("/login/passkey", data=form).status_code == 403
+    with a_visitor(stack) as visitor:
+        # The signature is for a challenge that an attacker chose.
+        options = {**options_of(visitor.get("/login")), "challenge": "AAAA"}
+        form = {**hidden(visitor.get("/login"), 1), "passkey": json.dumps(synced.sign(options))}
+        assert visitor.client.post("/login/passkey", data=form).status_code == 403
 
 
 def test_cloned_passkey_is_rejected_by_its_signature_counter(
@@ -363,12 +370,12 @@ def test_cloned_passkey_is_rejected_by_its_signature_counter(
 def test_passkey_without_user_verification_cannot_replace_the_password(
     stack: Stack, logged_in_visitor: Visitor, attacker_browser: Visitor, email: str
 ) -> None:
-    stolen = Device(stack.api_url, verifies=False)
-    add_passkey(logged_in_visitor, stolen)
-    assert log_in_by_passkey(attacker_browser, stolen).status_code == 403
+    stolen_device = Device(stack.api_url, verifies=False)
+    add_passkey(logged_in_visitor, stolen_device)
+    assert log_in_by_passkey(attacker_browser, stolen_device).status_code == 403
     assert not attacker_browser.is_in()
     page = begin(attacker_browser, email)
-    assert sends(attacker_browser, page, stolen.sign(options_of(page)))
+    assert can_log_in(attacker_browser, page, stolen_device.sign(options_of(page)))
 
 
 JUNK = st.recursive(
@@ -379,29 +386,30 @@ JUNK = st.recursive(
 
 
 @given(
-    place=st.sampled_from(["id", "rawId", "type", "response"])
+    field=st.sampled_from(["id", "rawId", "type", "response"])
     | st.sampled_from(
         ["clientDataJSON", "authenticatorData", "attestationObject", "signature", "userHandle"]
     ),
     junk=JUNK,
 )
 def test_malformed_passkey_answer_never_causes_an_unexpected_error(
-    stack: Stack, owner_id: int, place: str, junk: object
+    stack: Stack, owner_id: int, field: str, junk: object
 ) -> None:
-    """By the catalogue's error, whatever the libraries below make of it."""
-    own, device = stack.settings(), Device(stack.api_url)
+    """Only a documented error is raised, whatever errors the libraries raise for the answer."""
+    settings = stack.settings()
+    device = Device(stack.api_url)
     uow = stack.resources.unit_of_work()
     try:
         person = accounts.get_user(uow, owner_id)
-        offered = json.loads(passkeys.build_creation_options(uow, person, session="s"))
-        asked = json.loads(passkeys.build_request_options(own, "b"))
-        for answer, takes in (
-            (device.make(offered), partial(passkeys.add_passkey, session="s", name="x")),
-            (device.sign(asked), partial(passkeys.verify_passkey, form_cookie="b")),
+        creation_options = json.loads(passkeys.build_creation_options(uow, person, session="s"))
+        request_options = json.loads(passkeys.build_request_options(settings, "b"))
+        for answer, process_answer in (
+            (device.make(creation_options), partial(passkeys.add_passkey, session="s", name="x")),
+            (device.sign(request_options), partial(passkeys.verify_passkey, form_cookie="b")),
         ):
-            (answer if place in answer else answer["response"])[place] = junk
+            (answer if field in answer else answer["response"])[field] = junk
             with suppress(DomainError):
-                takes(uow, user_id=owner_id, answer=json.dumps(answer))
+                process_answer(uow, user_id=owner_id, answer=json.dumps(answer))
     finally:
         uow.session.rollback()
         uow.session.close()
@@ -411,8 +419,8 @@ def test_malformed_passkey_answer_never_causes_an_unexpected_error(
 def test_passkey_answer_without_valid_json_is_rejected(
     attacker_browser: Visitor, answer: str
 ) -> None:
-    shown = attacker_browser.get("/login")
-    form = {**hidden(shown), "passkey": answer}
+    page = attacker_browser.get("/login")
+    form = {**hidden(page), "passkey": answer}
     assert attacker_browser.client.post("/login/passkey", data=form).status_code == 403
 
 
@@ -425,7 +433,7 @@ def test_second_factor_forms_reject_missing_or_forged_csrf_tokens(
     before = stack.query("SELECT user_id FROM totp_secrets UNION ALL SELECT user_id FROM passkeys")
     tokens: tuple[dict[str, str], ...] = ({}, {"csrf_token": "x"}, {"csrf_token": ""})
     origins: tuple[dict[str, str], ...] = ({}, {"Origin": "https://evil.example"})
-    for path, token, headers in product(FORMS, tokens, origins):
+    for path, token, headers in product(FORM_PATHS, tokens, origins):
         reply = logged_in_visitor.client.post(path, data={**fields, **token}, headers=headers)
         assert reply.status_code == 403, path
         assert "The form has expired, or your browser blocks cookies" in reply.text, path

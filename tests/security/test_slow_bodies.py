@@ -1,4 +1,4 @@
-"""Slow and lying uploads are bounded: in time, in memory, and without a thread for each."""
+"""Tests that slow and incomplete uploads use limited time, memory and threads."""
 
 import re
 import socket
@@ -16,15 +16,15 @@ from tests.support.lists.subscribers import new_list
 from tests.support.security.attackers import answer_of, attacking, trickling
 
 MEGABYTE = 1024 * 1024
-SLOW_ONES = 200
+SLOW_UPLOAD_COUNT = 200
 
 
 @contextmanager
 def slow_upload(
-    stack: Stack, owner: Owner, *, declared: int, sent: bytes, address: str = "127.0.0.1"
+    stack: Stack, owner: Owner, *, declared: int, first_bytes: bytes, address: str = "127.0.0.1"
 ) -> Iterator[socket.socket]:
-    """The connection of a sender who has sent the head and a first piece of a file."""
-    place = ("127.0.0.1", stack.api_port)
+    """Open a connection, and send the request head and the first bytes of a file."""
+    api_address = ("127.0.0.1", stack.api_port)
     head = (
         "POST /attachments HTTP/1.1\r\nHost: x\r\n"
         f"Authorization: Bearer {owner.key}\r\n"
@@ -32,20 +32,23 @@ def slow_upload(
         f"Content-Length: {declared}\r\n\r\n"
         '--b\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n'
     )
-    with socket.create_connection(place, timeout=30, source_address=(address, 0)) as connection:
-        connection.sendall(head.encode() + sent)
+    with socket.create_connection(
+        api_address, timeout=30, source_address=(address, 0)
+    ) as connection:
+        connection.sendall(head.encode() + first_bytes)
         yield connection
 
 
-def status_of(upload: socket.socket) -> int:
+def read_status(upload: socket.socket) -> int:
     return answer_of(upload)[0]
 
 
-def fact_of(pid: int, name: str) -> int:
+def read_process_status(pid: int, name: str) -> int:
+    """Return a value of a process, such as `VmRSS` in kilobytes, from `/proc`."""
     status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
-    assert found is not None
-    return int(found[1])
+    match = re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
+    assert match is not None
+    return int(match[1])
 
 
 @pytest.mark.parametrize("trickles", [False, True])
@@ -53,10 +56,12 @@ def test_silent_or_trickling_upload_ends_with_408(
     impatient_api: tuple[Stack, Running], impatient_owner: Owner, trickles: bool
 ) -> None:
     with (
-        slow_upload(impatient_api[0], impatient_owner, declared=100_000, sent=b"x") as upload,
+        slow_upload(
+            impatient_api[0], impatient_owner, declared=100_000, first_bytes=b"x"
+        ) as upload,
         trickling(upload) if trickles else nullcontext(),
     ):
-        assert status_of(upload) == 408
+        assert read_status(upload) == 408
 
 
 def test_trickling_import_file_ends_with_408(
@@ -66,42 +71,48 @@ def test_trickling_import_file_ends_with_408(
     with stack.client(impatient_owner.key) as client:
         path = f"/lists/{new_list(client)['id']}/imports"
     with attacking(stack.api_port, "192.0.2.1") as attacker:
-        begun = attacker.begins(f"POST {path}", declares=MEGABYTE, sends=1, key=impatient_owner.key)
-        with trickling(begun):
-            assert answer_of(begun) == (408, "body.too_slow")
+        connection = attacker.begins(
+            f"POST {path}", declares=MEGABYTE, sends=1, key=impatient_owner.key
+        )
+        with trickling(connection):
+            assert answer_of(connection) == (408, "body.too_slow")
 
 
 def test_slow_uploads_hold_no_threads_and_other_uploads_are_served(
     impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
     stack, api = impatient_api
-    threads = fact_of(api.pid, "Threads")
+    threads = read_process_status(api.pid, "Threads")
     with ExitStack() as opened:
         uploads = [
             opened.enter_context(
-                slow_upload(stack, owner, declared=100_000, sent=b"x" * 1000, address=address)
+                slow_upload(
+                    stack, owner, declared=100_000, first_bytes=b"x" * 1000, address=address
+                )
             )
             for address, owner in (
                 ("127.0.0.2", impatient_owner),
                 ("127.0.0.3", stack.create_owner()),
             )
-            for _ in range(SLOW_ONES // 2)
+            for _ in range(SLOW_UPLOAD_COUNT // 2)
         ]
         with stack.client(impatient_owner.key) as client:
             reply = client.post("/attachments", files={"file": ("a.jpg", photo())})
         assert reply.status_code == 200, reply.text
-        # The pool for short database work, and not one for each sender.
-        assert fact_of(api.pid, "Threads") <= threads + 30
-        assert set(map(status_of, uploads)) == {408}
+        # The new threads are those of the pool for short database work.
+        assert read_process_status(api.pid, "Threads") <= threads + 30
+        assert set(map(read_status, uploads)) == {408}
 
 
 @contextmanager
 def waiting_upload(
     stack: Stack, owner: Owner, piece: bytes, address: str = "127.0.0.1"
 ) -> Iterator[socket.socket]:
-    """Half an upload that stays open, by a trickle, until the others are there too."""
+    """Start an upload, and keep it open by sending a few bytes at a time."""
     with (
-        slow_upload(stack, owner, declared=4 * MEGABYTE, sent=piece, address=address) as upload,
+        slow_upload(
+            stack, owner, declared=4 * MEGABYTE, first_bytes=piece, address=address
+        ) as upload,
         trickling(upload),
     ):
         yield upload
@@ -111,25 +122,25 @@ def test_unfinished_bodies_of_one_owner_use_bounded_memory(
     impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
     stack, api = impatient_api
-    before = fact_of(api.pid, "VmRSS")
+    before = read_process_status(api.pid, "VmRSS")
     piece = b"x" * (2 * MEGABYTE - 64 * 1024)
     with ExitStack() as opened:
         uploads = [
             opened.enter_context(waiting_upload(stack, impatient_owner, piece)) for _ in range(12)
         ]
-        statuses = list(map(status_of, uploads))
+        statuses = list(map(read_status, uploads))
     assert statuses.count(429) >= 12 - 4 * MEGABYTE // len(piece)
     assert set(statuses) == {408, 429}
-    assert fact_of(api.pid, "VmRSS") - before < 64 * 1024
+    assert read_process_status(api.pid, "VmRSS") - before < 64 * 1024
 
 
 def test_unfinished_bodies_of_all_owners_use_bounded_memory(
     impatient_api: tuple[Stack, Running],
 ) -> None:
     stack, api = impatient_api
-    # Made beforehand: all bodies must be there before the first one has taken too long.
+    # Create the owners first, so that all uploads start before the first upload times out.
     owners = {f"127.0.0.{number}": stack.create_owner() for number in range(2, 14)}
-    before = fact_of(api.pid, "VmRSS")
+    before = read_process_status(api.pid, "VmRSS")
     piece = b"x" * (2 * MEGABYTE - 64 * 1024)
     with ExitStack() as opened:
         uploads = [
@@ -137,10 +148,10 @@ def test_unfinished_bodies_of_all_owners_use_bounded_memory(
             for address, owner in owners.items()
             for _ in range(2)
         ]
-        statuses = list(map(status_of, uploads))
+        statuses = list(map(read_status, uploads))
     assert statuses.count(503) >= len(uploads) - 32 * MEGABYTE // len(piece)
     assert set(statuses) == {408, 503}
-    assert fact_of(api.pid, "VmRSS") - before < 96 * 1024
+    assert read_process_status(api.pid, "VmRSS") - before < 96 * 1024
 
 
 def test_body_budget_is_released_after_each_stored_upload(
@@ -157,7 +168,7 @@ def test_body_budget_is_released_after_each_stored_upload(
             assert reply.status_code in (200, 202), reply.text
 
 
-def originals(stack: Stack) -> set[str]:
+def find_originals(stack: Stack) -> set[str]:
     return set(stack.stored("originals/"))
 
 
@@ -165,9 +176,9 @@ def test_upload_shorter_than_its_content_length_stores_nothing(
     impatient_api: tuple[Stack, Running], impatient_owner: Owner
 ) -> None:
     stack, _ = impatient_api
-    # What other tests' uploads left may be worked on still.
-    before = originals(stack)
-    with slow_upload(stack, impatient_owner, declared=100_000, sent=b"x") as upload:
+    # A worker may still process uploads of other tests, and delete their originals.
+    before = find_originals(stack)
+    with slow_upload(stack, impatient_owner, declared=100_000, first_bytes=b"x") as upload:
         upload.shutdown(socket.SHUT_WR)
         upload.settimeout(10)
         assert upload.recv(4096)[9:12] in (b"", b"400", b"408")
@@ -175,4 +186,4 @@ def test_upload_shorter_than_its_content_length_stores_nothing(
         "SELECT count(*) FROM attachments WHERE user_id = %s", impatient_owner.user_id
     )
     assert rows == [(0,)]
-    assert eventually(lambda: originals(stack) <= before)
+    assert eventually(lambda: find_originals(stack) <= before)

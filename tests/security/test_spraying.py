@@ -1,4 +1,4 @@
-"""One source that tries a password at many accounts is slowed down, and no other person is."""
+"""Tests that password spraying from one network is paused, and logins of other people aren't."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ from devstack.harness.stack import Stack
 from services.accounts import logins
 from tests.support.people.visiting import Visitor, a_visitor, new_account, new_address
 
-FREE = logins.SOURCE_THROTTLE.free
+FREE_ATTEMPTS = logins.SOURCE_THROTTLE.free
 
 
 @pytest.fixture(scope="module")
@@ -43,25 +43,27 @@ def _reset_failed_logins(stack: Stack) -> Iterator[None]:
     stack.query("DELETE FROM login_attempts")
 
 
-def spray(stack: Stack, addresses: Callable[[int], str], accounts: int) -> int:
-    """Try that many accounts, each once; returns how many attempts were let through."""
-    through = 0
-    for number in range(accounts):
+def spray(stack: Stack, addresses: Callable[[int], str], account_count: int) -> int:
+    """Try one login to each of many accounts, and return how many attempts were not paused."""
+    accepted_attempts = 0
+    for number in range(account_count):
         client = addresses(number)
         try:
             with stack.resources.unit_of_work() as uow:
                 logins.begin_attempt(uow, email=new_address(), client=client, browser_token=None)
-            through += 1
+            accepted_attempts += 1
         except DomainError as error:
             if error.code != "login.paused":
                 raise
-    return through
+    return accepted_attempts
 
 
-def hold(stack: Stack) -> None:
-    """Make the pauses last for the test."""
-    hour = "UPDATE login_attempts SET paused_until = now() + interval '1 hour' WHERE attempts >= %s"
-    stack.query(hour, FREE)
+def prolong_pauses(stack: Stack) -> None:
+    """Prolong the current pauses to one hour, so that no pause ends during the test."""
+    update = (
+        "UPDATE login_attempts SET paused_until = now() + interval '1 hour' WHERE attempts >= %s"
+    )
+    stack.query(update, FREE_ATTEMPTS)
 
 
 @pytest.mark.parametrize(
@@ -72,36 +74,39 @@ def hold(stack: Stack) -> None:
 def test_password_spraying_from_one_network_is_paused(
     stack: Stack, addresses: Callable[[int], str]
 ) -> None:
-    # Each attempt beyond the free ones waits twice as long for the next.
-    assert FREE <= spray(stack, addresses, 100) < FREE + 10
+    # Each attempt beyond the free ones doubles the pause.
+    assert FREE_ATTEMPTS <= spray(stack, addresses, 100) < FREE_ATTEMPTS + 10
 
 
 def test_spraying_pause_spares_known_browsers_other_networks_and_password_resets(
     stack: Stack, visitor_at: Callable[[str], Visitor]
 ) -> None:
-    person, colleague = new_account(stack), new_account(stack)
+    person = new_account(stack)
+    colleague = new_account(stack)
     at_home = visitor_at("198.51.100.7")
     assert at_home.log_in(person).status_code == 303
     csrf = {"csrf_token": at_home.csrf_token()}
     assert at_home.client.post("/logout", data=csrf).status_code == 303
     spray(stack, lambda _: "198.51.100.66", 100)
-    hold(stack)
-    refused = visitor_at("198.51.100.8").log_in(colleague)
-    assert refused.status_code == 429
-    assert int(refused.headers["retry-after"]) >= 1
-    # The person's own browser, and the colleague from elsewhere.
+    prolong_pauses(stack)
+    reply = visitor_at("198.51.100.8").log_in(colleague)
+    assert reply.status_code == 429
+    assert int(reply.headers["retry-after"]) >= 1
+    # The person can log in with a known browser, and the colleague from another network.
     assert at_home.log_in(person).status_code == 303
     assert visitor_at("198.51.101.8").log_in(colleague).status_code == 303
-    mailed = visitor_at("198.51.100.8")
-    mailed.fill_in("/password/forgotten", email=colleague)
-    link = mailed.mailed_path(colleague, "Choose a new password")
-    assert mailed.fill_in(link, password="an altogether other one").status_code == 303
+    resetting_colleague = visitor_at("198.51.100.8")
+    resetting_colleague.fill_in("/password/forgotten", email=colleague)
+    link = resetting_colleague.mailed_path(colleague, "Choose a new password")
+    reply = resetting_colleague.fill_in(link, password="an altogether other one")
+    assert reply.status_code == 303
 
 
 def test_one_person_mistyping_passwords_does_not_block_colleagues_logins(
     stack: Stack, visitor_at: Callable[[str], Visitor]
 ) -> None:
-    mistyper, colleague = new_account(stack), new_account(stack)
+    mistyper = new_account(stack)
+    colleague = new_account(stack)
     office = visitor_at("198.51.100.9")
     for _ in range(logins.CLIENT_THROTTLE.free):
         assert office.log_in(mistyper, "not the password").status_code == 403
@@ -111,23 +116,25 @@ def test_one_person_mistyping_passwords_does_not_block_colleagues_logins(
     )
     assert stack.query(counts) == [(1,)]
     assert visitor_at("198.51.100.9").log_in(colleague).status_code == 303
-    # They are in, so only the mistyper counts.
+    # The colleague's login succeeded, so only the failed attempts count.
     assert stack.query(counts) == [(1,)]
 
 
 def test_colleagues_can_log_in_concurrently_from_one_network(stack: Stack) -> None:
     with ThreadPoolExecutor(8) as pool:
-        through = pool.map(lambda _: spray(stack, lambda _: "198.51.100.66", 1), range(FREE - 1))
-    assert sum(through) == FREE - 1
+        accepted_attempts = pool.map(
+            lambda _: spray(stack, lambda _: "198.51.100.66", 1), range(FREE_ATTEMPTS - 1)
+        )
+    assert sum(accepted_attempts) == FREE_ATTEMPTS - 1
 
 
 def test_successful_logins_to_own_account_do_not_clear_the_spraying_count(stack: Stack) -> None:
-    spray(stack, lambda _: "198.51.100.66", FREE - 10)
-    own = new_address()
+    spray(stack, lambda _: "198.51.100.66", FREE_ATTEMPTS - 10)
+    own_email = new_address()
     for _ in range(5):
         with stack.resources.unit_of_work() as uow:
             attempt = logins.begin_attempt(
-                uow, email=own, client="198.51.100.66", browser_token=None
+                uow, email=own_email, client="198.51.100.66", browser_token=None
             )
             logins.clear_attempt(uow, attempt)
     assert spray(stack, lambda _: "198.51.100.66", 100) < 20

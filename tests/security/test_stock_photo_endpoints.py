@@ -1,5 +1,5 @@
-# ruff: noqa: RUF001 - letters that look like others are what is tested
-"""What is sent where: no form of an endpoint but a photo's own makes the worker send anything."""
+# ruff: noqa: RUF001 - the tests contain letters that look like other letters
+"""Tests that hostile photo endpoints cause no outgoing request of the worker."""
 
 from collections.abc import Iterator
 from urllib.parse import quote, urlsplit
@@ -18,42 +18,44 @@ from tests.support.http.servers import Listener
 
 DOWNLOAD = "/composer/stockphoto/photos/download_url"
 PHOTO = "/photos/LBI7cgq3pbM/download"
-ELSEWHERE = ("localhost", "127.0.0.1", "169.254.169.254", "[::1]", "0.0.0.0", "evil.example")
+HOSTILE_HOSTS = ("localhost", "127.0.0.1", "169.254.169.254", "[::1]", "0.0.0.0", "evil.example")
 
 
-def schemes(base: str) -> Iterator[str]:
-    rest = base.partition(":")[2]
+def with_hostile_schemes(base: str) -> Iterator[str]:
+    without_scheme = base.partition(":")[2]
     names = (
         "HTTP", "Http", "https" if base.startswith("http:") else "http", "ftp", "file", "gopher",
         "data", "javascript", "ws", "wss", "dict", "ldap", "jar", "php", "unix", "http+unix", "h",
         "",
     )  # fmt: skip
     for name in names:
-        yield f"{name}:{rest}{PHOTO}"
-    yield f"{rest}{PHOTO}"
+        yield f"{name}:{without_scheme}{PHOTO}"
+    yield f"{without_scheme}{PHOTO}"
     yield f"url:{base}{PHOTO}"
     yield f"<{base}{PHOTO}>"
     yield f"view-source:{base}{PHOTO}"
 
 
-def hosts(base: str, port: int) -> Iterator[str]:
+def with_hostile_hosts(base: str, port: int) -> Iterator[str]:
     parts = urlsplit(base)
-    scheme, host, path = parts.scheme, parts.hostname or "", parts.path
+    scheme = parts.scheme
+    host = parts.hostname or ""
+    path = parts.path
     netloc = parts.netloc
     own_port = f":{parts.port}" if parts.port else ""
-    for other in ELSEWHERE:
-        yield f"{scheme}://{other}:{port}{path}{PHOTO}"
-        yield f"{scheme}://{other}{path}{PHOTO}"
-        yield f"{scheme}://{netloc}@{other}:{port}{path}{PHOTO}"
-        yield f"{scheme}://{other}:{port}#@{netloc}{path}{PHOTO}"
-        yield f"{scheme}://{other}:{port}\\@{netloc}{path}{PHOTO}"
-        yield f"{scheme}://{other}:{port}/{netloc}{path}{PHOTO}"
-        yield f"{scheme}://{other}:{port}?{netloc}{path}{PHOTO}"
-        yield f"{scheme}://{netloc}.{other.strip('[]')}{path}{PHOTO}"
-        yield f"{scheme}://{netloc}%40{other}:{port}{path}{PHOTO}"
-        yield f"{scheme}://{netloc};@{other}:{port}{path}{PHOTO}"
-        yield f"{scheme}://{netloc}\t@{other}:{port}{path}{PHOTO}"
-        yield f"{scheme}://{netloc}\\\\@{other}:{port}{path}{PHOTO}"
+    for other_host in HOSTILE_HOSTS:
+        yield f"{scheme}://{other_host}:{port}{path}{PHOTO}"
+        yield f"{scheme}://{other_host}{path}{PHOTO}"
+        yield f"{scheme}://{netloc}@{other_host}:{port}{path}{PHOTO}"
+        yield f"{scheme}://{other_host}:{port}#@{netloc}{path}{PHOTO}"
+        yield f"{scheme}://{other_host}:{port}\\@{netloc}{path}{PHOTO}"
+        yield f"{scheme}://{other_host}:{port}/{netloc}{path}{PHOTO}"
+        yield f"{scheme}://{other_host}:{port}?{netloc}{path}{PHOTO}"
+        yield f"{scheme}://{netloc}.{other_host.strip('[]')}{path}{PHOTO}"
+        yield f"{scheme}://{netloc}%40{other_host}:{port}{path}{PHOTO}"
+        yield f"{scheme}://{netloc};@{other_host}:{port}{path}{PHOTO}"
+        yield f"{scheme}://{netloc}\t@{other_host}:{port}{path}{PHOTO}"
+        yield f"{scheme}://{netloc}\\\\@{other_host}:{port}{path}{PHOTO}"
     for user in ("user", "user:secret", "", ":", "%00", netloc):
         yield f"{scheme}://{user}@{netloc}{path}{PHOTO}"
     for odd_port in (
@@ -87,7 +89,7 @@ def hosts(base: str, port: int) -> Iterator[str]:
     yield f"{scheme}://{netloc.upper()}{path}{PHOTO}x"
 
 
-def paths(base: str) -> Iterator[str]:
+def with_hostile_paths(base: str) -> Iterator[str]:
     for path in (
         "", "/", "/photos", "/photos/", "/photos/LBI7cgq3pbM", "/photos/LBI7cgq3pbM/",
         "/photos//download", "/photos/LBI7cgq3pbM/download/", "/photos/LBI7cgq3pbM//download",
@@ -115,7 +117,7 @@ def paths(base: str) -> Iterator[str]:
         yield base + path
 
 
-def queries(base: str) -> Iterator[str]:
+def with_hostile_queries(base: str) -> Iterator[str]:
     for query in (
         "?", "?ixid", "?ixid=", "?ixid=a&ixid=b", "?ixid=a&x=1", "?x=1", "?x=1&ixid=a", "?IXID=a",
         "?ixid=a%20b", "?ixid=a b", "?ixid=a+b", "?ixid=a/b", "?ixid=a%2fb", "?ixid=../x",
@@ -128,7 +130,7 @@ def queries(base: str) -> Iterator[str]:
         yield base + PHOTO + query
 
 
-def around(base: str) -> Iterator[str]:
+def with_hostile_surroundings(base: str) -> Iterator[str]:
     good = base + PHOTO
     for before in (" ", "\n", "\t", "\0", "\ufeff", "\u200b", "x", "%20", "//", "http://evil/?"):
         yield before + good
@@ -151,9 +153,15 @@ def around(base: str) -> Iterator[str]:
     yield "x" * 9000
 
 
-def hostile(base: str, port: int) -> list[str]:
-    forms = [*schemes(base), *hosts(base, port), *paths(base), *queries(base), *around(base)]
-    return sorted({form for form in forms if form != base + PHOTO})
+def build_hostile_endpoints(base: str, port: int) -> list[str]:
+    endpoints = [
+        *with_hostile_schemes(base),
+        *with_hostile_hosts(base, port),
+        *with_hostile_paths(base),
+        *with_hostile_queries(base),
+        *with_hostile_surroundings(base),
+    ]
+    return sorted({form for form in endpoints if form != base + PHOTO})
 
 
 def test_hostile_photo_endpoint_causes_no_outgoing_request(
@@ -161,14 +169,14 @@ def test_hostile_photo_endpoint_causes_no_outgoing_request(
 ) -> None:
     base = f"{stack.sandbox_url}{UNSPLASH_PREFIX}"
     httpx2.delete(f"{base}/calls")
-    # Where nobody has any business.
+    # No request may reach this server.
     with Listener().listening() as trap:
-        forms = hostile(base, trap.port)
-        assert len(forms) >= 200
-        assert [form for form in forms if not _is_error(client, form)] == []
+        endpoints = build_hostile_endpoints(base, trap.port)
+        assert len(endpoints) >= 200
+        assert [form for form in endpoints if not _is_error(client, form)] == []
     assert httpx2.get(f"{base}/calls").json() == []
     assert trap.connections == 0
-    # The same path with nothing wrong in it is the one that counts.
+    # The correct endpoint causes exactly one request.
     assert client.get(DOWNLOAD, params={"endpoint": base + PHOTO}).status_code == 200
     assert len(httpx2.get(f"{base}/calls").json()) == 1
 
@@ -186,13 +194,13 @@ DETAIL = "/v1/images/1c5442f6-6bb6-4ab7-b603-f598e7579dd2/"
 @pytest.fixture(scope="module")
 def default_providers() -> StockPhotoProviders:
     """The stock photo providers with their real URLs, to which the tests send no requests."""
-    given = Settings.model_construct(
+    settings = Settings.model_construct(
         stock_photo_provider="unsplash",
         unsplash_base_url=AnyHttpUrl(UNSPLASH),
         openverse_base_url=AnyHttpUrl(OPENVERSE),
         unsplash_access_key=SecretStr("key"),
     )
-    return StockPhotoProviders(given, lambda *_: None)
+    return StockPhotoProviders(settings, lambda *_: None)
 
 
 def test_only_unsplash_origin_is_accepted_for_unsplash_endpoints(
@@ -202,9 +210,15 @@ def test_only_unsplash_origin_is_accepted_for_unsplash_endpoints(
     assert unsplash.parse_endpoint(f"{UNSPLASH}{PHOTO}") == Photo("LBI7cgq3pbM")
     marked = f"{UNSPLASH}{PHOTO}?ixid=M3wxMTI1ODF8MHwxfHNlYXJjaHwxfHxjYXR8ZW58MHx8fHwxNjk"
     assert unsplash.parse_endpoint(marked).mark == marked.partition("ixid=")[2]
-    forms = [*hostile(UNSPLASH, 8443), f"https://unsplash.com{PHOTO}", OPENVERSE + DETAIL]
+    endpoints = [
+        *build_hostile_endpoints(UNSPLASH, 8443),
+        f"https://unsplash.com{PHOTO}",
+        OPENVERSE + DETAIL,
+    ]
     assert [
-        form for form in forms if _allows(default_providers, PhotoProviderName.UNSPLASH, form)
+        form
+        for form in endpoints
+        if _is_allowed(default_providers, PhotoProviderName.UNSPLASH, form)
     ] == []
 
 
@@ -213,8 +227,8 @@ def test_only_openverse_origin_is_accepted_for_openverse_endpoints(
 ) -> None:
     openverse = default_providers.get_provider(PhotoProviderName.OPENVERSE)
     assert openverse.parse_endpoint(OPENVERSE + DETAIL).id == "1c5442f6-6bb6-4ab7-b603-f598e7579dd2"
-    forms = [
-        *(form.replace(PHOTO, DETAIL) for form in hostile(OPENVERSE, 8443)),
+    endpoints = [
+        *(form.replace(PHOTO, DETAIL) for form in build_hostile_endpoints(OPENVERSE, 8443)),
         OPENVERSE + DETAIL.rstrip("/"),
         OPENVERSE + DETAIL.upper(),
         OPENVERSE + DETAIL + "thumb/",
@@ -224,12 +238,14 @@ def test_only_openverse_origin_is_accepted_for_openverse_endpoints(
     own = OPENVERSE + DETAIL
     assert [
         each
-        for each in forms
-        if each != own and _allows(default_providers, PhotoProviderName.OPENVERSE, each)
+        for each in endpoints
+        if each != own and _is_allowed(default_providers, PhotoProviderName.OPENVERSE, each)
     ] == []
 
 
-def _allows(default_providers: StockPhotoProviders, name: PhotoProviderName, endpoint: str) -> bool:
+def _is_allowed(
+    default_providers: StockPhotoProviders, name: PhotoProviderName, endpoint: str
+) -> bool:
     try:
         default_providers.get_provider(name).parse_endpoint(endpoint)
     except DomainError as error:

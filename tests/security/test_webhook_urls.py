@@ -1,4 +1,7 @@
-"""No URL of a webhook reaches a private server: a listener on this machine counts who calls it."""
+"""Tests that no webhook URL reaches a private server.
+
+A server on this machine records the calls that reach it.
+"""
 
 import ipaddress
 import time
@@ -12,7 +15,7 @@ from integrations.receivers.client import Outcome, ReceiverClient, SignedPost
 from integrations.receivers.destinations import DestinationRefused
 from tests.support.http.servers import Listener, trickling
 
-MIN_FORMS = 200
+MIN_HOSTILE_URLS = 200
 PRIVATE_V4 = [
     "127.0.0.1", "127.0.0.2", "127.1.2.3", "127.255.255.254", "0.0.0.0", "0.1.2.3", "10.0.0.1",
     "10.255.255.255", "100.64.0.1", "100.100.100.200", "100.127.255.255", "168.63.129.16",
@@ -33,8 +36,8 @@ PRIVATE_V6 = [
     "ff02::1", "ff05::1:3", "ff0e::1", "4000::1", "8000::1", "e000::1",
     "2600:1f00::5efe:7f00:1", "2600:1f00::5efe:a9fe:a9fe", "2600:1f00::200:5efe:127.0.0.1",
 ]  # fmt: skip
-# What some reader of URLs or of addresses takes for this machine.
-HOSTS = [
+# Some parsers of URLs or addresses take these hosts for this machine.
+LOCAL_HOST_SPELLINGS = [
     "127.1", "127.0.1", "127.00.0.1", "0127.0.0.1", "0177.0.0.1", "0177.0.0.01", "0177.1",
     "017700000001", "2130706433", "02130706433", "0x7f.0.0.1", "0x7f.1", "0x7f000001", "0X7F000001",
     "0x7f.0x0.0x0.0x1", "127.0.0.0x1", "127.0.0.1.", "127.0.0.1..", "127..0.0.1", ".127.0.0.1",
@@ -50,8 +53,8 @@ HOSTS = [
     " 127.0.0.1", "127.0.0.1 ", "\t127.0.0.1", "127.0.0.1\n", "127.0.0.1\r\nX: y", "127.0.0.1\x00",
     "*", "a" * 64 + ".example", ".".join(["a" * 60] * 5), "ex ample.com", "exa\\mple.com",
 ]  # fmt: skip
-# Where one reader sees another host than the next. `{port}` is the listener's.
-SHAPES = [
+# URLs for which different parsers find different hosts. `{port}` is the port of the listener.
+AMBIGUOUS_URLS = [
     "https://user@127.0.0.1:{port}/", "https://user:secret@127.0.0.1:{port}/",
     "https://example.com@127.0.0.1:{port}/", "https://example.com:443@127.0.0.1:{port}/",
     "https://127.0.0.1:{port}@example.com/", "https://example.com\\@127.0.0.1:{port}/",
@@ -83,12 +86,14 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 @pytest.fixture
 def local_listener() -> Iterator[Listener]:
     """A server that listens on all addresses of this machine and records its requests."""
-    with Listener("0.0.0.0", OK).listening() as found:
-        yield found
+    with Listener("0.0.0.0", OK).listening() as listener:
+        yield listener
 
 
-def client_of(*allowed: str, resolve: destinations.Resolver | None = None) -> ReceiverClient:
-    return ReceiverClient([ipaddress.ip_network(each) for each in allowed], resolve)
+def build_client(
+    *allowed_networks: str, resolve: destinations.Resolver | None = None
+) -> ReceiverClient:
+    return ReceiverClient([ipaddress.ip_network(each) for each in allowed_networks], resolve)
 
 
 def post(client: ReceiverClient, url: str) -> Outcome:
@@ -96,28 +101,29 @@ def post(client: ReceiverClient, url: str) -> Outcome:
     return outcome
 
 
-def forms(port: int) -> list[str]:
+def build_hostile_urls(port: int) -> list[str]:
     literal = [f"https://{host}:{port}/" for host in PRIVATE_V4]
     literal += [f"https://[{host}]:{port}/" for host in PRIVATE_V6]
     return [
         *literal,
-        *(f"https://{host}:{port}/" for host in HOSTS),
-        *(shape.replace("{port}", str(port)) for shape in SHAPES),
+        *(f"https://{host}:{port}/" for host in LOCAL_HOST_SPELLINGS),
+        *(shape.replace("{port}", str(port)) for shape in AMBIGUOUS_URLS),
     ]
 
 
-def answering(*addresses: str) -> destinations.Resolver:
+def resolve_to(*addresses: str) -> destinations.Resolver:
+    """Return a resolver that resolves every host to these addresses."""
     return lambda host, port: addresses
 
 
 def test_webhook_client_reaches_nothing_on_this_machine_by_any_hostile_url(
     local_listener: Listener,
 ) -> None:
-    corpus = forms(local_listener.port)
-    assert len(set(corpus)) >= MIN_FORMS
-    # Names that pass as names lead here: no such name is called either.
-    client = client_of(resolve=answering("127.0.0.1"))
-    for url in corpus:
+    urls = build_hostile_urls(local_listener.port)
+    assert len(set(urls)) >= MIN_HOSTILE_URLS
+    # All names resolve to this machine. The client must call none of them.
+    client = build_client(resolve=resolve_to("127.0.0.1"))
+    for url in urls:
         assert post(client, url).status is None
     assert local_listener.calls == []
 
@@ -128,7 +134,7 @@ def test_webhook_host_resolving_to_private_address_is_rejected(
 ) -> None:
     for addresses in ([address], ["8.8.8.8", address], [address, "2600:1f00::1"]):
         with pytest.raises(DestinationRefused):
-            client_of(resolve=answering(*addresses)).check("https://receiver.example/")
+            build_client(resolve=resolve_to(*addresses)).check("https://receiver.example/")
     assert local_listener.calls == []
 
 
@@ -143,23 +149,23 @@ def test_webhook_host_resolving_to_private_address_is_rejected(
 def test_webhook_url_rules_apply_to_unresolvable_hosts(
     allowed: list[str], url: str, rule: str
 ) -> None:
-    client = client_of(*allowed, resolve=answering())
+    client = build_client(*allowed, resolve=resolve_to())
     with pytest.raises(DestinationRefused, match=rule):
         client.check(url)
     client.check("https://receiver.example:8443/x")
 
 
 def test_webhook_host_is_resolved_only_once_per_call(local_listener: Listener) -> None:
-    asked: list[str] = []
+    resolved_hosts: list[str] = []
 
-    def changing(host: str, port: int) -> Sequence[str]:
-        asked.append(host)
-        return ["127.0.0.2"] if len(asked) == 1 else ["127.0.0.1"]
+    def resolve_changing_host(host: str, port: int) -> Sequence[str]:
+        resolved_hosts.append(host)
+        return ["127.0.0.2"] if len(resolved_hosts) == 1 else ["127.0.0.1"]
 
-    client = client_of("127.0.0.2/32", resolve=changing)
+    client = build_client("127.0.0.2/32", resolve=resolve_changing_host)
     url = f"http://receiver.example:{local_listener.port}/hook?x=1"
     assert post(client, url).status == 200
-    assert asked == ["receiver.example"]
+    assert resolved_hosts == ["receiver.example"]
     assert (
         f"host: receiver.example:{local_listener.port}".encode() in local_listener.calls[0].lower()
     )
@@ -168,14 +174,14 @@ def test_webhook_host_is_resolved_only_once_per_call(local_listener: Listener) -
 
 
 def test_webhook_client_does_not_follow_redirects() -> None:
-    client = client_of("127.0.0.2/32")
+    client = build_client("127.0.0.2/32")
     with Listener("127.0.0.1", OK).listening() as secret:
-        to = f"Location: http://127.0.0.1:{secret.port}/\r\nContent-Length: 0\r\n\r\n"
+        headers = f"Location: http://127.0.0.1:{secret.port}/\r\nContent-Length: 0\r\n\r\n"
         for status in (301, 302, 303, 307, 308):
-            answer = f"HTTP/1.1 {status} Moved\r\n{to}".encode()
-            with Listener("127.0.0.2", answer).listening() as sender:
-                found = post(client, f"http://127.0.0.2:{sender.port}/")
-                assert found.status == status
+            answer = f"HTTP/1.1 {status} Moved\r\n{headers}".encode()
+            with Listener("127.0.0.2", answer).listening() as receiver:
+                outcome = post(client, f"http://127.0.0.2:{receiver.port}/")
+                assert outcome.status == status
         assert secret.calls == []
 
 
@@ -186,15 +192,15 @@ def test_webhook_client_ignores_proxies_from_the_environment(
         monkeypatch.setenv(name, f"http://127.0.0.1:{local_listener.port}")
     with Listener("127.0.0.2", OK).listening() as receiver:
         url = f"http://127.0.0.2:{receiver.port}/"
-        assert post(client_of("127.0.0.2/32"), url).body == b"ok"
+        assert post(build_client("127.0.0.2/32"), url).body == b"ok"
     assert local_listener.calls == []
 
 
 def test_webhook_response_body_is_truncated() -> None:
     answer = b"HTTP/1.1 500 No\r\nContent-Length: 100000\r\n\r\n" + b"x" * 100_000
     with Listener("127.0.0.2", answer).listening() as receiver:
-        found = post(client_of("127.0.0.2/32"), f"http://127.0.0.2:{receiver.port}/")
-    assert found.body == b"x" * 4096
+        outcome = post(build_client("127.0.0.2/32"), f"http://127.0.0.2:{receiver.port}/")
+    assert outcome.body == b"x" * 4096
 
 
 @pytest.mark.parametrize(
@@ -207,9 +213,9 @@ def test_trickling_webhook_response_times_out(
 ) -> None:
     monkeypatch.setattr("integrations.receivers.client.MAX_CALL_SECONDS", 1.0)
     with trickling(beginning, b"x" if beginning else b"") as url:
-        began = time.monotonic()
-        assert post(client_of("127.0.0.1/32"), url).status is None
-        assert time.monotonic() - began < 10
+        began_at = time.monotonic()
+        assert post(build_client("127.0.0.1/32"), url).status is None
+        assert time.monotonic() - began_at < 10
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "1.1.1.1", "100.128.0.1", "2600:1f00::1"])

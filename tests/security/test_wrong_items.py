@@ -47,10 +47,9 @@ class Place:
         return self.schema.get("maxItems" if self.is_list else "maxProperties")
 
     def bodies(self) -> Iterator[bytes]:
-        """Yield a body with as many wrong items as it may have bytes, and one with all items that
-        the document allows."""
-        most = min(MAX_BODY_BYTES, find_body_limit(self.operation.split()[1]).max_bytes)
-        yield self._body((most - 100) // (2 if self.is_list else 12))
+        """Yield a body with as many wrong items as fit, and one with the documented maximum."""
+        max_bytes = min(MAX_BODY_BYTES, find_body_limit(self.operation.split()[1]).max_bytes)
+        yield self._body((max_bytes - 100) // (2 if self.is_list else 12))
         if self.max_items:
             yield self._body(self.max_items)
 
@@ -91,9 +90,9 @@ def _containers(
         yield from _containers(document, part, (*names, name), seen)
 
 
-# Providers choose the form of webhooks and reports, and ``meta`` may contain any JSON. Other limits
-# apply to them.
-UNCOUNTED = {
+# Lists and dictionaries without a maximum number of items. Providers choose the form of webhooks
+# and reports, and ``meta`` may contain any JSON. Other limits apply to them.
+PLACES_WITHOUT_LIMIT = {
     ("POST /webhooks/stripe", ()),
     ("POST /senders/{sender_id}/events", ()),
     ("POST /auxilia/credits/consume", ("meta",)),
@@ -101,8 +100,8 @@ UNCOUNTED = {
 
 
 def test_every_list_and_dictionary_in_requests_has_a_documented_limit() -> None:
-    without = {(each.operation, each.names) for each in places() if each.max_items is None}
-    assert without == UNCOUNTED
+    without_limit = {(each.operation, each.names) for each in places() if each.max_items is None}
+    assert without_limit == PLACES_WITHOUT_LIMIT
 
 
 def test_request_items_are_counted_before_they_are_validated() -> None:
@@ -113,11 +112,11 @@ def test_request_items_are_counted_before_they_are_validated() -> None:
     for schema in schemas:
         for name, documented in schema.model_json_schema()["properties"].items():
             for part in [documented, *documented.get("anyOf", ())]:
-                if (most := part.get("maxItems")) is not None:
-                    assert codes_of(schema, name, [1] * (most + 1)) == ["too_long"]
+                if (limit := part.get("maxItems")) is not None:
+                    assert codes_of(schema, name, [1] * (limit + 1)) == ["too_long"]
                     checked += 1
-                elif (most := part.get("maxProperties")) is not None:
-                    entries = dict.fromkeys(map(str, range(most + 1)), 1j)
+                elif (limit := part.get("maxProperties")) is not None:
+                    entries = dict.fromkeys(map(str, range(limit + 1)), 1j)
                     assert codes_of(schema, name, entries) == ["too_long"]
                     checked += 1
     assert checked > 15
@@ -125,9 +124,9 @@ def test_request_items_are_counted_before_they_are_validated() -> None:
 
 def codes_of(schema: type[Body], name: str, value: object) -> list[str]:
     """Return the codes of the errors of one field."""
-    with pytest.raises(ValidationError) as refused:
+    with pytest.raises(ValidationError) as error:
         schema.model_validate({name: value})
-    return [each["type"] for each in refused.value.errors() if each["loc"][0] == name]
+    return [each["type"] for each in error.value.errors() if each["loc"][0] == name]
 
 
 def test_validation_errors_are_limited_to_one_hundred_plus_a_count_of_the_rest(
@@ -167,12 +166,13 @@ def test_many_invalid_items_get_a_short_error_while_the_api_stays_responsive(
             method, path = place.operation.split()
             address = path.format_map(Values(values))
             for body in place.bodies():
-                began = time.monotonic()
+                began_at = time.monotonic()
                 reply = client.request(method, address, content=body, headers=JSON)
-                figures.append((time.monotonic() - began, len(reply.content), place.operation))
+                figures.append((time.monotonic() - began_at, len(reply.content), place.operation))
                 assert reply.is_client_error, place
                 assert len(reply.content) <= MAX_ANSWER_BYTES, place
-    slowest, largest = max(figures, key=itemgetter(0)), max(figures, key=itemgetter(1))
+    slowest = max(figures, key=itemgetter(0))
+    largest = max(figures, key=itemgetter(1))
     with capsys.disabled():
         sys.stdout.write(
             f"\n{len(figures)} bodies of wrong items: the largest answer has {largest[1]} bytes "
@@ -183,33 +183,34 @@ def test_many_invalid_items_get_a_short_error_while_the_api_stays_responsive(
 
 
 class Values(dict[str, object]):
-    """Values of a path. An unknown parameter is an id that nobody has."""
+    """Values of path parameters. Parameters without a value get an unknown id."""
 
     def __missing__(self, _: str) -> int:
         return 1
 
 
 def chosen_places() -> list[Place]:
-    """Return the places of all operations; in `make test`, one operation per name."""
-    chosen: dict[object, Place] = {}
-    for each in places():
-        of_all = sized(1, 1, few=0)
-        chosen.setdefault((each.names, each.operation if of_all else None), each)
-    return [*chosen.values()]
+    """Return the places of all operations. In `make test`, return only one place per name."""
+    places_by_key: dict[object, Place] = {}
+    for place in places():
+        is_per_operation = sized(1, 1, few=0)
+        key = (place.names, place.operation if is_per_operation else None)
+        places_by_key.setdefault(key, place)
+    return [*places_by_key.values()]
 
 
 @contextmanager
 def watched_health(stack: Stack) -> Iterator[list[float]]:
-    """Ask the process for its health all the time, and list how long each answer took."""
+    """Call `/healthz` again and again during the block, and list the durations of the calls."""
     seconds: list[float] = []
     ended = threading.Event()
 
     def watch() -> None:
         with stack.client() as client:
             while not ended.wait(0.02):
-                began = time.monotonic()
+                began_at = time.monotonic()
                 client.get("/healthz")
-                seconds.append(time.monotonic() - began)
+                seconds.append(time.monotonic() - began_at)
 
     watcher = threading.Thread(target=watch)
     watcher.start()

@@ -9,30 +9,32 @@ from devstack.harness.stack import Stack
 from storage.task_messages import build_message, queue_name
 
 KWARGS = {"request_id": "quoted ' and \" ünïcödé"}
-# Each message has a tag of its own, and each producer an address that no worker answers to.
-OWN = ("delivery_tag", "reply_to")
+# Each message has a unique tag, and each producer has an unused address for replies.
+UNIQUE_PROPERTIES = ("delivery_tag", "reply_to")
 
 
 def _read(text: bytes) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text)
-    found["body"] = json.loads(base64.b64decode(found["body"]))
-    own = [found["properties"].pop(name) for name in OWN]
-    assert all(own)
-    return found
+    """Parse a message, and remove the properties that differ between equal messages."""
+    message: dict[str, Any] = json.loads(text)
+    message["body"] = json.loads(base64.b64decode(message["body"]))
+    unique_values = [message["properties"].pop(name) for name in UNIQUE_PROPERTIES]
+    assert all(unique_values)
+    return message
 
 
 @pytest.mark.parametrize("queue", [Queue.REQUEST, Queue.MONEY])
 def test_message_built_for_redis_scripts_equals_the_message_of_the_broker(
     empty_stack: Stack, queue: Queue
 ) -> None:
-    broker, redis = empty_stack.resources.broker, empty_stack.resources.redis
+    broker = empty_stack.resources.broker
+    redis = empty_stack.resources.redis
     assert broker.send("probe.none", queue, KWARGS, task_id="one")
-    sent = redis.rpop(queue_name(queue))
-    assert isinstance(sent, bytes)
-    assert _read(build_message("probe.none", queue, KWARGS, task_id="one")) == _read(sent)
+    message = redis.rpop(queue_name(queue))
+    assert isinstance(message, bytes)
+    assert _read(build_message("probe.none", queue, KWARGS, task_id="one")) == _read(message)
 
 
 def test_each_broker_message_has_a_unique_delivery_tag() -> None:
-    made = [build_message("probe.none", Queue.REQUEST, {}, task_id="one") for _ in range(2)]
-    tags = {json.loads(each)["properties"]["delivery_tag"] for each in made}
+    messages = [build_message("probe.none", Queue.REQUEST, {}, task_id="one") for _ in range(2)]
+    tags = {json.loads(each)["properties"]["delivery_tag"] for each in messages}
     assert len(tags) == 2

@@ -1,4 +1,4 @@
-"""The user that one bucket is for, made by MinIO's administration; its server is played here."""
+"""Tests the creation of a bucket and its user. The tests replace the MinIO server by a fake."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,10 @@ ADMIN_SECRET = "administrators-secret"
 
 
 class AdminServer(ThreadingHTTPServer):
-    """Notes what is asked of it. Attaching a policy a second time is refused, as MinIO does."""
+    """A fake MinIO server that records requests.
+
+    Like MinIO, the server rejects a policy that is already attached.
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), AdminHandler)
@@ -32,7 +35,7 @@ class AdminServer(ThreadingHTTPServer):
         self.buckets: set[str] = set()
         self.keys: set[str] = set()
         self.regions: set[str] = set()
-        self.is_closed = False
+        self.denies_access = False
 
 
 class AdminHandler(QuietHandler):
@@ -42,50 +45,51 @@ class AdminHandler(QuietHandler):
         self.reply(200 if urlsplit(self.path).path.strip("/") in self.server.buckets else 404)
 
     def do_PUT(self) -> None:
-        self._take()
+        self._handle()
 
     def do_POST(self) -> None:
-        self._take()
+        self._handle()
 
-    def _take(self) -> None:
+    def _handle(self) -> None:
         body = self.read_body()
         url = urlsplit(self.path)
-        query, server = parse_qs(url.query), self.server
+        query = parse_qs(url.query)
+        server = self.server
         scope = self.headers["Authorization"].partition("Credential=")[2].split("/")
         server.keys.add(scope[0])
         server.regions.add(scope[2])
-        if server.is_closed:
+        if server.denies_access:
             self.reply(403, b"AccessDenied")
         elif url.path.endswith("/add-canned-policy"):
             server.policies[query["name"][0]] = json.loads(body)
             self.reply(200)
         elif url.path.endswith("/add-user"):
-            server.users[query["accessKey"][0]] = _opened(body)["secretKey"]
+            server.users[query["accessKey"][0]] = _decrypt_body(body)["secretKey"]
             self.reply(200)
         elif url.path.endswith("/policy/attach"):
-            self._attach(_opened(body))
+            self._attach(_decrypt_body(body))
         else:
             server.buckets.add(url.path.strip("/"))
             self.reply(200)
 
-    def _attach(self, wanted: Any) -> None:
-        if wanted in self.server.attached:
+    def _attach(self, attachment: Any) -> None:
+        if attachment in self.server.attached:
             self.reply(400, b'{"Code": "XMinioAdminPolicyChangeAlreadyApplied"}')
         else:
-            self.server.attached.append(wanted)
+            self.server.attached.append(attachment)
             self.reply(200, encrypt(b"{}", ADMIN_SECRET))
 
 
-def _opened(body: bytes) -> Any:
+def _decrypt_body(body: bytes) -> Any:
     return json.loads(decrypt(HTTPResponse(BytesIO(body), preload_content=False), ADMIN_SECRET))
 
 
 @pytest.fixture
 def admin_server() -> Iterator[AdminServer]:
     """A test server that accepts the administration calls of an S3 object storage."""
-    made = AdminServer()
-    with running(made):
-        yield made
+    server = AdminServer()
+    with running(server):
+        yield server
 
 
 @pytest.fixture
@@ -138,7 +142,7 @@ def test_bucket_creation_error_contains_no_secret_key(
     admin_server: AdminServer, bucket_settings: Settings
 ) -> None:
     create_bucket(bucket_settings)
-    admin_server.is_closed = True
+    admin_server.denies_access = True
     with pytest.raises(TransientError, match="AccessDenied") as caught:
         create_bucket(bucket_settings)
     assert "secret" not in str(caught.value)

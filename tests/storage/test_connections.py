@@ -1,3 +1,5 @@
+"""Tests the connection pools of the database client, and the client's error messages."""
+
 import io
 import traceback
 from collections.abc import Iterator
@@ -14,13 +16,13 @@ from devstack.harness.polling import eventually
 from devstack.harness.stack import Stack
 from storage.database import Database, Statement, open_database
 
-_WHICH = Statement("SELECT pg_backend_pid()")
-_SLOWLY = Statement("SELECT pg_backend_pid() FROM pg_sleep(:seconds)")
+_SELECT_PID = Statement("SELECT pg_backend_pid()")
+_SELECT_PID_SLOWLY = Statement("SELECT pg_backend_pid() FROM pg_sleep(:seconds)")
 
 
 @pytest.fixture
 def database(stack: Stack) -> Iterator[Database]:
-    """With connections for statements by themselves, as an API process has them."""
+    """A database client with connections for single statements, as in an API process."""
     opened = open_database(
         stack.settings(), pool_size=1, application_name="pressroom-alone", single_statements=4
     )
@@ -28,13 +30,14 @@ def database(stack: Stack) -> Iterator[Database]:
     opened.close()
 
 
-def which(database: Database) -> object:
-    [(found,)] = database.rows(_WHICH)
-    return found
+def read_backend_pid(database: Database) -> object:
+    """Return the process id of the Postgres backend that serves a connection of the client."""
+    [(pid,)] = database.rows(_SELECT_PID)
+    return pid
 
 
 def test_database_connections_disable_jit_compilation(database: Database) -> None:
-    """A chunk of an import would wait longer for the compiler than for its rows."""
+    """For a chunk of an import, the compilation would take longer than the statement itself."""
     assert database.rows(Statement("SHOW jit")) == [("off",)]
     with database.engine.connect() as connection:
         assert connection.exec_driver_sql("SHOW jit").scalar() == "off"
@@ -42,57 +45,58 @@ def test_database_connections_disable_jit_compilation(database: Database) -> Non
 
 def test_concurrent_statements_use_separate_database_connections(database: Database) -> None:
     with ThreadPoolExecutor(4) as pool:
-        found = [pool.submit(database.rows, _SLOWLY, seconds=0.3) for _ in range(4)]
-        assert len({each.result()[0] for each in found}) == 4
+        results = [pool.submit(database.rows, _SELECT_PID_SLOWLY, seconds=0.3) for _ in range(4)]
+        assert len({each.result()[0] for each in results}) == 4
 
 
-def told_of(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
 def test_database_error_message_contains_no_row_values(stack: Stack, database: Database) -> None:
-    """Neither by what Postgres says of the row, nor by the part of the statement that it quotes."""
+    """Both Postgres' description of the row and the quoted part of the statement are omitted."""
     email = stack.create_owner().email
-    twice = "INSERT INTO users (id, email) VALUES (1, :email)"
-    with pytest.raises(psycopg2.errors.UniqueViolation, match="uq_users_email") as alone:
-        database.rows(Statement(twice), email=email)
-    assert email not in told_of(alone.value)
-    # For whoever asks.
-    assert email in str(alone.value.diag.message_detail)
-    for statement in (twice, "SELECT :email + nonsense"):
+    insert_duplicate = "INSERT INTO users (id, email) VALUES (1, :email)"
+    with pytest.raises(psycopg2.errors.UniqueViolation, match="uq_users_email") as single_error:
+        database.rows(Statement(insert_duplicate), email=email)
+    assert email not in format_error(single_error.value)
+    # The values are still available in the diagnostics of the error.
+    assert email in str(single_error.value.diag.message_detail)
+    for statement in (insert_duplicate, "SELECT :email + nonsense"):
         with (
             database.engine.connect() as connection,
             pytest.raises(DBAPIError, match=r"uq_users_email|nonsense") as caught,
         ):
             connection.execute(text(statement), {"email": email})
-        assert email not in told_of(caught.value)
+        assert email not in format_error(caught.value)
     rename = text("UPDATE users SET email = :email WHERE id = :id")
-    many = [{"email": email, "id": stack.create_owner().user_id} for _ in range(2)]
+    batch = [{"email": email, "id": stack.create_owner().user_id} for _ in range(2)]
     with (
         database.engine.connect() as connection,
-        pytest.raises(DBAPIError, match="uq_users_email") as one_of_many,
+        pytest.raises(DBAPIError, match="uq_users_email") as batch_error,
     ):
-        connection.execute(rename, many)
-    assert email not in told_of(one_of_many.value)
-    copy, line = "COPY users (id, email) FROM STDIN", io.StringIO(f"1\t{email}\n")
+        connection.execute(rename, batch)
+    assert email not in format_error(batch_error.value)
+    copy = "COPY users (id, email) FROM STDIN"
+    line = io.StringIO(f"1\t{email}\n")
     with closing(database.engine.raw_connection()) as raw:
         cursor: Any = raw.cursor()
-        with pytest.raises(psycopg2.errors.UniqueViolation) as copied:
+        with pytest.raises(psycopg2.errors.UniqueViolation) as copy_error:
             cursor.copy_expert(copy, line)
-    assert email not in told_of(copied.value)
+    assert email not in format_error(copy_error.value)
 
 
-def closed_by_the_server(stack: Stack, database: Database) -> object:
-    """The connection used last, which has just ended."""
-    last = which(database)
-    stack.query("SELECT pg_terminate_backend(%s)", last)
-    gone = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %s"
-    eventually(lambda: stack.query(gone, last) == [(True,)], what="the connection's end")
-    return last
+def terminate_connection(stack: Stack, database: Database) -> object:
+    """Make the server close the connection that was used last, and return its process id."""
+    pid = read_backend_pid(database)
+    stack.query("SELECT pg_terminate_backend(%s)", pid)
+    has_ended = "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = %s"
+    eventually(lambda: stack.query(has_ended, pid) == [(True,)], what="the connection's end")
+    return pid
 
 
 def test_connection_closed_by_the_server_is_not_reused(stack: Stack, database: Database) -> None:
-    assert closed_by_the_server(stack, database) != which(database)
+    assert terminate_connection(stack, database) != read_backend_pid(database)
 
 
 def test_lost_connections_free_their_places_in_the_pool(stack: Stack) -> None:
@@ -101,7 +105,7 @@ def test_lost_connections_free_their_places_in_the_pool(stack: Stack) -> None:
     )
     with closing(small):
         for _ in range(3):
-            closed_by_the_server(stack, small)
+            terminate_connection(stack, small)
         with small.engine.begin() as busy:
             busy.exec_driver_sql("SELECT 1")
-            which(small)
+            read_backend_pid(small)

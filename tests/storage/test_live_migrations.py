@@ -1,3 +1,5 @@
+"""Tests that migrations run while other processes use the database."""
+
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +17,9 @@ from tests.support.stack.scratch_databases import ScratchDatabase, scratch_datab
 
 pytestmark = pytest.mark.tier("check")
 
-# Longer than a migration waits for a lock.
+# A migration waits for a lock for a shorter time than this.
 LONGER_THAN_THE_LOCK_TIMEOUT = 1.5
-VALID = (
+IS_INDEX_VALID = (
     "SELECT bool_and(indisvalid) FROM pg_index WHERE indexrelid::regclass::text LIKE 'ix_things%'"
 )
 
@@ -34,17 +36,17 @@ def test_concurrent_migrations_run_one_after_another_and_retry_for_a_table_lock(
     database_with_table: ScratchDatabase,
 ) -> None:
     build = partial(online.create_index, "ix_things", "things", "id")
-    asks = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'pressroom-migrate'"
-    with database_with_table.engine.connect() as other, ThreadPoolExecutor(1) as pool:
-        other.exec_driver_sql(f"SELECT pg_advisory_lock({ADVISORY_LOCK})")
-        other.commit()
+    find_migration = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'pressroom-migrate'"
+    with database_with_table.engine.connect() as other_host, ThreadPoolExecutor(1) as pool:
+        other_host.exec_driver_sql(f"SELECT pg_advisory_lock({ADVISORY_LOCK})")
+        other_host.commit()
         migrated = pool.submit(migrate, database_with_table.settings)
-        eventually(lambda: database_with_table.scalar(asks))
-        # The host that waits has no snapshot for whose end an index would wait.
+        eventually(lambda: database_with_table.scalar(find_migration))
+        # A waiting migration holds no snapshot, so it doesn't block the creation of an index.
         database_with_table.step(build)
         assert not migrated.done()
-        other.exec_driver_sql(f"SELECT pg_advisory_unlock({ADVISORY_LOCK})")
-        other.commit()
+        other_host.exec_driver_sql(f"SELECT pg_advisory_unlock({ADVISORY_LOCK})")
+        other_host.commit()
         assert migrated.result(60) == get_newest_revision()
         with database_with_table.held("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE"):
             migrated = pool.submit(migrate, database_with_table.settings)
@@ -61,20 +63,20 @@ def test_online_migration_steps_do_not_block_callers_and_resume_after_failures(
     build = partial(online.create_index, "ix_things", "things", "id", unique=True)
     with pytest.raises(IntegrityError):
         database_with_table.step(build)
-    assert database_with_table.scalar(VALID) is False
+    assert database_with_table.scalar(IS_INDEX_VALID) is False
     with ThreadPoolExecutor(1) as pool:
         with database_with_table.held("DELETE FROM things WHERE id = 1"):
-            built = pool.submit(database_with_table.step, build)
+            index_build = pool.submit(database_with_table.step, build)
             threading.Event().wait(LONGER_THAN_THE_LOCK_TIMEOUT)
-            assert not built.done()
+            assert not index_build.done()
             database_with_table.execute(
                 "SET LOCAL lock_timeout = '100ms'", "INSERT INTO things VALUES (-1)"
             )
-        built.result(30)
-    database_with_table.step(build)  # is there already
-    assert database_with_table.scalar(VALID)
+        index_build.result(30)
+    database_with_table.step(build)  # The index exists already.
+    assert database_with_table.scalar(IS_INDEX_VALID)
 
-    # A rule holds for new rows before the old ones are read.
+    # A new constraint applies to new rows before it is validated for the old rows.
     add = partial(online.add_constraint, "things", "ck_things_positive", "CHECK (id >= 0)")
     with pytest.raises(IntegrityError):
         database_with_table.step(add)
@@ -87,7 +89,7 @@ def test_online_migration_steps_do_not_block_callers_and_resume_after_failures(
     )
     assert database_with_table.scalar(validated)
 
-    # The twentieth batch fails, as if it had been killed.
+    # The twentieth batch fails, as it would if the migration was killed.
     database_with_table.execute(
         "ALTER TABLE things ADD CONSTRAINT ck_stop CHECK (twice IS NULL OR id < 60)"
     )
@@ -98,11 +100,11 @@ def test_online_migration_steps_do_not_block_callers_and_resume_after_failures(
     )
     with pytest.raises(IntegrityError):
         database_with_table.step(fill)
-    done = database_with_table.scalar("SELECT count(twice) FROM things")
-    assert done == 57
+    filled_rows = database_with_table.scalar("SELECT count(twice) FROM things")
+    assert filled_rows == 57
     database_with_table.execute("ALTER TABLE things DROP CONSTRAINT ck_stop")
     database_with_table.step(fill)
     assert database_with_table.scalar("SELECT count(*) FROM things WHERE twice IS NULL") == 0
 
     database_with_table.step(partial(online.drop_index, "ix_things"))
-    assert database_with_table.scalar(VALID) is None
+    assert database_with_table.scalar(IS_INDEX_VALID) is None

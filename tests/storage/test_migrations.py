@@ -13,7 +13,8 @@ from tests.support.stack.definitions import definitions
 from tests.support.stack.make_release import ROOT, released_sums, sums_of
 from tests.support.stack.scratch_databases import ScratchDatabase, scratch_database
 
-BY_TRIGGERS = "ALTER TABLE subscriptions ALTER CONSTRAINT fk_subscriptions_{} NOT ENFORCED"
+# Triggers check these foreign keys instead of Postgres.
+DISABLE_FOREIGN_KEY = "ALTER TABLE subscriptions ALTER CONSTRAINT fk_subscriptions_{} NOT ENFORCED"
 
 
 @pytest.fixture
@@ -30,27 +31,27 @@ def test_migrated_database_matches_the_models_and_the_schema_files(
     with idle_stack.resources.database.engine.connect() as connection:
         migrated = definitions(connection)
     functions = {path.stem: path.read_text() for path in sorted(ROOT.glob("storage/schema/*.sql"))}
-    # The default of a column, and a part of an index.
-    first = [functions.pop("feed_place"), functions.pop("network_of_ip")]
+    # These functions come first, because a column's default and an index use them.
+    first_functions = [functions.pop("feed_place"), functions.pop("network_of_ip")]
     with empty_database.engine.begin() as connection:
         connection.exec_driver_sql("CREATE EXTENSION pg_trgm; CREATE EXTENSION btree_gin")
         connection.exec_driver_sql("SET LOCAL check_function_bodies = off")
-        for statements in first:
+        for statements in first_functions:
             connection.exec_driver_sql(statements)
         Model.metadata.create_all(connection)
         for statements in functions.values():
             connection.exec_driver_sql(statements, execution_options={"no_parameters": True})
         for column in ("list_id", "user_id", "import_id"):
-            connection.exec_driver_sql(BY_TRIGGERS.format(column))
-        said = definitions(connection)
-    for kind in said.keys() - {"storage"}:  # it is in migrations alone
-        ours = {each for each in migrated[kind] if "alembic_version" not in each}
-        assert ours == said[kind], kind
+            connection.exec_driver_sql(DISABLE_FOREIGN_KEY.format(column))
+        modelled = definitions(connection)
+    for kind in modelled.keys() - {"storage"}:  # Only migrations set storage parameters.
+        migrated_definitions = {each for each in migrated[kind] if "alembic_version" not in each}
+        assert migrated_definitions == modelled[kind], kind
 
 
 @pytest.mark.tier("check")
 def test_released_migrations_and_schema_files_never_change() -> None:
-    """A change of the database is a migration after those; a release adds its own sums."""
+    """Later changes are new migrations. Each release adds the checksums of its files."""
     released = released_sums()
     assert sums_of(map(ROOT.joinpath, released)) == released
     assert f"tests/storage/releases/{version('pressroom')}.json" in released

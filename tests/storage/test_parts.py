@@ -1,3 +1,5 @@
+"""Tests files that are stored as several encrypted objects."""
+
 from collections.abc import Iterator
 from typing import cast
 
@@ -15,7 +17,7 @@ _PIECE_BYTES = 13
 
 
 class Bucket:
-    """Objects in memory, which come in small pieces."""
+    """An object storage in memory that streams objects in small pieces."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -26,9 +28,9 @@ class Bucket:
     def stream(self, key: str, offset: int = 0, length: int = 0) -> Iterator[bytes]:
         if key not in self.objects:
             raise ObjectMissing(key)
-        found = self.objects[key][offset : offset + length if length else None]
-        for start in range(0, len(found), _PIECE_BYTES):
-            yield found[start : start + _PIECE_BYTES]
+        content = self.objects[key][offset : offset + length if length else None]
+        for start in range(0, len(content), _PIECE_BYTES):
+            yield content[start : start + _PIECE_BYTES]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -41,7 +43,7 @@ def _make_parts_small() -> Iterator[None]:
         yield
 
 
-def written(content: bytes, bucket: Bucket, prefix: str = "p") -> StoredFile:
+def write_file(content: bytes, bucket: Bucket, prefix: str = "p") -> StoredFile:
     objects = cast("ObjectStore", bucket)
     writer = PartWriter(objects, prefix, KEY)
     writer.write(content)
@@ -55,7 +57,7 @@ def test_file_stored_in_encrypted_parts_can_be_read_from_any_offset(
     content: bytes, reads: list[tuple[int, int]]
 ) -> None:
     bucket = Bucket()
-    file = written(content, bucket)
+    file = write_file(content, bucket)
     assert b"".join(file.stream()) == content
     for offset, count in reads:
         end_of_part = offset - offset % 30 + 30
@@ -65,32 +67,38 @@ def test_file_stored_in_encrypted_parts_can_be_read_from_any_offset(
 
 def test_any_change_to_stored_encrypted_parts_is_detected() -> None:
     bucket = Bucket()
-    file = written(bytes(range(65)), bucket)
-    first, second = (part_key("p", number) for number in (0, 1))
-    before = dict(bucket.objects)
-    sealed = 10 + ENCRYPTION_OVERHEAD_BYTES
-    one, two, three = (before[first][at : at + sealed] for at in range(0, 3 * sealed, sealed))
+    file = write_file(bytes(range(65)), bucket)
+    first_key, second_key = (part_key("p", number) for number in (0, 1))
+    original = dict(bucket.objects)
+    first_part = original[first_key]
+    block_bytes = 10 + ENCRYPTION_OVERHEAD_BYTES
+    block_1, block_2, block_3 = (
+        first_part[start : start + block_bytes] for start in range(0, 3 * block_bytes, block_bytes)
+    )
     changes = [
-        {first: before[second], second: before[first]},
-        {first: two + one + three},
-        {first: one + one + three},
-        {first: one + two},
-        {first: before[first][:-1]},
-        {first: b""},
-        *({first: _flipped(before[first], at)} for at in range(0, 3 * sealed, 7)),
+        {first_key: original[second_key], second_key: first_part},
+        {first_key: block_2 + block_1 + block_3},
+        {first_key: block_1 + block_1 + block_3},
+        {first_key: block_1 + block_2},
+        {first_key: first_part[:-1]},
+        {first_key: b""},
+        *(
+            {first_key: _flip_bit(first_part, position)}
+            for position in range(0, 3 * block_bytes, 7)
+        ),
     ]
     for change in changes:
-        bucket.objects = {**before, **change}
+        bucket.objects = {**original, **change}
         with pytest.raises(DecryptionFailed):
             list(file.stream())
-    # Another file's part of the same place.
-    bucket.objects = dict(before)
-    other = written(bytes(65), bucket, prefix="q")
-    bucket.objects[first] = bucket.objects[part_key("q", 0)]
+    # Replace the first part by the first part of another file.
+    bucket.objects = dict(original)
+    other_file = write_file(bytes(65), bucket, prefix="q")
+    bucket.objects[first_key] = bucket.objects[part_key("q", 0)]
     with pytest.raises(DecryptionFailed):
         file.read_at(0, 5)
-    assert other.read_at(0, 5) == bytes(5)
+    assert other_file.read_at(0, 5) == bytes(5)
 
 
-def _flipped(data: bytes, at: int) -> bytes:
-    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+def _flip_bit(data: bytes, position: int) -> bytes:
+    return data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]

@@ -1,3 +1,5 @@
+"""Tests that long queries read from the replica, and fall back to the primary."""
+
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -24,10 +26,10 @@ from tests.support.imports.importing import Importing, new_addresses
 from tests.support.lists.subscribers import fill
 from tests.support.stack.replica import RunningReplica, running_replica
 
-MINUTE = timedelta(minutes=1)
-SHORT = timedelta(seconds=0.5)
+ONE_MINUTE = timedelta(minutes=1)
+SHORT_WAIT = timedelta(seconds=0.5)
 IS_REPLICA = text("SELECT pg_is_in_recovery()")
-COUNT = text("SELECT count(*) FROM seen")
+COUNT_ROWS = text("SELECT count(*) FROM seen")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def replica(services: Services, primary_stack: Stack) -> Iterator[RunningReplica
 
 @pytest.fixture
 def replica_url(primary_stack: Stack, replica: RunningReplica) -> SecretStr:
-    return secret(replica.reached_as(primary_stack.settings().database_url.get_secret_value()))
+    return secret_url(replica.reached_as(primary_stack.settings().database_url.get_secret_value()))
 
 
 @pytest.fixture
@@ -59,36 +61,39 @@ def replica_resources(primary_stack: Stack, replica_url: SecretStr) -> Iterator[
     opened.close()
 
 
-def secret(url: str) -> SecretStr:
-    """As the settings have it."""
+def secret_url(url: str) -> SecretStr:
+    """Return a URL in the form of the setting."""
     return SecretStr(url.replace("postgresql://", "postgresql+psycopg2://"))
 
 
-def elsewhere(replica_resources: Resources, url: str) -> ReplicaReads:
-    """As with another replica, at this URL."""
-    other = open_replica(secret(url), application_name="other")
-    return replace(replica_resources.replica_reads, replica=other)
+def reads_with_replica(replica_resources: Resources, url: str) -> ReplicaReads:
+    """Return reads that use the database at this URL as their replica."""
+    other_replica = open_replica(secret_url(url), application_name="other")
+    return replace(replica_resources.replica_reads, replica=other_replica)
 
 
-class TrustingReads(ReplicaReads):
+class UncheckedReads(ReplicaReads):
+    """Reads that take every replica for up to date."""
+
     def _has_caught_up(self, replica: Engine) -> bool:
         return True
 
 
-def broken(replica_resources: Resources) -> Resources:
-    """With a replica that is as it should be until one reads from it."""
-    gone = elsewhere(replica_resources, f"postgresql://x@{LOOPBACK}:1/x").replica
+def with_broken_replica(replica_resources: Resources) -> Resources:
+    """Return resources whose replica seems to be up to date, but fails when it is read."""
+    broken_replica = reads_with_replica(replica_resources, f"postgresql://x@{LOOPBACK}:1/x").replica
     return replace(
-        replica_resources, replica_reads=TrustingReads(replica_resources.database.engine, gone)
+        replica_resources,
+        replica_reads=UncheckedReads(replica_resources.database.engine, broken_replica),
     )
 
 
 @contextmanager
-def one_more(stack: Stack, reads: ReplicaReads) -> Iterator[Connection]:
-    """A view that is asked for when a row was just committed, and has to have it."""
+def view_of_new_row(stack: Stack, reads: ReplicaReads) -> Iterator[Connection]:
+    """Commit a row, open a view, and check that the view contains the row."""
     stack.query("INSERT INTO seen SELECT count(*) FROM seen")
-    with reads.view(MINUTE, failures=0) as connection:
-        assert connection.scalar(COUNT) == stack.query("SELECT count(*) FROM seen")[0][0]
+    with reads.view(ONE_MINUTE, failures=0) as connection:
+        assert connection.scalar(COUNT_ROWS) == stack.query("SELECT count(*) FROM seen")[0][0]
         yield connection
 
 
@@ -96,7 +101,7 @@ def test_replica_read_includes_everything_committed_before(
     primary_stack: Stack, replica_resources: Resources
 ) -> None:
     for _ in range(30):
-        with one_more(primary_stack, replica_resources.replica_reads) as connection:
+        with view_of_new_row(primary_stack, replica_resources.replica_reads) as connection:
             assert connection.scalar(IS_REPLICA) is True
 
 
@@ -104,20 +109,20 @@ def test_replica_read_waits_for_a_briefly_lagging_replica(
     primary_stack: Stack, replica_resources: Resources, replica: RunningReplica
 ) -> None:
     with replica.paused():
-        soon = threading.Timer(0.5, replica.resume)
-        soon.start()
-        with one_more(
-            primary_stack, replace(replica_resources.replica_reads, max_wait=MINUTE)
+        timer = threading.Timer(0.5, replica.resume)
+        timer.start()
+        with view_of_new_row(
+            primary_stack, replace(replica_resources.replica_reads, max_wait=ONE_MINUTE)
         ) as connection:
             assert connection.scalar(IS_REPLICA) is True
-        soon.join()
+        timer.join()
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "disturb",
     [
         RunningReplica.paused,
-        # As long as connecting may take.
+        # This test takes as long as the timeout of the connection.
         pytest.param(RunningReplica.stopped, marks=pytest.mark.tier("processes")),
     ],
 )
@@ -125,19 +130,20 @@ def test_read_falls_back_to_the_primary_when_the_replica_lags_or_is_down(
     primary_stack: Stack,
     replica_resources: Resources,
     replica: RunningReplica,
-    trouble: Callable[[RunningReplica], AbstractContextManager[None]],
+    disturb: Callable[[RunningReplica], AbstractContextManager[None]],
 ) -> None:
-    hasty = replace(replica_resources.replica_reads, max_wait=SHORT)
-    with trouble(replica), one_more(primary_stack, hasty) as connection:
+    impatient_reads = replace(replica_resources.replica_reads, max_wait=SHORT_WAIT)
+    with disturb(replica), view_of_new_row(primary_stack, impatient_reads) as connection:
         assert connection.scalar(IS_REPLICA) is False
 
 
 def test_read_replica_that_is_no_longer_a_replica_is_not_used(
     primary_stack: Stack, replica_resources: Resources
 ) -> None:
-    """Such as a replica that became a primary: what it lacks is committed somewhere else."""
-    own = elsewhere(replica_resources, primary_stack.settings().database_url.get_secret_value())
-    with one_more(primary_stack, own) as connection:
+    """A replica that became a primary lacks the rows that are committed on the other primary."""
+    database_url = primary_stack.settings().database_url.get_secret_value()
+    reads = reads_with_replica(replica_resources, database_url)
+    with view_of_new_row(primary_stack, reads) as connection:
         name = connection.scalar(text("SELECT current_setting('application_name')"))
         assert name == "pressroom-reading"
 
@@ -148,9 +154,9 @@ def test_read_cancelled_by_the_replica_is_retried_and_finally_uses_the_primary(
     primary_stack.query("INSERT INTO seen SELECT generate_series(1000, 2000)")
 
     def read(failures: int) -> bool:
-        with replica_resources.replica_reads.view(MINUTE, failures=failures) as connection:
+        with replica_resources.replica_reads.view(ONE_MINUTE, failures=failures) as connection:
             is_replica = bool(connection.scalar(IS_REPLICA))
-            connection.execute(COUNT)
+            connection.execute(COUNT_ROWS)
             primary_stack.query("DELETE FROM seen WHERE id >= 1000")
             vacuum(primary_stack)
             primary_stack.query("INSERT INTO seen SELECT generate_series(1000, 2000)")
@@ -176,7 +182,8 @@ def vacuum(stack: Stack) -> None:
 @pytest.fixture
 def export_lease(primary_stack: Stack) -> Lease:
     """The lease of the first attempt to export a list with one member."""
-    importing, owner = Importing(primary_stack), primary_stack.create_owner()
+    importing = Importing(primary_stack)
+    owner = primary_stack.create_owner()
     list_id = importing.new_list(owner)
     fill(primary_stack, list_id, new_addresses(1))
     with primary_stack.resources.unit_of_work() as uow:
@@ -185,7 +192,7 @@ def export_lease(primary_stack: Stack) -> Lease:
     return importing.lease(job.id)
 
 
-def result(stack: Stack, lease: Lease) -> object:
+def read_job_result(stack: Stack, lease: Lease) -> object:
     return stack.query("SELECT status, result->>'rows' FROM jobs WHERE id = %s", lease.job_id)
 
 
@@ -193,7 +200,7 @@ def test_export_reads_from_the_replica(
     primary_stack: Stack, replica_resources: Resources, replica: RunningReplica, export_lease: Lease
 ) -> None:
     exports.write_export(replica_resources, export_lease)
-    assert result(primary_stack, export_lease) == [("succeeded", "1")]
+    assert read_job_result(primary_stack, export_lease) == [("succeeded", "1")]
     assert "FROM subscriptions" in replica.log()
 
 
@@ -202,11 +209,13 @@ def test_export_cancelled_by_the_replica_is_retried_and_finally_uses_the_primary
 ) -> None:
     for failures in range(MAX_REPLICA_FAILURES):
         with pytest.raises(ReplicaFailed):
-            exports.write_export(broken(replica_resources), replace(export_lease, retries=failures))
+            exports.write_export(
+                with_broken_replica(replica_resources), replace(export_lease, retries=failures)
+            )
     exports.write_export(
-        broken(replica_resources), replace(export_lease, retries=MAX_REPLICA_FAILURES)
+        with_broken_replica(replica_resources), replace(export_lease, retries=MAX_REPLICA_FAILURES)
     )
-    assert result(primary_stack, export_lease) == [("succeeded", "1")]
+    assert read_job_result(primary_stack, export_lease) == [("succeeded", "1")]
 
 
 def test_ledger_verification_reads_from_the_replica_and_signs_on_the_primary(
@@ -229,6 +238,6 @@ def test_ledger_verification_falls_back_to_the_primary_when_the_replica_fails(
         Decimal(1),
         source_id="x",
     )
-    report = verify.verify_ledger(broken(replica_resources), full=True)
+    report = verify.verify_ledger(with_broken_replica(replica_resources), full=True)
     assert report.entries > 0
     assert report.faults == []

@@ -1,3 +1,5 @@
+"""Tests Pressroom without a telemetry collector, and with a hanging one."""
+
 from collections.abc import Iterator
 
 import pytest
@@ -10,10 +12,11 @@ from devstack.harness.stack import Stack, plain_client
 from tests.support.images.pictures import photo
 from tests.support.observability.otlp_collector import Collector, collecting
 
-# Redis' client asks for another part, which is hidden from it; the list of imports names it too.
-SDK = "opentelemetry.sdk.trace"
-# Python writes what it imports into the log.
-SHOW_IMPORTS = {"PYTHONPROFILEIMPORTTIME": "1"}
+# The import log may also name another part of the SDK, because the Redis client tries to import it.
+# So the test looks for this module.
+SDK_MODULE = "opentelemetry.sdk.trace"
+# With this variable, Python writes the names of all imported modules into the log.
+LOG_IMPORTS = {"PYTHONPROFILEIMPORTTIME": "1"}
 
 
 @pytest.fixture
@@ -42,14 +45,14 @@ def test_telemetry_sdk_is_loaded_only_with_a_configured_collector(
     empty_stack: Stack, variables: dict[str, str], *, is_loaded: bool
 ) -> None:
     port = free_port()
-    given = {**SHOW_IMPORTS, **variables}
-    api = empty_stack.start_api(port, **given)
-    worker = empty_stack.start_worker("media", concurrency=1, **given)
+    environment = {**LOG_IMPORTS, **variables}
+    api = empty_stack.start_api(port, **environment)
+    worker = empty_stack.start_worker("media", concurrency=1, **environment)
     _upload(empty_stack, api, port)
     assert (api.stop(), worker.stop()) == (0, 0)
     for running in (api, worker):
         assert "psycopg2" in running.log.read_text()
-        assert (SDK in running.log.read_text()) == is_loaded
+        assert (SDK_MODULE in running.log.read_text()) == is_loaded
         running.log.unlink()
 
 
@@ -58,11 +61,15 @@ def test_hanging_telemetry_collector_delays_neither_callers_nor_shutdown(
     empty_stack: Stack, hanging_collector: Collector
 ) -> None:
     port = free_port()
-    # More spans than the queue holds, and a collector with all the time in the world.
-    queue = {"OTEL_BSP_MAX_QUEUE_SIZE": "32", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "8"}
-    given = {**hanging_collector.environment, **queue, "OTEL_EXPORTER_OTLP_TIMEOUT": "600"}
-    api = empty_stack.start_api(port, **given)
-    worker = empty_stack.start_worker("media", concurrency=1, **given)
+    # The calls create more spans than fit into the queue, and the export may take ten minutes.
+    queue_settings = {"OTEL_BSP_MAX_QUEUE_SIZE": "32", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "8"}
+    environment = {
+        **hanging_collector.environment,
+        **queue_settings,
+        "OTEL_EXPORTER_OTLP_TIMEOUT": "600",
+    }
+    api = empty_stack.start_api(port, **environment)
+    worker = empty_stack.start_worker("media", concurrency=1, **environment)
     _upload(empty_stack, api, port)
     eventually(lambda: hanging_collector.calls, what="a call that hangs")
     with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
@@ -70,7 +77,7 @@ def test_hanging_telemetry_collector_delays_neither_callers_nor_shutdown(
         for _ in range(200):
             assert client.get("/lists", headers=headers).status_code == 200
     _upload(empty_stack, api, port)
-    # The SDK by itself would wait until the collector answers.
+    # By default, the SDK would wait for the collector's response.
     assert (api.stop(), worker.stop()) == (0, 0)
     assert hanging_collector.bodies == []
 
@@ -78,8 +85,11 @@ def test_hanging_telemetry_collector_delays_neither_callers_nor_shutdown(
 @pytest.mark.tier("processes")
 def test_invalid_telemetry_setting_is_logged_and_the_process_starts(empty_stack: Stack) -> None:
     port = free_port()
-    wrong = {"OTEL_BSP_MAX_QUEUE_SIZE": "0", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::1]:9"}
-    api = empty_stack.start_api(port, **wrong)
+    invalid_variables = {
+        "OTEL_BSP_MAX_QUEUE_SIZE": "0",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://[::1]:9",
+    }
+    api = empty_stack.start_api(port, **invalid_variables)
     with plain_client(base_url=f"http://{LOOPBACK}:{port}") as client:
         assert client.get("/healthz").status_code == 200
     assert api.stop() == 0

@@ -1,3 +1,5 @@
+"""Tests that the spans of all processes that handle a call form one trace."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -22,25 +24,26 @@ from tests.support.observability.traced_calls import (
     upload,
 )
 
-# Of another program: W3C's own example.
-CALLERS = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+# The traceparent of another program, from an example of the W3C.
+CALLERS_TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-def names(trace: list[Exported]) -> set[str]:
+def span_names(trace: list[Exported]) -> set[str]:
     return {each.name for each in trace}
 
 
-def one(trace: list[Exported], name: str) -> Exported:
-    [found] = [each for each in trace if each.name == name]
-    return found
+def find_span(trace: list[Exported], name: str) -> Exported:
+    [span] = [each for each in trace if each.name == name]
+    return span
 
 
-def has(*wanted: str) -> Any:
-    return lambda trace: set(wanted) <= names(trace) and is_connected(trace)
+def contains_spans(*names: str) -> Any:
+    """Return a predicate: whether a trace is connected, and contains spans with these names."""
+    return lambda trace: set(names) <= span_names(trace) and is_connected(trace)
 
 
 def is_connected(trace: list[Exported]) -> bool:
-    """Whether each span but one has its parent in the trace."""
+    """Return whether each span except the root has its parent in the trace."""
     known = {each.span_id for each in trace}
     return [each.parent_id in known for each in trace].count(False) == 1
 
@@ -48,19 +51,22 @@ def is_connected(trace: list[Exported]) -> bool:
 def test_upload_is_one_trace_from_api_to_media_worker(
     collector: Collector, traced_client: httpx2.Client
 ) -> None:
-    before = len(collector.bodies)
+    body_count = len(collector.bodies)
     upload(traced_client)
-    whole = has("INSERT jobs", "job attachment.process", "convert image", "s3 put", "COMMIT")
-    trace = collector.trace(UPLOAD, whole, after=before)
-    root, job = one(trace, UPLOAD), one(trace, "job attachment.process")
+    is_complete = contains_spans(
+        "INSERT jobs", "job attachment.process", "convert image", "s3 put", "COMMIT"
+    )
+    trace = collector.trace(UPLOAD, is_complete, after=body_count)
+    root = find_span(trace, UPLOAD)
+    job = find_span(trace, "job attachment.process")
     assert (root.kind, root.service) == ("SERVER", "pressroom-api")
     assert root.attributes["http.route"] == "/attachments"
     assert root.attributes["http.response.status_code"] == 200
     assert (job.kind, job.service) == ("CONSUMER", "pressroom-worker-media-bulk")
     assert job.attributes["pressroom.job.attempt"] == 1
     assert job.instance != root.instance
-    assert one(trace, "convert image").instance == job.instance
-    # The API stores the original, and the worker what it made.
+    assert find_span(trace, "convert image").instance == job.instance
+    # The API stores the original picture, and the worker stores the converted picture.
     assert {each.instance for each in trace if each.name == "s3 put"} == {
         root.instance,
         job.instance,
@@ -74,8 +80,8 @@ def test_import_is_one_trace_from_uploaded_file_to_added_members(
     list_id = new_list(traced_client)["id"]
     imported(traced_client, list_id, of_addresses(*addresses(3)))
     parts = "INSERT imports", "job members.import", "s3 put", "s3 get", "INSERT subscriptions"
-    # At its end its owner gets a mail.
-    trace = collector.trace(IMPORT, has(*parts, "job account.mail"))
+    # After the import, the owner gets a mail.
+    trace = collector.trace(IMPORT, contains_spans(*parts, "job account.mail"))
     servers = {"pressroom-api", "pressroom-worker-media-bulk", "pressroom-worker-request-mail"}
     assert {each.service for each in trace} == servers
     assert {each.kind for each in trace if each.name == "job members.import"} == {"CONSUMER"}
@@ -87,12 +93,12 @@ def test_composer_call_is_one_trace_from_api_to_llm(
     assert (
         traced_client.post("/composer/metadata", json=post()).headers["pressroom-source"] == SOURCE
     )
-    whole = has("send composer.write", "request composer.write", "POST 127.0.0.1")
-    trace = collector.trace(COMPOSE, whole)
-    asked = one(trace, "POST 127.0.0.1")
-    assert (asked.kind, asked.service) == ("CLIENT", "pressroom-worker-request-mail")
-    assert asked.attributes["gen_ai.request.model"] == "steered"
-    assert asked.parent_id == one(trace, "request composer.write").span_id
+    is_complete = contains_spans("send composer.write", "request composer.write", "POST 127.0.0.1")
+    trace = collector.trace(COMPOSE, is_complete)
+    llm_call = find_span(trace, "POST 127.0.0.1")
+    assert (llm_call.kind, llm_call.service) == ("CLIENT", "pressroom-worker-request-mail")
+    assert llm_call.attributes["gen_ai.request.model"] == "steered"
+    assert llm_call.parent_id == find_span(trace, "request composer.write").span_id
 
 
 def test_failed_provider_call_is_marked_in_the_trace(
@@ -105,35 +111,37 @@ def test_failed_provider_call_is_marked_in_the_trace(
     finally:
         run.steer(None)
     assert reply.headers["pressroom-source"].startswith("offline")
-    whole = has("request composer.write", "POST 127.0.0.1")
-    trace = collector.trace(COMPOSE, lambda found: whole(found) and any(e.failed for e in found))
-    assert one(trace, "POST 127.0.0.1").attributes["error.type"]
-    # The composer answered all the same.
-    assert not one(trace, COMPOSE).failed
+    is_complete = contains_spans("request composer.write", "POST 127.0.0.1")
+    trace = collector.trace(
+        COMPOSE, lambda spans: is_complete(spans) and any(each.failed for each in spans)
+    )
+    assert find_span(trace, "POST 127.0.0.1").attributes["error.type"]
+    # The composer call itself succeeded.
+    assert not find_span(trace, COMPOSE).failed
 
 
 def test_trace_of_the_caller_is_linked_but_not_continued(
     collector: Collector, traced_client: httpx2.Client
 ) -> None:
-    reply = traced_client.get("/lists", headers={"traceparent": CALLERS})
+    reply = traced_client.get("/lists", headers={"traceparent": CALLERS_TRACEPARENT})
     assert reply.status_code == 200
 
-    def look() -> list[Exported]:
+    def find_linked_spans() -> list[Exported]:
         return [
             each
             for each in collector.spans()
-            if any(bytes(link.trace_id).hex() in CALLERS for link in each.span.links)
+            if any(bytes(link.trace_id).hex() in CALLERS_TRACEPARENT for link in each.span.links)
         ]
 
-    found = eventually(look, what="a span with the link")
-    assert isinstance(found, list)
-    assert [each.name for each in found] == ["GET /lists"]
-    assert not any(each.trace_id in CALLERS for each in collector.spans())
+    spans = eventually(find_linked_spans, what="a span with the link")
+    assert isinstance(spans, list)
+    assert [each.name for each in spans] == ["GET /lists"]
+    assert not any(each.trace_id in CALLERS_TRACEPARENT for each in collector.spans())
 
 
 def test_malformed_traceparent_is_ignored(traced_client: httpx2.Client) -> None:
-    for sent in ("00-zz-1-01", "x" * 4000, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"):
-        assert traced_client.get("/lists", headers={"traceparent": sent}).status_code == 200
+    for traceparent in ("00-zz-1-01", "x" * 4000, "00-" + "0" * 32 + "-" + "0" * 16 + "-01"):
+        assert traced_client.get("/lists", headers={"traceparent": traceparent}).status_code == 200
 
 
 def test_health_checks_and_periodic_work_create_no_traces(
@@ -141,9 +149,9 @@ def test_health_checks_and_periodic_work_create_no_traces(
 ) -> None:
     for path in ("/healthz", "/readyz"):
         assert traced_client.get(path).status_code == 200
-    after = len(collector.bodies)
+    body_count = len(collector.bodies)
     traced_client.get("/lists")
-    collector.trace("GET /lists", has("GET /lists"), after=after)
+    collector.trace("GET /lists", contains_spans("GET /lists"), after=body_count)
     roots = {each.name for each in collector.spans() if not each.parent_id}
     assert all(name.startswith(("GET ", "POST ", "PUT ", "job ")) for name in roots), roots
     assert not any("healthz" in name or "readyz" in name for name in roots)
@@ -153,13 +161,13 @@ def test_health_checks_and_periodic_work_create_no_traces(
 def test_trace_service_name_can_be_set_by_the_operator(
     traced_stack: Stack, collector: Collector
 ) -> None:
-    after = len(collector.bodies)
+    body_count = len(collector.bodies)
     with (
-        traced_stack.run_second_api(OTEL_SERVICE_NAME="letters") as named,
-        named.client() as client,
+        traced_stack.run_second_api(OTEL_SERVICE_NAME="letters") as named_api,
+        named_api.client() as client,
     ):
         assert client.get("/nowhere").status_code == 404
-    [root] = collector.trace("GET unmatched", has("GET unmatched"), after=after)
+    [root] = collector.trace("GET unmatched", contains_spans("GET unmatched"), after=body_count)
     assert (root.service, root.resource["pressroom.process"]) == ("letters", "pressroom-api")
 
 
@@ -167,13 +175,14 @@ def test_trace_service_name_can_be_set_by_the_operator(
 def test_job_sent_by_untraced_process_starts_its_own_trace(
     traced_stack: Stack, collector: Collector
 ) -> None:
-    after, key = len(collector.bodies), traced_stack.create_owner().key
+    body_count = len(collector.bodies)
+    key = traced_stack.create_owner().key
     with (
-        traced_stack.run_second_api(OTEL_SDK_DISABLED="true") as silent,
-        silent.client(key) as client,
+        traced_stack.run_second_api(OTEL_SDK_DISABLED="true") as untraced_api,
+        untraced_api.client(key) as client,
     ):
         upload(client)
-    collector.trace("job attachment.process", has("convert image"), after=after)
+    collector.trace("job attachment.process", contains_spans("convert image"), after=body_count)
 
 
 def test_log_records_contain_trace_and_span_ids(
@@ -182,19 +191,21 @@ def test_log_records_contain_trace_and_span_ids(
     reply = traced_client.post("/attachments", files={"file": ("logged.jpg", photo())})
     request_id = reply.headers["x-request-id"]
 
-    def records() -> list[dict[str, Any]]:
-        found = [
+    def find_records() -> list[dict[str, Any]]:
+        records = [
             record
             for running in traced_stack.processes
-            for record in _records(running.log)
+            for record in _read_records(running.log)
             if record.get("request_id") == request_id
         ]
-        return found if {"request", "job.ended"} <= {each["event"] for each in found} else []
+        events = {each["event"] for each in records}
+        return records if {"request", "job.ended"} <= events else []
 
-    found = eventually(records, what="both processes' records")
-    assert isinstance(found, list)
-    of_both = {each["event"]: each for each in found}
-    request, job = of_both["request"], of_both["job.ended"]
+    records = eventually(find_records, what="both processes' records")
+    assert isinstance(records, list)
+    records_by_event = {each["event"]: each for each in records}
+    request = records_by_event["request"]
+    job = records_by_event["job.ended"]
     assert request["trace_id"] == job["trace_id"]
     assert request["span_id"] != job["span_id"]
     eventually(
@@ -206,7 +217,7 @@ def test_log_records_contain_trace_and_span_ids(
     )
 
 
-def _records(log: Path) -> list[dict[str, Any]]:
+def _read_records(log: Path) -> list[dict[str, Any]]:
     lines = [line for line in log.read_text().splitlines() if line.startswith("{")]
     return [json.loads(line) for line in lines]
 
@@ -221,16 +232,17 @@ def test_request_metrics_contain_trace_exemplars_only_in_openmetrics_format(
     assert plain.headers["content-type"].startswith("text/plain")
     assert "trace_id" not in plain.text
     accept = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"
-    shown = traced_client.get("/metrics", headers={**headers, "Accept": accept})
-    assert shown.headers["content-type"].startswith("application/openmetrics-text")
+    openmetrics = traced_client.get("/metrics", headers={**headers, "Accept": accept})
+    assert openmetrics.headers["content-type"].startswith("application/openmetrics-text")
     lines = [
         line
-        for line in shown.text.splitlines()
+        for line in openmetrics.text.splitlines()
         if line.startswith("pressroom_request_seconds_bucket") and 'route="/lists"' in line
     ]
     exemplars = [line.partition(" # ")[2] for line in lines if " # " in line]
     assert exemplars
-    told = exemplars[0].partition('trace_id="')[2].partition('"')[0]
+    trace_id = exemplars[0].partition('trace_id="')[2].partition('"')[0]
     eventually(
-        lambda: told in {each.trace_id for each in collector.spans()}, what="the exemplar's trace"
+        lambda: trace_id in {each.trace_id for each in collector.spans()},
+        what="the exemplar's trace",
     )

@@ -13,29 +13,29 @@ from tests.support.observability.traced_calls import COMPOSE, upload
 ADDRESS = "anna.karenina@private.example"
 NAME = "Karenina"
 QUERY = "moonlight"
-# Each, in the forms in which a URL or a log may have it.
-PRIVATE = (ADDRESS, "anna.karenina", "anna%2ekarenina", "private.example", NAME, QUERY)
+# The personal data in all forms that a URL or a log may contain.
+PRIVATE_WORDS = (ADDRESS, "anna.karenina", "anna%2ekarenina", "private.example", NAME, QUERY)
 
 
 def test_trace_spans_contain_no_personal_data(traced_stack: Stack, collector: Collector) -> None:
     owner = traced_stack.create_owner()
     with traced_stack.client(owner.key) as client:
-        _walk(client)
+        _use_personal_data(client)
     eventually(
         lambda: (
             {COMPOSE, "job members.import", "job attachment.process"}
             <= {each.name for each in collector.spans()}
             and any(each.name == "GET unmatched" for each in collector.spans())
         ),
-        what="the spans of all walks",
+        what="the spans of all calls",
     )
     _assert_private(collector, owner)
-    # The library would note errors as events, with their texts.
+    # The library could record errors as events, and their texts could contain personal data.
     assert not any(each.span.events or each.span.status.message for each in collector.spans())
 
 
-def _walk(client: httpx2.Client) -> None:
-    """Take the address through an upload, an import and the composer, and through failures."""
+def _use_personal_data(client: httpx2.Client) -> None:
+    """Make calls with personal data: an upload, an import, a composer call and failing calls."""
     upload(client, f"{ADDRESS}.jpg", params={"note": QUERY})
     assert send(client, photo()[:-2000], f"{ADDRESS}.jpg").status_code == 422
     list_id = new_list(client, title=f"Letters of {NAME}")["id"]
@@ -44,7 +44,7 @@ def _walk(client: httpx2.Client) -> None:
         imported(client, list_id, rows, f"{NAME}.csv")
     reply = client.post("/composer/metadata", json=post(f"Write to {ADDRESS}, {NAME}."))
     assert reply.status_code == 200
-    # In a path, in a query, and where the database or the schema refuses it.
+    # The address is in a path, in a query, and in bodies that the database or the schema rejects.
     assert client.get(f"/lists/{list_id}/members/{ADDRESS}").status_code == 200
     client.get(f"/lists/{list_id}/members", params={"q": QUERY, "email": ADDRESS})
     client.post(f"/subscriptions/{list_id}", json={"email": ADDRESS, "name": NAME})
@@ -53,7 +53,7 @@ def _walk(client: httpx2.Client) -> None:
 
 
 def _assert_private(collector: Collector, owner: Owner) -> None:
-    sent = b"".join(collector.bodies).lower()
-    assert b"pressroom-api" in sent
-    for word in (*PRIVATE, owner.key, owner.email):
-        assert word.lower().encode() not in sent, word
+    exported = b"".join(collector.bodies).lower()
+    assert b"pressroom-api" in exported
+    for word in (*PRIVATE_WORDS, owner.key, owner.email):
+        assert word.lower().encode() not in exported, word

@@ -15,7 +15,7 @@ def _remove_telemetry_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "wanted"),
+    ("variables", "is_enabled"),
     [
         ({}, False),
         ({ENDPOINT: " "}, False),
@@ -29,11 +29,11 @@ def _remove_telemetry_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_tracing_is_enabled_only_with_a_configured_collector(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], *, wanted: bool
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], *, is_enabled: bool
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert is_tracing_enabled() == wanted
+    assert is_tracing_enabled() == is_enabled
 
 
 def test_empty_telemetry_variable_is_treated_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +44,7 @@ def test_empty_telemetry_variable_is_treated_as_unset(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("variables", "named"),
+    ("variables", "has_name"),
     [
         ({}, False),
         ({"OTEL_SERVICE_NAME": "letters"}, True),
@@ -54,8 +54,8 @@ def test_empty_telemetry_variable_is_treated_as_unset(monkeypatch: pytest.Monkey
     ],
 )
 def test_service_name_is_recognized_in_both_telemetry_variables(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], *, named: bool
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], *, has_name: bool
 ) -> None:
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
-    assert has_service_name() == named
+    assert has_service_name() == has_name

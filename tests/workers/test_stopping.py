@@ -1,4 +1,4 @@
-"""What a worker of threads has taken when it stops, and work that doesn't end."""
+"""Tests what happens to the jobs of a stopping worker, and to jobs that never end."""
 
 import pytest
 
@@ -35,14 +35,14 @@ def test_stopping_worker_finishes_its_running_job_and_takes_no_new_job(
     probes: Bench,
 ) -> None:
     worker = probes.start_worker("mail", concurrency=1)
-    first = probes.enqueue(kind=MAIL, sleep=1.5)
-    probes.started(first)
-    second = probes.enqueue(kind=MAIL)
+    running_job = probes.enqueue(kind=MAIL, sleep=1.5)
+    probes.started(running_job)
+    queued_job = probes.enqueue(kind=MAIL)
     assert worker.stop() == 0
-    job = probes.job(first)
+    job = probes.job(running_job)
     assert (job.status, job.attempt) == (JobStatus.SUCCEEDED, 1)
-    assert probes.starts(second) == 0
-    # Acknowledged: the broker has no reason to deliver it again.
+    assert probes.starts(queued_job) == 0
+    # The messages are acknowledged, so the broker doesn't deliver them again.
     assert not probes.stack.resources.redis.hlen("unacked")
 
 

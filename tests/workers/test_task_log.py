@@ -80,9 +80,9 @@ def test_workers_log_the_start_and_end_of_users_jobs(stack: Stack, client: httpx
 @pytest.fixture(scope="module")
 def tended_stack(make_stack: Callable[[str], Stack]) -> Stack:
     """A test stack without processes, for workers with the periodic task `probe.tend`."""
-    made = make_stack("task-log")
-    made.query(tending.TABLES)
-    return made
+    stack = make_stack("task-log")
+    stack.query(tending.TABLES)
+    return stack
 
 
 @pytest.fixture

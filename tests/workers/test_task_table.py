@@ -1,4 +1,4 @@
-"""What the sweep, the API and the outbox send is what the workers know."""
+"""Tests that workers know all tasks that the sweep, the API and the outbox send."""
 
 import json
 import pkgutil
@@ -17,8 +17,8 @@ from workers import task_table
 from workers.context import ProcessContext
 from workers.serving import plan_serving
 
-# All names that modules register, and those of them that the task table's own modules register.
-PRINTED = """
+# A program that prints the names of all kinds that the given modules register.
+PRINT_NAMES = """
 import importlib, json, sys
 from services.jobs import maintenance
 from services.jobs.kinds import list_kinds, list_request_work
@@ -30,16 +30,16 @@ print(json.dumps(sorted(names + [kind.task for kind in list_request_work()])))
 
 
 def _registered_by(*modules: str) -> list[str]:
-    argv = [sys.executable, "-c", PRINTED, *modules]
+    argv = [sys.executable, "-c", PRINT_NAMES, *modules]
     return list(json.loads(subprocess.run(argv, check=True, capture_output=True).stdout))
 
 
 @pytest.mark.slow
 def test_task_table_loads_every_registered_kind_under_a_unique_name() -> None:
-    # A kind registered in a module that no task needs is found too.
-    every = [module.name for module in pkgutil.walk_packages(services.__path__, "services.")]
+    # Import all modules, to find kinds in modules that the task table doesn't import.
+    all_modules = [module.name for module in pkgutil.walk_packages(services.__path__, "services.")]
     names = _registered_by("workers.task_table")
-    assert names == _registered_by(*every)
+    assert names == _registered_by(*all_modules)
     assert len(names) == len(set(names)) > 30
 
 

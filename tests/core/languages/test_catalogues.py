@@ -1,3 +1,5 @@
+"""Tests that all texts for readers are translated, and that the translations are valid."""
+
 import ast
 import re
 import subprocess
@@ -18,7 +20,8 @@ ROOT = Path(__file__).parents[3]
 CATALOGUES = ROOT / "core" / "languages" / "catalogues"
 API = ROOT / "api"
 MAILS = ROOT / "services" / "accounts" / "templates"
-# Readers see these; all other templates are of owners' and operators' pages and mails.
+# The templates that readers see. All other templates are for pages and mails of owners and
+# operators.
 READER_TEMPLATES = (
     *(
         page
@@ -41,9 +44,10 @@ READER_TEMPLATES = (
 PLACEHOLDER = re.compile(r"%\((\w+)\)s")
 # Names are the same in every language.
 NAMES = {"Pressroom"}
-READ_ALOUD = ("alt", "aria-label", "placeholder", "title")
-# The modules that draw pages and mails for readers.
-MODULES = (
+# The HTML attributes with texts that a reader sees or hears.
+TEXT_ATTRIBUTES = ("alt", "aria-label", "placeholder", "title")
+# The modules that render pages and mails for readers.
+READER_MODULES = (
     *(
         path
         for folder in ("pages/preferences", "pages/reports", "pages/unsubscribe", "sign_up")
@@ -66,7 +70,7 @@ def test_english_and_german_are_available_as_languages() -> None:
     assert "de" in list_languages()
 
 
-def read(path: Path) -> Catalog:
+def read_catalogue(path: Path) -> Catalog:
     with path.open("rb") as file:
         return read_po(file)
 
@@ -74,37 +78,37 @@ def read(path: Path) -> Catalog:
 @pytest.fixture(scope="module")
 def marked_texts(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     """The texts that `make messages` extracts for translation from templates and Python modules."""
-    found = tmp_path_factory.mktemp("messages") / "messages.pot"
-    words = ["extract", "-F", "pyproject.toml", "-k", "marked", "-o", str(found)]
+    file = tmp_path_factory.mktemp("messages") / "messages.pot"
+    words = ["extract", "-F", "pyproject.toml", "-k", "marked", "-o", str(file)]
     program = Path(sys.executable).with_name("pybabel")
     subprocess.run([program, "-q", *words, "api", "core", "services"], cwd=ROOT, check=True)
-    return read(found)
+    return read_catalogue(file)
 
 
 @each_catalogue
 def test_every_extracted_text_has_reviewed_translation_in_each_catalogue(
     path: Path, marked_texts: Catalog
 ) -> None:
-    catalogue = read(path)
-    found = {message.id: message for message in catalogue if message.id}
-    assert set(found) == {each.id for each in marked_texts if each.id}, "run `make messages`"
-    assert [each.id for each in found.values() if not each.string] == []
-    assert [each.id for each in found.values() if each.fuzzy] == []
+    catalogue = read_catalogue(path)
+    messages = {message.id: message for message in catalogue if message.id}
+    assert set(messages) == {each.id for each in marked_texts if each.id}, "run `make messages`"
+    assert [each.id for each in messages.values() if not each.string] == []
+    assert [each.id for each in messages.values() if each.fuzzy] == []
     assert not catalogue.obsolete
 
 
-def pairs(path: Path) -> list[tuple[str, str]]:
-    """Each text and its translation."""
-    return [(str(each.id), str(each.string)) for each in read(path) if each.id]
+def read_translations(path: Path) -> list[tuple[str, str]]:
+    """Return each text of a catalogue with its translation."""
+    return [(str(each.id), str(each.string)) for each in read_catalogue(path) if each.id]
 
 
 @each_catalogue
 def test_translations_keep_placeholders_and_contain_no_markup(path: Path) -> None:
-    for text, translation in pairs(path):
-        wanted = sorted(PLACEHOLDER.findall(text))
-        assert sorted(PLACEHOLDER.findall(translation)) == wanted, text
-        assert translation.replace("%%", "").count("%") == len(wanted), text
-        # A text stands in pages as it is.
+    for text, translation in read_translations(path):
+        placeholders = sorted(PLACEHOLDER.findall(text))
+        assert sorted(PLACEHOLDER.findall(translation)) == placeholders, text
+        assert translation.replace("%%", "").count("%") == len(placeholders), text
+        # Templates don't escape the texts.
         assert not re.search(r"[<>&]", translation), text
         assert translation == translation.strip(), text
 
@@ -112,67 +116,67 @@ def test_translations_keep_placeholders_and_contain_no_markup(path: Path) -> Non
 @each_catalogue
 def test_loaded_translations_match_catalogue_file(path: Path) -> None:
     compiled = load_translations(path.stem.replace("_", "-"))
-    for text, translation in pairs(path):
+    for text, translation in read_translations(path):
         assert compiled.gettext(text) == translation
 
 
-class Words(HTMLParser):
-    """What a reader sees or hears of HTML."""
+class VisibleTexts(HTMLParser):
+    """Collects the texts of HTML that a reader sees or hears."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.texts: list[str] = []
         self._hidden = False
         self.feed(html)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self._hidden = tag in {"style", "script"}
-        self.found += [value or "" for name, value in attributes if name in READ_ALOUD]
+        self.texts += [value or "" for name, value in attributes if name in TEXT_ATTRIBUTES]
 
     def handle_endtag(self, tag: str) -> None:
         self._hidden = False
 
     def handle_data(self, text: str) -> None:
         if not self._hidden:
-            self.found.append(text)
+            self.texts.append(text)
 
 
 @each_template
 def test_reader_templates_contain_only_texts_marked_for_translation(path: Path) -> None:
     templates = Environment(extensions=["jinja2.ext.i18n"], autoescape=True)
     parsed = templates.parse(path.read_text())
-    # Values stand in quotation marks of attributes too, so something must stand in their place.
+    # Replace each value by a character, because a value may be the content of an HTML attribute.
     plain = "".join(
         each.data if isinstance(each, nodes.TemplateData) else "\N{OBJECT REPLACEMENT CHARACTER}"
         for output in parsed.find_all(nodes.Output)
         for each in output.nodes
     )
-    # A macro may write attributes alone.
-    seen = (re.sub(r'[\w-]+="[^"]*"', "", each) for each in Words(plain).found)
-    left = [text for words in seen for text in re.findall(r"[^\W\d_]{2,}", words)]
-    assert set(left) <= NAMES
+    # Remove attributes outside of tags, because a macro may contain only attributes.
+    texts = (re.sub(r'[\w-]+="[^"]*"', "", each) for each in VisibleTexts(plain).texts)
+    unmarked_words = [word for text in texts for word in re.findall(r"[^\W\d_]{2,}", text)]
+    assert set(unmarked_words) <= NAMES
 
 
 def test_translation_check_covers_every_template_shown_to_readers() -> None:
-    """Those that the modules name, and those that these extend or import."""
+    """The check covers the templates that modules name, and the templates that these extend."""
     known = {each.name for each in READER_TEMPLATES}
-    # The page for owners, who read English, and macros without a text.
+    # A page for owners, which is English, and macros without texts.
     known |= {"addresses.html", "embed.html", "form.html"}
     named = set()
-    for module in MODULES:
+    for module in READER_MODULES:
         for node in ast.walk(ast.parse(module.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 named |= set(re.findall(r"\b[\w-]+\.html\b", node.value))
     for path in READER_TEMPLATES:
         named |= set(re.findall(r'{% (?:extends|from) "([^"]+)"', path.read_text()))
     assert named <= known
-    drawn = {path.name for room in (API, MAILS) for path in room.rglob("*.html")}
-    assert named <= drawn
+    existing = {path.name for folder in (API, MAILS) for path in folder.rglob("*.html")}
+    assert named <= existing
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("module", READER_MODULES, ids=lambda path: path.stem)
 def test_modules_show_readers_only_texts_marked_for_translation(module: Path) -> None:
-    """A sentence in code is a docstring, or it is marked."""
+    """Each sentence in the code is a docstring, a text for programs, or marked for translation."""
     tree = ast.parse(module.read_text())
     marked = {
         id(each)
@@ -182,14 +186,14 @@ def test_modules_show_readers_only_texts_marked_for_translation(module: Path) ->
         and node.func.id == "marked"
         for each in node.args
     }
-    docs = {
+    untranslated = {
         id(node.body[0].value)
         for node in ast.walk(tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    # What the document and programs get stands in these calls, and is English.
+    # The OpenAPI document and programs get the texts of these calls, which are English.
     for node in ast.walk(tree):
         is_for_programs = isinstance(node, ast.keyword) and node.arg in {
             "responses",
@@ -200,13 +204,13 @@ def test_modules_show_readers_only_texts_marked_for_translation(module: Path) ->
         is_error = isinstance(called, ast.Attribute) and called.attr.isupper()
         is_problem = isinstance(called, ast.Name) and called.id == "FieldProblem"
         if is_for_programs or is_error or is_problem:
-            docs |= {id(each) for each in ast.walk(node)}
+            untranslated |= {id(each) for each in ast.walk(node)}
     sentences = [
         node.value
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
-        and id(node) not in marked | docs
+        and id(node) not in marked | untranslated
         and re.search(r"[a-z]{2,} [a-z]{2,} [a-z]{2,}", node.value)
     ]
     assert sentences == []

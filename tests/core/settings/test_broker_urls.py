@@ -4,7 +4,8 @@ from core.errors import SettingsError
 from core.settings.given_settings import read_settings
 from core.settings.store_settings import BrokerSettings, CacheSettings, Sentinels
 
-ONE, OTHER = "redis://one/0", "rediss://other/1"
+REDIS = "redis://one/0"
+OTHER_REDIS = "rediss://other/1"
 RABBITMQ = "amqp://rabbitmq//"
 SENTINELS = "sentinel://u:p@one:1/2?master_name=main;sentinel://two"
 
@@ -23,67 +24,67 @@ def _set(monkeypatch: pytest.MonkeyPatch, **urls: str) -> None:
 @pytest.mark.parametrize(
     ("urls", "broker", "cache"),
     [
-        ({"redis": ONE}, ONE, ONE),
-        ({"redis": ONE, "broker": OTHER}, OTHER, ONE),
-        ({"redis": ONE, "cache": OTHER}, ONE, OTHER),
-        ({"broker": OTHER, "cache": SENTINELS}, OTHER, SENTINELS),
-        ({"redis": ONE, "broker": "", "cache": ""}, ONE, ONE),
+        ({"redis": REDIS}, REDIS, REDIS),
+        ({"redis": REDIS, "broker": OTHER_REDIS}, OTHER_REDIS, REDIS),
+        ({"redis": REDIS, "cache": OTHER_REDIS}, REDIS, OTHER_REDIS),
+        ({"broker": OTHER_REDIS, "cache": SENTINELS}, OTHER_REDIS, SENTINELS),
+        ({"redis": REDIS, "broker": "", "cache": ""}, REDIS, REDIS),
     ],
 )
 def test_broker_and_cache_urls_default_to_redis_url(
     monkeypatch: pytest.MonkeyPatch, urls: dict[str, str], broker: str, cache: str
 ) -> None:
     _set(monkeypatch, **urls)
-    found = read_settings(CacheSettings)
-    assert (found.broker, found.cache) == (broker, cache)
+    settings = read_settings(CacheSettings)
+    assert (settings.broker, settings.cache) == (broker, cache)
 
 
 @pytest.mark.parametrize(
-    ("urls", "faulty"),
+    ("urls", "invalid_names"),
     [
         ({}, {"REDIS"}),
-        ({"cache": ONE}, {"REDIS"}),
-        ({"broker": ONE}, {"CACHE"}),
+        ({"cache": REDIS}, {"REDIS"}),
+        ({"broker": REDIS}, {"CACHE"}),
         ({"redis": RABBITMQ}, {"REDIS"}),
-        ({"redis": ONE, "broker": RABBITMQ}, {"BROKER"}),
-        ({"redis": ONE, "broker": "amqps://u:hunter2@rabbitmq//"}, {"BROKER"}),
-        ({"redis": ONE, "cache": RABBITMQ}, {"CACHE"}),
-        ({"broker": "hunter2", "cache": ONE}, {"BROKER"}),
+        ({"redis": REDIS, "broker": RABBITMQ}, {"BROKER"}),
+        ({"redis": REDIS, "broker": "amqps://u:hunter2@rabbitmq//"}, {"BROKER"}),
+        ({"redis": REDIS, "cache": RABBITMQ}, {"CACHE"}),
+        ({"broker": "hunter2", "cache": REDIS}, {"BROKER"}),
         ({"redis": "sentinel://u:hunter2@one/0"}, {"REDIS"}),
     ],
 )
 def test_settings_error_names_each_missing_or_invalid_redis_url_without_its_password(
-    monkeypatch: pytest.MonkeyPatch, urls: dict[str, str], faulty: set[str]
+    monkeypatch: pytest.MonkeyPatch, urls: dict[str, str], invalid_names: set[str]
 ) -> None:
     _set(monkeypatch, **urls)
     with pytest.raises(SettingsError) as raised:
         read_settings(CacheSettings)
     named = {line.partition(":")[0] for line in str(raised.value).splitlines()}
-    assert named == {f"PRESSROOM_{name}_URL" for name in faulty}
+    assert named == {f"PRESSROOM_{name}_URL" for name in invalid_names}
     assert "hunter2" not in str(raised.value)
 
 
 def test_process_that_needs_only_the_broker_starts_without_cache_url(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _set(monkeypatch, broker=ONE)
-    assert read_settings(BrokerSettings).broker == ONE
+    _set(monkeypatch, broker=REDIS)
+    assert read_settings(BrokerSettings).broker == REDIS
 
 
 def test_sentinel_url_is_parsed_into_hosts_credentials_and_tls_options() -> None:
-    found = Sentinels.parse(
+    sentinels = Sentinels.parse(
         "sentinel+tls://u%40:p%3B%2F@one:1/2?master_name=main&sentinel_password=a%26b"
         "&ssl_ca_certs=/run/ca.pem;sentinel+tls://[::1]:3;sentinel+tls://three/"
     )
-    assert found.hosts == (("one", 1), ("::1", 3), ("three", 26379))
-    assert (found.user, found.password, found.database) == ("u@", "p;/", 2)
-    assert (found.master_name, found.sentinel_user, found.sentinel_password) == (
+    assert sentinels.hosts == (("one", 1), ("::1", 3), ("three", 26379))
+    assert (sentinels.user, sentinels.password, sentinels.database) == ("u@", "p;/", 2)
+    assert (sentinels.master_name, sentinels.sentinel_user, sentinels.sentinel_password) == (
         "main",
         None,
         "a&b",
     )
-    assert (found.is_encrypted, found.ca_file) == (True, "/run/ca.pem")
-    assert "p;/" not in repr(found)
+    assert (sentinels.is_encrypted, sentinels.ca_file) == (True, "/run/ca.pem")
+    assert "p;/" not in repr(sentinels)
 
 
 @pytest.mark.parametrize(

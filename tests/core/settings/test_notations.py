@@ -8,20 +8,20 @@ from core.settings.notations import PlanQuota, parse_quotas
 from core.settings.product_settings import DeniedNames
 
 
-class Denied(BaseSettings):
+class DenyListSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="TEST_")
 
     deny_list: DeniedNames = ()
 
 
-def read(monkeypatch: pytest.MonkeyPatch, written: str) -> tuple[str, ...]:
-    monkeypatch.setenv("TEST_DENY_LIST", written)
-    return Denied().deny_list
+def read_deny_list(monkeypatch: pytest.MonkeyPatch, notation: str) -> tuple[str, ...]:
+    monkeypatch.setenv("TEST_DENY_LIST", notation)
+    return DenyListSettings().deny_list
 
 
 def test_deny_list_setting_accepts_comma_separated_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = read(monkeypatch, " spam@example.net, *.example.org,example.org ,")
-    assert found == ("spam@example.net", "*.example.org", "example.org")
+    entries = read_deny_list(monkeypatch, " spam@example.net, *.example.org,example.org ,")
+    assert entries == ("spam@example.net", "*.example.org", "example.org")
 
 
 def test_deny_list_setting_reads_one_entry_per_line_from_file(
@@ -29,17 +29,17 @@ def test_deny_list_setting_reads_one_entry_per_line_from_file(
 ) -> None:
     file = tmp_path / "denied.txt"
     file.write_text("# ours\nexample.org # all of it\n\n  *.example.net\r\n")
-    assert read(monkeypatch, str(file)) == ("example.org", "*.example.net")
+    assert read_deny_list(monkeypatch, str(file)) == ("example.org", "*.example.net")
 
 
 @pytest.mark.parametrize(
-    "written", ["/no/such/file", "a@b@c", "*.", "*", "a*.net", "example.org,two words"]
+    "notation", ["/no/such/file", "a@b@c", "*.", "*", "a*.net", "example.org,two words"]
 )
 def test_malformed_deny_list_setting_is_rejected(
-    monkeypatch: pytest.MonkeyPatch, written: str
+    monkeypatch: pytest.MonkeyPatch, notation: str
 ) -> None:
     with pytest.raises(ValidationError):
-        read(monkeypatch, written)
+        read_deny_list(monkeypatch, notation)
 
 
 def test_deny_list_file_that_is_not_utf8_text_is_rejected(
@@ -48,7 +48,7 @@ def test_deny_list_file_that_is_not_utf8_text_is_rejected(
     file = tmp_path / "denied.txt"
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ValidationError, match="not valid UTF-8"):
-        read(monkeypatch, str(file))
+        read_deny_list(monkeypatch, str(file))
 
 
 def test_quota_setting_is_parsed_by_quota_name() -> None:
@@ -57,7 +57,7 @@ def test_quota_setting_is_parsed_by_quota_name() -> None:
 
 
 @pytest.mark.parametrize(
-    "written",
+    "notation",
     [
         "list=5",
         "lists",
@@ -69,6 +69,6 @@ def test_quota_setting_is_parsed_by_quota_name() -> None:
         "lists=\u0665",
     ],
 )
-def test_malformed_quota_setting_is_rejected_with_the_quota_name(written: str) -> None:
+def test_malformed_quota_setting_is_rejected_with_the_quota_name(notation: str) -> None:
     with pytest.raises(ValueError, match=r"lists?"):
-        parse_quotas(written)
+        parse_quotas(notation)

@@ -4,7 +4,7 @@ from minio.helpers import check_bucket_name
 from core.settings import SettingsError, read_settings
 from core.settings.store_settings import BackupSettings, BucketSettings, ObjectStorageSettings
 
-NO_BUCKETS = [
+INVALID_BUCKET_NAMES = [
     "b",
     "ab",
     "b" * 64,
@@ -26,13 +26,13 @@ def _set_endpoint(no_settings: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_object_storage_requires_no_keys_besides_the_endpoint() -> None:
-    found = read_settings(BucketSettings)
-    assert found.s3_access_key is None
-    assert found.s3_secret_key is None
+    settings = read_settings(BucketSettings)
+    assert settings.s3_access_key is None
+    assert settings.s3_secret_key is None
 
 
 @pytest.mark.parametrize(
-    ("given", "named"),
+    ("variables", "invalid_name"),
     [
         ({"ACCESS_KEY": "a"}, "S3_SECRET_KEY"),
         ({"SECRET_KEY": "s"}, "S3_SECRET_KEY"),
@@ -47,17 +47,17 @@ def test_object_storage_requires_no_keys_besides_the_endpoint() -> None:
     ],
 )
 def test_settings_error_names_the_invalid_s3_setting(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], named: str
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], invalid_name: str
 ) -> None:
-    for name, value in given.items():
+    for name, value in variables.items():
         monkeypatch.setenv(f"PRESSROOM_S3_{name}", value)
     with pytest.raises(SettingsError) as raised:
         read_settings(BucketSettings)
-    assert str(raised.value).startswith(f"PRESSROOM_{named}: ")
+    assert str(raised.value).startswith(f"PRESSROOM_{invalid_name}: ")
     assert len(str(raised.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("bucket", NO_BUCKETS)
+@pytest.mark.parametrize("bucket", INVALID_BUCKET_NAMES)
 def test_s3_bucket_setting_rejects_names_that_s3_forbids(
     monkeypatch: pytest.MonkeyPatch, bucket: str
 ) -> None:
@@ -74,7 +74,7 @@ def test_accepted_s3_bucket_name_passes_the_client_library_check(
     check_bucket_name(read_settings(ObjectStorageSettings).s3_bucket, s3_check=True)
 
 
-@pytest.mark.parametrize("bucket", [each for each in NO_BUCKETS if "/" not in each])
+@pytest.mark.parametrize("bucket", [each for each in INVALID_BUCKET_NAMES if "/" not in each])
 def test_backup_url_with_forbidden_bucket_name_is_rejected_without_showing_its_secret(
     monkeypatch: pytest.MonkeyPatch, bucket: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Nothing slows down guesses at what operators' tools ask for, so it is long."""
+"""Tests that secrets of operators' tools must be long, because nothing slows down guesses."""
 
 import pytest
 

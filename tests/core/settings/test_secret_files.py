@@ -37,22 +37,22 @@ def test_every_secret_setting_can_be_read_from_a_file(
         file = tmp_path / name
         file.write_text(values.get(name, name) + "\n")
         monkeypatch.setenv(f"{variable_of(name)}_FILE", str(file))
-    others = {
+    other_settings = {
         "S3_ENDPOINT": "http://localhost",
         "S3_ACCESS_KEY": "a",
         "PUBLIC_URL": "http://localhost",
-        # What goes together with a secret.
+        # These settings are required together with a secret.
         "S3_ADMIN_ACCESS_KEY": "a",
         "TURNSTILE_SITE_KEY": "site",
         "HCAPTCHA_SITE_KEY": "site",
         "RECAPTCHA_SITE_KEY": "site",
         "PAYMENTS_SANDBOX_URL": "http://127.0.0.1:1",
     }
-    for name, value in others.items():
+    for name, value in other_settings.items():
         monkeypatch.setenv(f"PRESSROOM_{name}", value)
-    found = load_settings.__wrapped__()
+    settings = load_settings.__wrapped__()
     for name in secrets:
-        secret = getattr(found, name).get_secret_value()
+        secret = getattr(settings, name).get_secret_value()
         assert secret.rpartition("://")[2] == values.get(name, name).rpartition("://")[2]
 
 
@@ -100,7 +100,7 @@ def test_secret_set_both_directly_and_by_file_is_rejected(
     with pytest.raises(SettingsError, match="are both set; set only one of them") as raised:
         read_settings(DatabaseSettings)
     assert "u:p" not in str(raised.value)
-    # An empty variable counts as not set, as everywhere.
+    # An empty variable counts as unset, like in all settings.
     monkeypatch.setenv("PRESSROOM_DATABASE_URL", "")
     assert (
         read_settings(DatabaseSettings)
@@ -109,14 +109,20 @@ def test_secret_set_both_directly_and_by_file_is_rejected(
     )
 
 
-@pytest.mark.parametrize(("ending", "kept"), [("\n", ""), ("\r\n", ""), ("\n\n", "\n"), (" ", " ")])
+@pytest.mark.parametrize(
+    ("ending", "remaining_ending"), [("\n", ""), ("\r\n", ""), ("\n\n", "\n"), (" ", " ")]
+)
 def test_secret_file_loses_only_one_trailing_line_break(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ending: str, kept: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ending: str, remaining_ending: str
 ) -> None:
     file = tmp_path / "database"
     file.write_bytes((URL + ending).encode())
     monkeypatch.setenv("PRESSROOM_DATABASE_URL_FILE", str(file))
-    assert read_settings(DatabaseSettings).database_url.get_secret_value().endswith("/db" + kept)
+    assert (
+        read_settings(DatabaseSettings)
+        .database_url.get_secret_value()
+        .endswith("/db" + remaining_ending)
+    )
 
 
 def test_each_process_requires_only_the_settings_that_it_uses(

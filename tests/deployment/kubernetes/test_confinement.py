@@ -1,3 +1,5 @@
+"""Tests that the Kubernetes manifests confine pods, containers and network traffic."""
+
 from typing import Any
 
 import pytest
@@ -13,18 +15,21 @@ def policies() -> dict[str, dict[str, Any]]:
     return {name: each["spec"] for name, each in pods.of_kind("NetworkPolicy").items()}
 
 
-def selected(selector: dict[str, Any]) -> set[str]:
-    """The workloads whose pods a selector selects."""
+def find_selected_workloads(selector: dict[str, Any]) -> set[str]:
+    """Return the names of the workloads whose pods match a selector."""
     assert selector.keys() <= {"matchLabels", "matchExpressions"}
     return {
         name
         for name, each in (pods.workloads() | pods.scheduled()).items()
         if selector.get("matchLabels", {}).items() <= pods.labels_of(each).items()
-        and all(_fits(one, pods.labels_of(each)) for one in selector.get("matchExpressions", []))
+        and all(
+            _matches(expression, pods.labels_of(each))
+            for expression in selector.get("matchExpressions", [])
+        )
     }
 
 
-def _fits(expression: dict[str, Any], labels: dict[str, str]) -> bool:
+def _matches(expression: dict[str, Any], labels: dict[str, str]) -> bool:
     assert expression["operator"] == "In"
     return labels.get(expression["key"]) in expression["values"]
 
@@ -35,13 +40,13 @@ def test_kubernetes_pods_are_restricted_and_have_bounded_volumes() -> None:
     for name, workload in pods.workloads().items():
         pod = pods.pod_of(workload)
         assert pod["automountServiceAccountToken"] is False, name
-        # Services put no variables beside our settings.
+        # Kubernetes adds no variables of services to Pressroom's settings.
         assert pod["enableServiceLinks"] is False, name
         security = pod["securityContext"]
         user = next(each.text for each in files.dockerfile() if each.name == "USER")
         assert f"{security['runAsUser']}:{security['runAsGroup']}" == user
         assert security["runAsNonRoot"] is True
-        # What the converter's own filter needs: docs/decisions/0018-confined-decoding.md.
+        # The converter's own filter needs this: docs/decisions/0018-confined-decoding.md.
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}
         assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys(), name
         assert all(volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"]), name
@@ -70,36 +75,41 @@ def test_network_policies_deny_all_traffic_by_default() -> None:
         "policyTypes": ["Ingress", "Egress"],
     }
     for name, policy in policies().items():
-        assert selected(policy["podSelector"]), name
+        assert find_selected_workloads(policy["podSelector"]), name
         for rule in [*policy.get("ingress", []), *policy.get("egress", [])]:
             assert rule["ports"], name
             assert rule.get("from") or rule.get("to"), name
 
 
 def test_network_policies_allow_internet_access_only_where_needed() -> None:
-    out, reached = set(), set()
+    workloads_with_internet = set()
+    reachable_ports = set()
     for name, policy in policies().items():
-        workloads = selected(policy["podSelector"])
-        for place in (each for rule in policy.get("egress", []) for each in rule["to"]):
-            block = place.get("ipBlock", {})
+        workloads = find_selected_workloads(policy["podSelector"])
+        for peer in (each for rule in policy.get("egress", []) for each in rule["to"]):
+            block = peer.get("ipBlock", {})
             if block.get("cidr") in {"0.0.0.0/0", "::/0"}:
-                out |= workloads
+                workloads_with_internet |= workloads
             if block.get("cidr") == "0.0.0.0/0":
-                # The node's credentials.
+                # The metadata service of the cloud, which hands out the node's credentials.
                 assert "169.254.0.0/16" in block["except"], name
         for port in (each for rule in policy.get("ingress", []) for each in rule["ports"]):
-            reached |= {(workload, port["port"]) for workload in workloads}
-    # The bucket of the backups is best at another provider.
-    assert out == {"pressroom-api", "pressroom-worker-waiting", "pressroom-verify-backups"}
-    assert reached == {("pressroom-api", "http"), *((each, "metrics") for each in WORKERS)}
+            reachable_ports |= {(workload, port["port"]) for workload in workloads}
+    # The verification of backups reads a bucket, which should be at another provider.
+    assert workloads_with_internet == {
+        "pressroom-api",
+        "pressroom-worker-waiting",
+        "pressroom-verify-backups",
+    }
+    assert reachable_ports == {("pressroom-api", "http"), *((each, "metrics") for each in WORKERS)}
 
 
 def test_pod_monitor_scrapes_every_worker_at_its_metrics_port() -> None:
     [monitor] = pods.of_kind("PodMonitor").values()
-    found = selected(monitor["spec"]["selector"])
-    assert found == WORKERS
+    workloads = find_selected_workloads(monitor["spec"]["selector"])
+    assert workloads == WORKERS
     [endpoint] = monitor["spec"]["podMetricsEndpoints"]
-    for name in found:
+    for name in workloads:
         [container] = pods.pod_of(pods.workloads()[name])["containers"]
         [port] = container["ports"]
         assert endpoint["port"] == port["name"] == "metrics"
@@ -113,7 +123,9 @@ def test_pod_monitor_scrapes_every_worker_at_its_metrics_port() -> None:
 
 def test_service_and_service_monitor_select_the_api() -> None:
     [service] = pods.of_kind("Service").values()
-    assert selected({"matchLabels": service["spec"]["selector"]}) == {"pressroom-api"}
+    assert find_selected_workloads({"matchLabels": service["spec"]["selector"]}) == {
+        "pressroom-api"
+    }
     [monitor] = pods.of_kind("ServiceMonitor").values()
     labels = monitor["spec"]["selector"]["matchLabels"]
     assert labels.items() <= service["metadata"]["labels"].items()
@@ -128,7 +140,7 @@ def test_service_and_service_monitor_select_the_api() -> None:
 def test_kubernetes_deployments_lose_at_most_one_pod_and_spread_over_zones(name: str) -> None:
     deployment: pods.Resource = pods.of_kind("Deployment")[name]
     selector = deployment["spec"]["selector"]
-    assert selected(selector) == {name}
+    assert find_selected_workloads(selector) == {name}
     budgets = [
         each["spec"]
         for each in pods.of_kind("PodDisruptionBudget").values()

@@ -6,7 +6,7 @@ from tests.support.deployment.pods import FOLDER, Resource, example
 
 pytestmark = pytest.mark.tier("check")
 
-# The oldest that docs/kubernetes.md names, and the newest that there are schemas of.
+# The oldest version in docs/kubernetes.md, and the newest version with a published schema.
 VERSIONS = ("1.30", kubernetes_validate.latest_version())
 
 
@@ -29,8 +29,8 @@ def test_kustomize_example_includes_every_file_and_each_resource_once() -> None:
     for file in FOLDER.rglob("*.*"):
         if file.name != "kustomization.yaml":
             folder = file.parent.parent if file.suffix == ".env" else file.parent
-            named = (folder / "kustomization.yaml").read_text()
-            assert str(file.relative_to(folder)) in named, file
+            kustomization = (folder / "kustomization.yaml").read_text()
+            assert str(file.relative_to(folder)) in kustomization, file
     names = [name_of(each) for each in example()]
     assert len(names) == len(set(names))
     namespaces = {

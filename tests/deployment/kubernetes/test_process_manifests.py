@@ -19,33 +19,36 @@ from workers.stopping import MAX_SHUTDOWN_SECONDS
 
 pytestmark = pytest.mark.tier("check")
 
-NAME = "pressroom-verify-backups"
+BACKUP_VERIFICATION = "pressroom-verify-backups"
 
 
 def test_kubernetes_backup_verification_has_all_settings_its_command_needs() -> None:
-    [container] = pods.containers_of(pods.of_kind("CronJob")[NAME])
-    process = pods.Process(NAME, container)
+    [container] = pods.containers_of(pods.of_kind("CronJob")[BACKUP_VERIFICATION])
+    process = pods.Process(BACKUP_VERIFICATION, container)
     require_accepted(process.words)
-    given = process.values().keys() | process.secrets().keys()
-    owner = {"PRESSROOM_MIGRATION_DATABASE_URL"}
-    needed = {variable_of(name) for name in ("backup_url", "backup_keys", "s3_endpoint")}
-    assert files.required_names() | needed | owner <= given
-    assert given <= {variable_of(name) for name in Settings.model_fields}
+    variables = process.values().keys() | process.secrets().keys()
+    owner_variables = {"PRESSROOM_MIGRATION_DATABASE_URL"}
+    backup_variables = {variable_of(name) for name in ("backup_url", "backup_keys", "s3_endpoint")}
+    assert files.required_names() | backup_variables | owner_variables <= variables
+    assert variables <= {variable_of(name) for name in Settings.model_fields}
 
 
 def test_kubernetes_backup_verification_has_no_more_rights_than_the_migration() -> None:
-    job, migration = pods.scheduled()[NAME], pods.workloads()["pressroom-migrate"]
-    own, usual = pods.pod_of(job), pods.pod_of(migration)
+    job = pods.scheduled()[BACKUP_VERIFICATION]
+    job_pod = pods.pod_of(job)
+    migration_pod = pods.pod_of(pods.workloads()["pressroom-migrate"])
     for name in ("automountServiceAccountToken", "enableServiceLinks", "securityContext"):
-        assert own[name] == usual[name]
-    assert own["volumes"] == usual["volumes"]
-    assert own["containers"][0]["securityContext"] == usual["containers"][0]["securityContext"]
+        assert job_pod[name] == migration_pod[name]
+    assert job_pod["volumes"] == migration_pod["volumes"]
+    job_security = job_pod["containers"][0]["securityContext"]
+    assert job_security == migration_pod["containers"][0]["securityContext"]
     labels = pods.labels_of(job)
     for workload in pods.of_kind("Deployment").values():
         assert not workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
-OWNERS = {
+# Maps each secret that only one workload gets to this workload.
+WORKLOADS_OF_OWNER_SECRETS = {
     "PRESSROOM_MIGRATION_DATABASE_URL": "pressroom-migrate",
     "PRESSROOM_S3_ADMIN_ACCESS_KEY": "pressroom-bucket",
     "PRESSROOM_S3_ADMIN_SECRET_KEY": "pressroom-bucket",
@@ -53,8 +56,8 @@ OWNERS = {
 
 
 def api() -> pods.Process:
-    [found] = [each for each in pods.processes() if each.words[1] == "serve"]
-    return found
+    [process] = [each for each in pods.processes() if each.words[1] == "serve"]
+    return process
 
 
 def workers() -> list[pods.Process]:
@@ -62,22 +65,28 @@ def workers() -> list[pods.Process]:
 
 
 def test_kubernetes_secrets_come_from_the_vault_and_reach_only_their_processes() -> None:
-    required, read = files.required_names(), set()
+    required = files.required_names()
+    used_secrets = set()
     for process in pods.processes():
         assert process.may_hold().isdisjoint(pods.of_secrets())
         assert process.secrets().keys() <= pods.of_secrets()
-        for name, place in process.secrets().items():
-            assert place["key"] == name
-            assert place.get("optional", False) == (name not in required)
-            assert place["name"] == ("pressroom-owner" if name in OWNERS else "pressroom-settings")
-            assert OWNERS.get(name, process.workload) == process.workload
-            read.add(place["name"])
-    made = {each["spec"]["target"]["name"] for each in pods.of_kind("ExternalSecret").values()}
-    assert made == read
+        for name, reference in process.secrets().items():
+            assert reference["key"] == name
+            assert reference.get("optional", False) == (name not in required)
+            is_owner_secret = name in WORKLOADS_OF_OWNER_SECRETS
+            assert reference["name"] == (
+                "pressroom-owner" if is_owner_secret else "pressroom-settings"
+            )
+            assert WORKLOADS_OF_OWNER_SECRETS.get(name, process.workload) == process.workload
+            used_secrets.add(reference["name"])
+    created_secrets = {
+        each["spec"]["target"]["name"] for each in pods.of_kind("ExternalSecret").values()
+    }
+    assert created_secrets == used_secrets
     [monitored] = pods.of_kind("ServiceMonitor")["pressroom-api"]["spec"]["endpoints"]
     token = monitored["authorization"]["credentials"]
-    place = api().secrets()["PRESSROOM_METRICS_TOKEN"]
-    assert (token["name"], token["key"]) == (place["name"], place["key"])
+    reference = api().secrets()["PRESSROOM_METRICS_TOKEN"]
+    assert (token["name"], token["key"]) == (reference["name"], reference["key"])
 
 
 def test_settings_of_the_kubernetes_example_are_valid() -> None:
@@ -92,7 +101,9 @@ def test_settings_of_the_kubernetes_example_are_valid() -> None:
         "PRESSROOM_ENCRYPTION_KEYS": keys,
     }
     values = {name: text.get(variable_of(name)) for name in Settings.model_fields}
-    settings = Settings.model_validate({name: it for name, it in values.items() if it is not None})
+    settings = Settings.model_validate(
+        {name: value for name, value in values.items() if value is not None}
+    )
     assert settings.forwarding_networks()
     assert isinstance(settings.redis_url, SecretStr)
 
@@ -101,13 +112,15 @@ def test_kubernetes_images_share_one_release_and_deployments_wait_for_migration(
     workers = {each.container["image"] for each in pods.processes() if "worker" in each.workload}
     [image] = {each.container["image"] for each in pods.processes()} - workers
     assert image.partition(":")[2] not in ("", "latest")
-    # With the dictionaries of languages.
+    # The image of the workers also contains the dictionaries of languages.
     assert workers == {f"{image}-worker"}
-    first = {each.workload for each in pods.processes() if each.words[1:] == ["migrate"]}
-    assert first == {"pressroom-migrate"}
-    waits = {each.workload for each in pods.processes() if each.words[1:] == ["migrate", "--wait"]}
-    assert waits == set(pods.of_kind("Deployment"))
-    assert first | {"pressroom-bucket"} == set(pods.of_kind("Job"))
+    migrations = {each.workload for each in pods.processes() if each.words[1:] == ["migrate"]}
+    assert migrations == {"pressroom-migrate"}
+    waiting = {
+        each.workload for each in pods.processes() if each.words[1:] == ["migrate", "--wait"]
+    }
+    assert waiting == set(pods.of_kind("Deployment"))
+    assert migrations | {"pressroom-bucket"} == set(pods.of_kind("Job"))
 
 
 def test_kubernetes_probes_use_existing_api_paths_and_the_api_port() -> None:
@@ -115,17 +128,17 @@ def test_kubernetes_probes_use_existing_api_paths_and_the_api_port() -> None:
     [port] = container["ports"]
     assert str(port["containerPort"]) == option(api().words, "--port")
     assert option(api().words, "--host") == "0.0.0.0"
-    asked = {
+    probes = {
         name: container[name]["httpGet"]
         for name in ("startupProbe", "livenessProbe", "readinessProbe")
     }
-    assert {each["port"] for each in asked.values()} == {port["name"]}
+    assert {each["port"] for each in probes.values()} == {port["name"]}
     [monitored] = pods.of_kind("ServiceMonitor")["pressroom-api"]["spec"]["endpoints"]
     served = openapi_document()["paths"].keys()
-    assert {each["path"] for each in asked.values()} | {monitored["path"]} <= served
-    # A process that is not ready is taken out of rotation, and not ended.
-    assert asked["readinessProbe"]["path"] == "/readyz"
-    assert asked["livenessProbe"]["path"] == asked["startupProbe"]["path"] == "/healthz"
+    assert {each["path"] for each in probes.values()} | {monitored["path"]} <= served
+    # A process that isn't ready gets no calls, but isn't killed.
+    assert probes["readinessProbe"]["path"] == "/readyz"
+    assert probes["livenessProbe"]["path"] == probes["startupProbe"]["path"] == "/healthz"
 
 
 @pytest.mark.parametrize("process", workers(), ids=str)
@@ -135,33 +148,34 @@ def test_kubernetes_probes_use_existing_api_paths_and_the_api_port() -> None:
 def test_kubernetes_worker_probes_depend_on_the_age_of_the_alive_file(
     process: pods.Process, tmp_path: Path, age: int | None, lives: bool, is_ready: bool
 ) -> None:
-    named, file = process.values()["PRESSROOM_ALIVE_FILE"], tmp_path / "alive"
+    path_in_container = process.values()["PRESSROOM_ALIVE_FILE"]
+    file = tmp_path / "alive"
     if age is not None:
         file.touch()
         os.utime(file, (time.time() - age,) * 2)
     for probe, expected in (("livenessProbe", lives), ("readinessProbe", is_ready)):
         [*shell, script] = process.container[probe]["exec"]["command"]
-        assert named in script
-        words = [*shell, script.replace(named, str(file))]
-        asked = subprocess.run(words, check=False, capture_output=True)
-        assert (asked.returncode == 0) == expected, probe
-    # /tmp outlives a container, whose successor must not be ended for its file.
-    removes = process.container["lifecycle"]["postStart"]["exec"]["command"]
-    assert removes == ["rm", "-f", named]
-    # A stalled worker hears no other signal than the one that follows.
+        assert path_in_container in script
+        words = [*shell, script.replace(path_in_container, str(file))]
+        completed = subprocess.run(words, check=False, capture_output=True)
+        assert (completed.returncode == 0) == expected, probe
+    # /tmp outlives a container. Its old file must not cause the kill of the next container.
+    start_command = process.container["lifecycle"]["postStart"]["exec"]["command"]
+    assert start_command == ["rm", "-f", path_in_container]
+    # A stalled worker doesn't handle SIGTERM, so SIGKILL follows after a second.
     assert process.container["livenessProbe"]["terminationGracePeriodSeconds"] == 1
 
 
 def test_kubernetes_grace_periods_exceed_the_shutdown_times() -> None:
-    grace = {
+    grace_seconds = {
         name: pods.pod_of(each)["terminationGracePeriodSeconds"]
         for name, each in pods.workloads().items()
     }
     drain = Settings.model_fields["api_drain"].default
-    assert drain + API_GRACE_SECONDS + MAX_CLOSE_SECONDS < grace["pressroom-api"]
+    assert drain + API_GRACE_SECONDS + MAX_CLOSE_SECONDS < grace_seconds["pressroom-api"]
     for worker in workers():
         default = Settings.model_fields["worker_grace"].default
-        assert default + MAX_SHUTDOWN_SECONDS < grace[worker.workload]
+        assert default + MAX_SHUTDOWN_SECONDS < grace_seconds[worker.workload]
 
 
 def test_kubernetes_media_worker_counts_its_own_cpu_limit_instead_of_node_cores() -> None:
@@ -170,7 +184,7 @@ def test_kubernetes_media_worker_counts_its_own_cpu_limit_instead_of_node_cores(
     counted = environment["PYTHON_CPU_COUNT"]["valueFrom"]["resourceFieldRef"]
     assert counted == {"resource": "limits.cpu"}
     assert float(worker.container["resources"]["limits"]["cpu"]) >= 1
-    # The variable is read from Python 3.13 on.
+    # Python reads the variable since version 3.13.
     image = re.search(r"^ARG PYTHON_IMAGE=python:3\.(\d+)", files.DOCKERFILE.read_text(), re.M)
     assert image
     assert int(image[1]) >= 13

@@ -15,8 +15,9 @@ from tests.support.deployment import files, pods
 from workers.serving import plan_serving
 
 PASSWORD = "word-of-the-scaler"
-# What a queue has: due and in line, sent, running; not due yet; ended.
-WORK = 3
+# Each queue has three due jobs: one is not sent yet, one is sent, and one is running. It also has
+# a job that isn't due yet, and a finished job.
+DUE_JOBS = 3
 JOBS = f"""
 INSERT INTO jobs (kind, queue, status, sends, send_after, lease_expires_at, finished_at)
 SELECT 'attachment.process', queue, status, sends, now() + late, lease, ended
@@ -59,14 +60,15 @@ def test_every_queue_scales_the_deployment_of_its_worker() -> None:
 
 @pytest.mark.tier("check")
 def test_autoscaler_measures_request_queues_in_redis_and_job_queues_in_postgres() -> None:
-    in_redis, in_postgres = triggers("redis"), triggers("postgresql")
-    assert in_redis.keys() == {Queue.REQUEST, Queue.PHOTOS}
-    assert in_postgres.keys() == set(Queue) - in_redis.keys()
-    for queue, trigger in in_redis.items():
+    redis_triggers = triggers("redis")
+    postgres_triggers = triggers("postgresql")
+    assert redis_triggers.keys() == {Queue.REQUEST, Queue.PHOTOS}
+    assert postgres_triggers.keys() == set(Queue) - redis_triggers.keys()
+    for queue, trigger in redis_triggers.items():
         assert trigger["metadata"]["listName"] == queue_name(queue)
-    everything = [*in_redis.values(), *in_postgres.values()]
-    used = {each["authenticationRef"]["name"] for each in everything}
-    assert used == set(pods.of_kind("TriggerAuthentication"))
+    all_triggers = [*redis_triggers.values(), *postgres_triggers.values()]
+    credentials = {each["authenticationRef"]["name"] for each in all_triggers}
+    assert credentials == set(pods.of_kind("TriggerAuthentication"))
 
 
 @pytest.mark.tier("check")
@@ -77,10 +79,10 @@ def test_autoscaler_adds_a_process_only_if_the_existing_ones_are_fully_used(
     metadata = (triggers("redis") | triggers("postgresql"))[queue]["metadata"]
     target = metadata.get("targetQueryValue") or metadata["listLength"]
     [process] = [each for each in pods.processes() if queue in each.queues]
-    at_once = plan_serving(process.queues).limits[queue]
+    max_concurrent_jobs = plan_serving(process.queues).limits[queue]
     if queue == Queue.MEDIA:
-        at_once = int(process.container["resources"]["limits"]["cpu"])
-    assert int(target) >= at_once
+        max_concurrent_jobs = int(process.container["resources"]["limits"]["cpu"])
+    assert int(target) >= max_concurrent_jobs
 
 
 @pytest.fixture(scope="module")
@@ -111,18 +113,19 @@ def test_autoscaler_query_counts_due_jobs_with_index_scans(
     query = triggers("postgresql")[queue]["metadata"]["query"]
     with scaler_connection.cursor() as cursor:
         cursor.execute(query)
-        assert cursor.fetchall() == [(WORK,)]
-        # Of a small table all would be read at once: what matters is which plan there is at all.
+        assert cursor.fetchall() == [(DUE_JOBS,)]
+        # Disable the plans that Postgres prefers for small tables.
         cursor.execute("SET enable_seqscan = off")
         cursor.execute("SET enable_bitmapscan = off")
         cursor.execute(f"EXPLAIN {query}")
         plan = "\n".join(line for (line,) in cursor.fetchall())
         assert "Seq Scan" not in plan, plan
-        # Running jobs are as few as the workers' threads: their index is small, and read whole.
+        # The index of running jobs is read completely. It is small, because there are no more
+        # running jobs than workers' threads.
         assert plan.count(f"Index Cond: (queue = '{queue}'::text)") == 1, plan
         assert plan.count(f"Index Cond: ((queue = '{queue}'::text) AND (send_after <= ") == 1, plan
         assert "using ix_jobs_lease_expires_at" in plan, plan
-        assert plan.count("Limit") == WORK, plan
+        assert plan.count("Limit") == DUE_JOBS, plan
 
 
 def test_autoscaler_role_cannot_read_results_or_users_or_change_jobs(

@@ -1,3 +1,5 @@
+"""Tests that processes run in containers with the restrictions of the Kubernetes manifests."""
+
 import json
 import os
 import platform
@@ -25,13 +27,13 @@ from tests.support.deployment import files, pods
 from tests.support.images.pictures import photo
 from tests.support.stack.programs import TEST_PROGRAMS
 
-# What container runtimes call their default, in the form that Docker and Podman share.
+# The default seccomp profile of container runtimes, in the format that Docker and Podman share.
 DEFAULT_PROFILE = Path("/usr/share/containers/seccomp.json")
-_OUTSIDE = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64")
+_HOST_FOLDERS = ("/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64")
 
 
-def missing() -> str:
-    """What keeps containers from running here, or nothing."""
+def find_missing_prerequisite() -> str:
+    """Return the reason why containers can't run on this machine, or an empty text."""
     if os.geteuid() != 0:
         return "containers are made by root"
     if shutil.which("runc") is None:
@@ -41,7 +43,7 @@ def missing() -> str:
 
 @dataclass
 class Container:
-    """A running container; the files of its bundle and its log are in `folder`."""
+    """A running container, whose bundle and log are in `folder`."""
 
     process: pods.Process
     folder: Path
@@ -58,14 +60,14 @@ class Container:
         return str(self.process).replace("/", "-")
 
     def succeeds(self, words: Sequence[str]) -> bool:
-        """Whether these words of a probe succeed in the container."""
-        asked = [*self._runc, "exec", self.name, *words]
-        return subprocess.run(asked, check=False, capture_output=True).returncode == 0
+        """Return whether a command succeeds in the container."""
+        command = [*self._runc, "exec", self.name, *words]
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
-    def asks(self, probe: str) -> bool:
+    def passes_probe(self, probe: str) -> bool:
         return self.succeeds(self.process.container[probe]["exec"]["command"])
 
-    def ask_to_end(self) -> None:
+    def terminate(self) -> None:
         words = [*self._runc, "kill", self.name, "TERM"]
         subprocess.run(words, check=False, capture_output=True)
 
@@ -73,9 +75,9 @@ class Container:
 def start_container(
     process: pods.Process, folder: Path, settings: dict[str, str], port: int
 ) -> Container:
-    """Start a container with those of these settings that its process needs.
+    """Start a container with the settings that its process needs.
 
-    ``port`` takes the place of the manifest's own, which another program of this machine may have.
+    ``port`` replaces the port in the manifest, which another program of this machine may use.
     """
     (folder / "rootfs").mkdir(parents=True)
     environment = {
@@ -86,8 +88,8 @@ def start_container(
         **{name: value for name, value in settings.items() if name in process.needs()},
     }
     pairs = pairwise(process.words)
-    given = [str(port) if before == "--port" else word for before, word in pairs]
-    words = [sys.executable, "-m", "cli.main", *given]
+    arguments = [str(port) if previous == "--port" else word for previous, word in pairs]
+    words = [sys.executable, "-m", "cli.main", *arguments]
     (folder / "config.json").write_text(json.dumps(_bundle(process, folder, words, environment)))
     return Container(process, folder)
 
@@ -123,9 +125,13 @@ def _mounts(process: pods.Process, root: Path) -> Iterator[dict[str, Any]]:
     yield {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["mode=755"]}
     folders = [each["mountPath"] for each in process.container["volumeMounts"]]
     for folder in ("/dev/shm", *folders):
-        own = {"destination": folder, "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]}
-        yield own
-    for path in (*_OUTSIDE, sys.base_prefix, sys.prefix, str(files.ROOT)):
+        yield {
+            "destination": folder,
+            "type": "tmpfs",
+            "source": "tmpfs",
+            "options": ["mode=1777"],
+        }
+    for path in (*_HOST_FOLDERS, sys.base_prefix, sys.prefix, str(files.ROOT)):
         if Path(path).is_symlink():
             (root / path.lstrip("/")).symlink_to(Path(path).readlink())
         elif Path(path).exists():
@@ -134,22 +140,24 @@ def _mounts(process: pods.Process, root: Path) -> Iterator[dict[str, Any]]:
 
 
 def _seccomp() -> dict[str, Any]:
-    """The default profile, as it is for a container without capabilities on x86-64."""
+    """Return the default profile for a container without capabilities on x86-64."""
     profile = json.loads(DEFAULT_PROFILE.read_text())
     rules = [
         {key: each[key] for key in ("names", "action", "errnoRet") if each.get(key) is not None}
         | {"args": [_without_comments(arg) for arg in each.get("args") or []]}
         for each in profile["syscalls"]
-        if _concerns_us(each.get("includes") or {}, each.get("excludes") or {})
+        if _is_applicable(each.get("includes") or {}, each.get("excludes") or {})
     ]
     architectures = ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"]
     default = {key: profile[key] for key in ("defaultAction", "defaultErrnoRet") if key in profile}
     return {**default, "architectures": architectures, "syscalls": rules}
 
 
-def _concerns_us(includes: dict[str, Any], excludes: dict[str, Any]) -> bool:
-    is_ours = "amd64" in includes.get("arches", ["amd64"])
-    return is_ours and "caps" not in includes and "amd64" not in excludes.get("arches", [])
+def _is_applicable(includes: dict[str, Any], excludes: dict[str, Any]) -> bool:
+    is_own_architecture = "amd64" in includes.get("arches", ["amd64"])
+    return (
+        is_own_architecture and "caps" not in includes and "amd64" not in excludes.get("arches", [])
+    )
 
 
 def _without_comments(argument: dict[str, Any]) -> dict[str, Any]:
@@ -159,11 +167,13 @@ def _without_comments(argument: dict[str, Any]) -> dict[str, Any]:
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.tier("machines"),
-    pytest.mark.skipif(bool(missing()), reason=missing()),
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="the profile is read for x86-64"),
+    pytest.mark.skipif(bool(find_missing_prerequisite()), reason=find_missing_prerequisite()),
+    pytest.mark.skipif(
+        platform.machine() != "x86_64", reason="the tests read the profile for x86-64"
+    ),
 ]
 
-Starts = Callable[[str], Container]
+StartContainer = Callable[[str], Container]
 
 
 @pytest.fixture
@@ -177,37 +187,39 @@ def unmigrated_stack(services: Services, home: Path) -> Iterator[Stack]:
 
 
 @pytest.fixture
-def start_pod_container(unmigrated_stack: Stack, tmp_path: Path) -> Iterator[Starts]:
+def start_pod_container(unmigrated_stack: Stack, tmp_path: Path) -> Iterator[StartContainer]:
     settings = {
         **unmigrated_stack.environment,
         "PRESSROOM_MIGRATION_DATABASE_URL": unmigrated_stack.owner_url,
         "PRESSROOM_ALIVE_FILE": "/tmp/alive",
     }
-    known = {str(each): each for each in pods.processes()}
-    with ExitStack() as started:
+    processes = {str(each): each for each in pods.processes()}
+    with ExitStack() as cleanup:
 
-        def run(name: str) -> Container:
+        def start(name: str) -> Container:
             folder = tmp_path / name.replace("/", "-")
-            made = start_container(known[name], folder, settings, unmigrated_stack.api_port)
-            started.callback(made.main.wait, 60)
-            started.callback(made.ask_to_end)
-            return made
+            container = start_container(
+                processes[name], folder, settings, unmigrated_stack.api_port
+            )
+            cleanup.callback(container.main.wait, 60)
+            cleanup.callback(container.terminate)
+            return container
 
-        yield run
+        yield start
 
 
 def test_kubernetes_containers_process_an_upload_and_a_composer_call(
-    unmigrated_stack: Stack, start_pod_container: Starts
+    unmigrated_stack: Stack, start_pod_container: StartContainer
 ) -> None:
-    waits = start_pod_container("pressroom-api/wait-until-migrated")
-    said = "migrate.waits_for_the_database"
-    eventually(lambda: said in waits.log.read_text(), what="the first container of the API's pod")
+    init_container = start_pod_container("pressroom-api/wait-until-migrated")
+    event = "migrate.waits_for_the_database"
+    eventually(lambda: event in init_container.log.read_text(), what="the API's init container")
     for job in (
         start_pod_container("pressroom-migrate/migrate"),
         start_pod_container("pressroom-bucket/bucket"),
     ):
         assert job.main.wait(60) == 0, job.log.read_text()
-    assert waits.main.wait(30) == 0
+    assert init_container.main.wait(30) == 0
 
     api = start_pod_container("pressroom-api/api")
     workers = [
@@ -219,19 +231,19 @@ def test_kubernetes_containers_process_an_upload_and_a_composer_call(
         assert worker.succeeds(
             worker.process.container["lifecycle"]["postStart"]["exec"]["command"]
         )
-        is_ready = partial(worker.asks, "readinessProbe")
+        is_ready = partial(worker.passes_probe, "readinessProbe")
         eventually(is_ready, within=60, what=f"the probe of {worker.name}")
-        assert worker.asks("livenessProbe")
+        assert worker.passes_probe("livenessProbe")
 
     wait = {"Prefer": "wait=30"}
     with unmigrated_stack.client(unmigrated_stack.create_owner().key) as client:
         upload = client.post("/attachments", files={"file": ("a.jpg", photo())}, headers=wait)
         post = {"title": "A garden in May", "content": "The tulips are out."}
-        written = client.post("/composer/metadata", json=post, headers=wait)
+        metadata = client.post("/composer/metadata", json=post, headers=wait)
     assert upload.json()["data"]["mime_type"] == "image/webp"
-    assert written.status_code == 200
-    # The converter confines itself further, inside of what confines the pod.
+    assert metadata.status_code == 200
+    # The converter also confines itself with its own filter, in addition to the pod's restrictions.
     assert "converter.unfiltered" not in workers[1].log.read_text()
     for container in (api, *workers):
-        container.ask_to_end()
+        container.terminate()
         assert container.main.wait(40) == 0, container.log.read_text()

@@ -75,8 +75,8 @@ def call(inbox: Mailbox) -> Call:
 def test_sandbox_resend_stores_mails_with_unchanged_long_headers(
     send: Call, inbox: Mailbox
 ) -> None:
-    sent = send({"headers": {"List-Unsubscribe": LINK}, "reply_to": "editor@example.com"})
-    assert (sent.status_code, set(sent.json())) == (200, {"id"})
+    reply = send({"headers": {"List-Unsubscribe": LINK}, "reply_to": "editor@example.com"})
+    assert (reply.status_code, set(reply.json())) == (200, {"id"})
     [mail] = inbox
     assert (mail.recipients, mail.subject) == (("reader@example.com",), "Hello")
     assert (mail.text, mail.html) == ("Plain\n", "<p>Html</p>\n")
@@ -153,8 +153,8 @@ def test_sandbox_listmonk_sends_template_to_unknown_address(call: Call, inbox: M
 def test_sandbox_listmonk_refuses_wrong_token_and_invalid_requests(
     call: Call, inbox: Mailbox
 ) -> None:
-    refused = call("GET", "templates", token="wrong")
-    assert (refused.status_code, refused.json()) == (403, {"message": "invalid API credentials"})
+    reply = call("GET", "templates", token="wrong")
+    assert (reply.status_code, reply.json()) == (403, {"message": "invalid API credentials"})
     assert call("POST", "tx", MESSAGE).json() == {"message": "Template 1 doesn't exist."}
     unsupported = call("POST", "templates", TEMPLATE | {"body": "{{ TrackView }}"})
     assert "doesn't support the action {{ TrackView }}" in unsupported.json()["message"]

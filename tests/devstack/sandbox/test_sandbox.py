@@ -84,7 +84,7 @@ def test_registered_sandbox_provider_is_listed_and_mounted() -> None:
 
 @pytest.mark.parametrize("host", ["rebind.evil.example", "localhost.evil.example", "10.0.0.1"])
 def test_sandbox_rejects_foreign_host_headers_against_dns_rebinding(host: str) -> None:
-    refused = fetch_page("/mail/inbox", mailbox(), host=host)
-    assert refused.status_code == 400
-    assert "letter" not in refused.text
+    rejected = fetch_page("/mail/inbox", mailbox(), host=host)
+    assert rejected.status_code == 400
+    assert "letter" not in rejected.text
     assert fetch_page("/mail/inbox", mailbox(), host="127.0.0.1:8002").status_code == 200

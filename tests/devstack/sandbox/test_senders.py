@@ -65,8 +65,8 @@ class Intake:
         @app.post("/senders/7/events")
         async def receive(request: Request) -> Response:
             body = await request.body()
-            kept = SenderRequest(dict(request.headers), body, datetime.now(UTC))
-            self.requests.append(kept)
+            received = SenderRequest(dict(request.headers), body, datetime.now(UTC))
+            self.requests.append(received)
             return Response(status_code=202)
 
         return app

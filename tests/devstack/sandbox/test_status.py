@@ -18,14 +18,15 @@ TOKEN = "a-token-of-the-test"
 
 
 def test_sandbox_status_reads_dependencies_from_the_metrics() -> None:
-    class Teller(QuietHandler):
-        """Tells metrics to whoever has the token."""
+    class MetricsHandler(QuietHandler):
+        """Serves metrics to clients with the token."""
 
         def do_GET(self) -> None:
-            is_known = self.headers.get("Authorization") == f"Bearer {TOKEN}"
-            self.reply(200 if is_known else 401, b"pressroom_database_up 1\npressroom_redis_up 0\n")
+            has_token = self.headers.get("Authorization") == f"Bearer {TOKEN}"
+            metrics = b"pressroom_database_up 1\npressroom_redis_up 0\n"
+            self.reply(200 if has_token else 401, metrics)
 
-    with running(http_server(Teller)) as url:
+    with running(http_server(MetricsHandler)) as url:
         figures = StatusFigures([MetricsSource(f"{url}/metrics", TOKEN)])
         asyncio.run(figures.take_sample())
     assert figures.check_dependencies() == {"database": True, "redis": False}
@@ -34,7 +35,7 @@ def test_sandbox_status_reads_dependencies_from_the_metrics() -> None:
 def test_sandbox_status_shows_no_duration_before_anything_was_measured() -> None:
     counts = iter((b"3", b"3", b"5"))
 
-    class Teller(QuietHandler):
+    class MetricsHandler(QuietHandler):
         """Serves metrics that describe requests with a duration of two seconds.
 
         The second sample contains no new request.
@@ -56,7 +57,7 @@ def test_sandbox_status_shows_no_duration_before_anything_was_measured() -> None
         await figures.take_sample()
         return [before, figures.values(duration)]
 
-    with running(http_server(Teller)) as url:
+    with running(http_server(MetricsHandler)) as url:
         assert asyncio.run(read_durations()) == [[], [2.0]]
 
 

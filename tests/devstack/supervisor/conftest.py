@@ -11,8 +11,8 @@ from tests.support.stack.ordinary_user import OrdinaryUser
 
 @pytest.fixture(scope="session")
 def checkout() -> Iterator[Checkout]:
-    """Our modules and packages where other users than root can read them."""
-    # Not below pytest's own directory, which is closed to others.
+    """A copy of Pressroom's modules and packages that users other than root can read."""
+    # The copy isn't below pytest's own directory, because other users can't enter that directory.
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         Path(directory).chmod(0o755)
         yield open_checkout(Path(directory))

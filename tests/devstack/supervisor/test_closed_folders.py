@@ -20,24 +20,24 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 
 @pytest.fixture
 def closed_folder() -> Iterator[Path]:
-    """A folder of root's below /tmp, which no other user can enter."""
+    """A folder below /tmp that only root can enter."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         yield Path(directory)
 
 
 def test_devstack_finds_the_topmost_folder_that_a_user_cannot_enter(closed_folder: Path) -> None:
-    below = closed_folder / "open" / "closed too"
-    below.mkdir(parents=True)
-    below.chmod(0o700)
-    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) == closed_folder
+    subfolder = closed_folder / "open" / "closed too"
+    subfolder.mkdir(parents=True)
+    subfolder.chmod(0o700)
+    assert postgres.find_closed_folder(subfolder, ORDINARY_ID, ORDINARY_ID) == closed_folder
     closed_folder.chmod(0o711)
-    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) == below
-    shutil.chown(below, ORDINARY_ID)
-    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) is None
-    shutil.chown(below, 0, ORDINARY_ID)
-    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) == below
-    below.chmod(0o710)
-    assert postgres.find_closed_folder(below, ORDINARY_ID, ORDINARY_ID) is None
+    assert postgres.find_closed_folder(subfolder, ORDINARY_ID, ORDINARY_ID) == subfolder
+    shutil.chown(subfolder, ORDINARY_ID)
+    assert postgres.find_closed_folder(subfolder, ORDINARY_ID, ORDINARY_ID) is None
+    shutil.chown(subfolder, 0, ORDINARY_ID)
+    assert postgres.find_closed_folder(subfolder, ORDINARY_ID, ORDINARY_ID) == subfolder
+    subfolder.chmod(0o710)
+    assert postgres.find_closed_folder(subfolder, ORDINARY_ID, ORDINARY_ID) is None
 
 
 def test_start_as_root_names_the_folder_that_user_nobody_cannot_enter(
@@ -60,11 +60,11 @@ def test_make_reports_the_folder_that_user_nobody_cannot_enter(
 ) -> None:
     if shutil.which("make") is None:
         pass_over("the Makefile needs make")
-    here = closed_folder / "pressroom"
-    here.mkdir()
-    here.chmod(0o755)
-    shutil.copyfile(MAKEFILE, here / "Makefile")
-    refused = ordinary_user.run_in(here, "make", target)
-    assert refused.returncode == 2
-    assert f"User nobody cannot enter {closed_folder}," in refused.stdout
-    assert str(here) in refused.stdout
+    project_folder = closed_folder / "pressroom"
+    project_folder.mkdir()
+    project_folder.chmod(0o755)
+    shutil.copyfile(MAKEFILE, project_folder / "Makefile")
+    completed = ordinary_user.run_in(project_folder, "make", target)
+    assert completed.returncode == 2
+    assert f"User nobody cannot enter {closed_folder}," in completed.stdout
+    assert str(project_folder) in completed.stdout

@@ -85,11 +85,11 @@ def test_user_settings_override_the_devstack_even_if_read_from_files(
     monkeypatch.setenv("PRESSROOM_MAIL_URL_FILE", str(file))
     monkeypatch.setenv("PRESSROOM_S3_BUCKET", "mine")
     chosen = {"PRESSROOM_MAIL_URL": "smtp://127.0.0.1:1", "PRESSROOM_S3_BUCKET": "ours"}
-    given = build_program_environment(chosen)
-    assert given["PRESSROOM_MAIL_URL"] == "smtp://mail.example.com"
-    assert given["PRESSROOM_S3_BUCKET"] == "mine"
-    # Both of them would be refused.
-    assert "PRESSROOM_MAIL_URL_FILE" not in given
+    environment = build_program_environment(chosen)
+    assert environment["PRESSROOM_MAIL_URL"] == "smtp://mail.example.com"
+    assert environment["PRESSROOM_S3_BUCKET"] == "mine"
+    # Pressroom rejects a setting that has both a value and a file.
+    assert "PRESSROOM_MAIL_URL_FILE" not in environment
     file.unlink()
     with pytest.raises(StackError, match=r"PRESSROOM_MAIL_URL_FILE: the file .* No such file"):
         read_user_settings()

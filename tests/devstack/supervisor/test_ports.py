@@ -62,12 +62,12 @@ def test_port_picker_returns_each_port_only_once(tmp_path: Path) -> None:
 def test_only_the_listening_process_is_recognized_as_listening(taken_port: int) -> None:
     assert is_listening(os.getpid(), taken_port)
     server = "import socket, sys\nwith socket.create_server(('127.0.0.1', 0)) as server:\n"
-    tells = f"{server}    print(server.getsockname()[1], flush=True)\n    sys.stdin.read()"
+    print_port = f"{server}    print(server.getsockname()[1], flush=True)\n    sys.stdin.read()"
     with subprocess.Popen(
-        [sys.executable, "-S", "-c", tells], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout
-        port = int(other.stdout.readline())
-        assert is_listening(other.pid, port)
-        assert not is_listening(other.pid, taken_port)
-    assert not is_listening(other.pid, port)
+        [sys.executable, "-S", "-c", print_port], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other_process:
+        assert other_process.stdout
+        port = int(other_process.stdout.readline())
+        assert is_listening(other_process.pid, port)
+        assert not is_listening(other_process.pid, taken_port)
+    assert not is_listening(other_process.pid, port)

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture(scope="module")
 def deep_home() -> Iterator[Path]:
-    # Deep, because socket names have a limit that a deep home must not run into.
+    # The path is long, because the devstack must not exceed the limit for the names of sockets.
     with tempfile.TemporaryDirectory() as directory:
         yield Path(directory) / ("a-rather-long-name/" * 5) / "home"
 
@@ -45,7 +45,7 @@ def deep_home() -> Iterator[Path]:
 def own_services(deep_home: Path) -> Iterator[Services]:
     running = embedded_services(deep_home)
     with pytest.MonkeyPatch.context() as patch:
-        # What a developer's shell may well hold, and what must not reach the servers.
+        # A developer's shell may contain these variables, which must not reach the servers.
         patch.setenv("AWS_ACCESS_KEY_ID", "strangers-key")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "strangers-secret")
         patch.setenv("PGSSLMODE", "require")
@@ -67,9 +67,9 @@ def query(own_services: Services, statement: str) -> list[tuple[object, ...]]:
 def valkey(own_services: Services, *lines: str, password: str | None = None) -> bytes:
     url = urllib3.util.parse_url(own_services.environment["PRESSROOM_REDIS_URL"])
     login = password or own_services.secrets.valkey_admin_password
-    with socket.create_connection((url.host or "", url.port or 0), timeout=5) as connected:
-        connected.sendall("\r\n".join([f"AUTH {login}", *lines, "QUIT", ""]).encode())
-        return connected.makefile("rb").read()
+    with socket.create_connection((url.host or "", url.port or 0), timeout=5) as connection:
+        connection.sendall("\r\n".join([f"AUTH {login}", *lines, "QUIT", ""]).encode())
+        return connection.makefile("rb").read()
 
 
 def s3(own_services: Services, access_key: str | None = None, secret: str | None = None) -> Minio:
@@ -140,9 +140,9 @@ def test_devstack_secrets_are_hidden_from_process_list_and_other_users(
         for name, value in own_services.environment.items()
         if name.endswith(("_KEY", "_KEYS", "_TOKEN", "_PASSWORD"))
     ]
-    seen = "\n".join(users_of(deep_home))
-    assert "weed" in seen
-    assert not [secret for secret in secrets if secret in seen]
+    command_lines = "\n".join(users_of(deep_home))
+    assert "weed" in command_lines
+    assert not [secret for secret in secrets if secret in command_lines]
     for file in deep_home.iterdir():
         if file.is_file():
             assert file.stat().st_mode & 0o077 == 0, file.name
@@ -157,9 +157,9 @@ def test_devstack_servers_listen_only_on_loopback(own_services: Services) -> Non
 
 @pytest.mark.tier("processes")
 def test_two_devstacks_can_run_at_the_same_time(own_services: Services, tmp_path: Path) -> None:
-    with embedded_services(tmp_path) as other:
-        assert not set(other.pids.values()) & set(own_services.pids.values())
-        assert query(other, "SELECT to_regclass('kept')") == [(None,)]
+    with embedded_services(tmp_path) as other_services:
+        assert not set(other_services.pids.values()) & set(own_services.pids.values())
+        assert query(other_services, "SELECT to_regclass('kept')") == [(None,)]
         assert query(own_services, "SELECT 1") == [(1,)]
 
 
@@ -167,13 +167,13 @@ def test_two_devstacks_can_run_at_the_same_time(own_services: Services, tmp_path
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_devstack_services_can_be_run_by_an_ordinary_user(ordinary_user: OrdinaryUser) -> None:
     code = RUN_UNTIL_KILLED.replace("time.sleep(600)", "")
-    done = ordinary_user.run_python("-c", code, str(ordinary_user.directory))
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split()) == 3
+    completed = ordinary_user.run_python("-c", code, str(ordinary_user.directory))
+    assert completed.returncode == 0, completed.stderr
+    assert len(completed.stdout.split()) == 3
 
 
 @pytest.mark.tier("processes")
-@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user needs no such way")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root needs the user nobody")
 def test_devstack_started_by_root_runs_postgres_as_nobody(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +181,7 @@ def test_devstack_started_by_root_runs_postgres_as_nobody(
     monkeypatch.setenv("PATH", "/nonexistent")
     monkeypatch.syspath_prepend(checkout.packages)
     try:
-        for _ in range(2):  # the second run finds the data that belongs to nobody
+        for _ in range(2):  # The second run uses the data of the user nobody from the first run.
             with embedded_services(home) as services:
                 status = Path(f"/proc/{services.pids['postgres']}/status").read_text()
                 assert "Uid:\t65534\t65534" in status

@@ -58,7 +58,7 @@ class Stack:
         )
 
     def is_ready_under(self, supervisor: int) -> bool:
-        # The file of a killed run stays until the next one begins.
+        # If a run is killed, its file stays until the next run begins.
         file = self.home / "run.json"
         return file.exists() and self.run["pids"]["supervisor"] == supervisor
 
@@ -151,17 +151,18 @@ def test_devstack_processes_get_exactly_the_settings_they_need(
         process = psutil.Process(running_stack.run["pids"][name])
         expected = set(map(variable_of, needed)) & (set(running_stack.run["settings"]) | own)
         for each in (process, *process.children(recursive=True)):
-            given = {word for word in each.environ() if word.startswith("PRESSROOM_")}
-            assert given == expected, each
+            variables = {word for word in each.environ() if word.startswith("PRESSROOM_")}
+            assert variables == expected, each
 
 
 @pytest.mark.tier("processes")
 def test_every_queue_of_the_devstack_works_with_its_restricted_settings(
     running_stack: Stack,
 ) -> None:
-    demo, url = running_stack.run["demo"], running_stack.run["api_url"]
-    waits = {"X-API-Key": demo["api_key"], "Prefer": "wait=30"}
-    with httpx2.Client(base_url=url, headers=waits, timeout=60.0) as client:
+    demo = running_stack.run["demo"]
+    url = running_stack.run["api_url"]
+    headers = {"X-API-Key": demo["api_key"], "Prefer": "wait=30"}
+    with httpx2.Client(base_url=url, headers=headers, timeout=60.0) as client:
         lists = f"/lists/{demo['list_id']}"
         photo = (running_stack.home / "sample.jpg").read_bytes()
         calls = {
@@ -191,30 +192,30 @@ def test_every_queue_of_the_devstack_works_with_its_restricted_settings(
 
 
 def test_devstack_api_verifies_challenges_in_the_sandbox(running_stack: Stack) -> None:
-    api = Path(f"/proc/{running_stack.run['pids']['api']}/environ").read_text().split("\0")
-    given = dict(each.split("=", 1) for each in api if each.startswith("PRESSROOM_"))
-    assert given["PRESSROOM_CHALLENGE_HOSTNAMES"] == "localhost"
+    variables = Path(f"/proc/{running_stack.run['pids']['api']}/environ").read_text().split("\0")
+    settings = dict(each.split("=", 1) for each in variables if each.startswith("PRESSROOM_"))
+    assert settings["PRESSROOM_CHALLENGE_HOSTNAMES"] == "localhost"
     for provider in ("TURNSTILE", "HCAPTCHA", "RECAPTCHA"):
-        url = given[f"PRESSROOM_{provider}_URL"]
+        url = settings[f"PRESSROOM_{provider}_URL"]
         assert url.startswith(running_stack.run["sandbox_url"])
-        form = {"secret": given[f"PRESSROOM_{provider}_SECRET"], "response": "pass-supervised"}
+        form = {"secret": settings[f"PRESSROOM_{provider}_SECRET"], "response": "pass-supervised"}
         assert httpx2.post(url, data=form).json()["success"] is True
 
 
 def test_devstack_api_and_sandbox_share_payment_url_and_webhook_secret(
     running_stack: Stack,
 ) -> None:
-    given = psutil.Process(running_stack.run["pids"]["api"]).environ()
-    url = given["PRESSROOM_PAYMENTS_SANDBOX_URL"]
+    environment = psutil.Process(running_stack.run["pids"]["api"]).environ()
+    url = environment["PRESSROOM_PAYMENTS_SANDBOX_URL"]
     assert url.startswith(running_stack.run["sandbox_url"])
-    headers = {"Authorization": f"Bearer {given['PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY']}"}
-    # With another key it is 401.
+    headers = {"Authorization": f"Bearer {environment['PRESSROOM_PAYMENTS_SANDBOX_SECRET_KEY']}"}
+    # With a wrong key, the status would be 401.
     assert httpx2.get(f"{url}/v1/payment_intents/pi_none", headers=headers).status_code == 404
     sandbox = psutil.Process(running_stack.run["pids"]["sandbox"])
-    secret = "PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"
-    assert sandbox.environ()[secret] == given[secret]
+    secret_name = "PRESSROOM_PAYMENTS_SANDBOX_WEBHOOK_SECRET"
+    assert sandbox.environ()[secret_name] == environment[secret_name]
     assert f"{running_stack.run['api_url']}/webhooks/stripe" in sandbox.cmdline()
-    assert not [each for each in sandbox.cmdline() if given[secret] in each]
+    assert not [each for each in sandbox.cmdline() if environment[secret_name] in each]
 
 
 def test_demo_owner_has_the_paid_plan_and_the_demo_list(running_stack: Stack) -> None:
@@ -248,35 +249,36 @@ def demo_client(running_stack: Stack) -> httpx2.Client:
 def test_commands_use_the_running_devstack_unless_settings_name_another(
     running_stack: Stack,
 ) -> None:
-    listed = running_stack.command("users", "list", "--json")
-    assert listed.returncode == 0, listed.stderr
-    assert "demo@pressroom.example" in {user["email"] for user in json.loads(listed.stdout)}
-    made = running_stack.command(
+    completed = running_stack.command("users", "list", "--json")
+    assert completed.returncode == 0, completed.stderr
+    emails = {user["email"] for user in json.loads(completed.stdout)}
+    assert "demo@pressroom.example" in emails
+    created = running_stack.command(
         "keys", "create", "demo@pressroom.example", "--name", "cli", "--json"
     )
-    key = json.loads(made.stdout)["key"]
+    key = json.loads(created.stdout)["key"]
     me = httpx2.get(f"{running_stack.run['api_url']}/users/me", headers={"X-API-Key": key})
     assert me.json()["data"]["email"] == "demo@pressroom.example"
-    elsewhere = {
+    variables_of_other_stack = {
         **running_stack.variables,
         "PRESSROOM_DATABASE_URL": "postgresql://x@127.0.0.1:1/x",
     }
-    refused = Stack(running_stack.home, elsewhere).command("users", "list")
-    assert refused.returncode == 2
-    assert "PRESSROOM_REDIS_URL" in refused.stderr
+    failed = Stack(running_stack.home, variables_of_other_stack).command("users", "list")
+    assert failed.returncode == 2
+    assert "PRESSROOM_REDIS_URL" in failed.stderr
 
 
 @pytest.mark.tier("processes")
 def test_additional_worker_connects_to_the_running_devstack(
     running_stack: Stack, tmp_path: Path
 ) -> None:
-    mark = tmp_path / "ready"
+    ready_file = tmp_path / "ready"
     worker = subprocess.Popen(
         [sys.executable, "-m", "cli.main", "worker", "--queue", "mail", "--queue", "request"],
-        env={**os.environ, **running_stack.variables, "PRESSROOM_READY_FILE": str(mark)},
+        env={**os.environ, **running_stack.variables, "PRESSROOM_READY_FILE": str(ready_file)},
     )
     try:
-        eventually(mark.exists)
+        eventually(ready_file.exists)
         environment = psutil.Process(worker.pid).environ()
         assert "PRESSROOM_REDIS_URL" not in environment
         worker.terminate()
@@ -287,11 +289,11 @@ def test_additional_worker_connects_to_the_running_devstack(
 
 @pytest.mark.tier("processes")
 def test_printed_curl_command_uploads_a_picture(running_stack: Stack) -> None:
-    shown = running_stack.command("up").stdout
-    line = next(line for line in shown.splitlines() if line.startswith("curl "))
+    output = running_stack.command("up").stdout
+    line = next(line for line in output.splitlines() if line.startswith("curl "))
     words = [*shlex.split(line), "-o", os.devnull, "-w", "%{http_code}"]
-    done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
-    assert done.stdout in {"200", "201", "202"}
+    completed = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60)
+    assert completed.stdout in {"200", "201", "202"}
 
 
 def test_second_pressroom_up_reports_the_running_devstack_and_changes_nothing(
@@ -306,9 +308,9 @@ def test_second_pressroom_up_reports_the_running_devstack_and_changes_nothing(
 
 
 def test_pressroom_status_shows_every_running_process(running_stack: Stack) -> None:
-    shown = running_stack.command("status", "--json")
-    assert shown.returncode == 0
-    status = json.loads(shown.stdout)
+    completed = running_stack.command("status", "--json")
+    assert completed.returncode == 0
+    status = json.loads(completed.stdout)
     assert set(status["processes"]) == PROCESSES
     assert {each["state"] for each in status["processes"].values()} == {"running"}
     assert all(each["uptime_seconds"] > 0 for each in status["processes"].values())
@@ -327,9 +329,9 @@ def test_pressroom_status_shows_every_running_process(running_stack: Stack) -> N
     ],
 )
 def test_killed_devstack_process_is_restarted(running_stack: Stack, name: str) -> None:
-    before = running_stack.run["pids"][name]
-    os.kill(before, signal.SIGKILL)
-    eventually(lambda: running_stack.run["pids"].get(name, before) != before)
+    killed_pid = running_stack.run["pids"][name]
+    os.kill(killed_pid, signal.SIGKILL)
+    eventually(lambda: running_stack.run["pids"].get(name, killed_pid) != killed_pid)
     log = running_stack.home / "logs" / "supervisor.log"
     eventually(
         lambda: (
@@ -344,19 +346,19 @@ def test_killed_devstack_process_is_restarted(running_stack: Stack, name: str) -
 def test_killed_devstack_leaves_no_process_and_restarts_with_the_same_data(
     running_stack: Stack,
 ) -> None:
-    first = running_stack.run
-    os.kill(first["pids"]["supervisor"], signal.SIGKILL)
+    killed_run = running_stack.run
+    os.kill(killed_run["pids"]["supervisor"], signal.SIGKILL)
     eventually(lambda: users_of(running_stack.home) == [])
     assert running_stack.command("status").returncode == 3
 
     process = running_stack.start()
     eventually(lambda: running_stack.is_ready_under(process.pid), within=60)
-    # Demo data and keys are those of the first time, and the credits were given once.
-    assert running_stack.run["demo"] == first["demo"]
+    # The demo data and keys are the same, and the demo credits were granted only once.
+    assert running_stack.run["demo"] == killed_run["demo"]
     with demo_client(running_stack) as client:
         entries = client.get("/auxilia/credits/ledger").json()["data"]["items"]
         assert [each["action"] for each in entries] == ["consume", "grant"]
-    assert running_stack.run["database_url"] == first["database_url"]
+    assert running_stack.run["database_url"] == killed_run["database_url"]
 
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=40)
@@ -365,8 +367,8 @@ def test_killed_devstack_leaves_no_process_and_restarts_with_the_same_data(
     assert users_of(running_stack.home) == []
 
 
-# What a busy machine makes of the end of a process.
-SLOW_END = """
+# Slows down the exit of the supervisor, as on a busy machine.
+SLOW_EXIT = """
 import atexit, sys, time
 if sys.orig_argv[-2:] == ["-m", "devstack"]:
     atexit.register(time.sleep, 3)
@@ -376,7 +378,7 @@ if sys.orig_argv[-2:] == ["-m", "devstack"]:
 @pytest.mark.tier("processes")
 def test_pressroom_down_waits_until_the_supervisor_has_exited(tmp_path: Path) -> None:
     stack = stack_at(tmp_path / "home")
-    (tmp_path / "sitecustomize.py").write_text(SLOW_END)
+    (tmp_path / "sitecustomize.py").write_text(SLOW_EXIT)
     stack.variables["PYTHONPATH"] = str(tmp_path)
     started = stack.command("up", "--detach")
     assert started.returncode == 0, started.stderr
@@ -403,10 +405,10 @@ def test_occupied_port_is_reported_before_any_program_starts(tmp_path: Path, set
     stack = stack_at(tmp_path / "home")
     with socket.create_server(("127.0.0.1", int(stack.variables[setting]))):
         for words in (["up"], ["up", "--detach"]):
-            refused = stack.command(*words)
-            assert refused.returncode == 2
-            assert f"Port {stack.variables[setting]} is taken" in refused.stderr
-            assert f"set {setting}" in refused.stderr
+            completed = stack.command(*words)
+            assert completed.returncode == 2
+            assert f"Port {stack.variables[setting]} is taken" in completed.stderr
+            assert f"set {setting}" in completed.stderr
     assert not (stack.home / "postgres").exists()
     assert users_of(stack.home) == []
 
@@ -425,19 +427,19 @@ def test_pressroom_reset_deletes_only_files_of_the_devstack(tmp_path: Path) -> N
         (tmp_path / name).mkdir()
         (tmp_path / name / "data").write_text("")
     (tmp_path / "secrets.json").write_text("{}")
-    assert stack.command("reset").returncode != 0  # nobody answers the question
+    assert stack.command("reset").returncode != 0  # The command asks for confirmation.
     assert (tmp_path / "postgres").exists()
     assert stack.command("reset", "--yes").returncode == 0
     assert (tmp_path / "novel.txt").read_text() == "mine"
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"novel.txt", "supervisor.lock", "services.lock"}
+    remaining_files = {path.name for path in tmp_path.iterdir()}
+    assert remaining_files == {"novel.txt", "supervisor.lock", "services.lock"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_error_for_devstack_home_of_another_user_names_its_path(
     ordinary_user: OrdinaryUser,
 ) -> None:
-    refused = ordinary_user.run_python("-m", "devstack", PRESSROOM_HOME="/usr/pressroom")
-    assert refused.returncode == 2
-    assert "/usr/pressroom" in refused.stderr
-    assert "Traceback" not in refused.stderr
+    completed = ordinary_user.run_python("-m", "devstack", PRESSROOM_HOME="/usr/pressroom")
+    assert completed.returncode == 2
+    assert "/usr/pressroom" in completed.stderr
+    assert "Traceback" not in completed.stderr

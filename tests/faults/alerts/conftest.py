@@ -30,16 +30,16 @@ def watched_stack(
     backups.mkdir()
     stack.start_sandbox()
     with ExitStack() as opened:
-        proxies, through = proxy_each_dependency(stack, opened)
-        through |= {
+        proxies, environment = proxy_each_dependency(stack, opened)
+        environment |= {
             "PRESSROOM_WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8",
             "PRESSROOM_BACKUP_URL": f"file://{backups}",
             "PRESSROOM_BACKUP_KEYS": BACKUP_KEYS,
             "PRESSROOM_BACKUP_HOURS": "0",
         }
-        api = Restartable(stack, partial(stack.start_api, None, **through))
+        api = Restartable(stack, partial(stack.start_api, None, **environment))
         api.start()
-        workers, addresses = _start_workers(stack, through)
+        workers, addresses = _start_workers(stack, environment)
         owner = stack.create_owner()
         with stack.client(owner.key) as client:
             list_id = new_list(client, confirm_required=True)
@@ -48,13 +48,14 @@ def watched_stack(
 
 
 def _start_workers(
-    stack: Stack, through: dict[str, str]
+    stack: Stack, environment: dict[str, str]
 ) -> tuple[dict[str, Restartable], list[str]]:
-    workers, addresses = {}, []
+    workers = {}
+    addresses = []
     for queues, concurrency in _WORKERS.items():
         addresses.append(address := f"127.0.0.1:{free_port()}")
-        more = {**through, "PRESSROOM_WORKER_METRICS_ADDRESS": address}
-        begin = partial(stack.start_worker, *queues, concurrency=concurrency, **more)
+        settings = {**environment, "PRESSROOM_WORKER_METRICS_ADDRESS": address}
+        begin = partial(stack.start_worker, *queues, concurrency=concurrency, **settings)
         workers[queues[0]] = worker = Restartable(stack, begin)
         worker.start()
     return workers, addresses

@@ -1,6 +1,6 @@
-"""Each fault fires the alert that it is for, and the alert clears when the fault is over.
+"""Tests that each fault fires its alert, and that the alert clears after the end of the fault.
 
-The short form tries two of them.
+The short form tests two faults.
 """
 
 import pytest

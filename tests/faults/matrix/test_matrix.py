@@ -1,8 +1,8 @@
-"""The fault matrix: what becomes of each call while one dependency is slow, hung, or gone.
+"""The fault matrix: the outcome of each API call while one dependency is slow, hangs or is down.
 
-The short form looks at what becomes of one call of each fault, however long it takes. The full form
-looks at all, holds them against the times that are promised and against quiet ones in the same run,
-and writes build/fault-matrix.md.
+The short form tests one call per fault, and ignores the call's duration. The full form tests all
+calls. It compares their durations with the promised times and with undisturbed calls of the same
+run, and writes build/fault-matrix.md.
 """
 
 from collections.abc import Callable
@@ -26,16 +26,17 @@ def test_fault_of_one_dependency_harms_each_call_no_more_than_promised(
     observe_fault: Callable[[str, list[str]], Observed],
     undisturbed_calls: Samples,
 ) -> None:
-    found = observe_fault(fault, [each for of, each in CELLS if of == fault])
+    calls = [cell_call for cell_fault, cell_call in CELLS if cell_fault == fault]
+    observed = observe_fault(fault, calls)
     promise = PROMISES[fault, call]
-    during = found.during[call]
+    during = observed.during[call]
     broken = [each for each in during if each.outcome not in ALLOWED[promise.worst]]
     assert not broken, broken[0]
-    assert call not in found.stuck
-    assert not found.lost
+    assert call not in observed.stuck
+    assert not observed.lost
     if FULL and promise.worst is Worst.UNTOUCHED:
-        assert slowdown(call, undisturbed_calls, found) <= MAX_RATIO
+        assert slowdown(call, undisturbed_calls, observed) <= MAX_RATIO
     if FULL:
         slowest = max(during, key=lambda each: each.seconds)
         assert slowest.seconds <= promise.within_seconds, slowest
-        assert p50(found.after[call]) <= MAX_RATIO * p50(undisturbed_calls[call])
+        assert p50(observed.after[call]) <= MAX_RATIO * p50(undisturbed_calls[call])

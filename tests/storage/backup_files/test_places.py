@@ -24,22 +24,23 @@ from storage.objects import ObjectMissing
 from tests.support.commands.running import pressroom
 from tests.support.stack.given_settings import Load
 
-NAMES = ["a/b/c", "a/b/d", "a/c", "a0", "b"]
-BYTES = "application/octet-stream"
+FILE_NAMES = ["a/b/c", "a/b/d", "a/c", "a0", "b"]
+CONTENT_TYPE = "application/octet-stream"
 
 
-def at(stack: Stack, url: str) -> Settings:
+def settings_with_backup_url(stack: Stack, url: str) -> Settings:
     return stack.settings().model_copy(update={"backup_url": SecretStr(url)})
 
 
 def bucket_url(stack: Stack, prefix: str) -> str:
-    """A folder in the stack's bucket, by another name of the server."""
+    """Return the URL of a folder in the stack's bucket, with another host name of the server."""
     settings = stack.settings()
     assert settings.s3_access_key is not None
     assert settings.s3_secret_key is not None
-    key, secret = settings.s3_access_key, settings.s3_secret_key.get_secret_value()
+    access_key = settings.s3_access_key
+    secret_key = settings.s3_secret_key.get_secret_value()
     server = f"localhost:{settings.s3_endpoint.port}"
-    keys = f"{quote(key, safe='')}:{quote(secret, safe='')}"
+    keys = f"{quote(access_key, safe='')}:{quote(secret_key, safe='')}"
     return f"http://{keys}@{server}/{settings.s3_bucket}/{prefix}"
 
 
@@ -50,18 +51,18 @@ def backup_place(request: pytest.FixtureRequest, stack: Stack, tmp_path: Path) -
         "folder": lambda: f"file://{quote(str(tmp_path / 'back ups'))}",
         "bucket": lambda: bucket_url(stack, f"places/{tmp_path.name}"),
     }
-    return open_place(at(stack, urls[request.param]()))
+    return open_place(settings_with_backup_url(stack, urls[request.param]()))
 
 
 def test_backup_place_lists_reads_overwrites_and_removes_files_in_byte_order(
     backup_place: BackupPlace,
 ) -> None:
-    for name in reversed(NAMES):
-        backup_place.put(name, name.encode(), BYTES)
-    assert [each.key for each in backup_place.list_objects()] == NAMES
+    for name in reversed(FILE_NAMES):
+        backup_place.put(name, name.encode(), CONTENT_TYPE)
+    assert [each.key for each in backup_place.list_objects()] == FILE_NAMES
     assert [each.key for each in backup_place.list_objects("a/")] == ["a/b/c", "a/b/d", "a/c"]
     assert list(backup_place.list_objects("none/")) == []
-    backup_place.put("b", b"again", BYTES)
+    backup_place.put("b", b"again", CONTENT_TYPE)
     assert backup_place.get("b") == b"again"
     backup_place.remove("a/b/c", "missing/too", "a0")
     assert [each.key for each in backup_place.list_objects()] == ["a/b/d", "a/c", "b"]
@@ -72,13 +73,13 @@ def test_backup_place_lists_reads_overwrites_and_removes_files_in_byte_order(
 def test_backup_folder_lists_names_in_byte_order_including_slashes(tmp_path: Path) -> None:
     names = ["a-b/x", "a.b", "a/b", "a0"]
     for name in reversed(names):
-        FolderPlace(tmp_path).put(name, b"", BYTES)
+        FolderPlace(tmp_path).put(name, b"", CONTENT_TYPE)
     assert [each.key for each in FolderPlace(tmp_path).list_objects()] == names
 
 
 def test_half_written_backup_file_is_not_listed(tmp_path: Path) -> None:
     backup_place = FolderPlace(tmp_path)
-    backup_place.put("a/b", b"whole", BYTES)
+    backup_place.put("a/b", b"whole", CONTENT_TYPE)
     (tmp_path / "a" / ".b.half").write_bytes(b"ha")
     assert [each.key for each in backup_place.list_objects()] == ["a/b"]
 
@@ -87,18 +88,20 @@ def test_half_written_backup_file_is_not_listed(tmp_path: Path) -> None:
 def test_backup_file_name_cannot_escape_the_backup_folder(tmp_path: Path, name: str) -> None:
     backup_place = FolderPlace(tmp_path / "backups")
     with pytest.raises(TransientError):
-        backup_place.put(name, b"x", BYTES)
+        backup_place.put(name, b"x", CONTENT_TYPE)
     with pytest.raises(TransientError):
         backup_place.remove(name)
     assert [each.name for each in tmp_path.rglob("*") if each.is_file()] == []
 
 
-@pytest.mark.parametrize("below", ["file", "file/x", "file/x/y"])
+@pytest.mark.parametrize("unusable_path", ["file", "file/x", "file/x/y"])
 def test_backup_location_below_a_regular_file_is_rejected_immediately(
-    tmp_path: Path, below: str
+    tmp_path: Path, unusable_path: str
 ) -> None:
     (tmp_path / "file").write_text("no folder")
-    backup_place = SealedPlace(FolderPlace(tmp_path / below), Keyring.parse(f"b1:{'A' * 43}"))
+    backup_place = SealedPlace(
+        FolderPlace(tmp_path / unusable_path), Keyring.parse(f"b1:{'A' * 43}")
+    )
     calls: list[Callable[[], object]] = [
         lambda: backup_place.put("a/b", b"x"),
         lambda: backup_place.get("a/b"),
@@ -108,7 +111,7 @@ def test_backup_location_below_a_regular_file_is_rejected_immediately(
         with pytest.raises(DomainError, match="Not a directory") as raised:
             call()
         assert raised.value.code == "backup.folder_unusable"
-        assert str(tmp_path / below) in raised.value.message
+        assert str(tmp_path / unusable_path) in raised.value.message
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
@@ -120,7 +123,7 @@ def test_backup_folder_without_write_permission_is_rejected_immediately(
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(DomainError, match=os.strerror(number)):
-        FolderPlace(tmp_path).put("a/b", b"x", BYTES)
+        FolderPlace(tmp_path).put("a/b", b"x", CONTENT_TYPE)
 
 
 def test_full_backup_folder_causes_a_transient_error(
@@ -131,7 +134,7 @@ def test_full_backup_folder_causes_a_transient_error(
 
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(TransientError, match="backup folder can't be used"):
-        FolderPlace(tmp_path).put("a/b", b"x", BYTES)
+        FolderPlace(tmp_path).put("a/b", b"x", CONTENT_TYPE)
 
 
 @pytest.mark.parametrize("action", ["list", "create"])
@@ -143,23 +146,25 @@ def test_backup_command_names_an_unusable_folder_without_a_traceback(
         "PRESSROOM_BACKUP_URL": f"file://{tmp_path}/file/x",
         "PRESSROOM_BACKUP_KEYS": f"b1:{'A' * 43}",
     }
-    done = pressroom(stack, "backup", action, **environment)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert f"{tmp_path}/file/x" in done.stderr
-    assert "Traceback" not in done.stderr
+    completed = pressroom(stack, "backup", action, **environment)
+    assert (completed.returncode, completed.stdout) == (1, "")
+    assert f"{tmp_path}/file/x" in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 def test_unreachable_backup_bucket_causes_a_transient_error(stack: Stack) -> None:
-    backup_place = open_place(at(stack, f"http://key:secret@127.0.0.1:{free_port()}/bucket"))
+    backup_place = open_place(
+        settings_with_backup_url(stack, f"http://key:secret@127.0.0.1:{free_port()}/bucket")
+    )
     with pytest.raises(TransientError):
-        backup_place.put("a", b"x", BYTES)
+        backup_place.put("a", b"x", CONTENT_TYPE)
 
 
 def test_backups_cannot_be_stored_in_the_bucket_that_they_protect(stack: Stack) -> None:
     settings = stack.settings()
     url = f"{settings.s3_endpoint}{settings.s3_bucket}/backups"
     with pytest.raises(SettingsError, match="PRESSROOM_BACKUP_URL"):
-        open_place(at(stack, url))
+        open_place(settings_with_backup_url(stack, url))
 
 
 @pytest.mark.parametrize(
@@ -185,19 +190,19 @@ def test_backup_keys_without_a_backup_url_are_rejected(load: Load) -> None:
 
 
 def test_backup_call_is_retried_for_a_limited_time_after_transient_errors() -> None:
-    tries: list[int] = []
+    attempts: list[int] = []
 
-    def failing_once() -> str:
-        tries.append(1)
-        if len(tries) < 2:
+    def fail_once() -> str:
+        attempts.append(1)
+        if len(attempts) < 2:
             raise TransientError("not now")
         return "done"
 
-    assert retry_transient_errors(failing_once, 5.0) == "done"
+    assert retry_transient_errors(fail_once, 5.0) == "done"
 
-    def always() -> Any:
+    def fail_always() -> Any:
         raise TransientError("never")
 
-    call: Callable[[], Any] = always
+    call: Callable[[], Any] = fail_always
     with pytest.raises(TransientError, match="never"):
         retry_transient_errors(call, 0.0)

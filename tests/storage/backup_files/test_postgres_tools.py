@@ -19,8 +19,8 @@ pytestmark = pytest.mark.usefixtures("postgres_tools_on_path")
 
 
 def test_application_role_can_dump_the_whole_database(stack: Stack) -> None:
-    dumped = b"".join(postgres_tools.dump(stack.settings().database_url))
-    assert dumped.startswith(b"PGDMP")
+    content = b"".join(postgres_tools.dump(stack.settings().database_url))
+    assert content.startswith(b"PGDMP")
 
 
 def test_database_password_does_not_appear_in_the_process_list_during_a_dump(stack: Stack) -> None:
@@ -29,11 +29,11 @@ def test_database_password_does_not_appear_in_the_process_list_during_a_dump(sta
     assert password
     with closing(postgres_tools.dump(database)) as dump:
         next(dump)
-        listed = subprocess.run(
+        process_list = subprocess.run(
             ["ps", "-ww", "-A", "-o", "args"], capture_output=True, text=True, check=True
         )
-    assert "pg_dump" in listed.stdout
-    assert password not in listed.stdout
+    assert "pg_dump" in process_list.stdout
+    assert password not in process_list.stdout
 
 
 def test_abandoned_dump_leaves_no_running_process(stack: Stack) -> None:
@@ -62,17 +62,17 @@ def test_dump_is_aborted_when_the_server_stays_silent(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_tools, "_MAX_SILENT_SECONDS", 0.5)
-    with closing(psycopg2.connect(stack.owner_url)) as holder, holder.cursor() as cursor:
+    with closing(psycopg2.connect(stack.owner_url)) as connection, connection.cursor() as cursor:
         # The dump waits for this table before it sends anything.
         cursor.execute("LOCK TABLE composer_uses IN ACCESS EXCLUSIVE MODE")
-        begun = time.monotonic()
+        began_at = time.monotonic()
         with pytest.raises(PostgresToolFailed, match="stopped sending data"):
             list(postgres_tools.dump(stack.settings().database_url))
-        assert time.monotonic() - begun < 30
+        assert time.monotonic() - began_at < 30
 
 
 def test_dump_through_a_connection_pooler_is_rejected(services: Services, stack: Stack) -> None:
     with running_pooler(services, stack, size=2) as pool:
-        through = SecretStr(pool.url)
+        pooler_url = SecretStr(pool.url)
         with pytest.raises(PostgresToolFailed, match="PRESSROOM_BACKUP_DATABASE_URL"):
-            next(postgres_tools.dump(through))
+            next(postgres_tools.dump(pooler_url))

@@ -31,21 +31,22 @@ def test_text_that_stays_large_after_compression_is_not_cached(cache: Cache) -> 
 
 @pytest.mark.slow
 def test_cache_returns_nothing_and_raises_nothing_when_redis_is_down() -> None:
-    away = Cache(redis.Redis(host="127.0.0.1", port=9, socket_connect_timeout=1))
-    away.put("name", "text", seconds=100)
-    assert away.get("name") is None
+    unreachable_cache = Cache(redis.Redis(host="127.0.0.1", port=9, socket_connect_timeout=1))
+    unreachable_cache.put("name", "text", seconds=100)
+    assert unreachable_cache.get("name") is None
 
 
 def test_cache_key_depends_on_each_part_their_boundaries_and_the_secret_key() -> None:
-    def name(secret: bytes, *parts: str) -> str:
+    def build_key(secret: bytes, *parts: str) -> str:
         return requests.build_cache_key(Keyring([Key("k", secret)]), *parts)
 
-    one, other = b"1" * 32, b"2" * 32
-    assert name(one, "ab", "c") == name(one, "ab", "c")
-    different = {
-        name(one, "ab", "c"),
-        name(one, "a", "bc"),
-        name(one, "abc"),
-        name(other, "ab", "c"),
+    secret = b"1" * 32
+    other_secret = b"2" * 32
+    assert build_key(secret, "ab", "c") == build_key(secret, "ab", "c")
+    different_keys = {
+        build_key(secret, "ab", "c"),
+        build_key(secret, "a", "bc"),
+        build_key(secret, "abc"),
+        build_key(other_secret, "ab", "c"),
     }
-    assert len(different) == 4
+    assert len(different_keys) == 4

@@ -1,3 +1,5 @@
+"""Tests how API processes and workers exchange requests and results through Redis."""
+
 import asyncio
 import time
 from collections.abc import Iterator
@@ -17,40 +19,44 @@ from storage.redis.request_work import RequestWork
 from tests.support.http.servers import silent_server
 from tests.support.stack.given_settings import settings
 
-NONE = RequestKind("probe.none", Queue.REQUEST)
+PROBE_KIND = RequestKind("probe.none", Queue.REQUEST)
 
 
 @contextmanager
-def _listening(empty_stack: Stack) -> Iterator[PubSub]:
-    heard = PubSub(empty_stack.resources.redis.connection_pool, ignore_subscribe_messages=True)
-    heard.psubscribe(f"{CHANNEL}*")
-    assert heard.get_message(timeout=5) is None  # the confirmation
-    yield heard
-    heard.close()
+def _open_subscription(empty_stack: Stack) -> Iterator[PubSub]:
+    """Subscribe to all channels of notifications during the block."""
+    subscription = PubSub(
+        empty_stack.resources.redis.connection_pool, ignore_subscribe_messages=True
+    )
+    subscription.psubscribe(f"{CHANNEL}*")
+    assert subscription.get_message(timeout=5) is None  # The confirmation is ignored.
+    yield subscription
+    subscription.close()
 
 
-def _channels(heard: PubSub, expected: int) -> list[str]:
-    found: list[str] = []
+def _read_channels(subscription: PubSub, expected_count: int) -> list[str]:
+    """Wait for notifications of the shared request, and return their channels."""
+    channels: list[str] = []
 
-    def more() -> bool:
-        news = heard.get_message(timeout=0.1)
-        # Other stacks share the server, and so its channels.
-        is_ours = news is not None and b"result:shared" in news["data"]
-        if is_ours:
-            found.append(news["channel"].decode())
-        return len(found) >= expected and not is_ours
+    def have_all_arrived() -> bool:
+        message = subscription.get_message(timeout=0.1)
+        # Ignore the notifications of other stacks, which share the Redis server and its channels.
+        is_relevant = message is not None and b"result:shared" in message["data"]
+        if is_relevant:
+            channels.append(message["channel"].decode())
+        return len(channels) >= expected_count and not is_relevant
 
-    eventually(more, what="all notifications")
-    return sorted(found)
+    eventually(have_all_arrived, what="all notifications")
+    return sorted(channels)
 
 
 async def _join(empty_stack: Stack, callers: list[tuple[str, str]]) -> None:
-    """Each caller by the name of its process and its own."""
+    """Add callers to the shared request. Each one is the name of its process and its own name."""
     client = open_async_redis(empty_stack.settings())
     for waiter, caller in callers:
         calls = RequestCalls(client, waiter)
         looping = asyncio.ensure_future(calls.run())
-        await calls.add_caller("shared", caller, {}, kind=NONE, seconds=20)
+        await calls.add_caller("shared", caller, {}, kind=PROBE_KIND, seconds=20)
         looping.cancel()
     await client.aclose()
 
@@ -69,15 +75,15 @@ def test_each_process_with_waiting_callers_is_notified_once_of_a_request_result(
     asyncio.run(_join(empty_stack, callers))
     work = RequestWork(empty_stack.resources.redis)
     assert work.take("shared", "worker") is not None
-    with _listening(empty_stack) as heard:
+    with _open_subscription(empty_stack) as subscription:
         work.finish("shared", "worker", {"result": {}})
-        assert _channels(heard, len(channels)) == channels
-    left = ("pressroom.request", "pressroom:told:shared", "pressroom:result:shared")
-    empty_stack.resources.redis.delete(*left)
+        assert _read_channels(subscription, len(channels)) == channels
+    keys = ("pressroom.request", "pressroom:told:shared", "pressroom:result:shared")
+    empty_stack.resources.redis.delete(*keys)
 
 
 def test_concurrent_redis_steps_of_a_caller_keep_their_order(empty_stack: Stack) -> None:
-    """A caller that leaves at once leaves nothing, however large what others send before it."""
+    """A caller that leaves immediately leaves no keys, even after large requests of others."""
 
     async def ask() -> None:
         client = open_async_redis(empty_stack.settings())
@@ -85,7 +91,7 @@ def test_concurrent_redis_steps_of_a_caller_keep_their_order(empty_stack: Stack)
         joining = []
         for number in range(20):
             text = {"text": "x" * 100_000 * (number % 3)}
-            join = calls.add_caller(f"order-{number}", "here.1", text, kind=NONE, seconds=20)
+            join = calls.add_caller(f"order-{number}", "here.1", text, kind=PROBE_KIND, seconds=20)
             joining.append(asyncio.ensure_future(join))
         await asyncio.sleep(0)
         for number in range(20):
@@ -111,7 +117,7 @@ def test_concurrent_calls_fail_at_the_same_time_when_redis_hangs() -> None:
 
         async def time_until_failure(number: int) -> float:
             with pytest.raises(redis.RedisError):
-                await calls.add_caller(f"work {number}", "caller", {}, kind=NONE, seconds=20)
+                await calls.add_caller(f"work {number}", "caller", {}, kind=PROBE_KIND, seconds=20)
             return time.monotonic() - started_at
 
         times = await asyncio.gather(*map(time_until_failure, range(20)))

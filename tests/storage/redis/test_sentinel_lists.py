@@ -1,3 +1,5 @@
+"""Tests that concurrent calls to Redis Sentinels keep the list of Sentinels complete."""
+
 import asyncio
 from threading import Barrier, Thread
 from types import SimpleNamespace
@@ -12,7 +14,7 @@ from storage.redis.client import open_async_redis, open_redis
 SETTINGS = CacheSettings(
     redis_url=SecretStr("sentinel://one/0?master_name=main;sentinel://two;sentinel://three")
 )
-SEEN = {
+PRIMARY_STATE = {
     "ip": "127.0.0.1",
     "port": 1,
     "is_master": True,
@@ -22,46 +24,46 @@ SEEN = {
 }
 
 
-def _silent() -> Any:
+def _fail() -> Any:
     raise redis.ConnectionError
 
 
 def test_concurrent_threads_that_skip_a_silent_sentinel_keep_it_in_the_list() -> None:
-    both = Barrier(2)
+    barrier = Barrier(2)
 
     def answer() -> Any:
-        both.wait(10)
-        return {"main": SEEN}
+        barrier.wait(10)
+        return {"main": PRIMARY_STATE}
 
     client: Any = open_redis(SETTINGS)
     manager = client.connection_pool.sentinel_manager
-    known = [SimpleNamespace(sentinel_masters=say) for say in (_silent, answer, _silent)]
-    manager.sentinels = list(known)
+    sentinels = [SimpleNamespace(sentinel_masters=reply) for reply in (_fail, answer, _fail)]
+    manager.sentinels = list(sentinels)
     threads = [Thread(target=manager.discover_master, args=("main",)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {id(each) for each in manager.sentinels} == {id(each) for each in known}
-    assert manager.sentinels[0] is known[1]
+    assert {id(each) for each in manager.sentinels} == {id(each) for each in sentinels}
+    assert manager.sentinels[0] is sentinels[1]
 
 
 def test_concurrent_async_calls_that_skip_a_silent_sentinel_keep_it_in_the_list() -> None:
-    async def silent() -> Any:
-        return _silent()
+    async def fail() -> Any:
+        return _fail()
 
-    async def ask() -> None:
-        both = asyncio.Barrier(2)
+    async def discover_concurrently() -> None:
+        barrier = asyncio.Barrier(2)
 
         async def answer() -> Any:
-            await both.wait()
-            return {"main": SEEN}
+            await barrier.wait()
+            return {"main": PRIMARY_STATE}
 
         client: Any = open_async_redis(SETTINGS)
         manager = client.connection_pool.sentinel_manager
-        known = [SimpleNamespace(sentinel_masters=say) for say in (silent, answer, silent)]
-        manager.sentinels = list(known)
+        sentinels = [SimpleNamespace(sentinel_masters=reply) for reply in (fail, answer, fail)]
+        manager.sentinels = list(sentinels)
         await asyncio.gather(*(manager.discover_master("main") for _ in range(2)))
-        assert {id(each) for each in manager.sentinels} == {id(each) for each in known}
+        assert {id(each) for each in manager.sentinels} == {id(each) for each in sentinels}
 
-    asyncio.run(ask())
+    asyncio.run(discover_concurrently())

@@ -1,4 +1,4 @@
-"""The second object storage of these tests: a server in another region, with a host of its own."""
+"""Fixtures with a second object storage: a server in another region, with its own host name."""
 
 import json
 import socket
@@ -32,9 +32,11 @@ def seaweedfs_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     """The host and port of a second SeaweedFS server, next to the S3 server of the test stack."""
     home = Home(tmp_path_factory.mktemp("elsewhere"))
     home.create()
-    own = S3(home, pick_ports(PICKER), _ADMIN, S3Identity("other", "other", "others"), "k", BUCKET)
-    program = own.build_program(())
-    # With a service of keys of its own, which makes each key that is asked for.
+    server = S3(
+        home, pick_ports(PICKER), _ADMIN, S3Identity("other", "other", "others"), "k", BUCKET
+    )
+    program = server.build_program(())
+    # The server has its own key management service, which creates each requested key.
     logins = json.loads(home.s3_logins.read_text())
     keys = {"local": {"type": "local", "enableOnDemandCreate": True}}
     logins["kms"] = {"default_provider": "local", "providers": keys}
@@ -43,7 +45,7 @@ def seaweedfs_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     group = Group([program], report=lambda _: None)
     try:
         await_ready(group)
-        yield own.endpoint.removeprefix("http://")
+        yield server.endpoint.removeprefix("http://")
     finally:
         group.stop([("s3",)])
 
@@ -70,10 +72,10 @@ def regional_settings(stack: Stack, regional_server: RegionalServer) -> Settings
 @pytest.fixture
 def local_bucket_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the host names of all S3 buckets resolve to this machine."""
-    real = socket.getaddrinfo
+    real_getaddrinfo = socket.getaddrinfo
 
-    def find(host: Any, *arguments: Any, **options: Any) -> Any:
-        ours = isinstance(host, str) and host.endswith(DOMAIN)
-        return real(LOOPBACK if ours else host, *arguments, **options)
+    def resolve_bucket_hosts_locally(host: Any, *arguments: Any, **options: Any) -> Any:
+        is_bucket_host = isinstance(host, str) and host.endswith(DOMAIN)
+        return real_getaddrinfo(LOOPBACK if is_bucket_host else host, *arguments, **options)
 
-    monkeypatch.setattr(socket, "getaddrinfo", find)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_bucket_hosts_locally)

@@ -1,3 +1,5 @@
+"""Tests the settings for the region, the URL style and the encryption of the object storage."""
+
 import socket
 
 import pytest
@@ -12,13 +14,14 @@ from storage.objects import ObjectMissing, ObjectStore
 from tests.support.http.regional_server import BUCKET, DOMAIN, REGION, RegionalServer
 
 
-def store(settings: Settings, **more: object) -> ObjectStore:
-    return ObjectStore(settings.model_copy(update=more), connections=2)
+def open_store(settings: Settings, **changes: object) -> ObjectStore:
+    return ObjectStore(settings.model_copy(update=changes), connections=2)
 
 
-def use(objects: ObjectStore, prefix: str) -> None:
-    """Everything that the product asks of a store."""
-    large = bytes(range(256)) * 4096 * 7  # more than what the client sends with one call
+def use_all_operations(objects: ObjectStore, prefix: str) -> None:
+    """Use all operations of an object storage that Pressroom uses."""
+    # The client splits this content, because it is too large for one call.
+    large = bytes(range(256)) * 4096 * 7
     keys = [f"{prefix}/{name}" for name in ("a", "b", "ü ö", "large")]
     for key in keys:
         objects.put(key, large if key.endswith("large") else key.encode(), "text/plain")
@@ -37,15 +40,15 @@ def use(objects: ObjectStore, prefix: str) -> None:
 def test_object_storage_works_in_the_default_and_in_another_region(
     stack: Stack, regional_settings: Settings
 ) -> None:
-    use(store(stack.settings()), "everything")
-    use(store(regional_settings, s3_region=REGION), "everything")
+    use_all_operations(open_store(stack.settings()), "everything")
+    use_all_operations(open_store(regional_settings, s3_region=REGION), "everything")
 
 
 def test_wrong_s3_region_is_reported_with_its_setting_and_the_correct_region(
     regional_settings: Settings,
 ) -> None:
-    for wrong in (None, "us-east-1", "eu-west-1"):
-        objects = store(regional_settings, s3_region=wrong)
+    for wrong_region in (None, "us-east-1", "eu-west-1"):
+        objects = open_store(regional_settings, s3_region=wrong_region)
         for call in (
             objects.has_bucket,
             objects.create_bucket,
@@ -59,23 +62,23 @@ def test_missing_bucket_is_reported_with_its_setting(
     stack: Stack, regional_settings: Settings
 ) -> None:
     for settings in (stack.settings(), regional_settings):
-        objects = store(settings, s3_bucket="pressroom-not-there", s3_region=REGION)
+        objects = open_store(settings, s3_bucket="pressroom-not-there", s3_region=REGION)
         assert not objects.has_bucket()
         with pytest.raises(TransientError, match="NoSuchBucket; check PRESSROOM_S3_BUCKET"):
             objects.put("x", b"x", "text/plain")
 
 
 @pytest.mark.parametrize(
-    ("wrong", "setting"),
+    ("wrong_field", "setting"),
     [("s3_access_key", "PRESSROOM_S3_ACCESS_KEY"), ("s3_secret_key", "PRESSROOM_S3_SECRET_KEY")],
 )
 def test_wrong_s3_keys_are_reported_with_their_setting(
-    stack: Stack, wrong: str, setting: str
+    stack: Stack, wrong_field: str, setting: str
 ) -> None:
-    given = stack.settings()
-    value = "wrong" if wrong == "s3_access_key" else type(given.secret_keys)("wrong")
+    settings = stack.settings()
+    value = "wrong" if wrong_field == "s3_access_key" else type(settings.secret_keys)("wrong")
     with pytest.raises(TransientError, match=f"check {setting}"):
-        store(given, **{wrong: value}).has_bucket()
+        open_store(settings, **{wrong_field: value}).has_bucket()
 
 
 def test_bucket_is_created_in_its_configured_region(regional_settings: Settings) -> None:
@@ -84,25 +87,25 @@ def test_bucket_is_created_in_its_configured_region(regional_settings: Settings)
     )
     for _ in range(2):
         create_bucket(settings)
-    assert store(settings).has_bucket()
+    assert open_store(settings).has_bucket()
 
 
 def test_bucket_command_names_the_wrong_region_setting(
     stack: Stack, regional_server: RegionalServer
 ) -> None:
-    """It runs before everything else, so that a wrong setting is seen at the first start."""
+    """The command runs before all processes, and so reports a wrong setting at the first start."""
     environment = {
         "PRESSROOM_S3_ENDPOINT": regional_server.url,
         "PRESSROOM_S3_ACCESS_KEY": regional_server.known.access_key,
         "PRESSROOM_S3_SECRET_KEY": regional_server.known.secret_key,
         "PRESSROOM_S3_BUCKET": "made-by-the-command-elsewhere",
     }
-    refused = stack.start("bucket-elsewhere", "bucket", environment=environment)
-    assert refused.process.wait(30) == 1
-    assert f"set PRESSROOM_S3_REGION to {REGION}" in refused.log.read_text()
+    command = stack.start("bucket-elsewhere", "bucket", environment=environment)
+    assert command.process.wait(30) == 1
+    assert f"set PRESSROOM_S3_REGION to {REGION}" in command.log.read_text()
     environment["PRESSROOM_S3_REGION"] = REGION
-    made = stack.start("bucket-elsewhere", "bucket", environment=environment)
-    assert made.process.wait(30) == 0
+    command = stack.start("bucket-elsewhere", "bucket", environment=environment)
+    assert command.process.wait(30) == 0
 
 
 @pytest.mark.usefixtures("local_bucket_hosts")
@@ -112,15 +115,17 @@ def test_s3_url_style_follows_its_setting(
     endpoint = AnyHttpUrl(regional_server.url.replace("127.0.0.1", DOMAIN))
     for style, host in (("auto", ""), ("path", ""), ("virtual", f"{BUCKET}.")):
         regional_server.seen.clear()
-        use(
-            store(regional_settings, s3_endpoint=endpoint, s3_addressing=style, s3_region=REGION),
+        use_all_operations(
+            open_store(
+                regional_settings, s3_endpoint=endpoint, s3_addressing=style, s3_region=REGION
+            ),
             style,
         )
         assert {each.host for each in regional_server.seen} == {
             f"{host}{DOMAIN}:{regional_server.server_port}"
         }
-        in_path = {each.path.startswith(f"/{BUCKET}") for each in regional_server.seen}
-        assert in_path == {style != "virtual"}
+        is_bucket_in_path = {each.path.startswith(f"/{BUCKET}") for each in regional_server.seen}
+        assert is_bucket_in_path == {style != "virtual"}
 
 
 def test_aws_requests_use_the_host_of_the_configured_region(
@@ -128,11 +133,11 @@ def test_aws_requests_use_the_host_of_the_configured_region(
 ) -> None:
     hosts: list[str] = []
 
-    def find(host: str, *_: object, **__: object) -> None:
+    def record_host(host: str, *_: object, **__: object) -> None:
         hosts.append(host)
         raise socket.gaierror("nothing here reaches AWS")
 
-    monkeypatch.setattr(socket, "getaddrinfo", find)
+    monkeypatch.setattr(socket, "getaddrinfo", record_host)
     for url, region in (
         ("https://s3.amazonaws.com", "eu-west-1"),
         ("https://s3.eu-west-1.amazonaws.com", None),
@@ -154,17 +159,21 @@ def test_invalid_aws_endpoint_is_rejected_with_its_setting() -> None:
 def test_stored_objects_are_encrypted_as_configured(
     regional_server: RegionalServer, regional_settings: Settings
 ) -> None:
-    """The server says of each object how it is encrypted."""
+    """The test server records the encryption headers of each object."""
     key = "our-objects"
     for encryption, expected in (
         (None, {}),
         ("sse-s3", {"": "AES256"}),
         (f"sse-kms:{key}", {"": "aws:kms", "-aws-kms-key-id": key}),
     ):
-        objects = store(regional_settings, s3_region=REGION, s3_encryption=encryption)
-        large = b"x" * 6_000_000  # more than what the client sends with one call
+        objects = open_store(regional_settings, s3_region=REGION, s3_encryption=encryption)
+        large = b"x" * 6_000_000  # The client splits this content.
         for data in (b"x" * 100, large):
             objects.put("encrypted", data, "text/plain")
             assert objects.get("encrypted") == data
-            said = regional_server.encryption
-            assert {end: said[end] for end in said if end != "-context"} == expected
+            encryption_headers = {
+                suffix: value
+                for suffix, value in regional_server.encryption.items()
+                if suffix != "-context"
+            }
+            assert encryption_headers == expected

@@ -1,3 +1,5 @@
+"""Tests temporary S3 keys, which a role of the machine gets from a server."""
+
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -67,7 +69,7 @@ def test_web_identity_keys_are_reused_until_they_expire(
     for number in range(3):
         objects.put(f"by-role/{number}", b"bytes", "text/plain")
     assert len(regional_server.role.handed_out) == 1
-    # The client takes new ones ten seconds before the end.
+    # The client fetches new keys ten seconds before the expiry of the old keys.
     regional_server.role.lifetime = timedelta(seconds=9)
     objects = ObjectStore(role_settings, connections=1)
     assert objects.get("by-role/0") == b"bytes"
@@ -111,16 +113,18 @@ def test_unreachable_server_for_temporary_keys_counts_as_a_storage_failure(
     role_settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("storage.objects.MAX_CALL_SECONDS", 0.5)
-    with silent_server() as hanging:
-        for url in (f"http://{hanging}", f"http://{LOOPBACK}:1"):
-            own = role_settings.model_copy(update={"s3_keys_url": AnyHttpUrl(url)})
-            with pytest.raises(ServerFailed, match="temporary keys") as failed:
-                ObjectStore(own, connections=1).has_bucket()
-            assert IDENTITY_TOKEN not in str(failed.getrepr(chain=True)) + caplog.text
+    with silent_server() as hanging_server:
+        for url in (f"http://{hanging_server}", f"http://{LOOPBACK}:1"):
+            settings = role_settings.model_copy(update={"s3_keys_url": AnyHttpUrl(url)})
+            with pytest.raises(ServerFailed, match="temporary keys") as error:
+                ObjectStore(settings, connections=1).has_bucket()
+            assert IDENTITY_TOKEN not in str(error.getrepr(chain=True)) + caplog.text
 
 
-def start_api(stack: Stack, regional_server: RegionalServer, **more: str) -> tuple[Running, str]:
-    """A second API process of the stack, whose objects are elsewhere; and its URL."""
+def start_api(
+    stack: Stack, regional_server: RegionalServer, **more_variables: str
+) -> tuple[Running, str]:
+    """Start a second API process with the regional object storage, and return it with its URL."""
     port = free_port()
     environment = {
         "PRESSROOM_S3_ENDPOINT": regional_server.url,
@@ -130,10 +134,11 @@ def start_api(stack: Stack, regional_server: RegionalServer, **more: str) -> tup
         "PRESSROOM_S3_BUCKET": BUCKET,
         "PRESSROOM_LOG_LEVEL": "debug",
     }
-    return stack.start_api(port, **environment, **more), f"http://{LOOPBACK}:{port}"
+    return stack.start_api(port, **environment, **more_variables), f"http://{LOOPBACK}:{port}"
 
 
-def bucket_of(client: httpx2.Client) -> tuple[int, str]:
+def read_bucket_state(client: httpx2.Client) -> tuple[int, str]:
+    """Return the status of `/readyz`, and the state of the object storage in its response."""
     reply = client.get("/readyz")
     return reply.status_code, reply.json()["dependencies"]["objects"]
 
@@ -142,10 +147,10 @@ def bucket_of(client: httpx2.Client) -> tuple[int, str]:
 def test_api_uses_its_aws_role_and_never_logs_the_token(
     stack: Stack, regional_server: RegionalServer, web_identity: dict[str, str]
 ) -> None:
-    """At the level of the log that tells most."""
+    """The API logs with the level `debug`."""
     api, url = start_api(stack, regional_server, PRESSROOM_S3_REGION=REGION, **web_identity)
     with plain_client(base_url=url) as client:
-        eventually(lambda: bucket_of(client)[1] == "ok", what="the bucket")
+        eventually(lambda: read_bucket_state(client)[1] == "ok", what="the bucket")
     api.stop()
     assert "debug" in api.log.read_text()
     assert IDENTITY_TOKEN not in api.log.read_text()
@@ -155,12 +160,14 @@ def test_api_uses_its_aws_role_and_never_logs_the_token(
 def test_api_starts_and_logs_the_wrong_s3_region_setting_once(
     stack: Stack, regional_server: RegionalServer, web_identity: dict[str, str]
 ) -> None:
-    """Nothing is asked of it; and it starts, since most calls work without the bucket."""
+    """The API starts without the bucket, because most calls work without it."""
     api, url = start_api(stack, regional_server, **web_identity)
-    said = f"set PRESSROOM_S3_REGION to {REGION}"
-    eventually(lambda: said in api.log.read_text(), what="the reason")
+    advice = f"set PRESSROOM_S3_REGION to {REGION}"
+    eventually(lambda: advice in api.log.read_text(), what="the advice in the log")
     with plain_client(base_url=url) as client:
-        # Its database may take longer than a second to answer it the first time.
-        eventually(lambda: bucket_of(client) == (200, "unavailable"), what="the process is ready")
+        # The first connection to the database may take longer than a second.
+        eventually(
+            lambda: read_bucket_state(client) == (200, "unavailable"), what="the process is ready"
+        )
     api.stop()
-    assert api.log.read_text().count(said) == 1
+    assert api.log.read_text().count(advice) == 1
